@@ -1,0 +1,1 @@
+"""The shared kernel of masters, workers and the command line; imports none of them."""

@@ -1,0 +1,150 @@
+"""Where the embedded servers of an `$ORCAFLOW_HOME` are to be found, and whether they run.
+
+The servers' modules write these files when a server is ready; everybody else reads them. A file
+alone never means "running": the pid in it counts only together with the start time of its process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from common.errors import ServiceUnreachableError
+from common.host import is_alive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresAddress:
+    """A running embedded PostgreSQL. The password is only in `password_file`, in libpq's format."""
+
+    host: str
+    port: int
+    user: str
+    password_file: Path
+    dbname: str
+    pid: int
+    start_time: float
+
+    @property
+    def dsn(self) -> str:
+        """For libpq: psql and psycopg2 take it as it is. Holds no password, so `ps` shows none."""
+        return (
+            f"host={self.host} port={self.port} user={self.user} dbname={self.dbname}"
+            f" passfile={_dsn_quoted(str(self.password_file))}"
+        )
+
+    @property
+    def url(self) -> str:
+        """For SQLAlchemy; holds no password either."""
+        return (
+            f"postgresql+psycopg2://{self.user}@{self.host}:{self.port}/{self.dbname}"
+            f"?passfile={quote(str(self.password_file), safe='/')}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZookeeperAddress:
+    """A running embedded ZooKeeper."""
+
+    host: str
+    port: int
+    pid: int
+    start_time: float
+
+    @property
+    def hosts(self) -> str:
+        """As kazoo takes it."""
+        return f"{self.host}:{self.port}"
+
+
+def postgres_file(home: Path) -> Path:
+    return home / "run" / "postgres.json"
+
+
+def zookeeper_file(home: Path) -> Path:
+    return home / "run" / "zookeeper.json"
+
+
+def postgres_address(home: Path) -> PostgresAddress:
+    """The running PostgreSQL of this home, or `ServiceUnreachableError` that says the cure."""
+    address = recorded_postgres(home)
+    if address is None or not is_alive(address.pid, address.start_time):
+        raise ServiceUnreachableError(_not_running("PostgreSQL", "database.url", "postgres", home))
+    return address
+
+
+def zookeeper_address(home: Path) -> ZookeeperAddress:
+    """The running ZooKeeper of this home, or `ServiceUnreachableError` that says the cure."""
+    address = recorded_zookeeper(home)
+    if address is None or not is_alive(address.pid, address.start_time):
+        raise ServiceUnreachableError(
+            _not_running("ZooKeeper", "zookeeper.hosts", "zookeeper", home)
+        )
+    return address
+
+
+def recorded_postgres(home: Path) -> PostgresAddress | None:
+    """The last address that was written, whether or not the server still runs."""
+    record = _read(postgres_file(home))
+    try:
+        return PostgresAddress(
+            host=str(record["host"]),
+            port=int(record["port"]),
+            user=str(record["user"]),
+            password_file=Path(record["password_file"]),
+            dbname=str(record["dbname"]),
+            pid=int(record["pid"]),
+            start_time=float(record["start_time"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def recorded_zookeeper(home: Path) -> ZookeeperAddress | None:
+    """The last address that was written, whether or not the server still runs."""
+    record = _read(zookeeper_file(home))
+    try:
+        return ZookeeperAddress(
+            host=str(record["host"]),
+            port=int(record["port"]),
+            pid=int(record["pid"]),
+            start_time=float(record["start_time"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def record(path: Path, address: PostgresAddress | ZookeeperAddress) -> None:
+    """Write the address so that a reader sees the old file or the new one, never a half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(asdict(address), default=str, indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The record, or nothing at all: a missing or half-written file means that nothing is known."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _not_running(server: str, key: str, daemon: str, home: Path) -> str:
+    return (
+        f"the embedded {server} of {home} is not running; start it with "
+        f"`bin/orcaflow-daemon.sh start standalone-server` (or `start {daemon}`), "
+        f"or name your own in {key}"
+    )
+
+
+def _dsn_quoted(value: str) -> str:
+    if value and all(character.isalnum() or character in "/._-" for character in value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

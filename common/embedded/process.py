@@ -1,0 +1,168 @@
+"""Starting, watching and ending one server process that outlives its starter.
+
+Shared by the two embedded servers, which say what to run and when it is ready. *Starting* means:
+in a session of its own, with its output in a log file, and either ready within a deadline or an
+error with the last lines of that log. Two starters at once are serialised by a lock file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from common.clock import SystemClock
+from common.errors import ConfigurationError, SchedulerError
+from common.host import is_alive, process_start_time
+
+LOOPBACK = "127.0.0.1"
+
+_clock = SystemClock()
+
+_POLL_SECONDS = 0.01
+_LOG_TAIL_LINES = 12
+_LOG_LIMIT_BYTES = 10_000_000
+
+_started: list[subprocess.Popen[bytes]] = []
+"""Servers that this very process started: kept, so that the next start reaps those that ended."""
+
+
+class ServerStartError(SchedulerError):
+    """A server did not become ready; the text says why, with the end of its log."""
+
+
+@contextmanager
+def exclusive(home: Path, name: str) -> Iterator[None]:
+    """Hold the right to start or stop this server; waits for whoever has it."""
+    path = home / "run" / f"{name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def choose_port(wanted: int, last: int | None, *, server: str, key: str) -> int:
+    """The port that is configured, else the last one if it is still free, else any free one."""
+    if wanted:
+        if not is_port_free(wanted):
+            raise ConfigurationError(
+                f"port {wanted} is in use, so the embedded {server} can't listen on it: "
+                f"end the program that has it, or set {key} to another port (0 takes a free one)"
+            )
+        return wanted
+    if last and is_port_free(last):
+        return last
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def is_port_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the servers do it: what is left of closed connections is no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def launch(
+    command: Sequence[str],
+    *,
+    server: str,
+    log: Path,
+    is_ready: Callable[[int], bool],
+    within: timedelta,
+    environment: dict[str, str] | None = None,
+) -> tuple[int, float]:
+    """Start the command and wait until it is ready; the pid and start time of its process.
+
+    `is_ready` is given the pid. Whatever goes wrong, no process is left behind.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    _rotate(log)
+    with log.open("ab") as output:
+        begins_at = output.tell()
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env=environment,
+            start_new_session=True,
+        )
+    _started[:] = [*(other for other in _started if other.poll() is None), process]
+    try:
+        deadline = _clock.monotonic() + within.total_seconds()
+        while process.poll() is None:
+            if is_ready(process.pid):
+                start_time = process_start_time(process.pid)
+                if start_time is not None:
+                    return process.pid, start_time
+            if _clock.monotonic() > deadline:
+                raise ServerStartError(
+                    f"the embedded {server} was not ready within {within.total_seconds():g} s"
+                    + log_tail(log, begins_at)
+                )
+            time.sleep(_POLL_SECONDS)
+        raise ServerStartError(
+            f"the embedded {server} ended at once ({_ending(process.returncode)})"
+            + log_tail(log, begins_at)
+        )
+    except BaseException:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        raise
+
+
+def end(pid: int, start_time: float, *, by: Sequence[signal.Signals], each: timedelta) -> None:
+    """Signal the process, the next signal following if it is still there after a while."""
+    for number in by:
+        if not is_alive(pid, start_time):
+            return
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+        deadline = _clock.monotonic() + each.total_seconds()
+        while is_alive(pid, start_time) and _clock.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+    if is_alive(pid, start_time):
+        raise SchedulerError(f"process {pid} could not be ended")
+
+
+def log_tail(log: Path, begins_at: int = 0) -> str:
+    """The last lines of a log after an offset, as the end of an error text."""
+    try:
+        with log.open("rb") as file:
+            file.seek(begins_at)
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        text = ""
+    lines = [line for line in text.splitlines() if line.strip()][-_LOG_TAIL_LINES:]
+    if not lines:
+        return f"; it wrote nothing to {log}"
+    return f"; the end of {log}:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _rotate(log: Path) -> None:
+    """Put a long log aside before a start; the servers write little, so this is often enough."""
+    if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
+        log.replace(log.with_name(log.name + ".1"))
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"

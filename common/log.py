@@ -1,0 +1,168 @@
+"""A daemon's log: JSON lines in `$ORCAFLOW_HOME/logs/<name>-<port>.log`, rotated by size.
+
+Modules log with the standard library, a constant message and ids as fields:
+`log.info("task dispatched", extra={"task_instance_id": 7})`. What looks like a secret is masked in
+fields, messages and stack traces; control characters are escaped, so a line is always one event. A
+log that can't be written (a full disk) costs its lines and is told about later, never the daemon.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from types import TracebackType
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+MASK = "***"
+
+_SECRET_NAME = re.compile(
+    r"passw|secret|token|credential|digest|authorization|api_?key|private_?key", re.IGNORECASE
+)
+_SECRET_IN_TEXT = (
+    # scheme://user:password@host. The password may itself hold an unescaped @.
+    re.compile(r"(?P<keep>\b[\w+.-]+://[^\s:/@]*:)[^\s/]+(?=@)"),
+    # password=…, "token": "…" and their kin, in libpq's and other notations, quoted or not.
+    re.compile(
+        r"(?P<keep>[\w-]*(?:passw(?:or)?d|secret|token|api_?key)[\w-]*[\"']?\s*[=:]\s*)"
+        r"(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^\s,;&'\"}\])]+)",
+        re.IGNORECASE,
+    ),
+)
+_ROTATE_BYTES = 20_000_000
+_ROTATE_FILES = 5
+
+log = logging.getLogger(__name__)
+
+
+def configure(
+    *, home: Path, name: str, port: int, level: str = "INFO", also_stderr: bool = False
+) -> Path:
+    """Send everything that is logged in this process to the daemon's log; its path.
+
+    What nobody caught is logged too, in whichever thread. `also_stderr` is for the foreground.
+    """
+    path = home / "logs" / f"{name}-{port}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    formatter = _formatter(f"{name}-{port}")
+    handlers: list[logging.Handler] = [RotatingLog(path)]
+    if also_stderr:
+        handlers.append(logging.StreamHandler())
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+        old.close()
+    for handler in handlers:
+        handler.setFormatter(formatter)
+        root.addHandler(handler)
+    root.setLevel(level)
+    logging.captureWarnings(True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_in_thread
+    return path
+
+
+class RotatingLog(RotatingFileHandler):
+    """A file that outlives the troubles of its disk; how many lines were lost is logged later."""
+
+    def __init__(
+        self, path: Path, *, max_bytes: int = _ROTATE_BYTES, files: int = _ROTATE_FILES
+    ) -> None:
+        self._lost = 0
+        super().__init__(path, maxBytes=max_bytes, backupCount=files, encoding="utf-8")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lost_before = self._lost
+        super().emit(record)
+        if lost_before and self._lost == lost_before:
+            self._lost = 0
+            message = "log lines were lost"
+            note = logging.LogRecord(log.name, logging.WARNING, "", 0, message, None, None)
+            note.lines = lost_before
+            super().emit(note)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # The library's name.
+        self._lost += 1
+
+    def _open(self) -> io.TextIOWrapper:
+        # Unbuffered: what a full disk refused must not wait in memory and come out twice later.
+        raw = io.FileIO(self.baseFilename, "ab")
+        return io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
+
+
+def masked(text: str) -> str:
+    """The text without the passwords of URLs and DSNs, and without values called a secret."""
+    for pattern in _SECRET_IN_TEXT:
+        text = pattern.sub(rf"\g<keep>{MASK}", text)
+    return text
+
+
+def _formatter(daemon: str) -> logging.Formatter:
+    def name_daemon(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["daemon"] = daemon
+        return event
+
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.ExtraAdder(),
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.processors.CallsiteParameterAdder(
+                {structlog.processors.CallsiteParameter.THREAD_NAME}
+            ),
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+        ],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            name_daemon,
+            _mask_event,
+            structlog.processors.EventRenamer("message"),
+            structlog.processors.JSONRenderer(serializer=_json),
+        ],
+    )
+
+
+def _mask_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    return {name: _masked_value(name, value) for name, value in event.items()}
+
+
+def _masked_value(name: str, value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(inner): _masked_value(str(inner), item) for inner, item in value.items()}
+    if value is not None and not isinstance(value, bool) and _SECRET_NAME.search(name):
+        return MASK
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_masked_value("", item) for item in value]
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    return masked(str(value))
+
+
+def _json(event: object, **_: object) -> str:
+    # ASCII only: whatever a name holds, no terminal that shows the log can be steered by it.
+    return json.dumps(event, ensure_ascii=True, default=str)
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        log.critical("error was not caught", exc_info=(kind, error, trace))
+
+
+def _log_uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
+        log.critical(
+            "error was not caught",
+            exc_info=(args.exc_type, args.exc_value, args.exc_traceback),
+            extra={"in_thread": args.thread.name if args.thread else None},
+        )

@@ -1,0 +1,87 @@
+"""What a daemon counts and measures, served at `/metrics`: every series is declared here.
+
+Names keep DolphinScheduler's prefix `ds_`, in base units. Labels are closed sets (states, task
+types, names of loops), never ids, so that a daemon has hundreds of series and not millions.
+"""
+
+from __future__ import annotations
+
+import platform
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+REGISTRY = CollectorRegistry()
+"""Our own, so that a library's metrics come in only when they are wanted."""
+
+ProcessCollector(registry=REGISTRY)
+GCCollector(registry=REGISTRY)
+
+command_backlog = Gauge("ds_command_backlog", "Commands that wait for a master.", registry=REGISTRY)
+command_oldest_seconds = Gauge(
+    "ds_command_oldest_seconds", "Age of the command that waits longest.", registry=REGISTRY
+)
+runs = Gauge("ds_runs", "Process instances that this master holds in memory.", registry=REGISTRY)
+takeovers = Counter(
+    "ds_takeovers_total", "Process instances taken over from other masters.", registry=REGISTRY
+)
+fenced_writes = Counter(
+    "ds_fenced_writes_total",
+    "Writes that were refused because their owner had been replaced.",
+    registry=REGISTRY,
+)
+dispatch_latency_seconds = Histogram(
+    "ds_dispatch_latency_seconds",
+    "From the submission of a task to the start of its process.",
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15, 60, 300),
+    registry=REGISTRY,
+)
+task_attempts = Counter(
+    "ds_task_attempts_total",
+    "Attempts that ended, by the state and the type of the task.",
+    labelnames=("state", "type"),
+    registry=REGISTRY,
+)
+slots = Gauge(
+    "ds_slots", "Places for tasks on this worker.", labelnames=("state",), registry=REGISTRY
+)
+db_transaction_seconds = Histogram(
+    "ds_db_transaction_seconds",
+    "Transactions on PostgreSQL, commit included.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5, 30),
+    registry=REGISTRY,
+)
+loop_lag_seconds = Gauge(
+    "ds_loop_lag_seconds",
+    "How late the last pass of a loop began.",
+    labelnames=("loop",),
+    registry=REGISTRY,
+)
+_zk_state = Gauge(
+    "ds_zk_state",
+    "Standing with ZooKeeper: 1 for the state it is in, else 0.",
+    labelnames=("state",),
+    registry=REGISTRY,
+)
+_build = Info("ds_build", "What is running.", registry=REGISTRY)
+
+
+class ZookeeperState(StrEnum):
+    """How a daemon stands with ZooKeeper."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+def tell_zookeeper_state(now: ZookeeperState) -> None:
+    """Exactly one state is 1."""
+    for state in ZookeeperState:
+        _zk_state.labels(state=state.value).set(1 if state is now else 0)
+
+
+def tell_build(*, daemon: str, version: str) -> None:
+    """Make `ds_build_info` say what is running."""
+    _build.info({"daemon": daemon, "version": version, "python": platform.python_version()})

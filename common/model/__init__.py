@@ -1,0 +1,1 @@
+"""The words that every part shares: states, commands, definitions, instances, nodes. Pure."""

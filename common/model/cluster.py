@@ -1,0 +1,168 @@
+"""Daemons as the registry knows them, and the texts that stand in ZooKeeper for people to read.
+
+Pure. A daemon is (address, incarnation): two starts at one address are two daemons. Texts and
+names are those of the specification §4.3 to §4.5; addresses are `host:port` where the original
+had a bare IP, since several daemons may share a host.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from enum import Enum
+
+_TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
+
+
+class NodeKind(Enum):
+    """Which parent znode a daemon registers under."""
+
+    MASTER = "masters"
+    WORKER = "workers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Node:
+    """One start of a daemon: `address` is `host:port`, `incarnation` the czxid of its znode."""
+
+    address: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """What a daemon says of itself, as seven comma-separated fields (specification §4.3).
+
+    `cpu` and `memory` are shares from 0 to 1, `load` is the one-minute load average; the times are
+    aware and printed in the zone that they carry.
+    """
+
+    host: str
+    pid: int
+    cpu: float
+    memory: float
+    load: float
+    created: datetime
+    beaten: datetime
+
+    def text(self) -> str:
+        """The znode's data; numbers have two decimals."""
+        return (
+            f"{self.host},{self.pid},{self.cpu:.2f},{self.memory:.2f},{self.load:.2f},"
+            f"{self.created:{_TIME_FORMAT}},{self.beaten:{_TIME_FORMAT}}"
+        )
+
+    @classmethod
+    def parse(cls, text: str, *, zone: tzinfo) -> Heartbeat | None:
+        """Read a znode's data, its times as of `zone`; None for anything but seven fields."""
+        fields = text.split(",")
+        if len(fields) != 7:
+            return None
+        try:
+            return cls(
+                host=fields[0],
+                pid=int(fields[1]),
+                cpu=float(fields[2]),
+                memory=float(fields[3]),
+                load=float(fields[4]),
+                created=datetime.strptime(fields[5], _TIME_FORMAT).replace(tzinfo=zone),
+                beaten=datetime.strptime(fields[6], _TIME_FORMAT).replace(tzinfo=zone),
+            )
+        except ValueError:
+            return None
+
+
+def ip_number(address: str) -> int:
+    """The unsigned 32-bit number of a dotted address, first octet most significant."""
+    return int(ipaddress.IPv4Address(address.strip()))
+
+
+ANY_WORKER = "-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEntry:
+    """A submitted task instance in `tasks_queue`; its sort key is its place in the queue.
+
+    The name is `<instance priority>_<instance id>_<task priority>_<task id>_<hosts>`
+    (specification §4.4). `hosts` is `-1`, or the numbers of the group's addresses joined by commas.
+    A task bound to a worker group carries the group's id as a sixth part, because workers that
+    share a host differ by the groups they were started with, which no address can tell.
+    """
+
+    process_priority: int
+    process_instance_id: int
+    task_priority: int
+    task_instance_id: int
+    hosts: str = ANY_WORKER
+    worker_group_id: int = -1
+
+    @property
+    def name(self) -> str:
+        """The znode's name and data."""
+        name = (
+            f"{self.process_priority}_{self.process_instance_id}"
+            f"_{self.task_priority}_{self.task_instance_id}_{self.hosts}"
+        )
+        return f"{name}_{self.worker_group_id}" if self.worker_group_id > 0 else name
+
+    @property
+    def sort_key(self) -> tuple[int, int, int, int]:
+        """Smaller is claimed first."""
+        return (
+            self.process_priority,
+            self.process_instance_id,
+            self.task_priority,
+            self.task_instance_id,
+        )
+
+    @classmethod
+    def parse(cls, name: str) -> QueueEntry | None:
+        """Read a znode's name; None for a name that no master wrote."""
+        parts = name.split("_")
+        if not 4 <= len(parts) <= 6:
+            return None
+        try:
+            numbers = [int(part) for part in parts[:4]]
+            group = int(parts[5]) if len(parts) == 6 else -1
+        except ValueError:
+            return None
+        return cls(
+            process_priority=numbers[0],
+            process_instance_id=numbers[1],
+            task_priority=numbers[2],
+            task_instance_id=numbers[3],
+            hosts=parts[4] if len(parts) > 4 else ANY_WORKER,
+            worker_group_id=group,
+        )
+
+    def suits(self, *, group_ids: Iterable[int], ip: int | None) -> bool:
+        """Whether a worker of these groups and this address may claim it."""
+        if self.worker_group_id > 0 and self.worker_group_id in group_ids:
+            return True
+        if self.hosts == ANY_WORKER:
+            return self.worker_group_id <= 0
+        return ip is not None and str(ip) in self.hosts.split(",")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillEntry:
+    """A request in `tasks_kill`: `<worker address>-<task instance id>` (specification §4.5)."""
+
+    address: str
+    task_instance_id: int
+
+    @property
+    def name(self) -> str:
+        """The znode's name and data."""
+        return f"{self.address}-{self.task_instance_id}"
+
+    @classmethod
+    def parse(cls, name: str) -> KillEntry | None:
+        """Read a znode's name. The last dash divides, since host names have dashes too (T81)."""
+        address, dash, task = name.rpartition("-")
+        if not dash or not address or not task.isdecimal():
+            return None
+        return cls(address=address, task_instance_id=int(task))

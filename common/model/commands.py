@@ -1,0 +1,163 @@
+"""Commands: requests that stand as rows in `t_ds_command`, and how their parameters are read.
+
+Pure. Adds the words *command type* and *command parameters*. Rows may be typed by hand, so
+everything here takes them as hostile: what can't be read becomes a `BadCommandError` whose text
+goes into `t_ds_error_command`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+
+from common.errors import SchedulerError
+from common.model.states import FailureStrategy, Priority, TaskDependType, WarningType
+
+
+class CommandType(IntEnum):
+    """What a command asks for; the values are those of `t_ds_command.command_type`."""
+
+    START_PROCESS = 0
+    START_CURRENT_TASK_PROCESS = 1
+    RECOVER_TOLERANCE_FAULT_PROCESS = 2
+    RECOVER_SUSPENDED_PROCESS = 3
+    START_FAILURE_TASK_PROCESS = 4
+    COMPLEMENT_DATA = 5
+    SCHEDULER = 6
+    REPEAT_RUNNING = 7
+    PAUSE = 8
+    STOP = 9
+    RECOVER_WAITTING_THREAD = 10
+    RECOVER_SERIAL_WAIT = 11
+    EXECUTE_TASK = 12
+
+
+class BadCommandError(SchedulerError):
+    """A command can't be carried out, now or ever. Move it to the error table with this text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRow:
+    """A row as it stands, every code still a bare number.
+
+    `command_param` is None when it is NULL or longer than the limit; `param_bytes` tells which.
+    """
+
+    id: int
+    command_type: int
+    process_definition_id: int | None
+    command_param: str | None
+    param_bytes: int
+    task_depend_type: int | None
+    failure_strategy: int | None
+    warning_type: int | None
+    warning_group_id: int | None
+    schedule_time: datetime | None
+    start_time: datetime
+    executor_id: int | None
+    process_instance_priority: int | None
+    worker_group_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A row whose every field has been understood. `param` has text values only (§3.1)."""
+
+    id: int
+    command_type: CommandType
+    process_definition_id: int
+    param: Mapping[str, str] = field(default_factory=dict)
+    task_depend_type: TaskDependType = TaskDependType.TASK_POST
+    failure_strategy: FailureStrategy = FailureStrategy.CONTINUE
+    warning_type: WarningType = WarningType.NONE
+    warning_group_id: int = 0
+    schedule_time: datetime | None = None
+    start_time: datetime
+    executor_id: int = 1
+    priority: Priority = Priority.MEDIUM
+    worker_group_id: int = -1
+
+    @property
+    def process_instance_id(self) -> int | None:
+        """The instance that a recovery or a signal speaks of; None if it names none."""
+        text = self.param.get("ProcessInstanceId", "")
+        if not text:
+            return None
+        if not text.isdecimal() or not 0 < int(text) < 2**31:
+            raise BadCommandError(
+                f"command_param: ProcessInstanceId must be the id of an instance, not {text[:40]!r}"
+            )
+        return int(text)
+
+    @property
+    def start_node_names(self) -> tuple[str, ...]:
+        """The nodes to start from, in the order given; empty means all."""
+        return _names(self.param)
+
+
+def read_command(row: CommandRow, *, param_limit_bytes: int) -> Command:
+    """Understand a row, or raise `BadCommandError` with what is wrong and where."""
+    try:
+        command_type = CommandType(row.command_type)
+        return Command(
+            id=row.id,
+            command_type=command_type,
+            process_definition_id=row.process_definition_id or 0,
+            param=_read_param(row, param_limit_bytes),
+            task_depend_type=TaskDependType(_or(row.task_depend_type, 2)),
+            failure_strategy=FailureStrategy(_or(row.failure_strategy, 1)),
+            warning_type=WarningType(_or(row.warning_type, 0)),
+            warning_group_id=row.warning_group_id or 0,
+            schedule_time=row.schedule_time,
+            start_time=row.start_time,
+            executor_id=_or(row.executor_id, 1),
+            priority=Priority(_or(row.process_instance_priority, 2)),
+            worker_group_id=_or(row.worker_group_id, -1) or -1,
+        )
+    except ValueError as error:
+        # An enum's own message names the number and the enum: '17 is not a valid CommandType'.
+        raise BadCommandError(str(error)) from error
+
+
+def start_node_names(command_param: str) -> tuple[str, ...]:
+    """The start nodes in a process instance's own `command_param`, which a master wrote."""
+    document = json.loads(command_param or "{}")
+    return _names(document) if isinstance(document, dict) else ()
+
+
+def _names(param: Mapping[str, str]) -> tuple[str, ...]:
+    names = str(param.get("StartNodeNameList", "")).split(",")
+    return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _read_param(row: CommandRow, limit: int) -> dict[str, str]:
+    if row.param_bytes > limit:
+        raise BadCommandError(
+            f"command_param has {row.param_bytes} bytes; at most {limit} are read"
+            " (command.param_limit_bytes)"
+        )
+    if not row.command_param or not row.command_param.strip():
+        return {}
+    try:
+        document = json.loads(row.command_param)
+    except json.JSONDecodeError as error:
+        raise BadCommandError(
+            f"command_param is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
+        ) from error
+    except RecursionError as error:
+        raise BadCommandError("command_param is nested too deeply") from error
+    if not isinstance(document, dict):
+        raise BadCommandError(f"command_param must be a JSON object, not {type(document).__name__}")
+    # Writers mix strings and numbers (§3.1); StartParams is an object of its own.
+    return {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in document.items()
+        if value is not None
+    }

@@ -1,0 +1,290 @@
+"""Process definitions: the 1.2 JSON read into values, with every mistake found in one pass.
+
+Pure. Reads leniently what the original's front end wrote (numbers as text, objects as text that
+holds JSON; specification §1.20) and refuses clearly what can't run. The master takes a task's
+`params` as opaque text: only the worker's task type understands them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from common.dag import Dag, DagError, build_dag
+from common.errors import InvalidDefinitionError
+from common.model.states import Priority
+
+MAX_NODES = 10_000
+MAX_NAME_LENGTH = 200
+MAX_RETRIES = 1_000
+
+MASTER_TASK_TYPES: frozenset[str] = frozenset()
+
+WORKER_TASK_TYPES: frozenset[str] = frozenset({"SHELL", "PYTHON", "SPARK", "PYSPARK"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskNode:
+    """One node of a definition; `name` is the vertex key.
+
+    `task_json` is the node serialised again as the specification §1.20.3 shows; a task instance
+    carries it to its worker.
+    """
+
+    name: str
+    task_type: str
+    upstream: tuple[str, ...]
+    forbidden: bool
+    max_retry_times: int
+    retry_interval: timedelta
+    priority: Priority
+    worker_group_id: int
+    task_json: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessGraph:
+    """What a definition's JSON amounts to: its nodes in the order written, and their DAG."""
+
+    nodes: Mapping[str, TaskNode]
+    dag: Dag
+    global_params: str
+    timeout_minutes: int
+    tenant_id: int
+
+
+def read_process_json(
+    text: str, *, task_types: frozenset[str] = WORKER_TASK_TYPES | MASTER_TASK_TYPES
+) -> ProcessGraph:
+    """Read `process_definition_json`.
+
+    Raises `InvalidDefinitionError`, whose `mistakes` name every mistake with its place (node and
+    key), so that an author mends them in one go.
+    """
+    return _Reader(task_types).read(text)
+
+
+_Value = TypeVar("_Value")
+
+
+class _Reader:
+    """Collects mistakes while it reads, so that one bad key hides no other."""
+
+    def __init__(self, task_types: frozenset[str]) -> None:
+        self._task_types = task_types
+        self._mistakes: list[str] = []
+
+    def read(self, text: str) -> ProcessGraph:
+        document = self._document(text)
+        entries = document.get("tasks")
+        if not isinstance(entries, list) or not entries:
+            raise InvalidDefinitionError(("tasks: at least one task is needed",))
+        if len(entries) > MAX_NODES:
+            raise InvalidDefinitionError(
+                (f"tasks: {len(entries)} tasks; at most {MAX_NODES} are allowed",)
+            )
+        nodes: dict[str, TaskNode] = {}
+        for index, entry in enumerate(entries):
+            node = self._node(entry, f"tasks[{index}]")
+            if node is None:
+                continue
+            if node.name in nodes:
+                self._mistakes.append(f"tasks[{index}].name: {node.name!r} is used twice")
+                continue
+            nodes[node.name] = node
+        for node in nodes.values():
+            for upstream in node.upstream:
+                if upstream not in nodes:
+                    self._mistakes.append(
+                        f"task {node.name!r}, preTasks: there is no task {upstream!r}"
+                    )
+        timeout = self._integer(document, "timeout", "timeout", default=0, highest=10_000_000)
+        tenant = self._integer(document, "tenantId", "tenantId", default=-1, lowest=-1)
+        global_params = self._global_params(document.get("globalParams"))
+        if self._mistakes:
+            raise InvalidDefinitionError(tuple(self._mistakes))
+        try:
+            dag = build_dag({node.name: node.upstream for node in nodes.values()})
+        except DagError as error:
+            raise InvalidDefinitionError((f"tasks: {error}",)) from error
+        return ProcessGraph(
+            nodes=nodes,
+            dag=dag,
+            global_params=global_params,
+            timeout_minutes=timeout,
+            tenant_id=tenant,
+        )
+
+    def _document(self, text: str) -> dict[str, Any]:
+        try:
+            document = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidDefinitionError(
+                (f"not JSON: {error.msg} at line {error.lineno} column {error.colno}",)
+            ) from error
+        except RecursionError as error:
+            raise InvalidDefinitionError(("the JSON is nested too deeply",)) from error
+        if not isinstance(document, dict):
+            raise InvalidDefinitionError(("the JSON must be an object with the key 'tasks'",))
+        return document
+
+    def _node(self, entry: object, place: str) -> TaskNode | None:
+        if not isinstance(entry, dict):
+            self._mistakes.append(f"{place}: a task must be an object")
+            return None
+        name = entry.get("name")
+        if not isinstance(name, str) or not name:
+            self._mistakes.append(f"{place}.name: a task needs a name")
+            return None
+        place = f"task {name[:80]!r}"
+        if fault := _fault_of_name(name):
+            self._mistakes.append(f"{place}, name: {fault}")
+        task_type = entry.get("type")
+        if not isinstance(task_type, str) or task_type.upper() not in self._task_types:
+            known = ", ".join(sorted(self._task_types))
+            self._mistakes.append(f"{place}, type: {task_type!r} is unknown (known: {known})")
+            task_type = ""
+        run_flag = entry.get("runFlag") or "NORMAL"
+        if run_flag not in ("NORMAL", "FORBIDDEN"):
+            self._mistakes.append(
+                f"{place}, runFlag: must be NORMAL or FORBIDDEN, not {run_flag!r}"
+            )
+        params: dict[str, Any] = self._nested(entry, "params", place, dict, default={})
+        self._nested(entry, "timeout", place, dict, default={})
+        upstream = self._names(entry, place)
+        retries = self._integer(
+            entry, "maxRetryTimes", f"{place}, maxRetryTimes", default=0, highest=MAX_RETRIES
+        )
+        interval = self._integer(
+            entry, "retryInterval", f"{place}, retryInterval", default=0, highest=1_000_000
+        )
+        group = self._integer(
+            entry, "workerGroupId", f"{place}, workerGroupId", default=-1, lowest=-1
+        )
+        priority = entry.get("taskInstancePriority") or "MEDIUM"
+        if not isinstance(priority, str) or priority not in Priority.__members__:
+            self._mistakes.append(
+                f"{place}, taskInstancePriority: must be one of"
+                f" {', '.join(Priority.__members__)}, not {priority!r}"
+            )
+            priority = "MEDIUM"
+        return TaskNode(
+            name=name,
+            task_type=task_type.upper(),
+            upstream=upstream,
+            forbidden=run_flag == "FORBIDDEN",
+            max_retry_times=retries,
+            retry_interval=timedelta(minutes=interval),
+            priority=Priority[priority],
+            worker_group_id=group,
+            task_json=_task_json(entry, params, upstream),
+        )
+
+    def _names(self, entry: dict[str, Any], place: str) -> tuple[str, ...]:
+        key = "preTasks" if entry.get("preTasks") is not None else "depList"
+        names: list[Any] = self._nested(entry, key, place, list, default=[])
+        if not all(isinstance(name, str) for name in names):
+            self._mistakes.append(f"{place}, {key}: must be a list of task names")
+            return ()
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    def _nested(
+        self,
+        entry: dict[str, Any],
+        key: str,
+        place: str,
+        kind: Callable[[], _Value],
+        *,
+        default: _Value,
+    ) -> _Value:
+        """An object or a list, as itself or as text that holds it as JSON."""
+        value = entry.get(key)
+        if value is None or value == "":
+            return default
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except (json.JSONDecodeError, RecursionError):
+                self._mistakes.append(f"{place}, {key}: the text is not JSON")
+                return default
+        if type(value) is not kind:
+            what = "an object" if kind is dict else "a list"
+            self._mistakes.append(f"{place}, {key}: must be {what}")
+            return default
+        checked: _Value = value
+        return checked
+
+    def _integer(
+        self,
+        entry: Mapping[str, Any],
+        key: str,
+        place: str,
+        *,
+        default: int,
+        lowest: int = 0,
+        highest: int = 2**31 - 1,
+    ) -> int:
+        value = entry.get(key)
+        if value is None or value == "":
+            return default
+        try:
+            # 1.5 and true are mistakes here, though int() takes both.
+            number = int(str(value).strip())
+        except ValueError:
+            self._mistakes.append(f"{place}: must be a whole number, not {value!r:.60}")
+            return default
+        if not lowest <= number <= highest:
+            self._mistakes.append(f"{place}: must be from {lowest} to {highest}, not {number}")
+            return default
+        return number
+
+    def _global_params(self, value: object) -> str:
+        if isinstance(value, str) and value:
+            try:
+                value = json.loads(value)
+            except (json.JSONDecodeError, RecursionError):
+                self._mistakes.append("globalParams: the text is not JSON")
+                return "[]"
+        if value is None or value == "":
+            return "[]"
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            self._mistakes.append("globalParams: must be a list of objects")
+            return "[]"
+        for index, item in enumerate(value):
+            if not isinstance(item.get("prop"), str) or not item["prop"]:
+                self._mistakes.append(f"globalParams[{index}].prop: a parameter needs a name")
+        return json.dumps(value, ensure_ascii=False)
+
+
+def _fault_of_name(name: str) -> str | None:
+    """Why a task can't have this name; None if it can.
+
+    A name is a vertex key, stands in comma-joined start lists (§1.20.2), in PostgreSQL text (no
+    NUL) and on terminals; it never becomes part of a path.
+    """
+    if len(name) > MAX_NAME_LENGTH:
+        return f"has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed"
+    if name != name.strip():
+        return "begins or ends with white space"
+    if "," in name:
+        return "has a comma, which divides names in start lists"
+    if not name.isprintable():
+        return "has a control character"
+    return None
+
+
+_AS_TEXT = ("params", "dependence", "timeout", "preTasks", "conditionResult", "extras")
+
+
+def _task_json(entry: dict[str, Any], params: object, upstream: tuple[str, ...]) -> str:
+    node = dict(entry)
+    node["params"] = params
+    node["preTasks"] = list(upstream)
+    node["depList"] = list(upstream)
+    for key in _AS_TEXT:
+        if key in node and not isinstance(node[key], str):
+            node[key] = json.dumps(node[key], ensure_ascii=False)
+    return json.dumps(node, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,63 @@
+"""Process instances and task instances as values: what a row says, and who may change it.
+
+Pure. Adds the word *ownership*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from common.model.states import (
+    FailureStrategy,
+    Priority,
+    ProcessState,
+    TaskState,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Ownership:
+    """Who may write a run: the fence of every save.
+
+    Each take-over raises `epoch`, so a former owner's saves change no row.
+    """
+
+    process_instance_id: int
+    host: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow:
+    """One attempt, as its owner needs it. `settled`: the run has taken its end into account."""
+
+    id: int
+    name: str
+    attempt: int
+    state: TaskState
+    retry_times: int
+    valid: bool
+    settled: bool
+    end_time: datetime | None
+    retry_at: datetime | None
+    kill_requested: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRow:
+    """One process instance, as its owner needs it."""
+
+    id: int
+    name: str
+    state: ProcessState
+    wanted_state: ProcessState | None
+    failure_strategy: FailureStrategy
+    priority: Priority
+    worker_group_id: int
+    task_depend_type: int
+    command_param: str
+    process_definition_id: int
+    process_instance_json: str
+    executor_id: int
+    start_time: datetime | None

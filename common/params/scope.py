@@ -1,0 +1,133 @@
+"""Which parameters a run and a task have, and what they stand for in a script.
+
+From weak to strong: system parameters, global parameters of the run, local parameters of the task.
+The master cures global parameters; the worker does the rest for each task.
+
+Time placeholders in values count from what `system.datetime` says, those in a script from the
+moment given: in a complement run the two may differ by a day.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from common.params.moments import days_later, format_compact, in_zone, parse_compact
+from common.params.placeholders import replace_placeholders
+from common.params.properties import Property
+from common.params.references import References, replace_references
+
+BIZ_DATE: Final = "system.biz.date"
+BIZ_CURDATE: Final = "system.biz.curdate"
+DATETIME: Final = "system.datetime"
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def system_parameters(
+    *,
+    moment: datetime,
+    zone: ZoneInfo,
+    complement: bool,
+    complement_uses_chosen_date: bool = True,
+    built_ins: Mapping[str, str] = _NONE,
+) -> dict[str, str]:
+    """The parameters that every run has; `built_ins` adds what the caller knows (names, ids).
+
+    `moment` is the schedule time, or now if there is none. The business date is the day before,
+    except in a complement run, where it is the date that was chosen and the current date is the
+    day after. `complement_uses_chosen_date` is on, as in DolphinScheduler 1.2 to 2.x; off, a
+    complement run follows the same rule as any other, as in 3.x.
+    """
+    base = in_zone(moment, zone)
+    if complement and complement_uses_chosen_date:
+        base = days_later(base, 1)
+    return {
+        **built_ins,
+        BIZ_DATE: format_compact(days_later(base, -1), zone)[:8],
+        BIZ_CURDATE: format_compact(base, zone)[:8],
+        DATETIME: format_compact(base, zone),
+    }
+
+
+def cure_global_parameters(
+    properties: Iterable[Property],
+    *,
+    moment: datetime,
+    zone: ZoneInfo,
+    complement: bool,
+    complement_uses_chosen_date: bool = True,
+    built_ins: Mapping[str, str] = _NONE,
+    start_params: Mapping[str, str] = _NONE,
+) -> tuple[Property, ...]:
+    """The global parameters of a run with their values worked out, one a name.
+
+    Of duplicates the last one wins. Start-up parameters replace values and add new parameters;
+    a value may refer to system parameters and to other globals, wherever in it the `$` stands.
+    """
+    declared = {each.prop: each for each in properties}
+    for prop, value in start_params.items():
+        known = declared.get(prop)
+        declared[prop] = replace(known, value=value) if known else Property(prop=prop, value=value)
+    system = system_parameters(
+        moment=moment,
+        zone=zone,
+        complement=complement,
+        complement_uses_chosen_date=complement_uses_chosen_date,
+        built_ins=built_ins,
+    )
+    known_values = {**system, **{prop: each.value for prop, each in declared.items()}}
+    references = References(known_values)
+    at = _moment_of_values(known_values, moment, zone)
+    return tuple(
+        replace(each, value=replace_placeholders(references.value(prop), moment=at, zone=zone))
+        for prop, each in declared.items()
+    )
+
+
+def effective_parameters(
+    global_properties: Iterable[Property],
+    local_properties: Iterable[Property],
+    *,
+    system: Mapping[str, str],
+    moment: datetime,
+    zone: ZoneInfo,
+) -> dict[str, str]:
+    """What a task's scripts may refer to: system parameters, hidden by globals, hidden by locals.
+
+    A value may refer to globals and system parameters; a local one not to other locals, so that
+    `day` may be declared as `${day}-x` from the global of the same name. Processing happens even
+    when nothing is declared.
+    """
+    global_values = {each.prop: each.value for each in global_properties}
+    local_values = {each.prop: each.value for each in local_properties}
+    known_values = {**system, **global_values}
+    references = References(known_values)
+    at = _moment_of_values(known_values, moment, zone)
+    worked_out = {
+        prop: replace_placeholders(references.replace(value), moment=at, zone=zone)
+        for prop, value in {**global_values, **local_values}.items()
+    }
+    return {**system, **worked_out}
+
+
+def substitute(
+    text: str, parameters: Mapping[str, str], *, moment: datetime, zone: ZoneInfo
+) -> str:
+    """The text with every known `${name}`, then every `$[form]` replaced.
+
+    Values are put in as they are: quoting them is the author's business. `moment` is the schedule
+    time, or the start of the task if there is none, for every type of task.
+    """
+    replaced = replace_references(text, parameters)
+    return replace_placeholders(replaced, moment=moment, zone=zone)
+
+
+def _moment_of_values(values: Mapping[str, str], moment: datetime, zone: ZoneInfo) -> datetime:
+    """What `system.datetime` says, which a parameter of that name may have changed."""
+    said = values.get(DATETIME)
+    if said == format_compact(moment, zone):
+        return moment  # It also knows which of two equal wall-clock times is meant.
+    return parse_compact(said, zone) or moment

@@ -1,0 +1,1 @@
+"""ZooKeeper: sessions, membership, the mutex, the task queue and the kill queue."""

@@ -1,0 +1,150 @@
+"""What the loops ask of the registry: who is alive, who has the mutex, what is queued.
+
+`common.registry` fulfils these protocols on ZooKeeper and the simulator in memory; one conformance
+suite runs on both. Nothing in the registry is needed for correctness: it may be wiped at any moment
+and is built again from the tables and by the daemons. Callbacks come on the registry's own thread
+and must only wake somebody. Any method may raise `RegistryUnavailableError`; its effect is then
+unknown, and the slow loops repair it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from enum import Enum
+from typing import Protocol
+
+from common.errors import ServiceUnreachableError
+from common.model.cluster import KillEntry, Node, NodeKind, QueueEntry
+
+
+class RegistryUnavailableError(ServiceUnreachableError):
+    """The registry did not answer, or the session is over. Rest a little and look again."""
+
+
+class Standing(Enum):
+    """A daemon's own view of its session.
+
+    SUSPENDED: take no new work. LOST: others may have taken over; the daemon has to forget what
+    it owns, end what it runs, and join again as a new incarnation. LOST is reached by the daemon's
+    own monotonic clock before the session could have expired, not when ZooKeeper says so.
+    """
+
+    TRUSTED = "trusted"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+class Membership(Protocol):
+    """Being a daemon among daemons."""
+
+    def join(self, kind: NodeKind, address: str, text: str) -> Node:
+        """Register as a new incarnation, replacing a former one at this address.
+
+        Raises `AddressInUseError` if a live daemon with another process stands there.
+        """
+        ...
+
+    def beat(self, text: str) -> None:
+        """Write the heartbeat; registers again under the same session if the znode was wiped."""
+        ...
+
+    def leave(self) -> None:
+        """Deregister at once, so that nobody waits for the session to expire."""
+        ...
+
+    def standing(self) -> Standing:
+        """Whether this incarnation may act."""
+        ...
+
+    def nodes(self, kind: NodeKind) -> frozenset[Node]:
+        """Who is alive."""
+        ...
+
+    def heartbeats(self, kind: NodeKind) -> dict[Node, str]:
+        """Who is alive, with the heartbeat text of each."""
+        ...
+
+    def adopting(self, address: str) -> AbstractContextManager[None]:
+        """While held, `is_adopting(address)` is true for everybody.
+
+        A worker holds it from before it replaces its former incarnation until it has adopted that
+        one's processes, so that no failover comes between.
+        """
+        ...
+
+    def is_adopting(self, address: str) -> bool:
+        """Whether a restarted worker is adopting its former incarnation's processes."""
+        ...
+
+    def watch(self, kind: NodeKind, changed: Callable[[], None]) -> None:
+        """Call `changed` after nodes of this kind, or this daemon's standing, may have changed."""
+        ...
+
+
+class AddressInUseError(ServiceUnreachableError):
+    """A live daemon is registered under this address already."""
+
+
+class Mutex(Protocol):
+    """Mutual exclusion across the cluster, lost with the session. Fairness, never correctness."""
+
+    def hold(self, name: str, *, timeout: timedelta) -> AbstractContextManager[bool]:
+        """Enter with True when held, with False when `timeout` went by. `name` is a path below `lock/`."""
+        ...
+
+
+class TaskQueue(Protocol):
+    """`tasks_queue`: submitted attempts in the order in which workers should claim them."""
+
+    def offer(self, entries: Sequence[QueueEntry]) -> None:
+        """Put entries in; an entry that is there already is left as it is."""
+        ...
+
+    def withdraw(self, entries: Sequence[QueueEntry]) -> None:
+        """Take entries out; one that is not there is no error."""
+        ...
+
+    def entries(self) -> tuple[QueueEntry, ...]:
+        """All entries, first to claim first; names that no master wrote are left out."""
+        ...
+
+    def claim(self, entries: Sequence[QueueEntry], node: Node) -> tuple[QueueEntry, ...]:
+        """Take entries for this node: each in one transaction that deletes it and creates a claim.
+
+        The claim goes with the node's session. Answers those that were won.
+        """
+        ...
+
+    def claimed(self) -> frozenset[int]:
+        """Task instance ids that are claimed: neither queued nor yet RUNNING in their row."""
+        ...
+
+    def release(self, entries: Sequence[QueueEntry]) -> None:
+        """Drop claims after the rows have been changed, or were found not to want it."""
+        ...
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after entries may have been added."""
+        ...
+
+
+class KillQueue(Protocol):
+    """`tasks_kill`: requests to workers to kill attempts."""
+
+    def ask(self, entries: Sequence[KillEntry]) -> None:
+        """Put requests in; one that is there already is left as it is."""
+        ...
+
+    def asked(self, address: str) -> tuple[KillEntry, ...]:
+        """The requests to the worker at this address."""
+        ...
+
+    def remove(self, entries: Sequence[KillEntry]) -> None:
+        """Take requests out once they have been met, or need not be."""
+        ...
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after requests may have been added."""
+        ...

@@ -1,0 +1,272 @@
+"""Makes the engine that a daemon or a command line uses, and says which of its errors pass.
+
+Whatever goes wrong with a connection leaves here under one of two names, whoever runs the
+statement: `ServiceUnreachableError` (the server can't be reached, or the connection was lost: try
+again later) or `ConfigurationError` (the server answers, but not to this user or database). Neither
+they nor any other error of the engine carries the password or the values of a statement.
+
+It never retries by itself: after a lost connection nobody knows whether a COMMIT was carried out,
+so `retrying` is for work whose repetition is harmless, which fenced and conditional writes are.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import psycopg2
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from common.errors import ConfigurationError, ServiceUnreachableError
+
+Result = TypeVar("Result")
+
+_DRIVER: Final = "postgresql+psycopg2"
+# Serialization failure, deadlock, lock not available: the same transaction may well succeed next.
+_PASSING_STATES: Final = frozenset({"40001", "40P01", "55P03"})
+# The server answered, and will answer the same next time: no such role, password or database.
+# A refused connection has no SQLSTATE in psycopg2, hence the words of libpq and the server.
+_REFUSALS: Final = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "permission denied for database",
+    "is not permitted to log in",
+    "server does not support SSL",
+)
+
+
+def engine(
+    url: str,
+    *,
+    pool_size: int = 5,
+    max_overflow: int = 5,
+    application_name: str = "orcaflow",
+    connect_timeout: timedelta = timedelta(seconds=5),
+    statement_timeout: timedelta = timedelta(seconds=30),
+    lock_timeout: timedelta = timedelta(seconds=10),
+    pool_timeout: timedelta = timedelta(seconds=10),
+) -> Engine:
+    """A lazy engine: it connects when it is first used.
+
+    A connection is not probed before each use, which would cost a round trip; one that was lost
+    is noticed by the statement that fails on it, and the whole pool is renewed at that moment.
+    The time-outs are the server's own, so that a stuck statement ends there too.
+    """
+    address = _read(url)
+    made = create_engine(
+        address,
+        pool_size=pool_size,
+        max_overflow=max_overflow,
+        pool_timeout=pool_timeout.total_seconds(),
+        pool_pre_ping=False,
+        pool_use_lifo=True,  # The warmest connection first; those of a burst are closed by age.
+        pool_recycle=3600,
+        executemany_mode="values_plus_batch",
+        # Otherwise each new connection asks the catalogue for a type that no table here has.
+        use_native_hstore=False,
+        hide_parameters=True,
+        connect_args=_session(
+            address,
+            application_name=application_name,
+            connect_timeout=connect_timeout,
+            statement_timeout=statement_timeout,
+            lock_timeout=lock_timeout,
+        ),
+    )
+    event.listen(made, "handle_error", _tell)
+    return made
+
+
+def connect(
+    url: str,
+    *,
+    application_name: str = "orcaflow",
+    connect_timeout: timedelta = timedelta(seconds=5),
+) -> Any:
+    """One psycopg2 connection outside any pool, in autocommit mode; for `common.store.listen`."""
+    address = _read(url)
+    arguments = address.translate_connect_args(username="user", database="dbname")
+    arguments.update(address.normalized_query)
+    arguments = {
+        key: value[0] if isinstance(value, tuple) else value for key, value in arguments.items()
+    }
+    arguments.update(
+        _session(address, application_name=application_name, connect_timeout=connect_timeout)
+    )
+    try:
+        connection = psycopg2.connect(**arguments)
+    except psycopg2.Error as error:
+        raise _named(error, address) from None
+    connection.autocommit = True
+    return connection
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same work may succeed when it is simply done again, from its first statement."""
+    if isinstance(error, ServiceUnreachableError | PoolTimeoutError):
+        return True
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or is_transient_original(error.orig)
+    return is_transient_original(error)
+
+
+def is_transient_original(error: BaseException | None) -> bool:
+    """`is_transient` for what psycopg2 itself raised."""
+    return isinstance(error, psycopg2.Error) and (
+        error.pgcode in _PASSING_STATES or _is_lost(error)
+    )
+
+
+def retrying(
+    work: Callable[[], Result],
+    *,
+    attempts: int = 5,
+    first_wait: timedelta = timedelta(milliseconds=20),
+    longest_wait: timedelta = timedelta(seconds=1),
+    sleep: Callable[[float], None] = time.sleep,
+) -> Result:
+    """Do `work` until it succeeds, fails for good, or has failed `attempts` (at most 5) times.
+
+    `work` opens its own transaction and must bear being done twice. The last error is raised as
+    it is. The waits double and are drawn at random, so that two who collided do not meet again.
+    """
+    again = Retrying(
+        stop=stop_after_attempt(min(attempts, 5)),
+        wait=wait_random_exponential(
+            multiplier=first_wait.total_seconds(), max=longest_wait.total_seconds()
+        ),
+        retry=retry_if_exception(is_transient),
+        sleep=sleep,
+        reraise=True,
+    )
+    return again(work)
+
+
+def place_of(url: str) -> str:
+    """`host:port/database`, fit for a person's eyes and for logs."""
+    return _place(_read(url))
+
+
+def _read(url: str) -> URL:
+    # The parser's own errors may quote a piece of the URL, and that piece may be the password:
+    # one with a slash or an at-sign in it, unescaped, is just how a URL goes wrong.
+    try:
+        address = make_url(url)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "database.url can't be read; it should look like "
+            f"{_DRIVER}://user:password@host:5432/database, with special characters in the "
+            "password escaped (%40 for @, %2F for /)"
+        ) from None
+    if address.drivername in ("postgresql", "postgres"):
+        # In SQLAlchemy 2.1 the plain name means another driver.
+        address = address.set(drivername=_DRIVER)
+    if address.drivername != _DRIVER:
+        raise ConfigurationError(
+            f"database.url names the driver {address.drivername!r}; only {_DRIVER!r} is supported"
+        )
+    return address
+
+
+def _place(address: URL) -> str:
+    # A socket directory travels as the host parameter of the query, as in libpq.
+    asked = address.query.get("host")
+    host = address.host or (asked if isinstance(asked, str) else None) or "localhost"
+    return f"{host}:{address.port or 5432}/{address.database or ''}"
+
+
+def _session(
+    address: URL,
+    *,
+    application_name: str,
+    connect_timeout: timedelta,
+    statement_timeout: timedelta = timedelta(),
+    lock_timeout: timedelta = timedelta(),
+) -> dict[str, Any]:
+    """What is asked of every session; what the URL itself asks for comes before it."""
+    settings = {
+        "timezone": "UTC",
+        "statement_timeout": _milliseconds(statement_timeout),
+        "lock_timeout": _milliseconds(lock_timeout),
+        # A transaction left open by a stopped process (SIGSTOP, a frozen machine) gives its locks
+        # back; its owner, should it wake, finds the connection gone and its epoch passed.
+        "idle_in_transaction_session_timeout": 60_000,
+        # Rows are few and statements many: compiling one costs more than it can ever save.
+        "jit": "off",
+    }
+    options = [f"-c {name}={value}" for name, value in settings.items()]
+    arguments = {
+        "application_name": f"{application_name}:{os.getpid()}",
+        "connect_timeout": max(2, round(connect_timeout.total_seconds())),  # libpq's least is 2.
+        # A host that vanished without a word is noticed in about half a minute.
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 4,
+        "tcp_user_timeout": 30_000,
+    }
+    for name in address.query:
+        arguments.pop(name, None)
+    # Of a setting that is named twice the server takes the last.
+    options.extend(address.normalized_query.get("options", ()))
+    return {**arguments, "options": " ".join(options)}
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return round(duration.total_seconds() * 1000)
+
+
+def _tell(context: ExceptionContext) -> None:
+    """Raise the project's own error for anything that concerns the connection itself.
+
+    SQLAlchemy has noted by then that the connection was lost, and drops it and its pool.
+    """
+    error = context.original_exception
+    if not isinstance(error, psycopg2.Error):
+        return
+    _forget_values(error, context.sqlalchemy_exception)
+    lost = context.is_disconnect or _is_lost(error)
+    if lost or (context.connection is None and isinstance(error, psycopg2.OperationalError)):
+        address = context.engine.url if context.engine is not None else None
+        raise _named(error, address) from None
+
+
+def _forget_values(error: psycopg2.Error, outer: StatementError | None) -> None:
+    """Keep the server's first sentence alone, which names the constraint, the table or the type.
+
+    The others quote the statement, into which psycopg2 has put the values, and the failing row.
+    """
+    primary = error.diag.message_primary
+    if primary is None:
+        return
+    error.args = (primary,)
+    if outer is not None:
+        outer.args = (f"({type(error).__name__} {error.pgcode}) {primary}",)
+
+
+def _is_lost(error: psycopg2.Error) -> bool:
+    """The server ended the session, or nothing that speaks SQL is there any more."""
+    if error.pgcode is not None:
+        # Shut down or crashed; connection failure; idle for too long inside a transaction.
+        return error.pgcode.startswith(("57P0", "08", "25P03"))
+    return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
+
+
+def _named(
+    error: psycopg2.Error, address: URL | None
+) -> ServiceUnreachableError | ConfigurationError:
+    place = "" if address is None else f" at {_place(address)}"
+    words = " ".join(str(error).split()) or type(error).__name__
+    if address is not None and address.password:
+        words = words.replace(str(address.password), "***")
+    if any(refusal in words for refusal in _REFUSALS):
+        return ConfigurationError(f"PostgreSQL{place} refused the connection: {words}")
+    return ServiceUnreachableError(f"PostgreSQL{place} can't be reached: {words}")

@@ -1,0 +1,210 @@
+"""Hears what the database calls out, so that loops need not poll; it never reads or writes a row.
+
+The triggers of the schema (`common.store.schema`) call these *channels*:
+
+- `orcaflow_command`: a command was inserted, or a definition went ONLINE for which one may wait.
+  The payload is empty.
+- `orcaflow_task`: attempts have ended that their owner hasn't taken into account. The payload is
+  `<process_instance_id>:<task_instance_id>[,<task_instance_id>…]`.
+- `orcaflow_wanted`: a pause or stop is wanted. The payload is the process instance's id.
+- `orcaflow_process`: a process instance has ended. The payload is its id.
+
+A notification only wakes early: each listener must also look at the tables now and then. One that
+follows a (re)connection has an empty channel and means that anything may have been missed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final, Self
+
+import psycopg2
+from psycopg2 import sql
+
+from common.clock import Clock, SystemClock
+from common.errors import ServiceUnreachableError
+from common.store.connect import connect
+
+_FIRST_DELAY: Final = 0.05
+_LONGEST_DELAY: Final = 5.0
+
+
+class Channel(StrEnum):
+    """What the triggers of the schema notify."""
+
+    COMMAND = "orcaflow_command"
+    TASK = "orcaflow_task"
+    WANTED = "orcaflow_wanted"
+    PROCESS = "orcaflow_process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """One call of a channel."""
+
+    channel: str
+    payload: str
+
+    @property
+    def is_reminder(self) -> bool:
+        """Whether it means: anything may have been missed, look at everything."""
+        return self.channel == ""
+
+
+_REMINDER: Final = Notification(channel="", payload="")
+
+
+def read_task_payload(payload: str) -> tuple[int, tuple[int, ...]]:
+    """The process instance and its ended task instances, from a payload of `orcaflow_task`."""
+    process_instance_id, _, task_ids = payload.partition(":")
+    return int(process_instance_id), tuple(int(task_id) for task_id in task_ids.split(","))
+
+
+class Notifications:
+    """A connection of its own that listens, and makes itself anew when it is lost.
+
+    One thread waits and closes; any thread may `wake` it. Nothing is connected before the first
+    `wait`, which therefore returns a reminder as its first news.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        channels: Sequence[str],
+        *,
+        application_name: str = "orcaflow-listen",
+        connect_timeout: timedelta = timedelta(seconds=3),
+        clock: Clock | None = None,
+    ) -> None:
+        self._url = url
+        self._channels = tuple(channels)
+        self._application_name = application_name
+        self._connect_timeout = connect_timeout
+        self._clock = clock or SystemClock()
+        self._connection: Any = None
+        self._delay = 0.0
+        self._next_attempt = self._clock.monotonic()
+        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._waker, selectors.EVENT_READ)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the last `wait` left a connection that listens."""
+        return self._connection is not None
+
+    def wait(self, timeout: timedelta) -> list[Notification]:
+        """What was called, as soon as something was; nothing after `timeout` or a `wake`.
+
+        While the server can't be reached this waits between attempts, and returns nothing. It
+        raises only what no waiting cures (`ConfigurationError`).
+        """
+        deadline = self._clock.monotonic() + timeout.total_seconds()
+        while self._connection is not None:
+            # What came in with the answer to LISTEN is in memory, where no selector sees it.
+            news = self._take()
+            if news:
+                return news
+            ready = self._select(deadline)
+            if self._waker in ready or not ready:
+                return []
+            # Something can be read, which need not be news: the end of the connection, for one.
+            if not self._read():
+                self._lose_connection()
+        return self._wait_for_connection(deadline)
+
+    def wake(self) -> None:
+        """Let a present or the next `wait` return at once. Safe from any thread."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_write(self._waker, 1)
+
+    def close(self) -> None:
+        """Close the connection. Only the waiting thread may do it, after its last `wait`."""
+        if self._connection is not None:
+            self._lose_connection()
+        if self._waker >= 0:
+            self._selector.close()
+            os.close(self._waker)
+            self._waker = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _wait_for_connection(self, deadline: float) -> list[Notification]:
+        while True:
+            if self._waker in self._select(min(deadline, self._next_attempt)):
+                return []
+            if self._clock.monotonic() >= self._next_attempt and self._connect():
+                return [_REMINDER]
+            if self._clock.monotonic() >= deadline:
+                return []
+
+    def _connect(self) -> bool:
+        try:
+            connection = connect(
+                self._url,
+                application_name=self._application_name,
+                connect_timeout=self._connect_timeout,
+            )
+        except ServiceUnreachableError:
+            self._postpone()
+            return False
+        try:
+            with connection.cursor() as cursor:
+                for channel in self._channels:
+                    cursor.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        except psycopg2.Error:
+            connection.close()
+            self._postpone()
+            return False
+        self._connection = connection
+        self._selector.register(connection.fileno(), selectors.EVENT_READ)
+        self._delay = 0.0
+        return True
+
+    def _postpone(self) -> None:
+        self._delay = min(max(self._delay * 2, _FIRST_DELAY), _LONGEST_DELAY)
+        self._next_attempt = self._clock.monotonic() + self._delay
+
+    def _lose_connection(self) -> None:
+        # By key: psycopg2 no longer tells the number of a socket that it has closed itself.
+        for key in list(self._selector.get_map().values()):
+            if key.fd != self._waker:
+                self._selector.unregister(key.fd)
+        self._connection.close()
+        self._connection = None
+        self._next_attempt = self._clock.monotonic()
+
+    def _select(self, until: float) -> set[int]:
+        """Wait for the socket, a `wake` or that moment; what is ready. Takes the `wake`."""
+        ready = {
+            key.fd for key, _ in self._selector.select(max(0.0, until - self._clock.monotonic()))
+        }
+        if self._waker in ready:
+            os.eventfd_read(self._waker)
+        return ready
+
+    def _read(self) -> bool:
+        """Take in what the socket has; whether the connection still stands."""
+        try:
+            self._connection.poll()
+        except psycopg2.Error:
+            return False
+        return not self._connection.closed
+
+    def _take(self) -> list[Notification]:
+        taken = [
+            Notification(channel=notify.channel, payload=notify.payload)
+            for notify in self._connection.notifies
+        ]
+        self._connection.notifies.clear()
+        return taken

@@ -1,0 +1,216 @@
+"""Brings a database to the schema of this code, checks that it is there, and prints it to read.
+
+Adds the word *revision*: the number of a migration in `sql/migrations/versions`; the last of
+`REVISIONS` is what this code works with. Daemons call `check` and refuse to start on any other;
+only `orcaflow db upgrade` changes a schema. Never downgrades, and never touches a database whose
+tables it has not made itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    String,
+    Table,
+    column,
+    delete,
+    insert,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from common.errors import ConfigurationError
+from common.store import tables
+
+REVISIONS: Final = ("0001",)
+REVISION: Final = REVISIONS[-1]
+REVISION_TABLE: Final = "t_ds_schema_revision"
+
+# Any number will do that nobody else takes; it is held until the upgrade commits.
+_UPGRADE_LOCK: Final = 0x0CAF_1035
+
+_FINISHED_TASK: Final = ", ".join(str(state) for state in tables.FINISHED_TASK_STATES)
+_TERMINAL_PROCESS: Final = ", ".join(str(state) for state in tables.TERMINAL_PROCESS_STATES)
+
+# The payloads are documented in `common.store.listen`. An attempt that its owner ends and settles
+# by the same statement is no news to anybody. Row-level triggers are the cheaper ones here: their
+# WHEN keeps every other UPDATE of these busy tables free of charge, which a statement-level trigger
+# with transition tables can't.
+TRIGGERS: Final = (
+    """\
+CREATE FUNCTION orcaflow_notify() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify(TG_ARGV[0], '');
+    RETURN NULL;
+END $$""",
+    """\
+CREATE FUNCTION orcaflow_notify_id() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify(TG_ARGV[0], NEW.id::text);
+    RETURN NULL;
+END $$""",
+    """\
+CREATE FUNCTION orcaflow_notify_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify(TG_ARGV[0], NEW.process_instance_id || ':' || NEW.id);
+    RETURN NULL;
+END $$""",
+    """\
+CREATE TRIGGER orcaflow_command_inserted
+    AFTER INSERT ON t_ds_command
+    FOR EACH STATEMENT
+    EXECUTE FUNCTION orcaflow_notify('orcaflow_command')""",
+    """\
+CREATE TRIGGER orcaflow_definition_released
+    AFTER UPDATE OF release_state ON t_ds_process_definition
+    FOR EACH ROW
+    WHEN (NEW.release_state = 1 AND OLD.release_state <> 1)
+    EXECUTE FUNCTION orcaflow_notify('orcaflow_command')""",
+    f"""\
+CREATE TRIGGER orcaflow_task_finished
+    AFTER UPDATE OF state ON t_ds_task_instance
+    FOR EACH ROW
+    WHEN (NEW.state IN ({_FINISHED_TASK}) AND NEW.state <> OLD.state AND NOT NEW.settled)
+    EXECUTE FUNCTION orcaflow_notify_task('orcaflow_task')""",
+    """\
+CREATE TRIGGER orcaflow_process_wanted
+    AFTER UPDATE OF wanted_state ON t_ds_process_instance
+    FOR EACH ROW
+    WHEN (NEW.wanted_state IS NOT NULL AND NEW.wanted_state IS DISTINCT FROM OLD.wanted_state)
+    EXECUTE FUNCTION orcaflow_notify_id('orcaflow_wanted')""",
+    f"""\
+CREATE TRIGGER orcaflow_process_ended
+    AFTER UPDATE OF state ON t_ds_process_instance
+    FOR EACH ROW
+    WHEN (NEW.state IN ({_TERMINAL_PROCESS}) AND NEW.state <> OLD.state)
+    EXECUTE FUNCTION orcaflow_notify_id('orcaflow_process')""",
+)
+
+
+class SchemaMismatchError(ConfigurationError):
+    """The database has another schema than this code. Its text says which, and what to do."""
+
+    def __init__(self, *, found: str | None, cure: str) -> None:
+        has = f"has schema revision {found}" if found else "has no Orcaflow schema"
+        super().__init__(f"the database {has}, this Orcaflow needs revision {REVISION}: {cure}")
+        self.found = found
+
+
+def upgrade(engine: Engine, *, os_user: str) -> list[str]:
+    """Apply what is missing, all of it or nothing; returns the revisions applied, none if current.
+
+    `os_user` becomes the first tenant's code when the schema is new: the account that runs the
+    tasks of a fresh installation. Two upgrades at once are safe: the second waits, and finds
+    nothing to do.
+    """
+    # Here, because a daemon's start-up, which only checks, shouldn't pay for importing Alembic.
+    from alembic import command as alembic
+    from alembic.config import Config
+
+    if not os_user:
+        raise ConfigurationError("the operating-system user for the first tenant is not known")
+    with engine.begin() as db:
+        # The limits of the pool suit short statements; a migration may rightly take its time.
+        db.execute(text("SET LOCAL lock_timeout = '60s'"))
+        db.execute(text("SET LOCAL statement_timeout = 0"))
+        db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
+        found = revision(db)
+        if found == REVISION:
+            return []
+        if found is None:
+            _refuse_foreign_tables(db)
+        elif found not in REVISIONS:
+            raise _newer(found)
+        config = Config()
+        # The Alembic options are read by configparser, to which a percent sign is special.
+        config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
+        config.attributes["connection"] = db
+        config.attributes["os_user"] = os_user
+        alembic.upgrade(config, REVISION)
+        db.execute(delete(tables.version))
+        db.execute(insert(tables.version).values(version=REVISION))
+    applied_before = 0 if found is None else REVISIONS.index(found) + 1
+    return list(REVISIONS[applied_before:])
+
+
+def check(engine: Engine) -> None:
+    """Return if the database has exactly the schema of this code; otherwise say what to do."""
+    with engine.connect() as db:
+        found = revision(db)
+    if found == REVISION:
+        return
+    if found is None or found in REVISIONS:
+        raise SchemaMismatchError(found=found, cure="run `orcaflow db upgrade`")
+    raise _newer(found)
+
+
+def revision(db: Connection) -> str | None:
+    """The revision that the database is at; None where Orcaflow's tables are not there."""
+    exists = db.scalar(text("SELECT to_regclass(:name) IS NOT NULL"), {"name": REVISION_TABLE})
+    if not exists:
+        return None
+    found: str | None = db.scalar(
+        select(column("version_num", String)).select_from(table(REVISION_TABLE))
+    )
+    return found
+
+
+def schema_sql() -> str:
+    """The whole schema as one readable script, the same text every time; kept in `sql/schema.sql`.
+
+    It is for reading and comparing. `upgrade` makes a database, from the migrations.
+    """
+    parts = [_HEADER]
+    for described in tables.metadata.sorted_tables:
+        parts.append(_tidy(str(CreateTable(described).compile(dialect=_DIALECT))))
+        parts.extend(_indexes(described))
+    parts.extend(f"{trigger};\n" for trigger in TRIGGERS)
+    return "\n".join(parts)
+
+
+_HEADER: Final = f"""\
+-- The schema of Orcaflow at revision {REVISION}. Generated by `orcaflow db schema` from
+-- common/store/tables.py and common/store/schema.py: change those, not this file.
+"""
+
+_DIALECT: Final = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped.
+
+
+def _indexes(described: Table) -> list[str]:
+    # `indexes` is a set: only sorting makes the text the same every time.
+    ordered = sorted(described.indexes, key=lambda index: str(index.name))
+    return [_tidy(str(CreateIndex(index).compile(dialect=_DIALECT))) for index in ordered]
+
+
+def _tidy(ddl: str) -> str:
+    lines = (line.rstrip().replace("\t", "    ") for line in ddl.strip().splitlines())
+    return "\n".join(lines) + ";\n"
+
+
+def _migrations() -> Path:
+    # A package beside this one, in a checkout as in an installation.
+    import sql
+
+    return Path(sql.__file__).parent / "migrations"
+
+
+def _refuse_foreign_tables(db: Connection) -> None:
+    if db.scalar(text("SELECT to_regclass('t_ds_command') IS NOT NULL")):
+        raise ConfigurationError(
+            "the database already holds tables of that name which Orcaflow has not made (there is "
+            f"no {REVISION_TABLE}); give it a database of its own"
+        )
+
+
+def _newer(found: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        found=found,
+        cure="a newer Orcaflow has upgraded this database; install that version here too",
+    )

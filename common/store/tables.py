@@ -1,0 +1,647 @@
+"""Every table of the database, as SQLAlchemy Core objects: the schema as the code sees it.
+
+Names and codes are those of the behavioural contract. What Orcaflow adds are columns with defaults
+(listed in `sql/README.md`). Defaults live in the database, so that a row typed by hand needs no
+more than a program's row. A CHECK says what must never be, whoever writes; a partial index serves
+one loop's question.
+
+Nothing here connects or queries. `common.store.schema` turns this into DDL, adds the triggers, and
+compares it with a real database; the other modules of `common.store` build statements from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+metadata: Final = MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pk",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+        "fk": "%(table_name)s_%(column_0_name)s_fk",
+        "ck": "%(table_name)s_%(constraint_name)s_check",
+    }
+)
+
+COMMAND_TYPES: Final = tuple(range(14))
+EXECUTION_STATES: Final = tuple(range(18))
+# States of an attempt that never change again; each has an end.
+FINISHED_TASK_STATES: Final = (3, 5, 6, 7, 8, 9, 13)
+# States of a process instance that only a new command leaves; each has an end.
+TERMINAL_PROCESS_STATES: Final = (3, 5, 6, 7, 9, 13)
+# States of a process instance that somebody must own.
+LIVE_PROCESS_STATES: Final = (0, 1, 2, 4, 10, 11, 12, 14)
+# States of a task instance that hold, or may soon hold, a worker's slot.
+LIVE_TASK_STATES: Final = (0, 1)
+
+
+def _list(codes: Iterable[int]) -> str:
+    return ", ".join(str(code) for code in codes)
+
+
+def _known(column: str, codes: Sequence[int]) -> CheckConstraint:
+    """The column holds one of the codes of its enum (or NULL, where the column allows that)."""
+    return CheckConstraint(f"{column} IN ({_list(codes)})", name=column)
+
+
+def _not_empty(column: str) -> CheckConstraint:
+    return CheckConstraint(f"{column} <> ''", name=f"{column}_not_empty")
+
+
+def _id() -> Column[int]:
+    return Column("id", Integer, Identity(), primary_key=True)
+
+
+def _code(name: str, default: int | None = None, *, nullable: bool = False) -> Column[int]:
+    return Column(name, SmallInteger, server_default=_default(default), nullable=nullable)
+
+
+def _number(name: str, default: int | None = None, *, nullable: bool = False) -> Column[int]:
+    return Column(name, Integer, server_default=_default(default), nullable=nullable)
+
+
+def _default(value: int | None) -> Any:
+    return None if value is None else text(str(value) if value >= 0 else f"'{value}'")
+
+
+def _time(name: str, *, nullable: bool = True) -> Column[Any]:
+    return Column(name, DateTime(timezone=True), nullable=nullable)
+
+
+def _time_now(name: str) -> Column[Any]:
+    return Column(name, DateTime(timezone=True), server_default=text("now()"), nullable=False)
+
+
+def _times() -> tuple[Column[Any], Column[Any]]:
+    return _time_now("create_time"), _time_now("update_time")
+
+
+command: Final = Table(
+    "t_ds_command",
+    metadata,
+    _id(),
+    _code("command_type"),
+    # May be NULL, and refers to nothing: a row that names an unknown definition has to get in, so
+    # that a master can move it to the error table with a reason.
+    _number("process_definition_id", nullable=True),
+    Column("command_param", Text),
+    _code("task_depend_type", 2),
+    _code("failure_strategy", 1),
+    _code("warning_type", 0),
+    _number("warning_group_id", 0),
+    _time("schedule_time"),
+    _time_now("start_time"),
+    _number("executor_id", 1),
+    Column("dependence", String(255)),
+    _time_now("update_time"),
+    _number("process_instance_priority", 2),
+    _number("worker_group_id", -1),
+    _number("process_instance_id", 0),
+    _known("command_type", COMMAND_TYPES),
+    _known("task_depend_type", range(3)),
+    _known("failure_strategy", range(2)),
+    _known("warning_type", range(5)),
+    _known("process_instance_priority", range(5)),
+)
+Index(
+    "t_ds_command_picking_idx",
+    command.c.process_instance_priority,
+    command.c.update_time,
+    command.c.id,
+)
+# Two masters that see the same dead master insert one recovery of an instance, not two.
+Index(
+    "t_ds_command_one_recovery_idx",
+    command.c.process_instance_id,
+    unique=True,
+    postgresql_where=text("process_instance_id <> 0"),
+)
+
+# Takes every row as it was, however wrong: hence neither defaults nor checks.
+error_command: Final = Table(
+    "t_ds_error_command",
+    metadata,
+    _id(),
+    _number("command_id"),
+    _code("command_type", nullable=True),
+    _number("process_definition_id", nullable=True),
+    Column("command_param", Text),
+    _code("task_depend_type", nullable=True),
+    _code("failure_strategy", nullable=True),
+    _code("warning_type", nullable=True),
+    _number("warning_group_id", nullable=True),
+    _time("schedule_time"),
+    _time("start_time"),
+    _number("executor_id", nullable=True),
+    Column("dependence", Text),
+    _time("update_time"),
+    _number("process_instance_priority", nullable=True),
+    _number("worker_group_id", nullable=True),
+    _number("process_instance_id", nullable=True),
+    Column("message", Text),
+)
+Index("t_ds_error_command_command_id_idx", error_command.c.command_id)
+
+process_definition: Final = Table(
+    "t_ds_process_definition",
+    metadata,
+    _id(),
+    Column("name", String(255), nullable=False),
+    _number("version", 1),
+    _code("release_state", 0),
+    _number("project_id", 1),
+    _number("user_id", 1),
+    Column("process_definition_json", Text),
+    Column("description", Text),
+    Column("global_params", Text),
+    _code("flag", 1),
+    Column("locations", Text),
+    Column("connects", Text),
+    Column("receivers", Text),
+    Column("receivers_cc", Text),
+    *_times(),
+    _number("timeout", 0),
+    _number("tenant_id", -1),
+    Column("modify_by", String(36), server_default=text("''")),
+    UniqueConstraint("project_id", "name"),
+    _not_empty("name"),
+    _known("release_state", range(2)),
+    _known("flag", range(2)),
+    CheckConstraint("version >= 1", name="version"),
+)
+Index("process_definition_index", process_definition.c.project_id, process_definition.c.id)
+
+process_instance: Final = Table(
+    "t_ds_process_instance",
+    metadata,
+    _id(),
+    # Wider than a definition's name, from which it is made with two numbers behind it.
+    Column("name", String(320), nullable=False),
+    _number("process_definition_id"),
+    _code("state"),
+    _code("recovery", 0),
+    _time_now("start_time"),
+    _time("end_time"),
+    _number("run_times", 1),
+    Column("host", String(255)),
+    _code("command_type"),
+    Column("command_param", Text),
+    _code("task_depend_type", 2),
+    _code("max_try_times", 0),
+    _code("failure_strategy", 0),
+    _code("warning_type", 0),
+    _number("warning_group_id", 0),
+    _time("schedule_time"),
+    _time("command_start_time"),
+    Column("global_params", Text),
+    Column("process_instance_json", Text, nullable=False),
+    _code("flag", 1),
+    _time_now("update_time"),
+    _number("is_sub_process", 0),
+    _number("executor_id"),
+    Column("locations", Text),
+    Column("connects", Text),
+    Column("history_cmd", Text),
+    Column("dependence_schedule_times", Text),
+    _number("process_instance_priority", 2),
+    _number("worker_group_id", -1),
+    _number("timeout", 0),
+    _number("tenant_id", -1),
+    Column("owner_incarnation", BigInteger),
+    Column("owner_epoch", BigInteger, server_default=text("0"), nullable=False),
+    _code("wanted_state", nullable=True),
+    _time("wanted_at"),
+    Column("state_reason", Text),
+    _not_empty("name"),
+    _known("state", EXECUTION_STATES),
+    _known("recovery", range(2)),
+    _known("command_type", COMMAND_TYPES),
+    _known("task_depend_type", range(3)),
+    _known("failure_strategy", range(2)),
+    _known("warning_type", range(5)),
+    _known("flag", range(2)),
+    _known("is_sub_process", range(2)),
+    _known("process_instance_priority", range(5)),
+    _known("wanted_state", (3, 5)),
+    CheckConstraint("owner_epoch >= 0", name="owner_epoch"),
+    CheckConstraint(
+        f"state NOT IN ({_list(TERMINAL_PROCESS_STATES)}) OR end_time IS NOT NULL",
+        name="ended_has_end_time",
+    ),
+)
+Index("process_instance_index", process_instance.c.process_definition_id, process_instance.c.id)
+Index("start_time_index", process_instance.c.start_time)
+# Failover and start-up: what belongs to this master, of the few that still go on.
+Index(
+    "t_ds_process_instance_live_idx",
+    process_instance.c.host,
+    postgresql_where=text(f"state IN ({_list(LIVE_PROCESS_STATES)})"),
+)
+# An owner's slow look for pauses and stops whose notification it missed.
+Index(
+    "t_ds_process_instance_wanted_idx",
+    process_instance.c.host,
+    postgresql_where=text("wanted_state IS NOT NULL"),
+)
+
+task_instance: Final = Table(
+    "t_ds_task_instance",
+    metadata,
+    _id(),
+    Column("name", String(255), nullable=False),
+    Column("task_type", String(64), nullable=False),
+    _number("process_definition_id"),
+    Column(
+        "process_instance_id",
+        Integer,
+        ForeignKey("t_ds_process_instance.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("task_json", Text, nullable=False),
+    _code("state"),
+    _time("submit_time"),
+    _time("start_time"),
+    _time("end_time"),
+    Column("host", String(255)),
+    Column("execute_path", Text),
+    Column("log_path", Text),
+    _code("alert_flag", 0),
+    _number("retry_times", 0),
+    _number("pid", nullable=True),
+    Column("app_link", Text),
+    _code("flag", 1),
+    _number("retry_interval", 0),
+    _number("max_retry_times", 0),
+    _number("task_instance_priority", 2),
+    _number("worker_group_id", -1),
+    _number("executor_id", nullable=True),
+    _number("attempt", 1),
+    Column("worker_incarnation", BigInteger),
+    _code("wanted_state", nullable=True),
+    Column("settled", Boolean, server_default=text("false"), nullable=False),
+    _time("retry_at"),
+    _number("exit_code", nullable=True),
+    Column("reason", Text),
+    Column("pid_start_time", Double),
+    # Also the index by process instance that the contract has.
+    UniqueConstraint("process_instance_id", "name", "attempt"),
+    _not_empty("name"),
+    _not_empty("task_type"),
+    _known("state", EXECUTION_STATES),
+    _known("alert_flag", range(2)),
+    _known("flag", range(2)),
+    _known("task_instance_priority", range(5)),
+    _known("wanted_state", (9,)),
+    CheckConstraint("attempt >= 1", name="attempt"),
+    CheckConstraint(
+        "state <> 1 OR (host IS NOT NULL AND worker_incarnation IS NOT NULL)",
+        name="running_has_worker",
+    ),
+    CheckConstraint(
+        f"state NOT IN ({_list(FINISHED_TASK_STATES)}) OR end_time IS NOT NULL",
+        name="finished_has_end_time",
+    ),
+    CheckConstraint(
+        f"flag = 1 OR state IN ({_list(FINISHED_TASK_STATES)})",
+        name="superseded_is_finished",
+    ),
+    CheckConstraint(
+        f"NOT settled OR state IN ({_list(FINISHED_TASK_STATES)})",
+        name="settled_is_finished",
+    ),
+)
+Index(
+    "task_instance_index",
+    task_instance.c.process_definition_id,
+    task_instance.c.process_instance_id,
+)
+# One valid attempt of a node, whatever races: the second INSERT fails instead of running twice.
+Index(
+    "t_ds_task_instance_one_valid_idx",
+    task_instance.c.process_instance_id,
+    task_instance.c.name,
+    unique=True,
+    postgresql_where=text("flag = 1"),
+)
+# An owner's question: what has ended, or is still to end, in my runs?
+Index(
+    "t_ds_task_instance_unsettled_idx",
+    task_instance.c.process_instance_id,
+    postgresql_where=text("NOT settled"),
+)
+# Failover's question: what did this worker have in hand?
+Index(
+    "t_ds_task_instance_live_idx",
+    task_instance.c.host,
+    postgresql_where=text(f"state IN ({_list(LIVE_TASK_STATES)})"),
+)
+# The queue's question: what should have a znode?
+Index(
+    "t_ds_task_instance_submitted_idx",
+    task_instance.c.id,
+    postgresql_where=text("state = 0 AND flag = 1"),
+)
+
+relation_process_instance: Final = Table(
+    "t_ds_relation_process_instance",
+    metadata,
+    _id(),
+    _number("parent_process_instance_id"),
+    _number("parent_task_instance_id"),
+    _number("process_instance_id", 0),
+)
+Index(
+    "t_ds_relation_process_instance_parent_idx",
+    relation_process_instance.c.parent_process_instance_id,
+)
+Index(
+    "t_ds_relation_process_instance_task_idx",
+    relation_process_instance.c.parent_task_instance_id,
+)
+Index(
+    "t_ds_relation_process_instance_child_idx",
+    relation_process_instance.c.process_instance_id,
+)
+
+schedule: Final = Table(
+    "t_ds_schedules",
+    metadata,
+    _id(),
+    _number("process_definition_id"),
+    _time("start_time", nullable=False),
+    _time("end_time", nullable=False),
+    Column("crontab", String(256), nullable=False),
+    _code("failure_strategy", 1),
+    _number("user_id", 1),
+    _code("release_state", 0),
+    _code("warning_type", 0),
+    _number("warning_group_id", 0),
+    _number("process_instance_priority", 2),
+    _number("worker_group_id", -1),
+    *_times(),
+    _not_empty("crontab"),
+    _known("failure_strategy", range(2)),
+    _known("release_state", range(2)),
+    _known("warning_type", range(5)),
+    _known("process_instance_priority", range(5)),
+)
+Index("t_ds_schedules_definition_idx", schedule.c.process_definition_id)
+Index("t_ds_schedules_online_idx", schedule.c.id, postgresql_where=text("release_state = 1"))
+
+worker_group: Final = Table(
+    "t_ds_worker_group",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("name", String(256), nullable=False),
+    Column("ip_list", String(256)),
+    *_times(),
+    _not_empty("name"),
+)
+
+alert: Final = Table(
+    "t_ds_alert",
+    metadata,
+    _id(),
+    Column("title", String(64)),
+    _code("show_type", 0),
+    Column("content", Text),
+    _code("alert_type", 0),
+    _code("alert_status", 0),
+    Column("log", Text),
+    _number("alertgroup_id", nullable=True),
+    Column("receivers", Text),
+    Column("receivers_cc", Text),
+    *_times(),
+    _known("show_type", range(4)),
+    _known("alert_type", range(2)),
+    _known("alert_status", range(3)),
+)
+Index("t_ds_alert_waiting_idx", alert.c.id, postgresql_where=text("alert_status = 0"))
+
+alertgroup: Final = Table(
+    "t_ds_alertgroup",
+    metadata,
+    _id(),
+    Column("group_name", String(255)),
+    _code("group_type", 0),
+    Column("description", String(255)),
+    *_times(),
+    _known("group_type", range(2)),
+)
+
+relation_user_alertgroup: Final = Table(
+    "t_ds_relation_user_alertgroup",
+    metadata,
+    _id(),
+    _number("alertgroup_id"),
+    _number("user_id"),
+    *_times(),
+)
+
+datasource: Final = Table(
+    "t_ds_datasource",
+    metadata,
+    _id(),
+    Column("name", String(64), nullable=False),
+    Column("note", String(256)),
+    _code("type"),
+    _number("user_id", 1),
+    Column("connection_params", Text, nullable=False),
+    *_times(),
+    _not_empty("name"),
+    _known("type", range(8)),
+)
+
+tenant: Final = Table(
+    "t_ds_tenant",
+    metadata,
+    _id(),
+    Column("tenant_code", String(64), nullable=False),
+    Column("tenant_name", String(64)),
+    Column("description", String(256)),
+    _number("queue_id", 1),
+    *_times(),
+    _not_empty("tenant_code"),
+)
+
+queue: Final = Table(
+    "t_ds_queue",
+    metadata,
+    _id(),
+    Column("queue_name", String(64)),
+    Column("queue", String(64)),
+    *_times(),
+)
+
+user: Final = Table(
+    "t_ds_user",
+    metadata,
+    _id(),
+    Column("user_name", String(64), nullable=False),
+    Column("user_password", String(64)),
+    _code("user_type", 1),
+    Column("email", String(64)),
+    Column("phone", String(11)),
+    _number("tenant_id", 0),
+    *_times(),
+    Column("queue", String(64)),
+    UniqueConstraint("user_name", name="user_name_unique"),
+    _not_empty("user_name"),
+    _known("user_type", range(2)),
+)
+
+project: Final = Table(
+    "t_ds_project",
+    metadata,
+    _id(),
+    Column("name", String(100), nullable=False),
+    Column("description", String(200)),
+    _number("user_id", 1),
+    _code("flag", 1),
+    *_times(),
+    _not_empty("name"),
+    _known("flag", range(2)),
+)
+Index("t_ds_project_user_id_index", project.c.user_id)
+
+relation_project_user: Final = Table(
+    "t_ds_relation_project_user",
+    metadata,
+    _id(),
+    _number("user_id"),
+    _number("project_id", nullable=True),
+    _number("perm", 1),
+    *_times(),
+)
+Index("t_ds_relation_project_user_user_id_index", relation_project_user.c.user_id)
+
+resource: Final = Table(
+    "t_ds_resources",
+    metadata,
+    _id(),
+    Column("alias", String(64)),
+    Column("file_name", String(64)),
+    Column("description", String(256)),
+    _number("user_id", 1),
+    _code("type", 0),
+    Column("size", BigInteger),
+    *_times(),
+    _number("pid", -1),
+    Column("full_name", String(255)),
+    _code("is_directory", 0),
+    _known("type", range(2)),
+    _known("is_directory", range(2)),
+)
+
+udf: Final = Table(
+    "t_ds_udfs",
+    metadata,
+    _id(),
+    _number("user_id"),
+    Column("func_name", String(100), nullable=False),
+    Column("class_name", String(255), nullable=False),
+    _code("type"),
+    Column("arg_types", String(255)),
+    Column("database", String(255)),
+    Column("description", String(255)),
+    _number("resource_id"),
+    Column("resource_name", String(255), nullable=False),
+    *_times(),
+    _known("type", range(2)),
+)
+
+relation_resources_user: Final = Table(
+    "t_ds_relation_resources_user",
+    metadata,
+    _id(),
+    _number("user_id"),
+    _number("resources_id", nullable=True),
+    _number("perm", 1),
+    *_times(),
+)
+
+relation_udfs_user: Final = Table(
+    "t_ds_relation_udfs_user",
+    metadata,
+    _id(),
+    _number("user_id"),
+    _number("udf_id", nullable=True),
+    _number("perm", 1),
+    *_times(),
+)
+
+relation_datasource_user: Final = Table(
+    "t_ds_relation_datasource_user",
+    metadata,
+    _id(),
+    _number("user_id"),
+    _number("datasource_id", nullable=True),
+    _number("perm", 1),
+    *_times(),
+)
+
+
+def _legacy_server(name: str) -> Table:
+    """Kept for compatibility: no daemon reads or writes it, servers are listed from ZooKeeper."""
+    return Table(
+        name,
+        metadata,
+        _id(),
+        Column("host", String(45)),
+        _number("port", nullable=True),
+        Column("zk_directory", String(64)),
+        Column("res_info", String(256)),
+        _time("create_time"),
+        _time("last_heartbeat_time"),
+    )
+
+
+master_server: Final = _legacy_server("t_ds_master_server")
+worker_server: Final = _legacy_server("t_ds_worker_server")
+
+session: Final = Table(
+    "t_ds_session",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    _number("user_id", nullable=True),
+    Column("ip", String(45)),
+    _time("last_login_time"),
+)
+
+access_token: Final = Table(
+    "t_ds_access_token",
+    metadata,
+    _id(),
+    _number("user_id", nullable=True),
+    Column("token", String(64)),
+    _time("expire_time"),
+    *_times(),
+)
+
+version: Final = Table(
+    "t_ds_version",
+    metadata,
+    _id(),
+    Column("version", String(200), nullable=False),
+    UniqueConstraint("version"),
+)

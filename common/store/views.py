@@ -1,0 +1,342 @@
+"""What people look at: process instances, their attempts, commands and rejected commands.
+
+Read only, and tolerant: a state is given as its number, since a row may hold a code that this
+version has no word for. The daemons decide nothing by what is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, Select, select
+
+from common.store.tables import (
+    command,
+    error_command,
+    process_definition,
+    process_instance,
+    task_instance,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInstanceView:
+    """One process instance. `definition_name` is None if the definition has been deleted."""
+
+    id: int
+    name: str
+    process_definition_id: int
+    definition_name: str | None
+    state: int
+    wanted_state: int | None
+    state_reason: str | None
+    command_type: int
+    run_times: int
+    failure_strategy: int
+    priority: int
+    schedule_time: datetime | None
+    start_time: datetime
+    end_time: datetime | None
+    host: str | None
+    owner_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskInstanceView:
+    """One attempt. `valid` is its `flag`: False once another attempt has taken its place."""
+
+    id: int
+    process_instance_id: int
+    name: str
+    task_type: str
+    attempt: int
+    state: int
+    valid: bool
+    wanted_state: int | None
+    submit_time: datetime | None
+    start_time: datetime | None
+    end_time: datetime | None
+    host: str | None
+    pid: int | None
+    exit_code: int | None
+    reason: str | None
+    retry_at: datetime | None
+    retry_times: int
+    max_retry_times: int
+    execute_path: str | None
+    log_path: str | None
+    app_link: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInstanceDetail:
+    """A process instance with every attempt, superseded ones included, oldest first."""
+
+    instance: ProcessInstanceView
+    process_instance_json: str
+    command_param: str | None
+    global_params: str | None
+    tasks: tuple[TaskInstanceView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandView:
+    """A command that waits for a master."""
+
+    id: int
+    command_type: int
+    process_definition_id: int | None
+    definition_name: str | None
+    schedule_time: datetime | None
+    start_time: datetime
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorCommandView:
+    """A command that could not be carried out, and why."""
+
+    id: int
+    command_id: int
+    command_type: int | None
+    process_definition_id: int | None
+    definition_name: str | None
+    start_time: datetime | None
+    message: str | None
+
+
+def process_instances(
+    db: Connection,
+    *,
+    definition_name: str | None = None,
+    states: Sequence[int] | None = None,
+    limit: int = 50,
+) -> list[ProcessInstanceView]:
+    """The newest first, no more than `limit`; all states if none are named."""
+    statement = _INSTANCES.order_by(process_instance.c.id.desc()).limit(limit)
+    if definition_name is not None:
+        statement = statement.where(process_definition.c.name == definition_name)
+    if states is not None:
+        statement = statement.where(process_instance.c.state.in_(states))
+    return [_instance(row) for row in db.execute(statement)]
+
+
+def process_instance_by_id(db: Connection, process_instance_id: int) -> ProcessInstanceView | None:
+    """Without its tasks: cheap enough to ask again and again."""
+    found = db.execute(_INSTANCES.where(process_instance.c.id == process_instance_id)).first()
+    return None if found is None else _instance(found)
+
+
+def process_instance_detail(
+    db: Connection, process_instance_id: int
+) -> ProcessInstanceDetail | None:
+    found = db.execute(
+        _INSTANCES.add_columns(
+            process_instance.c.process_instance_json,
+            process_instance.c.command_param,
+            process_instance.c.global_params,
+        ).where(process_instance.c.id == process_instance_id)
+    ).first()
+    if found is None:
+        return None
+    return ProcessInstanceDetail(
+        instance=_instance(found),
+        process_instance_json=found.process_instance_json,
+        command_param=found.command_param,
+        global_params=found.global_params,
+        tasks=tuple(task_instances(db, process_instance_id=process_instance_id)),
+    )
+
+
+def task_instances(
+    db: Connection,
+    *,
+    process_instance_id: int | None = None,
+    states: Sequence[int] | None = None,
+    valid_only: bool = False,
+    limit: int | None = None,
+) -> list[TaskInstanceView]:
+    """Attempts in the order in which they were made; with a `limit`, the newest so many."""
+    statement = select(*_TASK_COLUMNS).order_by(task_instance.c.id.desc()).limit(limit)
+    if process_instance_id is not None:
+        statement = statement.where(task_instance.c.process_instance_id == process_instance_id)
+    if states is not None:
+        statement = statement.where(task_instance.c.state.in_(states))
+    if valid_only:
+        statement = statement.where(task_instance.c.flag == 1)
+    return [_task(row) for row in reversed(db.execute(statement).all())]
+
+
+def task_instance_by_id(db: Connection, task_instance_id: int) -> TaskInstanceView | None:
+    found = db.execute(select(*_TASK_COLUMNS).where(task_instance.c.id == task_instance_id)).first()
+    return None if found is None else _task(found)
+
+
+def waiting_commands(db: Connection, *, limit: int = 50) -> list[CommandView]:
+    """In the order in which masters pick them."""
+    statement = (
+        select(
+            command.c.id,
+            command.c.command_type,
+            command.c.process_definition_id,
+            process_definition.c.name.label("definition_name"),
+            command.c.schedule_time,
+            command.c.start_time,
+            command.c.process_instance_priority,
+        )
+        .outerjoin_from(
+            command,
+            process_definition,
+            process_definition.c.id == command.c.process_definition_id,
+        )
+        .order_by(command.c.process_instance_priority, command.c.update_time, command.c.id)
+        .limit(limit)
+    )
+    return [
+        CommandView(
+            id=row.id,
+            command_type=row.command_type,
+            process_definition_id=row.process_definition_id,
+            definition_name=row.definition_name,
+            schedule_time=row.schedule_time,
+            start_time=row.start_time,
+            priority=row.process_instance_priority,
+        )
+        for row in db.execute(statement)
+    ]
+
+
+def error_commands(
+    db: Connection, *, command_id: int | None = None, limit: int = 50
+) -> list[ErrorCommandView]:
+    """The last rejected first; with `command_id`, what became of that one command."""
+    statement = (
+        select(
+            error_command.c.id,
+            error_command.c.command_id,
+            error_command.c.command_type,
+            error_command.c.process_definition_id,
+            process_definition.c.name.label("definition_name"),
+            error_command.c.start_time,
+            error_command.c.message,
+        )
+        .outerjoin_from(
+            error_command,
+            process_definition,
+            process_definition.c.id == error_command.c.process_definition_id,
+        )
+        .order_by(error_command.c.id.desc())
+        .limit(limit)
+    )
+    if command_id is not None:
+        statement = statement.where(error_command.c.command_id == command_id)
+    return [
+        ErrorCommandView(
+            id=row.id,
+            command_id=row.command_id,
+            command_type=row.command_type,
+            process_definition_id=row.process_definition_id,
+            definition_name=row.definition_name,
+            start_time=row.start_time,
+            message=row.message,
+        )
+        for row in db.execute(statement)
+    ]
+
+
+_INSTANCES: Final[Select[Any]] = select(
+    process_instance.c.id,
+    process_instance.c.name,
+    process_instance.c.process_definition_id,
+    process_definition.c.name.label("definition_name"),
+    process_instance.c.state,
+    process_instance.c.wanted_state,
+    process_instance.c.state_reason,
+    process_instance.c.command_type,
+    process_instance.c.run_times,
+    process_instance.c.failure_strategy,
+    process_instance.c.process_instance_priority,
+    process_instance.c.schedule_time,
+    process_instance.c.start_time,
+    process_instance.c.end_time,
+    process_instance.c.host,
+    process_instance.c.owner_epoch,
+).outerjoin_from(
+    process_instance,
+    process_definition,
+    process_definition.c.id == process_instance.c.process_definition_id,
+)
+
+_TASK_COLUMNS: Final = (
+    task_instance.c.id,
+    task_instance.c.process_instance_id,
+    task_instance.c.name,
+    task_instance.c.task_type,
+    task_instance.c.attempt,
+    task_instance.c.state,
+    task_instance.c.flag,
+    task_instance.c.wanted_state,
+    task_instance.c.submit_time,
+    task_instance.c.start_time,
+    task_instance.c.end_time,
+    task_instance.c.host,
+    task_instance.c.pid,
+    task_instance.c.exit_code,
+    task_instance.c.reason,
+    task_instance.c.retry_at,
+    task_instance.c.retry_times,
+    task_instance.c.max_retry_times,
+    task_instance.c.execute_path,
+    task_instance.c.log_path,
+    task_instance.c.app_link,
+)
+
+
+def _instance(row: Row[*tuple[Any, ...]]) -> ProcessInstanceView:
+    return ProcessInstanceView(
+        id=row.id,
+        name=row.name,
+        process_definition_id=row.process_definition_id,
+        definition_name=row.definition_name,
+        state=row.state,
+        wanted_state=row.wanted_state,
+        state_reason=row.state_reason,
+        command_type=row.command_type,
+        run_times=row.run_times,
+        failure_strategy=row.failure_strategy,
+        priority=row.process_instance_priority,
+        schedule_time=row.schedule_time,
+        start_time=row.start_time,
+        end_time=row.end_time,
+        host=row.host,
+        owner_epoch=row.owner_epoch,
+    )
+
+
+def _task(row: Row[*tuple[Any, ...]]) -> TaskInstanceView:
+    return TaskInstanceView(
+        id=row.id,
+        process_instance_id=row.process_instance_id,
+        name=row.name,
+        task_type=row.task_type,
+        attempt=row.attempt,
+        state=row.state,
+        valid=row.flag == 1,
+        wanted_state=row.wanted_state,
+        submit_time=row.submit_time,
+        start_time=row.start_time,
+        end_time=row.end_time,
+        host=row.host,
+        pid=row.pid,
+        exit_code=row.exit_code,
+        reason=row.reason,
+        retry_at=row.retry_at,
+        retry_times=row.retry_times,
+        max_retry_times=row.max_retry_times,
+        execute_path=row.execute_path,
+        log_path=row.log_path,
+        app_link=row.app_link,
+    )

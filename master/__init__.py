@@ -1,0 +1,1 @@
+"""The master daemon: turns commands into process instances and drives them to their end."""

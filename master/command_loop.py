@@ -1,0 +1,105 @@
+"""Takes commands off `t_ds_command` under the cluster's mutex, and hands the runs on.
+
+The mutex spreads work fairly and spares the database; what is exact is the transaction in which the
+store deletes a command and writes what it amounts to. Never holds the mutex while it waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from common.clock import Clock
+from common.model.cluster import NodeKind
+from common.model.commands import Command
+from common.model.plans import Handled, Plan, Reject, Signal, Snapshot
+from common.registry.protocol import Membership, Mutex
+from common.store.protocol import CommandStore
+from master.commands import plan
+from master.commands.origin import Origin
+from master.identity import Identity
+from master.run_worker import RunWorker
+
+log = logging.getLogger(__name__)
+
+MUTEX = "masters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandConfig:
+    """`exec_threads`: the process instances that this master runs at the same time."""
+
+    exec_threads: int = 100
+    fetch_size: int = 50
+    poll_interval: timedelta = timedelta(seconds=1)
+    mutex_timeout: timedelta = timedelta(seconds=5)
+
+
+class CommandLoop:
+    """`admitted` says whether the host has the memory and load for more (§5.0)."""
+
+    name = "command"
+
+    def __init__(
+        self,
+        store: CommandStore,
+        *,
+        mutex: Mutex,
+        membership: Membership,
+        identity: Identity,
+        runs: RunWorker,
+        origin: Origin,
+        clock: Clock,
+        admitted: Callable[[], bool] = lambda: True,
+        config: CommandConfig | None = None,
+    ) -> None:
+        self._store = store
+        self._mutex = mutex
+        self._membership = membership
+        self._identity = identity
+        self._runs = runs
+        self._origin = origin
+        self._clock = clock
+        self._admitted = admitted
+        self._config = config or CommandConfig()
+
+    def run_once(self) -> timedelta:
+        """Take what there is room for; answers how long to rest."""
+        node = self._identity.trusted()
+        limit = min(self._config.fetch_size, self._config.exec_threads - self._runs.active)
+        if node is None or limit <= 0 or not self._store.waiting() or not self._admitted():
+            return self._config.poll_interval
+        with self._mutex.hold(MUTEX, timeout=self._config.mutex_timeout) as held:
+            if not held:
+                return timedelta()
+            handled = self._store.take(
+                node=node,
+                limit=limit,
+                live_masters=self._membership.nodes(NodeKind.MASTER),
+                planner=self._plan,
+                now=self._clock.now(),
+            )
+        self._hand_on(handled)
+        return timedelta() if handled else self._config.poll_interval
+
+    def _plan(self, command: Command, snapshot: Snapshot) -> Plan:
+        return plan(command, snapshot, now=self._clock.now(), origin=self._origin)
+
+    def _hand_on(self, handled: tuple[Handled, ...]) -> None:
+        owned = []
+        for one in handled:
+            if one.ownership is not None:
+                owned.append(one.ownership)
+            extra = {"command_id": one.command_id, "plan": type(one.plan).__name__}
+            if one.ownership is not None:
+                extra["process_instance_id"] = str(one.ownership.process_instance_id)
+            if isinstance(one.plan, Reject):
+                log.warning("command was rejected", extra=extra | {"reason": one.plan.reason})
+            else:
+                log.info("command was handled", extra=extra)
+        if owned:
+            self._runs.open(owned)
+        if any(isinstance(one.plan, Signal) for one in handled):
+            self._runs.look()

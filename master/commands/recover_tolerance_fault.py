@@ -1,0 +1,23 @@
+"""RECOVER_TOLERANCE_FAULT_PROCESS (2): go on with a run whose master is gone (§7.5)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from common.model.commands import Command
+from common.model.plans import Drop, Plan, Reject, Resume, Snapshot
+from master.commands.origin import Origin
+
+
+def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
+    """Take the run over, unless it has ended or its owner is alive."""
+    if command.process_instance_id is None:
+        return Reject(reason='command_param must name the instance: {"ProcessInstanceId": 12}')
+    instance = snapshot.instance
+    if instance is None:
+        return Reject(reason=f"there is no process instance {command.process_instance_id}")
+    if instance.state.is_terminal:
+        return Drop(reason=f"process instance {instance.id} has ended: {instance.state.name}")
+    if instance.owner is not None and instance.owner in snapshot.live_masters:
+        return Drop(reason=f"the owner of process instance {instance.id} is alive")
+    return Resume(process_instance_id=instance.id, epoch=instance.owner_epoch)

@@ -1,0 +1,20 @@
+"""START_CURRENT_TASK_PROCESS (1): a new run from chosen nodes, which the row must name."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from common.model.commands import Command
+from common.model.plans import Plan, Reject, Snapshot
+from master.commands.begin import plan_begin
+from master.commands.origin import Origin
+
+
+def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
+    """A new instance of the chosen nodes; `task_depend_type` says which go with them."""
+    if not command.start_node_names:
+        return Reject(
+            reason="START_CURRENT_TASK_PROCESS needs the nodes to start from:"
+            ' command_param {"StartNodeNameList": "a,b"}'
+        )
+    return plan_begin(command, snapshot, now=now, origin=origin)

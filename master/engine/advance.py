@@ -1,0 +1,67 @@
+"""One step of a run: decide, apply, and follow up until quiet. Pure.
+
+`advance` is what loops call; `decide` is the look-up in the tables, without any effect.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from common.model.decisions import Decision
+from master.engine.events import Event, RunOpened, StopRequested
+from master.engine.flow import follow_up
+from master.engine.run import ProcessRun
+from master.engine.transitions import PROCESS_TABLE, TASK_TABLE, Answer, Cell
+
+
+def decide(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
+    """What the event means to the run as it stands; nothing for late and repeated events.
+
+    Raises `ImpossibleError` for an event that no history leads to.
+    """
+    cell = _cell(run, event)
+    if cell is Answer.IMPOSSIBLE:
+        raise run.impossible(f"{event} can't have happened; story: {'; '.join(run.story()[-20:])}")
+    if isinstance(cell, Answer):
+        return []
+    return cell(run, event, now)
+
+
+def advance(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
+    """Decide, apply, and go on until the run is quiet; everything decided, in order.
+
+    The caller must save the whole list in one transaction, or forget the run. Each task is
+    released once and each attempt ends once, so a step has at most a few decisions a task; a step
+    that has more is running away and raises `ImpossibleError`.
+    """
+    run.note(event)
+    pending = decide(run, event, now=now)
+    decided: list[Decision] = []
+    most = 4 * len(run.tasks) + 4
+    while True:
+        for decision in pending:
+            run.apply(decision)
+        decided += pending
+        if len(decided) > most:
+            raise run.impossible(f"a step of more than {most} decisions is running away")
+        pending = follow_up(run, now=now)
+        if not pending:
+            return decided
+
+
+def _cell(run: ProcessRun, event: Event) -> Cell:
+    cell = PROCESS_TABLE[run.state][type(event)]
+    if cell is not Answer.BY_TASK or isinstance(event, RunOpened | StopRequested):
+        return cell
+    task = run.tasks.get(event.name)
+    if task is None or event.attempt > task.attempt:
+        return Answer.IMPOSSIBLE
+    if not is_current(event.attempt, task.attempt):
+        # An attempt given up at failover or retried since; its successor speaks now.
+        return Answer.LATE
+    return TASK_TABLE[task.phase][type(event)]
+
+
+def is_current(reported: int, attempt: int) -> bool:
+    """Whether a report speaks of the attempt that counts now."""
+    return reported == attempt

@@ -1,0 +1,32 @@
+"""Who this master is at the moment, for every loop that has to name an owner or ask to act."""
+
+from __future__ import annotations
+
+from common.model.cluster import Node
+from common.registry.protocol import Membership, Standing
+
+
+class Identity:
+    """The master's node; None between the loss of one incarnation and the next.
+
+    One loop, the heartbeat, changes it; the others read it once a pass.
+    """
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        self._node: Node | None = None
+
+    @property
+    def node(self) -> Node | None:
+        """The incarnation that owns this master's runs."""
+        return self._node
+
+    def become(self, node: Node | None) -> None:
+        """Be another incarnation, or none."""
+        self._node = node
+
+    def trusted(self) -> Node | None:
+        """The node, if it may take new work now."""
+        if self._membership.standing() is Standing.TRUSTED:
+            return self._node
+        return None

@@ -1,0 +1,108 @@
+"""The schema is said in three places (tables, migrations, `schema.sql`); they say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, text
+
+import sql
+from common.model import commands, states
+from common.store import schema, tables
+from common.store.connect import engine
+
+_SQL = Path(sql.__file__).parent
+
+_SHAPE = {
+    "columns": (
+        "SELECT table_name, column_name, data_type, character_maximum_length, is_nullable, "
+        "column_default, identity_generation FROM information_schema.columns "
+        "WHERE table_schema = 'public'"
+    ),
+    "constraints": (
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint "
+        "WHERE connamespace = 'public'::regnamespace"
+    ),
+    "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    "triggers": (
+        "SELECT tgrelid::regclass::text, tgname, pg_get_triggerdef(oid) FROM pg_trigger "
+        "WHERE NOT tgisinternal"
+    ),
+    "functions": (
+        "SELECT '', proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+    ),
+}
+
+
+def _shape(made: Engine) -> dict[str, list[str]]:
+    with made.connect() as db:
+        return {
+            part: sorted(
+                str(tuple(row))
+                for row in db.execute(text(query))
+                if row[0] != schema.REVISION_TABLE
+            )
+            for part, query in _SHAPE.items()
+        }
+
+
+def test_schema_sql_is_what_the_code_says() -> None:
+    kept = (_SQL / "schema.sql").read_text(encoding="utf-8")
+    assert kept == schema.schema_sql(), "write it anew: orcaflow db schema > sql/schema.sql"
+
+
+def test_the_migrations_make_the_schema_that_the_code_says(
+    new_database: Callable[..., str],
+) -> None:
+    migrated, described = engine(new_database()), engine(new_database())
+    schema.upgrade(migrated, os_user="tester")
+    with described.begin() as db:
+        db.exec_driver_sql(schema.schema_sql())
+    assert _shape(migrated) == _shape(described)
+    with migrated.connect() as db:
+        context = MigrationContext.configure(
+            db,
+            opts={
+                "version_table": schema.REVISION_TABLE,
+                "compare_type": True,
+                "compare_server_default": True,
+            },
+        )
+        assert compare_metadata(context, tables.metadata) == []
+    migrated.dispose()
+    described.dispose()
+
+
+def test_the_code_knows_every_revision_in_order() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(_SQL / "migrations"))
+    scripts = ScriptDirectory.from_config(config)
+    newest_first = [script.revision for script in scripts.walk_revisions()]
+    assert tuple(reversed(newest_first)) == schema.REVISIONS
+
+
+@pytest.mark.parametrize(
+    ("allowed", "used"),
+    [
+        (tables.EXECUTION_STATES, states.ProcessState),
+        (tables.EXECUTION_STATES, states.TaskState),
+        (tables.COMMAND_TYPES, commands.CommandType),
+        (tables.FINISHED_TASK_STATES, states.FINISHED_TASK_STATES),
+        (tables.LIVE_PROCESS_STATES, states.LIVE_PROCESS_STATES),
+    ],
+)
+def test_the_tables_allow_every_code_that_the_model_uses(
+    allowed: tuple[int, ...], used: list[int]
+) -> None:
+    assert {int(code) for code in used} <= set(allowed)
+
+
+def test_no_state_is_both_live_and_ended() -> None:
+    assert not set(tables.LIVE_PROCESS_STATES) & set(tables.TERMINAL_PROCESS_STATES)
+    assert not set(tables.LIVE_TASK_STATES) & set(tables.FINISHED_TASK_STATES)

@@ -1,0 +1,160 @@
+"""What `common.store.connect` makes of a real server that refuses, vanishes or stands in the way."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from sqlalchemy import make_url, text
+from sqlalchemy.exc import DBAPIError
+
+from common.errors import ConfigurationError, ServiceUnreachableError
+from common.store.connect import connect, engine, is_transient, place_of, retrying
+
+SECRET = "s3cr3t-p@ss/word"
+
+
+def _with(url: str, *, password: str | None = None, port: int | None = None) -> str:
+    address = make_url(url)
+    if password is not None:
+        address = address.set(password=password)
+    if port is not None:
+        address = address.set(port=port)
+    return address.render_as_string(hide_password=False)
+
+
+def _closed_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_a_wrong_password_is_a_configuration_mistake_and_stays_secret(database_url: str) -> None:
+    url = _with(database_url, password=SECRET)
+    for refused in (lambda: engine(url).connect(), lambda: connect(url)):
+        with pytest.raises(ConfigurationError, match="refused the connection") as caught:
+            refused()
+        assert SECRET not in str(caught.value)
+    assert SECRET not in repr(engine(url))
+
+
+def test_a_server_that_is_not_there_is_named_by_host_and_port(database_url: str) -> None:
+    port = _closed_port()
+    url = _with(database_url, password=SECRET, port=port)
+    for unreachable in (lambda: engine(url).connect(), lambda: connect(url)):
+        with pytest.raises(ServiceUnreachableError, match=f":{port}/") as caught:
+            unreachable()
+        assert SECRET not in str(caught.value)
+        assert is_transient(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://user:{SECRET}@host/db",
+        f"postgresql://user:{SECRET}@host:port/db",
+        "no url at all",
+        f"mysql://user:{SECRET}@host/db",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_being_quoted(url: str) -> None:
+    try:
+        place = place_of(url)
+    except ConfigurationError as error:
+        place = str(error)
+    assert "s3cr3t" not in place
+
+
+def test_a_lost_connection_is_named_and_the_next_statement_gets_a_new_one(
+    database_url: str,
+) -> None:
+    made = engine(database_url, pool_size=1)
+    with pytest.raises(ServiceUnreachableError) as caught, made.begin() as db:
+        db.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+    assert is_transient(caught.value)
+    with made.begin() as db:
+        assert db.scalar(text("SELECT 1")) == 1
+    made.dispose()
+
+
+def test_a_lock_that_is_held_passes_and_a_mistake_does_not(database_url: str) -> None:
+    made = engine(database_url)
+    held = text("SELECT pg_advisory_xact_lock(7)")
+    with made.begin() as holder:
+        holder.execute(held)
+        with made.connect() as db:
+            db.execute(text("SET LOCAL lock_timeout = '1ms'"))
+            with pytest.raises(DBAPIError) as waited:
+                db.execute(held)
+    assert is_transient(waited.value)
+    with pytest.raises(DBAPIError) as mistaken, made.begin() as db:
+        db.execute(text("SELECT 1 / :zero"), {"zero": 0})
+    assert not is_transient(mistaken.value)
+    made.dispose()
+
+
+def test_the_values_of_a_failed_statement_are_not_in_its_error(database_url: str) -> None:
+    made = engine(database_url)
+    with pytest.raises(DBAPIError) as caught, made.begin() as db:
+        db.execute(text("SELECT 1 FROM no_such_table WHERE 'x' = :value"), {"value": SECRET})
+    assert SECRET not in str(caught.value)
+    made.dispose()
+
+
+def test_what_the_url_itself_asks_of_the_session_is_kept(database_url: str) -> None:
+    asked = {"options": "-c search_path=elsewhere", "application_name": "mine"}
+    url = make_url(database_url).update_query_dict(asked).render_as_string(hide_password=False)
+    settings = "SELECT current_setting('search_path'), current_setting('application_name')"
+    made = engine(url)
+    with made.begin() as db:
+        assert tuple(db.execute(text(settings)).one()) == ("elsewhere", "mine")
+    made.dispose()
+    with connect(url).cursor() as cursor:
+        cursor.execute(settings)
+        assert cursor.fetchone() == ("elsewhere", "mine")
+
+
+def test_times_come_back_aware_and_in_utc(database_url: str) -> None:
+    made = engine(database_url)
+    with made.begin() as db:
+        now = db.scalar(text("SELECT now()"))
+    assert now.utcoffset().total_seconds() == 0
+    made.dispose()
+
+
+def test_passing_failures_are_retried_five_times_and_no_more() -> None:
+    waits: list[float] = []
+    calls: list[int] = []
+
+    def fails() -> None:
+        calls.append(1)
+        raise ServiceUnreachableError("gone")
+
+    with pytest.raises(ServiceUnreachableError):
+        retrying(fails, attempts=50, sleep=waits.append)
+    assert len(calls) == 5
+    assert len(waits) == 4
+
+
+def test_work_that_fails_for_good_is_done_once() -> None:
+    calls: list[int] = []
+
+    def fails() -> None:
+        calls.append(1)
+        raise ValueError("a mistake")
+
+    with pytest.raises(ValueError, match="a mistake"):
+        retrying(fails, sleep=lambda _: None)
+    assert len(calls) == 1
+
+
+def test_work_that_succeeds_in_the_end_gives_its_result() -> None:
+    failures = [ServiceUnreachableError("gone"), ServiceUnreachableError("gone")]
+
+    def succeeds_third() -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    assert retrying(succeeds_third, sleep=lambda _: None) == "done"

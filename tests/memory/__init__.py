@@ -1,0 +1,1 @@
+"""The ports of the loops fulfilled in memory, for the simulator and for tests of loops."""

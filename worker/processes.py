@@ -1,0 +1,103 @@
+"""Which processes belong to an attempt, and how to signal exactly those.
+
+An attempt's processes are those of its process group, of its session, and every other that carries
+its marker in its environment, however far it moved away. A pid is only a pid with the time that its
+process started: nothing here signals a process before it has been seen again behind a pidfd. Reads
+`/proc` itself, because one look at all processes must cost milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+MARKER = "ORCAFLOW_TASK_INSTANCE_ID"
+
+_MARKER_BYTES = MARKER.encode() + b"="
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A process as one look at `/proc` found it. `started` is in clock ticks since the boot."""
+
+    pid: int
+    session: int
+    started: int
+    task_instance_id: int | None
+
+
+def look() -> Iterator[Seen]:
+    """Every live process whose environment may be read; zombies are over and left out."""
+    own = os.getpid()
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and int(name) != own:
+            seen = _seen(int(name))
+            if seen is not None:
+                yield seen
+
+
+def seen_with_marker(pid: int, task_instance_id: int) -> Seen | None:
+    """The process with this pid, if it belongs to this attempt and not to a later owner of the pid."""
+    seen = _seen(pid)
+    return seen if seen is not None and seen.task_instance_id == task_instance_id else None
+
+
+def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
+    """Signal this very process; False if it is gone. `PermissionError` if it changed its account."""
+    try:
+        pidfd = os.pidfd_open(seen.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # The pid may have been given away before the descriptor pinned it.
+        again = _seen(seen.pid)
+        if again is None or again.started != seen.started:
+            return False
+        signal.pidfd_send_signal(pidfd, number)
+        return True
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+
+
+def belonging(
+    processes: Iterable[Seen], *, markers: frozenset[int], sessions: dict[int, int]
+) -> dict[int, list[Seen]]:
+    """The processes by the attempt they belong to; `sessions` are attempts by their session's id."""
+    found: dict[int, list[Seen]] = {}
+    for process in processes:
+        owner = process.task_instance_id
+        if owner not in markers:
+            owner = sessions.get(process.session)
+        if owner is not None:
+            found.setdefault(owner, []).append(process)
+    return found
+
+
+def _seen(pid: int) -> Seen | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read(2048)
+    except OSError:
+        return None
+    # The second field is the name in brackets, and a name may hold blanks and brackets itself.
+    fields = text.rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    return Seen(pid, int(fields[3]), int(fields[19]), _marker(pid))
+
+
+def _marker(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            environment = file.read()
+    except OSError:
+        return None
+    position = 0 if environment.startswith(_MARKER_BYTES) else environment.find(b"\0" + _MARKER_BYTES)
+    if position < 0:
+        return None
+    value = environment[position:].lstrip(b"\0")[len(_MARKER_BYTES) :].split(b"\0", 1)[0]
+    return int(value) if value.isdigit() else None

@@ -1,0 +1,97 @@
+"""What a worker notes on disk about an attempt that runs, so that its next incarnation can go on with it.
+
+One small file an attempt, named by its id, in a directory of the worker's own that no task can write.
+The first line says what runs; the attempt's wrapper, which inherits the open file, adds its pid before
+the task starts and the exit code after it ended. So a result outlives the daemon, and a crash between
+starting a process and noting it is no gap. A record is removed after the end has been written to the
+tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_LIMIT_BYTES = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """An attempt as an earlier incarnation left it. `pid` is None if its process never came to run."""
+
+    task_instance_id: int
+    execute_path: str
+    log_path: str
+    pid: int | None = None
+    exit_code: int | None = None
+
+
+class Records:
+    """The directory with the records of one worker address."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = str(directory)
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+
+    def begin(self, task_instance_id: int, *, execute_path: str, log_path: str) -> int:
+        """Make the record; the file descriptor is the wrapper's to write to."""
+        path = self._path(task_instance_id)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+        file = os.open(path, flags, 0o600)
+        try:
+            os.write(
+                file,
+                json.dumps({"execute_path": execute_path, "log_path": log_path}).encode() + b"\n",
+            )
+        except OSError:
+            os.close(file)
+            os.unlink(path)
+            raise
+        return file
+
+    def remove(self, task_instance_id: int) -> None:
+        """Forget the attempt; one that has no record is fine."""
+        try:
+            os.unlink(self._path(task_instance_id))
+        except FileNotFoundError:
+            return
+
+    def read(self, task_instance_id: int) -> Record | None:
+        """The record; None if there is none, or it was cut off before its first line was whole."""
+        try:
+            with open(self._path(task_instance_id), "rb") as file:
+                lines = file.read(_LIMIT_BYTES).split(b"\n")
+            about = json.loads(lines[0])
+            return Record(
+                task_instance_id=task_instance_id,
+                execute_path=str(about["execute_path"]),
+                log_path=str(about["log_path"]),
+                pid=_number(lines, b"pid "),
+                exit_code=_number(lines, b"exit "),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def ids(self) -> tuple[int, ...]:
+        """The attempts that have a record, in order."""
+        return tuple(sorted(self._ids()))
+
+    def _ids(self) -> Iterator[int]:
+        for name in os.listdir(self._directory):
+            if name.isascii() and name.isdecimal():
+                yield int(name)
+
+    def _path(self, task_instance_id: int) -> str:
+        return f"{self._directory}/{task_instance_id:d}"
+
+
+def _number(lines: list[bytes], key: bytes) -> int | None:
+    """The last whole line counts; a line without its end was cut off by a full disk or a crash."""
+    found = None
+    for line in lines[1:-1]:
+        if line.startswith(key) and line[len(key) :].isdigit():
+            found = int(line[len(key) :])
+    return found

@@ -1,0 +1,121 @@
+"""The lines that Orcaflow itself writes into a task's log, and the limit to the log's size.
+
+A task writes to its log file directly, so that neither its output nor its life depends on the daemon;
+hence the size is looked at from time to time, and the middle of a log that grew too large is cut out.
+Values of parameters whose names sound secret never appear.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from common.store.protocol import ClaimedTask
+
+_PREFIX = "[orcaflow]"
+_SECRET_NAME = re.compile(
+    r"pass(word|wd|phrase)?$|passw|pwd|secret|token|credential|private.?key|api.?key|access.?key",
+    re.IGNORECASE,
+)
+_MASK = "******"
+_SHOWN_VALUE_CHARS = 200
+_SHOWN_COMMAND_CHARS = 2_000
+_SHORTEST_MASKED = 4
+
+
+def header(task: ClaimedTask, argv: Sequence[str], parameters: Mapping[str, str]) -> str:
+    """The first lines of a log: which attempt this is, what it runs, with which parameters."""
+    secrets = [value for name, value in parameters.items() if _SECRET_NAME.search(name) and value]
+    lines = [
+        f"{_PREFIX} task {_printable(task.name)} ({_printable(task.task_type)}), attempt {task.attempt};"
+        f" task instance {task.id} of process instance {task.process_instance_id}"
+        f" {_printable(task.process_name)}"
+    ]
+    if argv:
+        command = _masked(" ".join(map(_printable, argv)), secrets)
+        lines.append(f"{_PREFIX} runs {_cut(command, _SHOWN_COMMAND_CHARS)}")
+    declared = [
+        f"{_printable(name)}={_MASK if _SECRET_NAME.search(name) else _shown(value, secrets)}"
+        for name, value in parameters.items()
+        if not name.startswith("system.")
+    ]
+    if declared:
+        lines.append(f"{_PREFIX} parameters {', '.join(declared)}")
+    return "\n".join(lines) + "\n"
+
+
+def closing(text: str) -> str:
+    """The last line of a log: how the attempt ended."""
+    return f"{_PREFIX} {_printable(text)}\n"
+
+
+def note(text: str) -> str:
+    """A line in between, about something that Orcaflow did to the attempt."""
+    return f"{_PREFIX} {_printable(text)}\n"
+
+
+def write(log: int, text: str) -> None:
+    """Append to a log, whole; `OSError` if the volume is full."""
+    rest = memoryview(text.encode("utf-8", errors="replace"))
+    while rest:
+        rest = rest[os.write(log, rest) :]
+
+
+def ends_with_newline(log: int) -> bool:
+    """Whether a line of ours would start on a line of its own. The log must be open for reading."""
+    size = os.fstat(log).st_size
+    return size == 0 or os.pread(log, 1, size - 1) == b"\n"
+
+
+def cut(log: int, *, limit_bytes: int, cut_before: int) -> int:
+    """Take the middle out of a log that is longer than the limit; bytes taken out so far.
+
+    The first half of the limit stays, and of the end a quarter, so that the log may grow a while
+    before it is cut again. What the task writes at this very moment may get lost; it would have been
+    among what is cut a moment later anyway.
+    """
+    size = os.fstat(log).st_size
+    if size <= limit_bytes:
+        return cut_before
+    head_end = _line_start_before(log, limit_bytes // 2)
+    tail = os.pread(log, limit_bytes // 4, size - limit_bytes // 4)
+    # Begin with a whole line, unless the end is one single line.
+    tail = tail[tail.find(b"\n") + 1 :] or tail
+    taken = size - head_end - len(tail)
+    total = cut_before + taken
+    os.ftruncate(log, head_end)
+    marker = f"{_PREFIX} … {total} bytes were cut: a log may have {limit_bytes} …\n"
+    rest = memoryview(marker.encode() + tail)
+    while rest:
+        rest = rest[os.write(log, rest) :]
+    return total
+
+
+def _line_start_before(log: int, position: int) -> int:
+    start = max(0, position - 4096)
+    last = os.pread(log, position - start, start).rfind(b"\n")
+    return position if last < 0 else start + last + 1
+
+
+def _printable(text: str) -> str:
+    """On one line and without control characters, which could forge lines or command a terminal."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text
+    )
+
+
+def _shown(value: str, secrets: Sequence[str]) -> str:
+    return _cut(_masked(_printable(value), secrets), _SHOWN_VALUE_CHARS)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _masked(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        # A very short value is hidden by name only: replacing "1" everywhere would hide the rest too.
+        if len(secret) >= _SHORTEST_MASKED:
+            text = text.replace(_printable(secret), _MASK)
+    return text

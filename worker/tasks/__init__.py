@@ -1,0 +1,1 @@
+"""One module a task type, and the contract that they share."""

@@ -1,0 +1,134 @@
+"""Where attempts work on this host: directories, logs, and what is left of them afterwards.
+
+Only numbers become parts of a path, never a name that somebody chose. Files are always made afresh:
+what an earlier attempt, or an earlier database, left at a path is removed first, and if that fails so
+does the attempt (trap T83). Nothing here starts a process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from common.store.protocol import AttemptPaths
+
+# Parents may be passed through but not listed; what is inside belongs to one attempt.
+_PARENT_MODE = 0o711
+_PRIVATE_MODE = 0o700
+_TRIES = 10
+
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The operating-system account that an attempt runs as, where it is not the daemon's own."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+
+class Workspaces:
+    """The tree `<tasks>/<definition>/<process instance>/<task instance>`, and `<tasks>/logs` beside it."""
+
+    def __init__(self, tasks: Path) -> None:
+        self._tasks = str(tasks)
+
+    def paths(
+        self, process_definition_id: int, process_instance_id: int, task_instance_id: int
+    ) -> AttemptPaths:
+        """Where an attempt works and writes its log."""
+        place = f"{process_definition_id:d}/{process_instance_id:d}/{task_instance_id:d}"
+        return AttemptPaths(
+            execute_path=f"{self._tasks}/{place}", log_path=f"{self._tasks}/logs/{place}.log"
+        )
+
+
+def open_log(path: str, account: Account | None) -> int:
+    """A new, empty log for appending; its file descriptor. Never follows a link (X1)."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+    log = _with_parents(path, lambda: os.open(path, flags, 0o600))
+    if account is not None:
+        # Else a script that writes to /dev/stderr by name would be refused.
+        os.fchown(log, account.uid, account.gid)
+    return log
+
+
+def reopen_log(path: str) -> int:
+    """The log of an attempt that another incarnation of the worker began, for reading and adding."""
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+
+
+def make_directory(path: str, account: Account | None) -> None:
+    """An empty directory of the attempt's own, with `tmp` in it."""
+    try:
+        _with_parents(path, lambda: os.mkdir(path, _PRIVATE_MODE))
+    except FileExistsError:
+        _remove(path)
+        _with_parents(path, lambda: os.mkdir(path, _PRIVATE_MODE))
+    temporary = f"{path}/tmp"
+    os.mkdir(temporary, _PRIVATE_MODE)
+    if account is not None:
+        os.chown(temporary, account.uid, account.gid)
+        os.chown(path, account.uid, account.gid)
+
+
+def write_file(path: str, content: str, account: Account | None, *, executable: bool = False) -> None:
+    """A new file that only the attempt can read; `FileExistsError` rather than writing into another's."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    file = os.open(path, flags, 0o700 if executable else 0o600)
+    try:
+        if account is not None:
+            os.fchown(file, account.uid, account.gid)
+        # Lone surrogates come out of JSON escapes; they have no UTF-8 form.
+        rest = memoryview(content.encode("utf-8", errors="replace"))
+        while rest:
+            rest = rest[os.write(file, rest) :]
+    finally:
+        os.close(file)
+
+
+def remove_directory(path: str) -> None:
+    """Remove an attempt's directory, and its parents as they become empty; nothing there is fine."""
+    _remove(path)
+    for parent in Path(path).parents[:2]:
+        try:
+            os.rmdir(parent)
+        except OSError:
+            return
+
+
+def _remove(path: str) -> None:
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        os.unlink(path)
+
+
+def _with_parents(path: str, make: Callable[[], _Made]) -> _Made:
+    """Make something whose folder may not be there, or may just be removed by another worker."""
+    for _ in range(_TRIES):
+        try:
+            return make()
+        except FileNotFoundError:
+            _make_parents(os.path.dirname(path))
+    return make()
+
+
+def _make_parents(path: str) -> None:
+    try:
+        os.mkdir(path, _PARENT_MODE)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        _make_parents(os.path.dirname(path))
+        _make_parents(path)
