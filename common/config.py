@@ -52,7 +52,7 @@ class DatabaseConfig:
 
     __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
 
-    url: str = ""
+    url: str = field(default="", repr=False)
     """As postgresql+psycopg2://user:password@host:port/name; empty uses the embedded server."""
     pool_size: Positive = 5
     """Connections that a daemon keeps open."""
@@ -76,7 +76,7 @@ class ZookeeperConfig:
     """A daemon that is silent for so long counts as dead, and others take its work over."""
     connection_timeout_seconds: Seconds = 10
     """A start fails when ZooKeeper does not answer for so long."""
-    digest: str = ""
+    digest: str = field(default="", repr=False)
     """user:password for ZooKeeper's digest scheme; empty does without."""
 
 
@@ -163,7 +163,7 @@ class WorkerConfig:
     log_limit_bytes: Annotated[int, Ge(10_000)] = 100_000_000
     """A task's log is cut off here, so that one task can't fill the disk."""
     working_directory_policy: Literal["never", "on_success", "always"] = "on_success"
-    """When an attempt's own directory is removed: never, on_success (to look at failures), always."""
+    """When an attempt's own directory is removed: never, on_success (failures are kept), always."""
     tenant_mode: Literal["single", "tenant"] = "single"
     """Whose account runs tasks: the worker's own (single) or the tenant's (tenant; needs sudo)."""
     python: str = ""
@@ -271,7 +271,7 @@ def database_url(config: Config) -> str:
         return re.sub(
             r"^postgres(ql)?(\+psycopg2)?://", "postgresql+psycopg2://", config.database.url
         )
-    # Not needed by those who only read settings, and psutil's door comes with it.
+    # Not needed by those who only read settings, and slow to import.
     from common.embedded.addresses import postgres_address
 
     return postgres_address(config.home).url
@@ -287,7 +287,7 @@ def database_dsn(config: Config) -> str:
 
 
 def zookeeper_hosts(config: Config) -> str:
-    """For kazoo: the configured ensemble, or the embedded server that is running."""
+    """For clients: the configured ensemble, or the embedded server that is running."""
     if config.zookeeper.hosts:
         return config.zookeeper.hosts
     from common.embedded.addresses import zookeeper_address
@@ -300,16 +300,20 @@ def libpq_dsn(url: str) -> str:
     # Messages must not repeat the URL: its password is a secret, and a broken URL hides where it
     # is.
     form = "it must be like postgresql+psycopg2://user:password@host:port/name"
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError(form) from None
     if parts.scheme not in ("postgresql+psycopg2", "postgresql", "postgres"):
         raise ValueError(form)
+    escapes = f"{form}; signs like @ : / ? # in the password are written as %40 %3A %2F %3F %23"
     try:
         port = parts.port
     except ValueError:
-        # A password with an unescaped @, : or / ends up here too.
-        raise ValueError(
-            f"{form}; signs like @ : / in the password are written as %40 %3A %2F"
-        ) from None
+        # A password with such a sign in it ends up here, or as a part of the path.
+        raise ValueError(escapes) from None
+    if "@" in parts.path or "@" in parts.query or parts.fragment:
+        raise ValueError(escapes)
     pairs = {
         "host": unquote(parts.hostname or ""),
         "port": str(port or ""),

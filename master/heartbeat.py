@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 class HeartbeatLoop:
     """Beats while trusted. When the session may be lost, forgets the runs and joins again.
 
-    `is_clean` says whether nothing in the tables bears a node's name already: after the registry was
-    wiped its numbers start again, and an incarnation must never pass for an earlier one.
+    `is_clean` says whether nothing in the tables bears a node's name already: after the registry
+    was wiped its numbers start again, and an incarnation must never pass for an earlier one.
     """
 
     name = "heartbeat"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-from common.store.listen import Notification
+from common.store.listen import Channel, Notification, read_task_payload
 from master.run_worker import RunWorker
 
-CHANNELS = ("orcaflow_command", "orcaflow_task", "orcaflow_wanted")
+CHANNELS = (Channel.COMMAND, Channel.TASK, Channel.WANTED)
 
 
 class NotificationSource(Protocol):
@@ -17,9 +17,11 @@ class NotificationSource(Protocol):
 
     def wait(self, timeout: timedelta) -> list[Notification]: ...
 
+    def wake(self) -> None: ...
+
 
 class NoticeLoop:
-    """Blocks in `wait`; the service stops it through the source's own `wake`."""
+    """Blocks in the source's `wait` where other loops rest, so it has a `stop` of its own."""
 
     name = "notice"
 
@@ -35,17 +37,25 @@ class NoticeLoop:
         self._runs = runs
         self._command_waiting = command_waiting
         self._patience = patience
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End the present wait, and wait no more; for the thread that stops the daemon."""
+        self._stopping = True
+        self._source.wake()
 
     def run_once(self) -> timedelta:
         """Wait for notifications and pass them on."""
+        if self._stopping:
+            return self._patience
         for notification in self._source.wait(self._patience):
             match notification.channel:
-                case "orcaflow_command":
+                case Channel.COMMAND:
                     self._command_waiting()
-                case "orcaflow_task":
-                    process, _, tasks = notification.payload.partition(":")
-                    self._runs.reported(int(process), map(int, tasks.split(",")))
-                case "orcaflow_wanted":
+                case Channel.TASK:
+                    process_instance_id, task_ids = read_task_payload(notification.payload)
+                    self._runs.reported(process_instance_id, task_ids)
+                case Channel.WANTED:
                     self._runs.look()
                 case _:
                     # The connection was lost in between: anything may have been missed.

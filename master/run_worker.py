@@ -84,7 +84,7 @@ class RunWorker:
         self._to_open: deque[Ownership] = deque()
         self._to_read: deque[int] = deque()
         self._orders: deque[str] = deque()
-        # Ids of the runs in memory, those included whose step is being saved; asked, never iterated.
+        # Ids of the runs in memory and of those whose step is being saved; asked, never iterated.
         self._known: set[int] = set()
         # From here on, this loop's own.
         self._runs: dict[int, ProcessRun] = {}
@@ -261,7 +261,7 @@ class RunWorker:
                 decisions = tuple(
                     decision for event in happened for decision in advance(run, event, now=now)
                 )
-            except ImpossibleError as error:
+            except Exception as error:  # noqa: BLE001  # One run's fault must not end the others.
                 self._suspect(ownership, error)
                 continue
             if not decisions:
@@ -320,7 +320,7 @@ class RunWorker:
         """Leave runs whose step may not be written out of memory, to be loaded again."""
         self._to_open.extend(run.ownership for run in stepped)
 
-    def _suspect(self, ownership: Ownership, error: SchedulerError) -> None:
+    def _suspect(self, ownership: Ownership, error: Exception) -> None:
         """A run met what can't be. Load it afresh; if that does not help, end it and say why."""
         faults = self._faults.get(ownership.process_instance_id, 0) + 1
         self._faults[ownership.process_instance_id] = faults

@@ -96,7 +96,9 @@ def _marker(pid: int) -> int | None:
             environment = file.read()
     except OSError:
         return None
-    position = 0 if environment.startswith(_MARKER_BYTES) else environment.find(b"\0" + _MARKER_BYTES)
+    position = (
+        0 if environment.startswith(_MARKER_BYTES) else environment.find(b"\0" + _MARKER_BYTES)
+    )
     if position < 0:
         return None
     value = environment[position:].lstrip(b"\0")[len(_MARKER_BYTES) :].split(b"\0", 1)[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from common.store.protocol import ClaimedTask
 
@@ -45,21 +46,14 @@ def header(task: ClaimedTask, argv: Sequence[str], parameters: Mapping[str, str]
     return "\n".join(lines) + "\n"
 
 
-def closing(text: str) -> str:
-    """The last line of a log: how the attempt ended."""
-    return f"{_PREFIX} {_printable(text)}\n"
-
-
-def note(text: str) -> str:
-    """A line in between, about something that Orcaflow did to the attempt."""
+def line(text: str) -> str:
+    """A line about what Orcaflow did to the attempt; the last line of a log says how it ended."""
     return f"{_PREFIX} {_printable(text)}\n"
 
 
 def write(log: int, text: str) -> None:
     """Append to a log, whole; `OSError` if the volume is full."""
-    rest = memoryview(text.encode("utf-8", errors="replace"))
-    while rest:
-        rest = rest[os.write(log, rest) :]
+    _append(log, text.encode("utf-8", errors="replace"))
 
 
 def ends_with_newline(log: int) -> bool:
@@ -68,28 +62,42 @@ def ends_with_newline(log: int) -> bool:
     return size == 0 or os.pread(log, 1, size - 1) == b"\n"
 
 
-def cut(log: int, *, limit_bytes: int, cut_before: int) -> int:
-    """Take the middle out of a log that is longer than the limit; bytes taken out so far.
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What was taken out of a log so far: where its head ends, how much, how long the marker is."""
+
+    head_end: int
+    taken: int
+    marker: int
+
+
+def cut(log: int, *, limit_bytes: int, before: Cut | None) -> Cut | None:
+    """Take the middle out of a log that is longer than the limit; all that was taken out so far.
 
     The first half of the limit stays, and of the end a quarter, so that the log may grow a while
     before it is cut again. What the task writes at this very moment may get lost; it would have been
-    among what is cut a moment later anyway.
+    among what is cut a moment later anyway. The log must be open for reading and appending.
     """
     size = os.fstat(log).st_size
     if size <= limit_bytes:
-        return cut_before
-    head_end = _line_start_before(log, limit_bytes // 2)
+        return before
+    head_end = before.head_end if before else _line_start_before(log, limit_bytes // 2)
     tail = os.pread(log, limit_bytes // 4, size - limit_bytes // 4)
     # Begin with a whole line, unless the end is one single line.
     tail = tail[tail.find(b"\n") + 1 :] or tail
     taken = size - head_end - len(tail)
-    total = cut_before + taken
+    if before:
+        taken += before.taken - before.marker
     os.ftruncate(log, head_end)
-    marker = f"{_PREFIX} … {total} bytes were cut: a log may have {limit_bytes} …\n"
-    rest = memoryview(marker.encode() + tail)
+    marker = f"{_PREFIX} … {taken} bytes were cut, since a log may have {limit_bytes} …\n".encode()
+    _append(log, marker + tail)
+    return Cut(head_end, taken, len(marker))
+
+
+def _append(log: int, content: bytes) -> None:
+    rest = memoryview(content)
     while rest:
         rest = rest[os.write(log, rest) :]
-    return total
 
 
 def _line_start_before(log: int, position: int) -> int:

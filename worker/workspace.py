@@ -51,14 +51,10 @@ class Workspaces:
         )
 
 
-def open_log(path: str, account: Account | None) -> int:
+def open_log(path: str) -> int:
     """A new, empty log for appending; its file descriptor. Never follows a link (X1)."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
-    log = _with_parents(path, lambda: os.open(path, flags, 0o600))
-    if account is not None:
-        # Else a script that writes to /dev/stderr by name would be refused.
-        os.fchown(log, account.uid, account.gid)
-    return log
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+    return _with_parents(path, lambda: os.open(path, flags, 0o600))
 
 
 def reopen_log(path: str) -> int:
@@ -80,7 +76,9 @@ def make_directory(path: str, account: Account | None) -> None:
         os.chown(path, account.uid, account.gid)
 
 
-def write_file(path: str, content: str, account: Account | None, *, executable: bool = False) -> None:
+def write_file(
+    path: str, content: str, account: Account | None, *, executable: bool = False
+) -> None:
     """A new file that only the attempt can read; `FileExistsError` rather than writing into another's."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     file = os.open(path, flags, 0o700 if executable else 0o600)

@@ -57,7 +57,7 @@ class ZookeeperAddress:
 
     @property
     def hosts(self) -> str:
-        """As kazoo takes it."""
+        """As a client's list of servers."""
         return f"{self.host}:{self.port}"
 
 

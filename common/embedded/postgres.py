@@ -99,7 +99,8 @@ class EmbeddedPostgres:
         stop_within: timedelta = timedelta(seconds=30),
     ) -> None:
         """`port` 0 is the port of the last time, or a free one."""
-        self.home = home.expanduser().absolute()
+        # Resolved, so that a server is known again whichever way its home is named.
+        self.home = home.expanduser().resolve()
         self.data_dir = self.home / "postgres"
         self.password_file = self.home / "postgres.password"
         self._port = port
@@ -242,7 +243,11 @@ class EmbeddedPostgres:
         data, which it would not do if the file were removed.
         """
         fields = self._postmaster_file()
-        if fields and fields[0].isdigit() and process_start_time(int(fields[0])) is not None:
+        if not fields or not fields[0].isdigit():
+            return
+        program = Path(next(iter(command_line(int(fields[0]))), "")).name
+        # Another PostgreSQL may be one on this very data, known to it by another path.
+        if program not in ("", "postgres"):
             path = self.data_dir / "postmaster.pid"
             lines = path.read_text(errors="replace").splitlines(keepends=True)
             path.write_text(f"{os.getpid()}\n" + "".join(lines[1:]))

@@ -42,8 +42,14 @@ class ServerStartError(SchedulerError):
 def exclusive(home: Path, name: str) -> Iterator[None]:
     """Hold the right to start or stop this server; waits for whoever has it."""
     path = home / "run" / f"{name}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"can't write below {home}: {error}; choose another folder with ORCAFLOW_HOME"
+        ) from error
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -94,7 +94,8 @@ class EmbeddedZookeeper:
         stop_within: timedelta = timedelta(seconds=10),
     ) -> None:
         """`port` 0 is the port of the last time, or a free one."""
-        self.home = home.expanduser().absolute()
+        # Resolved, so that a server is known again whichever way its home is named.
+        self.home = home.expanduser().resolve()
         self.data_dir = self.home / "zookeeper"
         self._settings_file = self.home / "run" / "zookeeper.cfg"
         self._port = port

@@ -47,7 +47,11 @@ class Membership(Protocol):
         ...
 
     def beat(self, text: str) -> None:
-        """Write the heartbeat; registers again under the same session if the znode was wiped."""
+        """Write the heartbeat.
+
+        If the znode is gone, or another incarnation's, this one is over and its standing LOST:
+        the others have seen it go, and may have taken over.
+        """
         ...
 
     def leave(self) -> None:
@@ -91,7 +95,10 @@ class Mutex(Protocol):
     """Mutual exclusion across the cluster, lost with the session. Fairness, never correctness."""
 
     def hold(self, name: str, *, timeout: timedelta) -> AbstractContextManager[bool]:
-        """Enter with True when held, with False when `timeout` went by. `name` is a path below `lock/`."""
+        """Enter with True when held, with False when `timeout` went by.
+
+        `name` is a path below `lock/`. Not re-entrant.
+        """
         ...
 
 
@@ -147,4 +154,24 @@ class KillQueue(Protocol):
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` after requests may have been added."""
+        ...
+
+
+class Registry(Protocol):
+    """All of it, over one session."""
+
+    @property
+    def membership(self) -> Membership: ...
+
+    @property
+    def mutex(self) -> Mutex: ...
+
+    @property
+    def task_queue(self) -> TaskQueue: ...
+
+    @property
+    def kill_queue(self) -> KillQueue: ...
+
+    def close(self) -> None:
+        """End the session: this daemon's znode, claims and locks go at once."""
         ...

@@ -42,7 +42,7 @@ def main() -> None:
 
 
 class MissingFiguresError(Exception):
-    """A task before this one has not left its figures; nothing can be checked."""
+    """A task before this one has not left what the checks need; nothing can be checked."""
 
 
 class Figures:
@@ -94,8 +94,10 @@ class Figures:
             yield f"{spoilt} of {flights['landed']} landed flights are malformed or duplicates"
         if weather["cleaned"] and with_weather * 2 < joined["flights"]:
             yield f"only {with_weather} of {joined['flights']} joined flights found their weather"
-        for row in (*self.carriers, *self.hours, *self.routes):
-            name = row.get("carrier") or row.get("hour") or f"{row['origin']}-{row['dest']}"
+        named = [(f"carrier {row['carrier']}", row) for row in self.carriers]
+        named += [(f"hour {row['hour']}", row) for row in self.hours]
+        named += [(f"route {row['origin']} to {row['dest']}", row) for row in self.routes]
+        for name, row in named:
             if not 0 <= row["late"] <= row["flights"]:
                 yield f"{name}: {row['late']} late flights of {row['flights']}"
             if not -120 <= row["arrival_minutes"] / row["flights"] <= 24 * 60:
@@ -145,14 +147,19 @@ class Figures:
         written = self._folder / task
         if not (written / "_SUCCESS").exists():  # Spark writes it last.
             raise MissingFiguresError(f"the task {task} has left no finished figures in {written}")
-        return [
-            json.loads(line)
-            for part in sorted(written.glob("part-*.json"))
-            for line in part.read_text(encoding="utf-8").splitlines()
-        ]
+        parts = sorted(written.glob("part-*.json"))
+        lines = [line for part in parts for line in part.read_text("utf-8").splitlines()]
+        try:
+            return [json.loads(line) for line in lines]
+        except json.JSONDecodeError as broken:
+            raise MissingFiguresError(
+                f"the figures of the task {task} in {written} cannot be read: {broken}"
+            ) from broken
 
 
 def flights_in_raw_file(path: Path, day: date) -> int:
+    if not path.is_file():
+        raise MissingFiguresError(f"the raw file {path}, from which the day was landed, is gone")
     start = f"{day.year},{day.month},{day.day},".encode()
     with path.open("rb") as lines:
         return sum(line.startswith(start) for line in lines)

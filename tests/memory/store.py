@@ -59,9 +59,7 @@ from common.store.commands import (
     new_process_instance,
     planned,
     refused,
-    storable,
     understand,
-    unstorable,
 )
 from common.store.listen import Channel
 from common.store.protocol import (
@@ -74,7 +72,14 @@ from common.store.protocol import (
     Step,
     TaskReport,
 )
-from common.store.runs import WITHDRAWN, StoreConflictError, effective_group, queue_entry
+from common.store.runs import (
+    WITHDRAWN,
+    StoreConflictError,
+    effective_group,
+    queue_entry,
+    storable,
+    unstorable,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -152,6 +152,14 @@ def test_figures_that_a_task_did_not_finish_fail_the_quality_checks(day: Pipelin
         day.run("quality")
 
 
+def test_figures_cut_off_in_the_middle_fail_the_quality_checks(day: Pipeline) -> None:
+    (part,) = (day.folder / "figures" / "worst_routes").glob("part-*.json")
+    part.write_bytes(part.read_bytes()[:-20])
+    with pytest.raises(SystemExit, match="the figures of the task worst_routes in "):
+        day.run("quality")
+    assert not (day.folder / "results.json").exists()
+
+
 def test_a_damaged_parquet_file_fails_the_task_that_reads_it(day: Pipeline) -> None:
     (part,) = (day.folder / "joined").glob("part-*.parquet")
     part.write_bytes(part.read_bytes()[:1000])

@@ -1,1 +1,21 @@
-"""One module a task type, and the contract that they share."""
+"""One module a task type, and in `base` the contract that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from worker.tasks.base import TaskType
+from worker.tasks.pyspark import PySparkTask
+from worker.tasks.python import PythonTask
+from worker.tasks.shell import ShellTask
+from worker.tasks.spark import SparkTask
+
+
+def built_in_task_types() -> Mapping[str, TaskType]:
+    """The types that come with Orcaflow, by the name in `t_ds_task_instance.task_type`."""
+    return {
+        "SHELL": ShellTask(),
+        "PYTHON": PythonTask(),
+        "SPARK": SparkTask(),
+        "PYSPARK": PySparkTask(),
+    }

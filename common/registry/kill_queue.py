@@ -1,0 +1,36 @@
+"""`tasks_kill`: requests to workers to kill attempts, named as in the specification §4.5."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from common.model.cluster import KillEntry
+from common.registry.name_set import NameSet
+from common.registry.session import Session
+
+FOLDER = "tasks_kill"
+
+
+class ZookeeperKillQueue:
+    """The kill queue on ZooKeeper."""
+
+    def __init__(self, session: Session) -> None:
+        self._names = NameSet(session, FOLDER)
+
+    def ask(self, entries: Sequence[KillEntry]) -> None:
+        """Put requests in; one that is there already is left as it is."""
+        self._names.add([entry.name for entry in entries])
+
+    def asked(self, address: str) -> tuple[KillEntry, ...]:
+        """The requests to the worker at exactly this address, by task instance id."""
+        entries = (KillEntry.parse(name) for name in self._names.names())
+        mine = [entry for entry in entries if entry is not None and entry.address == address]
+        return tuple(sorted(mine, key=lambda entry: entry.task_instance_id))
+
+    def remove(self, entries: Sequence[KillEntry]) -> None:
+        """Take requests out once they have been met, or need not be."""
+        self._names.remove([entry.name for entry in entries])
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after requests may have been added."""
+        self._names.watch(changed)

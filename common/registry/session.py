@@ -1,0 +1,467 @@
+"""One ZooKeeper session at a time, kept through kazoo, and a daemon's trust in it.
+
+A `Session` outlives ZooKeeper's sessions: when one is over, joining again opens the next, with a
+client of its own, so that nothing of a former incarnation can act in the name of a new one. One
+light thread of its own looks at the daemon's znode every sixth of the negotiated timeout (which
+keeps the session alive and proves that both still exist), sets watches again after they were lost,
+and repeats what could not be taken back while ZooKeeper was away.
+
+Whatever goes wrong with ZooKeeper is raised as `RegistryUnavailableError`; an error is never taken
+for an absence. Callbacks of kazoo only note and wake; none waits for an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
+
+from common.clock import Clock
+from common.model.cluster import Node
+from common.registry.config import RegistryConfig
+from common.registry.protocol import RegistryUnavailableError, Standing
+from common.registry.trust import TrustWindow
+
+log = logging.getLogger(__name__)
+
+Repair = Callable[[KazooClient], None]
+
+_LOOKS_PER_TIMEOUT = 6
+
+
+class WatchKind(Enum):
+    """What makes a watch fire: the znode itself changing, or children coming and going."""
+
+    NODE = "node"
+    CHILDREN = "children"
+
+
+class _Watch:
+    """One standing wish to hear of changes; `armed` while ZooKeeper or a request holds it."""
+
+    __slots__ = ("armed", "changed", "kind", "path")
+
+    def __init__(self, path: str, kind: WatchKind, changed: Callable[[], None]) -> None:
+        self.path = path
+        self.kind = kind
+        self.changed = changed
+        self.armed = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """The znode that says that this daemon is alive."""
+
+    path: str
+    node: Node
+
+
+class _Link:
+    """One ZooKeeper session: its client, what was negotiated, and what must be taken back in it."""
+
+    def __init__(self, client: KazooClient, timeout: timedelta) -> None:
+        self.client = client
+        self.timeout = timeout
+        self.trust = TrustWindow(timeout)
+        self.registration: Registration | None = None
+        self.used = False
+        self.over = False
+        self.repairs: dict[str, Repair] = {}
+
+
+class Session:
+    """The connection that membership, mutex and queues share."""
+
+    def __init__(self, config: RegistryConfig, *, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._renewing = threading.Lock()
+        self._settling = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = False
+        self._next_look = 0.0
+        self._announced: Standing | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self._watches: list[_Watch] = []
+        # Connection attempts are told at WARNING; below that kazoo tells of every request.
+        logging.getLogger("kazoo").setLevel(logging.WARNING)
+        self._link = self._connect()
+        self._thread = threading.Thread(target=self._run, name="registry", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the session at once: all that it held, claims and locks too, goes with it."""
+        if self._closed:
+            return
+        self._closed = True
+        self._wake.set()
+        self._thread.join()
+        with self._lock:
+            self._link.trust.end()
+        _end(self._link.client)
+
+    # What the other modules ask with.
+
+    @property
+    def timeout(self) -> timedelta:
+        """The session timeout that the server granted."""
+        return self._link.timeout
+
+    def path(self, *parts: str) -> str:
+        """A path under the root."""
+        return "/".join((self._config.root, *parts))
+
+    @contextmanager
+    def asking(self, node: Node | None = None) -> Iterator[KazooClient]:
+        """A client for some requests, with all that goes wrong translated.
+
+        With a node, only if that incarnation is this session's own and may still act, and the
+        requests were surely made in its session.
+        """
+        client = self._usable(node).client
+        session = session_id(client)
+        try:
+            yield client
+        except (KazooException, KazooTimeoutError) as error:
+            raise self.unavailable(_reason(error)) from error
+        # kazoo opens a new session by itself when one has expired; an id never comes back.
+        if node is not None and (session is None or session_id(client) != session):
+            raise self.unavailable("the connection broke meanwhile")
+
+    def answer(self, pending: Any) -> Any:
+        """Wait for the answer to one request; no longer than a session can last without one."""
+        return pending.get(timeout=self._link.timeout.total_seconds())
+
+    def unavailable(self, reason: str) -> RegistryUnavailableError:
+        """The error that callers know; it names the servers and never the digest."""
+        return RegistryUnavailableError(f"ZooKeeper at {self._config.hosts}: {reason}")
+
+    def take_back(self, path: str) -> None:
+        """Delete an ephemeral znode of this session without waiting; repeated until it is sure."""
+        link = self._link
+        if link.over:
+            return
+        if not link.client.connected:
+            self.take_back_later(path)
+            return
+
+        def answered(pending: Any) -> None:
+            error = pending.exception
+            if error is not None and not isinstance(error, NoNodeError):
+                log.debug("znode could not be taken back yet", extra={"path": path})
+                self._repair(link, path, partial(self._delete_own, path=path))
+
+        link.client.delete_async(path).rawlink(answered)
+
+    def take_back_later(self, path: str) -> None:
+        """Delete a znode as soon as ZooKeeper answers, if it was made by this session at all."""
+        self.repair_later(path, partial(self._delete_own, path=path))
+
+    def repair_later(self, name: str, repair: Repair) -> None:
+        """Have `repair` done as soon as ZooKeeper answers, unless the session is over by then."""
+        self._repair(self._link, name, repair)
+
+    def settle(self) -> None:
+        """Do the outstanding repairs now, if there are any."""
+        link = self._link
+        if not link.repairs or not link.client.connected:
+            return
+        with self._settling:
+            for name, repair in list(link.repairs.items()):
+                try:
+                    repair(link.client)
+                except (KazooException, KazooTimeoutError) as error:
+                    log.debug("repair put off", extra={"path": name, "reason": _reason(error)})
+                    return
+                link.repairs.pop(name, None)
+
+    # The life of an incarnation.
+
+    def fresh(self) -> None:
+        """Open a new session unless this one is alive and nobody has registered in it yet."""
+        with self._renewing:
+            link = self._link
+            if not link.used and not link.over and link.client.connected:
+                return
+            self._renew()
+
+    def register(self, registration: Registration, *, sent: float) -> None:
+        """This daemon stands under its znode, by a request that was sent at `sent`."""
+        with self._lock:
+            link = self._link
+            link.used = True
+            link.registration = registration
+            link.trust.begin(sent)
+        self._wake.set()
+
+    def registration(self) -> Registration | None:
+        """Under which znode this daemon stands, or stood until it was lost."""
+        return self._link.registration
+
+    def renounce(self) -> None:
+        """This incarnation is over."""
+        with self._lock:
+            self._link.trust.end()
+        self._wake.set()
+
+    def standing(self) -> Standing:
+        """Whether the incarnation registered last may act."""
+        with self._lock:
+            return self._link.trust.standing(self._clock.monotonic())
+
+    def now(self) -> float:
+        """The monotonic clock."""
+        return self._clock.monotonic()
+
+    # Being told.
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after the standing has changed."""
+        self._listeners.append(changed)
+
+    def watch(self, path: str, kind: WatchKind, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change, and whenever changes may have been missed."""
+        self._watches.append(_Watch(path, kind, changed))
+        self._wake.set()
+
+    # Sessions of ZooKeeper.
+
+    def _connect(self) -> _Link:
+        config = self._config
+        user = config.digest
+        timeout = config.session_timeout
+        longest_rest = min(1.0, timeout.total_seconds() / 10)
+        client = KazooClient(
+            hosts=config.hosts,
+            timeout=timeout.total_seconds(),
+            auth_data=[("digest", user)] if user else None,
+            default_acl=CREATOR_ALL_ACL if user else None,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=longest_rest),
+        )
+        link = _Link(client, timeout)
+        self._note_negotiation(link)
+        client.add_listener(partial(self._heard, link))
+        try:
+            client.start(timeout=config.connection_timeout.total_seconds())
+        except (KazooException, KazooTimeoutError) as error:
+            raise self.unavailable(
+                f"no session within {config.connection_timeout.total_seconds():g} s"
+            ) from error
+        if link.timeout != timeout:
+            log.warning(
+                "zookeeper changed the session timeout",
+                extra={
+                    "wanted_seconds": timeout.total_seconds(),
+                    "granted_seconds": link.timeout.total_seconds(),
+                },
+            )
+        return link
+
+    def _note_negotiation(self, link: _Link) -> None:
+        """Read what kazoo keeps to itself: the timeout that the server grants at each connect."""
+        connection = link.client._connection  # noqa: SLF001  (kazoo tells it nowhere else)
+        invoke = connection._invoke  # noqa: SLF001  (as above)
+
+        def noting(timeout: float, request: Any, xid: int | None = None) -> Any:
+            sent = self._clock.monotonic()
+            answer = invoke(timeout, request, xid)
+            if isinstance(request, Connect) and answer[0].time_out > 0:
+                with self._lock:
+                    link.timeout = timedelta(milliseconds=answer[0].time_out)
+                    link.trust.negotiate(link.timeout)
+                    link.trust.contact(sent)
+            return answer
+
+        connection._invoke = noting  # noqa: SLF001  (as above)
+
+    def _heard(self, link: _Link, state: str) -> None:
+        """Told by kazoo's connection thread, before it does anything else."""
+        with self._lock:
+            if state == KazooState.SUSPENDED:
+                link.trust.suspend(self._clock.monotonic())
+            elif state == KazooState.LOST:
+                link.over = True
+                link.trust.end()
+        self._wake.set()
+
+    def _usable(self, node: Node | None) -> _Link:
+        link = self._link
+        if link.over and not link.used and not self._closed:
+            # Nobody's incarnation hangs on it, so a new session is as good as the old one.
+            self.fresh()
+            link = self._link
+        if self._closed or link.over:
+            raise self.unavailable("the session is over")
+        if not link.client.connected:
+            raise self.unavailable("the connection is broken")
+        if node is not None:
+            registration = link.registration
+            if registration is None or registration.node != node:
+                raise self.unavailable(f"{node.address} is not registered in this session")
+            if self.standing() is Standing.LOST:
+                raise self.unavailable(f"{node.address} has lost its session")
+        return link
+
+    def _renew(self) -> None:
+        link = self._connect()
+        with self._lock:
+            former, self._link = self._link, link
+            former.over = True
+            former.trust.end()
+            for watch in self._watches:
+                watch.armed = False
+        # Closing may have to wait for a connection attempt to give up.
+        threading.Thread(target=_end, args=(former.client,), daemon=True).start()
+        self._wake.set()
+
+    def _repair(self, link: _Link, name: str, repair: Repair) -> None:
+        link.repairs[name] = repair
+        self._wake.set()
+
+    def _delete_own(self, client: KazooClient, *, path: str) -> None:
+        stat = self.answer(client.exists_async(path))
+        if stat is None or stat.ephemeralOwner != session_id(client):
+            return
+        with suppress(NoNodeError):
+            self.answer(client.delete_async(path, version=stat.version))
+
+    # The thread.
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.wait(self._rest_seconds())
+            self._wake.clear()
+            if self._closed:
+                return
+            try:
+                self._pulse()
+            except Exception:
+                log.exception("registry pulse failed")
+
+    def _rest_seconds(self) -> float:
+        now = self._clock.monotonic()
+        with self._lock:
+            change = self._link.trust.next_change(now)
+            period = self._link.timeout.total_seconds() / _LOOKS_PER_TIMEOUT
+        until_look = min(max(self._next_look - now, 0.001), period)
+        return until_look if change is None else min(until_look, change + 0.001)
+
+    def _pulse(self) -> None:
+        link = self._link
+        now = self._clock.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + link.timeout.total_seconds() / _LOOKS_PER_TIMEOUT
+            if link.client.connected and not link.over:
+                self._look(link)
+        if link.client.connected and not link.over:
+            self._arm_again(link)
+            self.settle()
+        self._announce()
+
+    def _look(self, link: _Link) -> None:
+        """Read the own znode: one round trip proves that the session and the znode are there."""
+        registration = link.registration
+        sent = self._clock.monotonic()
+
+        def answered(pending: Any) -> None:
+            if pending.exception is not None:
+                return
+            stat = pending.value
+            with self._lock:
+                before = link.trust.standing(self._clock.monotonic())
+                link.trust.contact(sent)
+                is_gone = registration is not None and (
+                    stat is None or stat.czxid != registration.node.incarnation
+                )
+                if is_gone and link.registration is registration:
+                    link.trust.end()
+                after = link.trust.standing(self._clock.monotonic())
+            if before is not after:
+                self._wake.set()
+
+        path = self._config.root if registration is None else registration.path
+        link.client.exists_async(path).rawlink(answered)
+
+    def _announce(self) -> None:
+        standing = self.standing()
+        if standing is self._announced:
+            return
+        if self._announced is not None and self._link.used:
+            log.info("registry standing changed", extra={"standing": standing.value})
+        self._announced = standing
+        for changed in self._listeners:
+            changed()
+
+    def _arm_again(self, link: _Link) -> None:
+        for watch in list(self._watches):
+            if watch.armed:
+                continue
+            try:
+                if watch.kind is WatchKind.CHILDREN:
+                    self.answer(link.client.ensure_path_async(watch.path))
+            except (KazooException, KazooTimeoutError):
+                return  # The next pulse tries again.
+            self._arm(link, watch)
+            watch.changed()
+
+    def _arm(self, link: _Link, watch: _Watch) -> None:
+        watch.armed = True
+
+        def answered(pending: Any) -> None:
+            if pending.exception is not None and link is self._link:
+                watch.armed = False
+                self._wake.set()
+
+        fired = partial(self._fired, link, watch)
+        if watch.kind is WatchKind.CHILDREN:
+            pending = link.client.get_children_async(watch.path, watch=fired)
+        else:
+            pending = link.client.exists_async(watch.path, watch=fired)
+        pending.rawlink(answered)
+
+    def _fired(self, link: _Link, watch: _Watch, event: WatchedEvent) -> None:
+        if link is not self._link or self._closed:
+            return
+        if event.type == EventType.NONE:
+            watch.armed = False
+            self._wake.set()
+            return
+        # Set before anybody looks: requests are answered in order, so a look that misses a change
+        # is followed by its event.
+        self._arm(link, watch)
+        watch.changed()
+
+
+def session_id(client: KazooClient) -> int | None:
+    """The number that ephemeral znodes of this session carry; None while it isn't connected."""
+    identity = client.client_id
+    return None if identity is None else int(identity[0])
+
+
+def _end(client: KazooClient) -> None:
+    try:
+        client.stop()
+        client.close()
+    except (KazooException, KazooTimeoutError, OSError, AttributeError) as error:
+        # kazoo stumbles over its own sockets when it is closed while it connects. The server ends
+        # the session by itself when nothing is heard of it any more.
+        log.debug("session could not be closed", extra={"reason": _reason(error)})
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__} {error}".strip()

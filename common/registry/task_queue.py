@@ -1,0 +1,117 @@
+"""`tasks_queue`: submitted attempts waiting for a worker, named as in the specification §4.4.
+
+A claim is one transaction that deletes the entry and creates `tasks_claimed/<entry>`, ephemeral, so
+that it goes with the session of the worker that made it. Claims bridge the moment between the queue
+and the row; whether the worker may start the attempt is decided by the row alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from common.model.cluster import Node, QueueEntry
+from common.registry.name_set import NameSet
+from common.registry.protocol import RegistryUnavailableError
+from common.registry.session import Session
+
+FOLDER = "tasks_queue"
+CLAIMED_FOLDER = "tasks_claimed"
+
+
+class _Outcome(Enum):
+    WON = "won"
+    BEATEN = "beaten"
+    NO_FOLDER = "no folder"
+
+
+class ZookeeperTaskQueue:
+    """The task queue on ZooKeeper."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._queued = NameSet(session, FOLDER)
+        self._claimed = NameSet(session, CLAIMED_FOLDER)
+
+    def offer(self, entries: Sequence[QueueEntry]) -> None:
+        """Put entries in; an entry that is there already is left as it is."""
+        self._queued.add([entry.name for entry in entries])
+
+    def withdraw(self, entries: Sequence[QueueEntry]) -> None:
+        """Take entries out; one that is not there is no error."""
+        self._queued.remove([entry.name for entry in entries])
+
+    def entries(self) -> tuple[QueueEntry, ...]:
+        """All entries, first to claim first; names that no master wrote are left out."""
+        return _parsed(self._queued.names())
+
+    def claim(self, entries: Sequence[QueueEntry], node: Node) -> tuple[QueueEntry, ...]:
+        """Take entries for this node; the answers are those that were won, in the order given.
+
+        When ZooKeeper does not answer for one, none is won: what was claimed all the same is given
+        up as soon as ZooKeeper answers again, and the master then offers it once more.
+        """
+        self._session.settle()
+        text = f"{node.address} {node.incarnation}".encode()
+        try:
+            with self._session.asking(node) as client:
+                pending = [self._transaction(client, entry, text) for entry in entries]
+                outcomes = [_outcome(self._session.answer(request)) for request in pending]
+                if _Outcome.NO_FOLDER in outcomes:
+                    folder = self._session.path(CLAIMED_FOLDER)
+                    self._session.answer(client.ensure_path_async(folder))
+                    outcomes = [
+                        _outcome(self._session.answer(self._transaction(client, entry, text)))
+                        if outcome is _Outcome.NO_FOLDER
+                        else outcome
+                        for entry, outcome in zip(entries, outcomes, strict=True)
+                    ]
+        except RegistryUnavailableError:
+            for entry in entries:
+                self._session.take_back_later(self._claimed.path(entry.name))
+            raise
+        return tuple(
+            entry
+            for entry, outcome in zip(entries, outcomes, strict=True)
+            if outcome is _Outcome.WON
+        )
+
+    def claimed(self) -> frozenset[int]:
+        """Task instance ids that are claimed: neither queued nor yet RUNNING in their row."""
+        return frozenset(entry.task_instance_id for entry in _parsed(self._claimed.names()))
+
+    def release(self, entries: Sequence[QueueEntry]) -> None:
+        """Drop claims without waiting; what can't be dropped now is dropped later."""
+        for entry in entries:
+            self._session.take_back(self._claimed.path(entry.name))
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after entries may have been added."""
+        self._queued.watch(changed)
+
+    def _transaction(self, client: KazooClient, entry: QueueEntry, text: bytes) -> Any:
+        transaction = client.transaction()
+        transaction.delete(self._queued.path(entry.name))
+        transaction.create(self._claimed.path(entry.name), text, ephemeral=True)
+        return transaction.commit_async()
+
+
+def _parsed(names: Sequence[str]) -> tuple[QueueEntry, ...]:
+    entries = (QueueEntry.parse(name) for name in names)
+    ours = [entry for entry in entries if entry is not None]
+    return tuple(sorted(ours, key=lambda entry: (entry.sort_key, entry.name)))
+
+
+def _outcome(results: list[Any]) -> _Outcome:
+    """Read a transaction's answer: what was deleted and created, or why neither was."""
+    deleted, created = results
+    if not isinstance(created, Exception):
+        return _Outcome.WON
+    if isinstance(deleted, NoNodeError):
+        return _Outcome.BEATEN
+    # The entry is there: either nobody has ever claimed, or somebody holds a claim to it still.
+    return _Outcome.NO_FOLDER if isinstance(created, NoNodeError) else _Outcome.BEATEN

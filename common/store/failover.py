@@ -1,0 +1,141 @@
+"""Finds what lost daemons have left behind, and hands it on: runs as commands, tasks as ended.
+
+It never says who is lost: the caller compares the owners found here with who is alive. Used by the
+failover loop of a master; several masters may do the same work at once and it is done once.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    Engine,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    exists,
+    func,
+    literal,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert
+
+from common.model.cluster import Node
+from common.model.commands import CommandType
+from common.model.states import LIVE_PROCESS_STATES, TaskState
+from common.store.runs import repeatable, transaction
+from common.store.tables import command, process_instance, task_instance
+
+_IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
+
+_RUN_OWNERS: Final = (
+    select(process_instance.c.host, process_instance.c.owner_incarnation)
+    .distinct()
+    .where(_IS_LIVE)
+    .where(process_instance.c.host.is_not(None))
+    .where(process_instance.c.owner_incarnation.is_not(None))
+    .where(~exists().where(command.c.process_instance_id == process_instance.c.id))
+)
+
+# Attempts of ended runs are nobody's concern any more (T76), and neither are superseded ones.
+_IS_RUNNING: Final = and_(
+    task_instance.c.state == TaskState.RUNNING,
+    task_instance.c.flag == 1,
+    process_instance.c.id == task_instance.c.process_instance_id,
+    _IS_LIVE,
+)
+_TASK_OWNERS: Final = (
+    select(task_instance.c.host, task_instance.c.worker_incarnation).distinct().where(_IS_RUNNING)
+)
+
+_RECOVER_RUNS: Final = (
+    insert(command)
+    .from_select(
+        [
+            "command_type",
+            "process_definition_id",
+            "command_param",
+            "executor_id",
+            "process_instance_priority",
+            "process_instance_id",
+            "start_time",
+            "update_time",
+        ],
+        select(
+            literal(int(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)),
+            process_instance.c.process_definition_id,
+            func.concat('{"ProcessInstanceId":', cast(process_instance.c.id, Text), "}"),
+            process_instance.c.executor_id,
+            process_instance.c.process_instance_priority,
+            process_instance.c.id,
+            bindparam("now"),
+            bindparam("now"),
+        )
+        .where(process_instance.c.host == bindparam("dead_host"))
+        .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
+        .where(_IS_LIVE)
+        .order_by(process_instance.c.id),
+    )
+    .on_conflict_do_nothing(
+        index_elements=[command.c.process_instance_id],
+        index_where=command.c.process_instance_id != 0,
+    )
+)
+
+_ABANDONED: Final = (
+    select(task_instance.c.id)
+    .where(_IS_RUNNING)
+    .where(task_instance.c.host == bindparam("dead_host"))
+    .where(task_instance.c.worker_incarnation == bindparam("incarnation"))
+    # In order of id, as all that lock several attempts do it.
+    .order_by(task_instance.c.id)
+    .with_for_update(key_share=True, of=task_instance)
+    .cte("abandoned")
+)
+_FAIL_OVER: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _ABANDONED.c.id)
+    .where(task_instance.c.state == TaskState.RUNNING)
+    .where(task_instance.c.host == bindparam("dead_host"))
+    .where(task_instance.c.worker_incarnation == bindparam("incarnation"))
+    .values(
+        state=int(TaskState.NEED_FAULT_TOLERANCE),
+        end_time=bindparam("now"),
+        reason=bindparam("why"),
+    )
+)
+
+
+class PostgresFailoverStore:
+    """`FailoverStore` on PostgreSQL."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def run_owners(self) -> frozenset[Node]:
+        rows = repeatable(self._single, lambda db: db.execute(_RUN_OWNERS).all())
+        return frozenset(Node(address=row.host, incarnation=row.owner_incarnation) for row in rows)
+
+    def task_owners(self) -> frozenset[Node]:
+        rows = repeatable(self._single, lambda db: db.execute(_TASK_OWNERS).all())
+        return frozenset(Node(address=row.host, incarnation=row.worker_incarnation) for row in rows)
+
+    def recover_runs(self, dead: Node, *, now: datetime) -> int:
+        # Twice is harmless, hence once more if the connection was lost: one recovery waits for a
+        # process instance at most (a unique index), and one for a run that lives is dropped.
+        return repeatable(
+            self._single,
+            lambda db: db.execute(_RECOVER_RUNS, _lost(dead, now)).rowcount,
+        )
+
+    def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
+        why = {"why": f"worker {dead.address} was lost"}
+        with transaction(self._single) as db:
+            return db.execute(_FAIL_OVER, _lost(dead, now) | why).rowcount
+
+
+def _lost(dead: Node, now: datetime) -> dict[str, Any]:
+    return {"dead_host": dead.address, "incarnation": dead.incarnation, "now": now}

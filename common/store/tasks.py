@@ -1,0 +1,281 @@
+"""Claims, reports and re-adopts attempts for the worker that runs them.
+
+A worker's writes are fenced by its address and incarnation together: the address alone would let a
+worker that was restarted speak for its former self. Used by the claim loop, the supervisor and the
+reporter of a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    DateTime,
+    Double,
+    Engine,
+    Integer,
+    SmallInteger,
+    Text,
+    and_,
+    bindparam,
+    case,
+    func,
+    select,
+    update,
+)
+
+from common.model.cluster import Node
+from common.model.commands import CommandType
+from common.model.states import LIVE_PROCESS_STATES, TaskState
+from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask
+from common.store.runs import AnyRow, any_of, repeatable, storable, transaction, unnested
+from common.store.tables import (
+    process_definition,
+    process_instance,
+    queue,
+    task_instance,
+    tenant,
+    user,
+)
+
+_OWN_TENANT: Final = tenant.alias("own_tenant")
+_CREATOR: Final = user.alias("creator")
+_CREATORS_TENANT: Final = tenant.alias("creators_tenant")
+_EXECUTOR: Final = user.alias("executor")
+
+
+def _of_tenant(column: str) -> ColumnElement[Any]:
+    """A column of the run's tenant: its own, else its definition's creator's (§6.3)."""
+    return case(
+        (process_definition.c.id.is_(None), None),
+        (_OWN_TENANT.c.id.is_not(None), _OWN_TENANT.c[column]),
+        else_=_CREATORS_TENANT.c[column],
+    )
+
+
+# A row that is locked elsewhere is being claimed or withdrawn: there is nothing to wait for.
+_CLAIMABLE: Final = (
+    select(
+        task_instance.c.id,
+        task_instance.c.process_instance_id,
+        task_instance.c.process_definition_id,
+        process_instance.c.name.label("process_name"),
+        task_instance.c.name,
+        task_instance.c.attempt,
+        task_instance.c.task_type,
+        task_instance.c.task_json,
+        process_instance.c.global_params,
+        process_instance.c.schedule_time,
+        func.split_part(process_instance.c.history_cmd, ",", 1).label("first_command"),
+        _of_tenant("tenant_code").label("tenant_code"),
+        # The executing user's own queue goes before the tenant's (§6.2).
+        func.coalesce(func.nullif(_EXECUTOR.c.queue, ""), queue.c.queue).label("queue"),
+        process_instance.c.executor_id,
+    )
+    .join_from(
+        task_instance,
+        process_instance,
+        process_instance.c.id == task_instance.c.process_instance_id,
+    )
+    .outerjoin(
+        process_definition, process_definition.c.id == process_instance.c.process_definition_id
+    )
+    .outerjoin(_OWN_TENANT, _OWN_TENANT.c.id == process_instance.c.tenant_id)
+    .outerjoin(_CREATOR, _CREATOR.c.id == process_definition.c.user_id)
+    .outerjoin(_CREATORS_TENANT, _CREATORS_TENANT.c.id == _CREATOR.c.tenant_id)
+    .outerjoin(_EXECUTOR, _EXECUTOR.c.id == process_instance.c.executor_id)
+    .outerjoin(queue, queue.c.id == _of_tenant("queue_id"))
+    .where(task_instance.c.id == any_of("ids"))
+    .where(task_instance.c.state == TaskState.SUBMITTED)
+    .where(task_instance.c.flag == 1)
+    .where(task_instance.c.wanted_state.is_(None))
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    .with_for_update(of=task_instance, key_share=True, skip_locked=True)
+)
+
+_CLAIMED: Final = unnested("claimed", id=Integer, execute_path=Text, log_path=Text)
+_CLAIM: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _CLAIMED.c.id)
+    .where(task_instance.c.state == TaskState.SUBMITTED)
+    .values(
+        state=int(TaskState.RUNNING),
+        host=bindparam("worker_host"),
+        worker_incarnation=bindparam("incarnation"),
+        start_time=bindparam("now"),
+        execute_path=_CLAIMED.c.execute_path,
+        log_path=_CLAIMED.c.log_path,
+    )
+)
+
+_IS_HELD: Final = and_(
+    task_instance.c.state == TaskState.RUNNING,
+    task_instance.c.host == bindparam("worker_host"),
+    task_instance.c.worker_incarnation == bindparam("incarnation"),
+)
+
+_STARTED: Final = unnested("started", id=Integer, pid=Integer, start_time=Double)
+_NOTE_PROCESSES: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _STARTED.c.id)
+    .where(_IS_HELD)
+    .values(pid=_STARTED.c.pid, pid_start_time=_STARTED.c.start_time)
+)
+
+_ENDED: Final = unnested(
+    "ended",
+    id=Integer,
+    state=SmallInteger,
+    end_time=DateTime(timezone=True),
+    exit_code=Integer,
+    pid=Integer,
+    reason=Text,
+)
+# Locked in order of id first: the owner locks the attempts that it wants killed in that order too,
+# and neither must wait for the other in a ring.
+_HELD: Final = (
+    select(task_instance.c.id)
+    .where(task_instance.c.id == any_of("ids"))
+    .where(_IS_HELD)
+    .order_by(task_instance.c.id)
+    .with_for_update(key_share=True)
+    .cte("held")
+)
+_REPORT: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _ENDED.c.id)
+    .where(task_instance.c.id == _HELD.c.id)
+    .where(_IS_HELD)
+    .values(
+        state=_ENDED.c.state,
+        end_time=_ENDED.c.end_time,
+        exit_code=_ENDED.c.exit_code,
+        pid=func.coalesce(_ENDED.c.pid, task_instance.c.pid),
+        reason=_ENDED.c.reason,
+    )
+    .returning(task_instance.c.id)
+)
+
+_RUNNING: Final = (
+    select(task_instance.c.id, task_instance.c.wanted_state)
+    .where(_IS_HELD)
+    .order_by(task_instance.c.id)
+)
+
+_ADOPT: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == any_of("ids"))
+    .where(task_instance.c.state == TaskState.RUNNING)
+    .where(task_instance.c.host == bindparam("worker_host"))
+    .where(task_instance.c.worker_incarnation != bindparam("incarnation"))
+    .values(worker_incarnation=bindparam("incarnation"))
+    .returning(task_instance.c.id)
+)
+
+
+class PostgresTaskStore:
+    """`TaskStore` on PostgreSQL."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def claim(
+        self,
+        node: Node,
+        task_instance_ids: Collection[int],
+        *,
+        paths: Callable[[int, int, int], AttemptPaths],
+        now: datetime,
+    ) -> tuple[ClaimedTask, ...]:
+        ids = list(dict.fromkeys(task_instance_ids))
+        if not ids:
+            return ()
+        with transaction(self._engine) as db:
+            rows = {row.id: row for row in db.execute(_CLAIMABLE, {"ids": ids})}
+            claimed = [
+                _claimed(
+                    row, paths(row.process_definition_id, row.process_instance_id, row.id), now
+                )
+                for row in (rows[task_id] for task_id in ids if task_id in rows)
+            ]
+            if claimed:
+                changed = db.execute(
+                    _CLAIM,
+                    {
+                        "claimed_id": [task.id for task in claimed],
+                        "claimed_execute_path": [task.execute_path for task in claimed],
+                        "claimed_log_path": [task.log_path for task in claimed],
+                        "now": now,
+                        **_holder(node),
+                    },
+                ).rowcount
+                # The rows are locked, so this can't be; but if it were, a task would run twice.
+                assert changed == len(claimed), f"{len(claimed)} claimable, {changed} claimed"
+        return tuple(claimed)
+
+    def started(self, node: Node, pids: dict[int, tuple[int, float]]) -> None:
+        if not pids:
+            return
+        rows = {
+            "started_id": list(pids),
+            "started_pid": [pid for pid, _ in pids.values()],
+            "started_start_time": [start_time for _, start_time in pids.values()],
+        }
+        with transaction(self._single) as db:
+            db.execute(_NOTE_PROCESSES, rows | _holder(node))
+
+    def report(self, node: Node, ends: Sequence[AttemptEnd]) -> frozenset[int]:
+        if not ends:
+            return frozenset()
+        rows: dict[str, Any] = {
+            "ids": [end.task_instance_id for end in ends],
+            "ended_id": [end.task_instance_id for end in ends],
+            "ended_state": [int(end.state) for end in ends],
+            "ended_end_time": [end.end_time for end in ends],
+            "ended_exit_code": [end.exit_code for end in ends],
+            "ended_pid": [end.pid for end in ends],
+            "ended_reason": [None if end.reason is None else storable(end.reason) for end in ends],
+        }
+        with transaction(self._single) as db:
+            return frozenset(db.scalars(_REPORT, rows | _holder(node)))
+
+    def running(self, node: Node) -> dict[int, bool]:
+        rows = repeatable(self._single, lambda db: db.execute(_RUNNING, _holder(node)).all())
+        return {row.id: row.wanted_state == TaskState.KILL for row in rows}
+
+    def adopt(self, node: Node, task_instance_ids: Collection[int]) -> frozenset[int]:
+        if not task_instance_ids:
+            return frozenset()
+        rows = {"ids": list(task_instance_ids)} | _holder(node)
+        with transaction(self._single) as db:
+            return frozenset(db.scalars(_ADOPT, rows))
+
+
+def _holder(node: Node) -> dict[str, Any]:
+    return {"worker_host": node.address, "incarnation": node.incarnation}
+
+
+def _claimed(row: AnyRow, paths: AttemptPaths, now: datetime) -> ClaimedTask:
+    return ClaimedTask(
+        id=row.id,
+        process_instance_id=row.process_instance_id,
+        process_definition_id=row.process_definition_id,
+        process_name=row.process_name,
+        name=row.name,
+        attempt=row.attempt,
+        task_type=row.task_type,
+        task_json=row.task_json,
+        global_params=row.global_params,
+        schedule_time=row.schedule_time,
+        complement=row.first_command == CommandType.COMPLEMENT_DATA.name,
+        tenant_code=row.tenant_code,
+        queue=row.queue,
+        executor_id=row.executor_id,
+        execute_path=paths.execute_path,
+        log_path=paths.log_path,
+        start_time=now,
+    )

@@ -1,0 +1,133 @@
+"""A master's loops, wired to each other and to nothing that runs them.
+
+The daemon gives each loop a thread; the simulator steps the same loops itself. Whatever touches the
+computer (load, the pid in the heartbeat) is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from common.clock import Clock
+from common.config import MasterConfig
+from common.model.cluster import Node
+from common.registry.protocol import Registry
+from common.store.protocol import CommandStore, FailoverStore, RunStore, Saved
+from master.command_loop import CommandConfig, CommandLoop
+from master.commands.origin import Origin
+from master.failover_loop import FailoverConfig, FailoverLoop
+from master.graphs import GraphCache
+from master.heartbeat import HeartbeatLoop
+from master.identity import Identity
+from master.queue_loop import QueueConfig, QueueLoop
+from master.run_worker import RunWorker, RunWorkerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """The tables, as a master's loops ask for them."""
+
+    commands: CommandStore
+    runs: RunStore
+    failover: FailoverStore
+
+
+@dataclass(slots=True)
+class Wakes:
+    """Cuts a loop's rest short, by the loop's name; nothing happens while no thread runs it."""
+
+    by_name: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+    def wake(self, name: str) -> None:
+        """Wake the loop of that name."""
+        wake = self.by_name.get(name)
+        if wake is not None:
+            wake()
+
+
+class Master:
+    """One master. `join` makes it somebody; before that its loops rest."""
+
+    def __init__(
+        self,
+        config: MasterConfig,
+        *,
+        zone: ZoneInfo,
+        clock: Clock,
+        registry: Registry,
+        stores: Stores,
+        heartbeat_text: Callable[[], str],
+        admitted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.wakes = Wakes()
+        self.identity = Identity(registry.membership)
+        self._failover_store = stores.failover
+        graphs = GraphCache()
+        self.queue = QueueLoop(
+            stores.runs,
+            tasks=registry.task_queue,
+            kills=registry.kill_queue,
+            identity=self.identity,
+            clock=clock,
+            wake=lambda: self.wakes.wake(QueueLoop.name),
+            config=QueueConfig(repair_interval=timedelta(seconds=config.repair_interval_seconds)),
+        )
+        self.runs = RunWorker(
+            stores.runs,
+            identity=self.identity,
+            graphs=graphs,
+            clock=clock,
+            saved=self._saved,
+            wake=lambda: self.wakes.wake(RunWorker.name),
+            config=RunWorkerConfig(look_interval=timedelta(seconds=config.repair_interval_seconds)),
+        )
+        self.commands = CommandLoop(
+            stores.commands,
+            mutex=registry.mutex,
+            membership=registry.membership,
+            identity=self.identity,
+            runs=self.runs,
+            origin=Origin(zone=zone, graph=graphs.graph),
+            clock=clock,
+            admitted=admitted,
+            config=CommandConfig(
+                exec_threads=config.exec_threads,
+                fetch_size=config.fetch_size,
+                poll_interval=timedelta(seconds=config.command_poll_seconds),
+            ),
+        )
+        self.failover = FailoverLoop(
+            stores.failover,
+            mutex=registry.mutex,
+            membership=registry.membership,
+            identity=self.identity,
+            clock=clock,
+            config=FailoverConfig(interval=timedelta(seconds=config.failover_interval_seconds)),
+        )
+        self.heartbeat = HeartbeatLoop(
+            membership=registry.membership,
+            identity=self.identity,
+            runs=self.runs,
+            address=f"{config.host}:{config.port}",
+            text=heartbeat_text,
+            is_clean=self._is_clean,
+            interval=timedelta(seconds=config.heartbeat_interval_seconds),
+        )
+
+    @property
+    def loops(
+        self,
+    ) -> tuple[HeartbeatLoop, RunWorker, QueueLoop, FailoverLoop, CommandLoop]:
+        """In the order of their start; what takes new work comes last."""
+        return self.heartbeat, self.runs, self.queue, self.failover, self.commands
+
+    def _saved(self, saved: Saved) -> None:
+        self.queue.add(saved)
+        # A run that ended makes room for another one.
+        self.wakes.wake(CommandLoop.name)
+
+    def _is_clean(self, node: Node) -> bool:
+        return node not in self._failover_store.run_owners()

@@ -1,0 +1,24 @@
+"""Time that passes when the simulator says so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class VirtualClock:
+    """A `Clock` whose wall-clock and monotonic time move together."""
+
+    def __init__(self) -> None:
+        self.elapsed = timedelta()
+
+    def now(self) -> datetime:
+        return START + self.elapsed
+
+    def monotonic(self) -> float:
+        return self.elapsed.total_seconds()
+
+    def move_to(self, elapsed: timedelta) -> None:
+        """Never backwards."""
+        self.elapsed = max(self.elapsed, elapsed)

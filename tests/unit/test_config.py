@@ -1,0 +1,252 @@
+"""The configuration comes from files and variables, tells where from, and keeps secrets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import psycopg2.extensions
+import pytest
+from sqlalchemy.engine import make_url
+
+from common import config as configuration
+from common.config import Config, effective, get, libpq_dsn, load
+from common.embedded.addresses import (
+    PostgresAddress,
+    ZookeeperAddress,
+    postgres_file,
+    record,
+    zookeeper_file,
+)
+from common.errors import ConfigurationError, ServiceUnreachableError
+from common.host import process_start_time
+
+OwnFile = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OwnFile:
+    """Writes a file of the folder that ORCAFLOW_CONF_DIR names."""
+    monkeypatch.setenv("ORCAFLOW_CONF_DIR", str(tmp_path))
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def mistakes() -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load()
+    assert caught.value.exit_code == 78
+    return str(caught.value)
+
+
+def test_with_nothing_said_the_defaults_and_the_embedded_servers_are_used() -> None:
+    config = load()
+    assert config == Config(home=Path("~/.orcaflow").expanduser())
+    assert config.database.url == ""
+    assert config.zookeeper.hosts == ""
+
+
+def test_an_own_file_overrides_key_by_key_and_a_variable_overrides_both(
+    own_file: OwnFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = own_file("master.toml", "[master]\nexec_threads = 7\nfetch_size = 3\n")
+    monkeypatch.setenv("ORCAFLOW_MASTER__FETCH_SIZE", "9")
+    config = load(overrides={"master.port": 5999})
+    assert config.master.exec_threads == 7
+    assert config.master.fetch_size == 9
+    assert config.master.port == 5999
+    assert config.master.heartbeat_interval_seconds == 10
+    origins = {key: origin for key, _, origin in effective(config)}
+    assert origins["master.exec_threads"] == str(path)
+    assert origins["master.fetch_size"] == "ORCAFLOW_MASTER__FETCH_SIZE"
+    assert origins["master.port"] == "command line"
+    assert origins["master.host"].endswith("conf/master.toml")
+
+
+def test_the_home_is_a_variable_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCAFLOW_HOME", "~/elsewhere")
+    assert load().home == Path("~/elsewhere").expanduser()
+
+
+def test_all_mistakes_are_reported_together_with_their_places(
+    own_file: OwnFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = own_file(
+        "common.toml", 'time_zone = "Mars/Olympus"\n[zookeeper]\nhosts = "nowhere"\nroot = "x"\n'
+    )
+    worker = own_file("worker.toml", "[worker]\nexec_thread = 5\n[master]\nport = 1\n")
+    master = own_file("master.toml", "[master\n")
+    monkeypatch.setenv("ORCAFLOW_MASTER__PORT", "many")
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__SESSION_TIMEOUT_SECONDS", "1")
+    monkeypatch.setenv("ORCAFLOW_DATABAS__URL", "x")
+    text = mistakes()
+    assert f"{common}: time_zone: 'Mars/Olympus' is no zone" in text
+    assert f"{common}: zookeeper.hosts: 'nowhere' is not host:port" in text
+    assert f"{common}: zookeeper.root: 'x' is not the path of a node" in text
+    assert (
+        f"{worker}: worker.exec_thread is not a setting; did you mean worker.exec_threads?" in text
+    )
+    assert f"{worker}: master.port belongs into master.toml" in text
+    assert f"{master}: Expected ']'" in text
+    assert "ORCAFLOW_MASTER__PORT: master.port: input should be a valid integer" in text
+    assert "(it is 'many')" in text
+    assert "zookeeper.session_timeout_seconds: input should be greater than or equal to 2" in text
+    assert "ORCAFLOW_DATABAS__URL: databas.url is not a setting; did you mean database.url?" in text
+
+
+def test_a_folder_that_is_not_there_is_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_CONF_DIR", str(tmp_path / "nowhere"))
+    assert f"ORCAFLOW_CONF_DIR: {tmp_path / 'nowhere'} is not a folder" in mistakes()
+
+
+def test_variables_that_are_no_settings_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCAFLOW_TASK_INSTANCE_ID", "7")
+    assert load() == Config(home=Path("~/.orcaflow").expanduser())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://admin:hunter2@db/orcaflow",
+        "postgresql+psycopg2://admin:hunter2@db:port/orcaflow",
+        "postgresql+psycopg2://admin:hunter2@db:5432",
+        "postgresql+psycopg2://admin:hunter2:@/more@db:5432/orcaflow",
+        "postgresql://[hunter2/orcaflow",
+    ],
+)
+def test_a_wrong_url_is_reported_without_its_password(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", url)
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__DIGEST", "hunter2")
+    text = mistakes()
+    assert "ORCAFLOW_DATABASE__URL: database.url: " in text
+    assert "ORCAFLOW_ZOOKEEPER__DIGEST: zookeeper.digest: it must be user:password" in text
+    assert "hunter2" not in text
+
+
+def test_secrets_are_masked_when_shown_and_given_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = "postgresql://me:hunter2@db:5433/orcaflow?sslmode=require&sslpassword=hunter2"
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", url)
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__DIGEST", "me:hunter2")
+    config = load()
+    shown = {key: value for key, value, _ in effective(config)}
+    assert shown["database.url"] == (
+        "postgresql://me:***@db:5433/orcaflow?sslmode=require&sslpassword=***"
+    )
+    assert shown["zookeeper.digest"] == "***"
+    assert "hunter2" not in repr(shown)
+    assert "hunter2" not in repr(config)
+    assert get(config, "database.url").startswith("postgresql+psycopg2://me:hunter2@db:5433/")
+
+
+def test_the_dsn_is_what_libpq_reads_out_of_the_url() -> None:
+    url = r"postgresql+psycopg2://me:p%40ss%27%5C%20word@db:5433/my%20base?application_name=it%27s"
+    parsed = psycopg2.extensions.parse_dsn(libpq_dsn(url))
+    assert parsed == {
+        "host": "db",
+        "port": "5433",
+        "user": "me",
+        "password": r"p@ss'\ word",
+        "dbname": "my base",
+        "application_name": "it's",
+    }
+
+
+def test_a_socket_folder_may_be_the_host() -> None:
+    dsn = libpq_dsn("postgresql:///orcaflow?host=/run/postgresql")
+    assert psycopg2.extensions.parse_dsn(dsn) == {"host": "/run/postgresql", "dbname": "orcaflow"}
+
+
+def test_without_a_running_embedded_server_the_cure_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path))
+    config = load()
+    for key in configuration.DERIVED_KEYS:
+        with pytest.raises(ServiceUnreachableError, match="start standalone-server") as caught:
+            get(config, key)
+        assert caught.value.exit_code == 5
+
+
+def test_the_running_embedded_servers_are_used_when_none_are_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, this_process: dict[str, float]
+) -> None:
+    home = tmp_path / "it's a home"
+    monkeypatch.setenv("ORCAFLOW_HOME", str(home))
+    password_file = home / "postgres.password"
+    record(
+        postgres_file(home),
+        PostgresAddress(
+            host="127.0.0.1",
+            port=5000,
+            user="orcaflow",
+            password_file=password_file,
+            dbname="orcaflow",
+            pid=int(this_process["pid"]),
+            start_time=this_process["start_time"],
+        ),
+    )
+    record(
+        zookeeper_file(home),
+        ZookeeperAddress(
+            host="127.0.0.1",
+            port=6000,
+            pid=int(this_process["pid"]),
+            start_time=this_process["start_time"],
+        ),
+    )
+    config = load()
+    assert get(config, "zookeeper.hosts") == "127.0.0.1:6000"
+    parsed = psycopg2.extensions.parse_dsn(get(config, "database.dsn"))
+    assert parsed == {
+        "host": "127.0.0.1",
+        "port": "5000",
+        "user": "orcaflow",
+        "dbname": "orcaflow",
+        "passfile": str(password_file),
+    }
+    url = make_url(get(config, "database.url"))
+    assert (url.drivername, url.port, url.database) == ("postgresql+psycopg2", 5000, "orcaflow")
+    assert url.query == {"passfile": str(password_file)}
+
+
+@pytest.fixture
+def this_process() -> dict[str, float]:
+    import os
+
+    start_time = process_start_time(os.getpid())
+    assert start_time is not None
+    return {"pid": os.getpid(), "start_time": start_time}
+
+
+def test_the_configuration_can_not_be_changed() -> None:
+    config = load()
+    with pytest.raises(FrozenInstanceError):
+        config.master.port = 1  # type: ignore[misc]  # That it is refused is the point.
+
+
+def test_no_key_is_asked_for_in_vain() -> None:
+    with pytest.raises(KeyError):
+        get(load(), "master.no_such_key")
+
+
+def test_importing_the_configuration_loads_nothing_heavy() -> None:
+    code = (
+        "import common.config, sys;"
+        "print([name for name in ('pydantic', 'psutil', 'sqlalchemy', 'kazoo') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

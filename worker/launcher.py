@@ -1,0 +1,152 @@
+"""Makes a claimed task ready to run: account, parameters, directory, environment, and what its type adds.
+
+Runs on the supervisor's thread just before the process is started, so it must be quick and may not
+wait. It decides nothing about when or whether a task runs, and starts no process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from common.params import effective_parameters, parse_properties, system_parameters
+from common.store.protocol import ClaimedTask
+from worker import task_log, tenants
+from worker.supervisor import Prepared
+from worker.tasks import built_in_task_types
+from worker.tasks.base import (
+    Launch,
+    TaskContext,
+    TaskParameterError,
+    TaskSettings,
+    TaskTypes,
+    find_program,
+    read_node,
+)
+from worker.workspace import Account, make_directory, write_file
+
+# Everything else of the daemon's environment stays with the daemon: it holds passwords and tokens.
+_SEEN_BY_TASKS = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "JAVA_HOME",
+        "SPARK_HOME",
+        "SPARK_HOME1",
+        "SPARK_HOME2",
+        "SPARK_CONF_DIR",
+        "HADOOP_HOME",
+        "HADOOP_CONF_DIR",
+        "YARN_CONF_DIR",
+        "HIVE_HOME",
+    }
+)
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Launcher:
+    """Prepares attempts, all alike but for their type."""
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        data_dir: Path,
+        zone: ZoneInfo,
+        tenant_mode: Literal["single", "tenant"],
+        settings: TaskSettings,
+        types: TaskTypes | None = None,
+        account_of: Callable[[str | None], Account | None] = tenants.account_of,
+    ) -> None:
+        self._zone = zone
+        self._tenant_mode = tenant_mode
+        self._settings = settings
+        self._types = types or TaskTypes(built_in_task_types())
+        self._account_of = account_of
+        self._resources = f"{home}/resources"
+        self._common = {
+            **settings.environment,
+            "ORCAFLOW_HOME": str(home),
+            "ORCAFLOW_DATA_DIR": str(data_dir),
+        }
+
+    def prepare(self, task: ClaimedTask) -> Prepared:
+        """Make an attempt ready. Raises `SchedulerError` or `OSError` with the reason if it can't be."""
+        account = self._account_of(task.tenant_code) if self._tenant_mode == "tenant" else None
+        task_type = self._types.find(task.task_type)
+        params, local = read_node(task)
+        moment = task.schedule_time or task.start_time
+        parameters = effective_parameters(
+            parse_properties(task.global_params),
+            parse_properties(local),
+            system=system_parameters(moment=moment, zone=self._zone, complement=task.complement),
+            moment=moment,
+            zone=self._zone,
+        )
+        directory = task.execute_path
+        make_directory(directory, account)
+        params_file = f"{directory}/params.json"
+        write_file(params_file, json.dumps(parameters), account)
+        launch = task_type.launch(
+            TaskContext(
+                task=task,
+                params=params,
+                parameters=parameters,
+                moment=moment,
+                zone=self._zone,
+                directory=directory,
+                resources=self._resources,
+                account=account,
+                settings=self._settings,
+            )
+        )
+        environment = {
+            **self._common,
+            "ORCAFLOW_TASK_INSTANCE_ID": str(task.id),
+            "ORCAFLOW_PROCESS_INSTANCE_ID": str(task.process_instance_id),
+            "ORCAFLOW_TASK_NAME": task.name,
+            "ORCAFLOW_ATTEMPT": str(task.attempt),
+            "ORCAFLOW_PARAMS": params_file,
+            "TMPDIR": f"{directory}/tmp",
+            **(_of_account(account) if account else {}),
+            **launch.environment,
+        }
+        return Prepared(
+            argv=_with_program(launch, environment),
+            environment=environment,
+            directory=directory,
+            header=task_log.header(task, launch.argv, parameters),
+            account=account,
+        )
+
+
+def seen_by_tasks(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of the daemon's environment that tasks get, with a search path in any case."""
+    seen = {
+        name: value
+        for name, value in environment.items()
+        if name in _SEEN_BY_TASKS or name.startswith("LC_")
+    }
+    return {"PATH": _DEFAULT_PATH, "LANG": "C.UTF-8", **seen}
+
+
+def _of_account(account: Account) -> dict[str, str]:
+    return {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
+
+
+def _with_program(launch: Launch, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The arguments with the program as an absolute path: the wrapper's builtins have names too."""
+    program = find_program(launch.argv[0], environment.get("PATH", os.defpath))
+    if program is None:
+        raise TaskParameterError(f"there is no program {launch.argv[0]} on this worker")
+    return (program, *launch.argv[1:])

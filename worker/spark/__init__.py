@@ -1,0 +1,1 @@
+"""What runs beside Spark in a task's own process. The daemon starts these files and imports none."""

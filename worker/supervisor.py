@@ -1,0 +1,723 @@
+"""Runs attempts as processes of this host and tells how each ended.
+
+One thread drives all of them through `run_once`, which sleeps in epoll on a pidfd for every attempt:
+there is no thread, no poll and no pipe per task. An attempt runs below a tiny wrapper in a session of
+its own; the wrapper notes its pid and the exit code in the attempt's record, so that neither a task nor
+its result needs the daemon to be alive, and `adopt` can go on where a former incarnation stopped.
+
+Words: the *leader* is the wrapper, whose pid names the session and the process group. A *stranger* is an
+attempt of a former incarnation that is not this one's any more. To *sweep* is to look through all
+processes for those of an attempt and kill them; a killed attempt has ended when a sweep finds none. The
+leader stays unreaped until then, so that its pid can't come to mean somebody else.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import subprocess
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Literal, TypeAlias
+
+import structlog
+
+from common.clock import Clock
+from common.errors import SchedulerError
+from common.host import process_start_time
+from common.model.states import TaskState
+from common.store.protocol import AttemptEnd, ClaimedTask
+from worker import processes, task_log, workspace
+from worker.attempts import Ended
+from worker.records import Record, Records
+from worker.workspace import Account
+
+DirectoryPolicy: TypeAlias = Literal["never", "on_success", "always"]
+
+log = structlog.get_logger(__name__)
+
+_WRAPPER = """trap : TERM INT HUP
+echo 300 2>/dev/null >/proc/self/oom_score_adj
+echo "pid $$" >&0
+"$@" </dev/null
+status=$?
+echo "exit $status" >&0
+exit "$status"
+"""
+"""Standard input is the record. The traps keep the wrapper alive through a TERM to its group while its
+children get the default; all it runs itself are builtins. The kernel is told to take a task before a
+daemon when memory runs out."""
+
+_KILLED = 137
+_LONGEST_REST = 1.0
+_LOG_LOOK_SECONDS = 1.0
+_LONG_LIVED_SECONDS = 0.2
+_FIRST_SWEEP_REST = 0.005
+_LONGEST_SWEEP_REST = 0.5
+_SWEEPS_GIVE_UP_SECONDS = 30.0
+_REMEMBERED_KILLS = 10_000
+_REASON_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An attempt that is ready to run: everything that its process is given."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str
+    header: str
+    account: Account | None = None
+
+
+Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
+Started: TypeAlias = Callable[[int, int, float], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """A live attempt; only the thread that runs the supervisor touches it."""
+
+    id: int
+    pid: int
+    pidfd: int
+    log: int
+    execute_path: str
+    process: subprocess.Popen[bytes] | None
+    """None for an adopted attempt, whose leader is somebody else's child."""
+    stranger: bool = False
+    cut: task_log.Cut | None = None
+    kill_wanted: bool = False
+    abandoned: bool = False
+    leader_ended: bool = False
+    act_at: float | None = None
+    """When to go on: to KILL while the leader lives, to the next sweep after that."""
+    sweep_rest: float = _FIRST_SWEEP_REST
+    give_up_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    task: ClaimedTask
+
+
+@dataclass(frozen=True, slots=True)
+class _Kill:
+    task_instance_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Forget:
+    task_instance_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What is still to be cleared away once an end has been written to the tables."""
+
+    execute_path: str
+    succeeded: bool
+
+
+@dataclass(slots=True)
+class _Result:
+    exit_code: int | None
+    state: TaskState
+    reason: str | None = field(default=None)
+
+
+class Supervisor:
+    """The real `Attempts`, driven as a loop by one thread; all other methods may be called from any."""
+
+    def __init__(
+        self,
+        *,
+        prepare: Prepare,
+        records: Path,
+        ended: Ended,
+        started: Started,
+        clock: Clock,
+        kill_grace: timedelta,
+        log_limit_bytes: int,
+        directory_policy: DirectoryPolicy,
+    ) -> None:
+        self._prepare = prepare
+        self._records = Records(records)
+        self._tell_ended = ended
+        self._tell_started = started
+        self._clock = clock
+        self._grace = kill_grace.total_seconds()
+        self._log_limit = log_limit_bytes
+        self._policy = directory_policy
+        self._lock = Lock()
+        self._accepted: dict[int, None] = {}
+        self._messages: deque[_Start | _Kill | _Forget] = deque()
+        self._kill_all_asked = False
+        self._attempts: dict[int, _Attempt] = {}
+        self._by_pidfd: dict[int, _Attempt] = {}
+        self._young: deque[tuple[float, int]] = deque()
+        self._kills_before_start: OrderedDict[int, None] = OrderedDict()
+        self._ended: dict[int, _Ended] = {}
+        self._look_at_logs = 0.0
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll = select.epoll()
+        self._epoll.register(self._wake, select.EPOLLIN)
+
+    # What others ask for.
+
+    def start(self, task: ClaimedTask) -> None:
+        with self._lock:
+            self._accepted[task.id] = None
+        self._send(_Start(task))
+
+    def kill(self, task_instance_id: int) -> None:
+        self._send(_Kill(task_instance_id))
+
+    def kill_all(self) -> None:
+        self._kill_all_asked = True
+        self.wake()
+
+    def running(self) -> frozenset[int]:
+        with self._lock:
+            return frozenset(self._accepted)
+
+    def forget(self, ends: Iterable[AttemptEnd]) -> None:
+        """The ends stand in the tables, or nobody wants them: clear away what was kept of them."""
+        self._send(_Forget(tuple(end.task_instance_id for end in ends)))
+
+    def wake(self) -> None:
+        """Make a `run_once` that is waiting return soon."""
+        os.eventfd_write(self._wake, 1)
+
+    def _send(self, message: _Start | _Kill | _Forget) -> None:
+        self._messages.append(message)
+        self.wake()
+
+    # The loop.
+
+    def run_once(self) -> timedelta:
+        """Wait for something to do, for a second at most, and do it. Never asks to be rested."""
+        for fd, _ in self._epoll.poll(self._rest()):
+            if fd == self._wake:
+                os.eventfd_read(self._wake)
+            elif (attempt := self._by_pidfd.get(fd)) is not None:
+                self._guarded(attempt, self._leader_ended)
+        if self._kill_all_asked:
+            self._kill_everything()
+        self._take_messages()
+        now = self._clock.monotonic()
+        self._tell_long_lived(now)
+        self._go_on_killing(now)
+        if self._attempts and now >= self._look_at_logs:
+            self._look_at_logs = now + _LOG_LOOK_SECONDS
+            for attempt in list(self._attempts.values()):
+                self._cut_log(attempt)
+        return timedelta()
+
+    def close(self) -> None:
+        """Let go of everything and leave what runs running. The supervisor is of no use after that."""
+        for attempt in self._attempts.values():
+            os.close(attempt.pidfd)
+            os.close(attempt.log)
+        self._attempts.clear()
+        self._epoll.close()
+        os.close(self._wake)
+
+    def _rest(self) -> float:
+        if self._messages or self._kill_all_asked:
+            return 0.0
+        now = self._clock.monotonic()
+        due = [a.act_at for a in self._attempts.values() if a.act_at is not None]
+        if self._young:
+            due.append(self._young[0][0])
+        if self._attempts:
+            due.append(self._look_at_logs)
+        return min(max(0.0, min(due, default=now + _LONGEST_REST) - now), _LONGEST_REST)
+
+    def _take_messages(self) -> None:
+        """Take what was asked for, but start one attempt only: ends come before further starts."""
+        while self._messages:
+            match self._messages.popleft():
+                case _Start(task):
+                    self._start(task)
+                    return
+                case _Kill(task_instance_id):
+                    self._kill(task_instance_id)
+                case _Forget(task_instance_ids):
+                    for each in task_instance_ids:
+                        self._forget(each)
+
+    # Starting.
+
+    def _start(self, task: ClaimedTask) -> None:
+        if task.id in self._kills_before_start:
+            del self._kills_before_start[task.id]
+            self._refuse(task, TaskState.KILL, "killed before it was started")
+            return
+        try:
+            self._begin(task)
+        except SchedulerError as error:
+            self._refuse(task, TaskState.FAILURE, str(error))
+        except OSError as error:
+            self._refuse(task, TaskState.FAILURE, _what_failed(error))
+        except Exception as error:
+            log.exception("attempt could not be started", task_instance_id=task.id)
+            self._refuse(task, TaskState.FAILURE, f"{type(error).__name__}: {error}")
+
+    def _begin(self, task: ClaimedTask) -> None:
+        output = workspace.open_log(task.log_path)
+        try:
+            prepared = self._prepare(task)
+            if prepared.account is not None:
+                # Else a script that writes to /dev/stderr by name would be refused.
+                os.fchown(output, prepared.account.uid, prepared.account.gid)
+            task_log.write(output, prepared.header)
+            process, pidfd = self._spawn(task, prepared, output)
+        except BaseException:
+            os.close(output)
+            raise
+        attempt = _Attempt(
+            id=task.id,
+            pid=process.pid,
+            pidfd=pidfd,
+            log=output,
+            execute_path=prepared.directory,
+            process=process,
+        )
+        self._watch(attempt)
+        self._young.append((self._clock.monotonic() + _LONG_LIVED_SECONDS, task.id))
+
+    def _spawn(
+        self, task: ClaimedTask, prepared: Prepared, output: int
+    ) -> tuple[subprocess.Popen[bytes], int]:
+        record = self._records.begin(
+            task.id, execute_path=prepared.directory, log_path=task.log_path
+        )
+        account = prepared.account
+        try:
+            # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
+            process = subprocess.Popen(
+                ("/bin/sh", "-c", _WRAPPER, "orcaflow", *prepared.argv),
+                stdin=record,
+                stdout=output,
+                stderr=output,
+                cwd=prepared.directory,
+                env={**prepared.environment, processes.MARKER: str(task.id)},
+                start_new_session=True,
+                user=None if account is None else account.uid,
+                group=None if account is None else account.gid,
+                extra_groups=None if account is None else account.groups,
+            )
+        except BaseException:
+            self._records.remove(task.id)
+            raise
+        finally:
+            os.close(record)
+        try:
+            return process, os.pidfd_open(process.pid)
+        except OSError:
+            # Out of file descriptors: what can't be watched must not run.
+            _signal_group(process.pid, signal.SIGKILL)
+            process.wait()
+            self._records.remove(task.id)
+            raise
+
+    def _watch(self, attempt: _Attempt) -> None:
+        self._attempts[attempt.id] = attempt
+        self._by_pidfd[attempt.pidfd] = attempt
+        self._epoll.register(attempt.pidfd, select.EPOLLIN)
+
+    def _refuse(self, task: ClaimedTask, state: TaskState, reason: str) -> None:
+        """An end without a process; its reason stands in the log too, if there can be one."""
+        try:
+            output = workspace.open_log(task.log_path)
+            try:
+                task_log.write(output, task_log.line(f"not run: {reason}"))
+            finally:
+                os.close(output)
+        except OSError as error:
+            log.warning(
+                "task log could not be written",
+                task_instance_id=task.id,
+                path=task.log_path,
+                error=str(error),
+            )
+        self._ended[task.id] = _Ended(task.execute_path, False)
+        self._tell(task.id, _Result(None, state, reason), pid=None)
+
+    # Killing.
+
+    def _kill(self, task_instance_id: int) -> None:
+        attempt = self._attempts.get(task_instance_id)
+        if attempt is not None:
+            self._kill_attempt(attempt, grace=self._grace)
+        elif task_instance_id not in self._ended:
+            self._kills_before_start[task_instance_id] = None
+            while len(self._kills_before_start) > _REMEMBERED_KILLS:
+                self._kills_before_start.popitem(last=False)
+
+    def _kill_everything(self) -> None:
+        self._kill_all_asked = False
+        waiting, self._messages = self._messages, deque()
+        while waiting:
+            message = waiting.popleft()
+            if isinstance(message, _Start):
+                self._refuse(
+                    message.task, TaskState.NEED_FAULT_TOLERANCE, "the worker lost its session"
+                )
+            else:
+                self._messages.append(message)
+        for attempt in list(self._attempts.values()):
+            if not attempt.kill_wanted:
+                attempt.abandoned = True
+            self._kill_attempt(attempt, grace=0.0)
+
+    def _kill_attempt(self, attempt: _Attempt, *, grace: float) -> None:
+        now = self._clock.monotonic()
+        if not attempt.kill_wanted:
+            attempt.kill_wanted = True
+            self._note(attempt, "a kill was asked for")
+            if not attempt.leader_ended:
+                attempt.act_at = now + grace
+                if grace:
+                    _signal_group(attempt.pid, signal.SIGTERM)
+        elif attempt.act_at is not None:
+            attempt.act_at = min(attempt.act_at, now + grace)
+
+    def _go_on_killing(self, now: float) -> None:
+        sweeping: list[_Attempt] = []
+        for attempt in list(self._attempts.values()):
+            if attempt.act_at is None or attempt.act_at > now:
+                continue
+            if attempt.leader_ended:
+                sweeping.append(attempt)
+            else:
+                # Ended leaders are noticed by their pidfd; until then the pid is the group's.
+                attempt.act_at = None
+                _signal_group(attempt.pid, signal.SIGKILL)
+        if sweeping:
+            self._sweep(sweeping, now)
+
+    def _sweep(self, attempts: list[_Attempt], now: float) -> None:
+        """Kill what is left of attempts whose leader has ended; end those of which nothing is."""
+        found = processes.belonging(
+            processes.look(),
+            markers=frozenset(attempt.id for attempt in attempts),
+            # Only an unreaped leader keeps the session's id from meaning somebody else's.
+            sessions={a.pid: a.id for a in attempts if a.process is not None},
+        )
+        for attempt in attempts:
+            left = found.get(attempt.id, [])
+            if left and now < attempt.give_up_at:
+                for each in left:
+                    _signal_process(each)
+                attempt.act_at = now + attempt.sweep_rest
+                attempt.sweep_rest = min(2 * attempt.sweep_rest, _LONGEST_SWEEP_REST)
+            else:
+                self._guarded(attempt, partial(self._finish, left=left))
+
+    # Ending.
+
+    def _leader_ended(self, attempt: _Attempt) -> None:
+        self._epoll.unregister(attempt.pidfd)
+        del self._by_pidfd[attempt.pidfd]
+        attempt.leader_ended = True
+        if attempt.process is not None:
+            # What is left of the group must not outlive it. The unreaped leader keeps its number.
+            _signal_group(attempt.pid, signal.SIGKILL)
+        if attempt.kill_wanted or attempt.process is None:
+            now = self._clock.monotonic()
+            attempt.give_up_at = now + _SWEEPS_GIVE_UP_SECONDS
+            attempt.act_at = now
+        else:
+            self._finish(attempt, left=[])
+
+    def _finish(self, attempt: _Attempt, *, left: list[processes.Seen]) -> None:
+        result = self._result(attempt)
+        if left:
+            pids = ", ".join(str(each.pid) for each in left)
+            result.reason = f"{result.reason or 'ended'}; these processes can't be killed: {pids}"
+        elif attempt.process is not None and not attempt.kill_wanted and _group_exists(attempt.pid):
+            self._note(attempt, "processes that the task had left behind were killed")
+        self._end(attempt, result)
+
+    def _result(self, attempt: _Attempt) -> _Result:
+        if attempt.process is not None:
+            code = attempt.process.wait()
+            exit_code: int | None = code if code >= 0 else 128 - code
+        else:
+            record = self._records.read(attempt.id)
+            exit_code = None if record is None else record.exit_code
+        if attempt.abandoned:
+            return _Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, "the worker lost its session")
+        if attempt.kill_wanted:
+            return _Result(exit_code, TaskState.KILL, "killed")
+        return _of_exit_code(exit_code)
+
+    def _end(self, attempt: _Attempt, result: _Result) -> None:
+        del self._attempts[attempt.id]
+        os.close(attempt.pidfd)
+        self._cut_log(attempt)
+        last = "no exit code" if result.exit_code is None else f"exit code {result.exit_code}"
+        try:
+            begin = "" if task_log.ends_with_newline(attempt.log) else "\n"
+            explained = f"{last}: {result.reason}" if result.reason else last
+            task_log.write(attempt.log, begin + task_log.line(explained))
+        except OSError as error:
+            if result.state is TaskState.FAILURE:
+                result.reason = f"{result.reason or last}; its log is cut off: {error.strerror}"
+            log.warning(
+                "task log could not be written", task_instance_id=attempt.id, error=str(error)
+            )
+        os.close(attempt.log)
+        self._ended[attempt.id] = _Ended(
+            attempt.execute_path, result.exit_code == 0 and not attempt.kill_wanted
+        )
+        if attempt.stranger:
+            self._forget(attempt.id)
+        else:
+            self._tell(attempt.id, result, pid=attempt.pid)
+
+    def _tell(self, task_instance_id: int, result: _Result, *, pid: int | None) -> None:
+        reason = result.reason
+        if reason is not None:
+            # PostgreSQL takes no NUL; a reason may quote what a task's author wrote.
+            reason = reason.replace("\0", "\\0")[:_REASON_CHARS]
+        with self._lock:
+            self._accepted.pop(task_instance_id, None)
+        log.info(
+            "attempt ended",
+            task_instance_id=task_instance_id,
+            state=result.state.name,
+            exit_code=result.exit_code,
+            reason=reason,
+        )
+        self._tell_ended(
+            AttemptEnd(
+                task_instance_id=task_instance_id,
+                state=result.state,
+                end_time=self._clock.now(),
+                exit_code=result.exit_code,
+                pid=pid,
+                reason=reason,
+            )
+        )
+
+    def _forget(self, task_instance_id: int) -> None:
+        ended = self._ended.pop(task_instance_id, None)
+        self._kills_before_start.pop(task_instance_id, None)
+        try:
+            self._records.remove(task_instance_id)
+            if ended is not None and self._is_to_go(ended):
+                workspace.remove_directory(ended.execute_path)
+        except OSError as error:
+            log.warning(
+                "attempt could not be cleared away",
+                task_instance_id=task_instance_id,
+                error=str(error),
+            )
+
+    def _is_to_go(self, ended: _Ended) -> bool:
+        return self._policy == "always" or (self._policy == "on_success" and ended.succeeded)
+
+    # Going on where a former incarnation stopped.
+
+    def leftovers(self) -> tuple[int, ...]:
+        """Attempts that a former incarnation at this address has left a record of."""
+        return self._records.ids()
+
+    def adopt(self, adopted: Collection[int], *, within: timedelta) -> None:
+        """Go on with these attempts, and end every other that was left here before this returns.
+
+        Call it before anything else and before any claim is taken. After `within`, processes that
+        can't be killed are only reported.
+        """
+        ours = frozenset(adopted)
+        strangers: dict[int, None] = {}
+        for task_instance_id in self._records.ids():
+            record = self._records.read(task_instance_id)
+            if task_instance_id in ours:
+                self._adopt(task_instance_id, record)
+            elif record is not None and self._take_over(record, stranger=True):
+                strangers[task_instance_id] = None
+            else:
+                self._clear_stranger(task_instance_id, record)
+        for task_instance_id in sorted(ours - frozenset(self._records.ids())):
+            self._lost(task_instance_id, pid=None)
+        limit = self._clock.monotonic() + within.total_seconds()
+        while any(each in self._attempts for each in strangers):
+            if self._clock.monotonic() >= limit:
+                log.error("processes of former attempts can't be killed", attempts=list(strangers))
+                return
+            self.run_once()
+
+    def _adopt(self, task_instance_id: int, record: Record | None) -> None:
+        with self._lock:
+            self._accepted[task_instance_id] = None
+        if record is None:
+            self._lost(task_instance_id, pid=None)
+        elif not self._take_over(record, stranger=False):
+            self._ended[record.task_instance_id] = _Ended(
+                record.execute_path, record.exit_code == 0
+            )
+            if record.exit_code is None:
+                self._lost(task_instance_id, pid=record.pid)
+            else:
+                self._close_log(record)
+                self._tell(task_instance_id, _of_exit_code(record.exit_code), pid=record.pid)
+
+    def _take_over(self, record: Record, *, stranger: bool) -> bool:
+        """Watch a process of a former incarnation; False if it is gone and nothing of it is left."""
+        seen = None
+        if record.pid is not None:
+            seen = processes.seen_with_marker(record.pid, record.task_instance_id)
+        if seen is None:
+            markers = frozenset({record.task_instance_id})
+            left = processes.belonging(processes.look(), markers=markers, sessions={})
+            for each in left.get(record.task_instance_id, []):
+                _signal_process(each)
+            return False
+        try:
+            pidfd = os.pidfd_open(seen.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            output = workspace.reopen_log(record.log_path)
+        except OSError:
+            output = os.open(os.devnull, os.O_RDWR)
+        attempt = _Attempt(
+            id=record.task_instance_id,
+            pid=seen.pid,
+            pidfd=pidfd,
+            log=output,
+            execute_path=record.execute_path,
+            process=None,
+            stranger=stranger,
+        )
+        self._watch(attempt)
+        log.info(
+            "stranger is being killed" if stranger else "attempt adopted",
+            task_instance_id=attempt.id,
+            pid=attempt.pid,
+        )
+        if stranger:
+            self._kill_attempt(attempt, grace=0.0)
+        else:
+            self._young.append((self._clock.monotonic(), attempt.id))
+        return True
+
+    def _clear_stranger(self, task_instance_id: int, record: Record | None) -> None:
+        if record is not None:
+            self._ended[task_instance_id] = _Ended(record.execute_path, record.exit_code == 0)
+        self._forget(task_instance_id)
+
+    def _lost(self, task_instance_id: int, *, pid: int | None) -> None:
+        """Nobody knows how it ended, as after a power cut; that is no fault of the task."""
+        reason = "its process was gone when the worker came back, and left no exit code"
+        self._tell(task_instance_id, _Result(None, TaskState.NEED_FAULT_TOLERANCE, reason), pid=pid)
+
+    def _close_log(self, record: Record) -> None:
+        try:
+            output = workspace.reopen_log(record.log_path)
+        except OSError:
+            return
+        try:
+            task_log.write(output, task_log.line(f"exit code {record.exit_code}"))
+        except OSError as error:
+            log.warning(
+                "task log could not be written",
+                task_instance_id=record.task_instance_id,
+                error=str(error),
+            )
+        finally:
+            os.close(output)
+
+    # Small things.
+
+    def _tell_long_lived(self, now: float) -> None:
+        while self._young and self._young[0][0] <= now:
+            _, task_instance_id = self._young.popleft()
+            attempt = self._attempts.get(task_instance_id)
+            if attempt is not None and not attempt.leader_ended:
+                started = process_start_time(attempt.pid)
+                if started is not None:
+                    self._tell_started(attempt.id, attempt.pid, started)
+
+    def _cut_log(self, attempt: _Attempt) -> None:
+        try:
+            attempt.cut = task_log.cut(attempt.log, limit_bytes=self._log_limit, before=attempt.cut)
+        except OSError as error:
+            log.warning("task log could not be cut", task_instance_id=attempt.id, error=str(error))
+
+    def _note(self, attempt: _Attempt, text: str) -> None:
+        try:
+            task_log.write(attempt.log, task_log.line(text))
+        except OSError as error:
+            log.warning(
+                "task log could not be written", task_instance_id=attempt.id, error=str(error)
+            )
+
+    def _guarded(self, attempt: _Attempt, act: Callable[[_Attempt], None]) -> None:
+        """One attempt's trouble must not cost the others their supervisor."""
+        try:
+            act(attempt)
+        except Exception:
+            log.exception("attempt could not be ended properly", task_instance_id=attempt.id)
+            if self._attempts.pop(attempt.id, None) is not None:
+                reason = "the worker failed to end it properly; see the worker's log"
+                self._tell(attempt.id, _Result(None, TaskState.FAILURE, reason), pid=attempt.pid)
+
+
+def _of_exit_code(code: int | None) -> _Result:
+    """How an attempt ended that nobody asked to be killed (T23b: then 137 is a failure)."""
+    if code == 0:
+        return _Result(code, TaskState.SUCCESS)
+    if code is None:
+        return _Result(code, TaskState.FAILURE, "its wrapper was killed, so its result is unknown")
+    if code == _KILLED:
+        return _Result(code, TaskState.FAILURE, "killed by signal 9 (out of memory?)")
+    if code == 127:
+        return _Result(code, TaskState.FAILURE, "exit code 127 (command not found)")
+    if 128 < code < 128 + signal.NSIG:
+        return _Result(code, TaskState.FAILURE, f"killed by signal {code - 128}")
+    return _Result(code, TaskState.FAILURE, f"exit code {code}")
+
+
+def _what_failed(error: OSError) -> str:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    what = "the disk is full: " if full else ""
+    return f"{what}the attempt could not be started: {error}"
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        # Every member changed its account, as sudo does.
+        log.warning("process group could not be signalled", pid=pid)
+
+
+def _signal_process(seen: processes.Seen) -> None:
+    try:
+        processes.signal_exactly(seen, signal.SIGKILL)
+    except PermissionError:
+        log.warning("process could not be signalled", pid=seen.pid)
+
+
+def _group_exists(pid: int) -> bool:
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,59 @@
+"""Which operating-system account a task runs as.
+
+In `single` mode that is the daemon's own account for every task, and tenants only name a queue. In
+`tenant` mode it is the account that the tenant's code names: it must exist already and be an ordinary
+one. What can't be had is an error and never a reason to run as somebody else (X18).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+
+from worker.tasks.base import TaskParameterError
+from worker.workspace import Account
+
+_CODE = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_FIRST_ORDINARY_UID = 1000
+
+
+def account_of(code: str | None) -> Account | None:
+    """The account of a tenant; None if the daemon runs as that account itself."""
+    if not code:
+        raise TaskParameterError(
+            "the process has no tenant to run as (worker.tenant_mode is tenant)"
+        )
+    if not _CODE.fullmatch(code):
+        raise TaskParameterError(f"tenant {code[:40]!r} is no name of an account")
+    try:
+        entry = pwd.getpwnam(code)
+    except KeyError as error:
+        raise TaskParameterError(
+            f"tenant {code}: there is no such account on this worker"
+        ) from error
+    if entry.pw_uid < _FIRST_ORDINARY_UID:
+        raise TaskParameterError(f"tenant {code}: uid {entry.pw_uid} is a system account")
+    if entry.pw_uid == os.geteuid():
+        return None
+    if os.geteuid() != 0:
+        raise TaskParameterError(
+            f"tenant {code}: this worker is not run by root, so it can't run tasks as others"
+        )
+    return Account(
+        name=code,
+        uid=entry.pw_uid,
+        gid=entry.pw_gid,
+        groups=tuple(os.getgrouplist(code, entry.pw_gid)),
+        home=entry.pw_dir,
+    )
+
+
+def banner(tenant_mode: str) -> str:
+    """What the worker says at its start about whom tasks run as."""
+    own = pwd.getpwuid(os.geteuid()).pw_name
+    if tenant_mode == "single":
+        return f"tasks run as {own}, whatever their tenant: they are not isolated from each other"
+    if os.geteuid() == 0:
+        return f"tasks run as their tenants' accounts (uid {_FIRST_ORDINARY_UID} or more)"
+    return f"only tasks of tenant {own} can run: the worker is not run by root"
