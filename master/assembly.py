@@ -7,7 +7,7 @@ computer (load, the pid in the heartbeat) is handed in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
@@ -16,6 +16,7 @@ from common.config import MasterConfig
 from common.model.cluster import Node
 from common.registry.protocol import Registry
 from common.store.protocol import CommandStore, FailoverStore, RunStore, Saved
+from common.wakes import Wakes
 from master.command_loop import CommandConfig, CommandLoop
 from master.commands.origin import Origin
 from master.failover_loop import FailoverConfig, FailoverLoop
@@ -33,19 +34,6 @@ class Stores:
     commands: CommandStore
     runs: RunStore
     failover: FailoverStore
-
-
-@dataclass(slots=True)
-class Wakes:
-    """Cuts a loop's rest short, by the loop's name; nothing happens while no thread runs it."""
-
-    by_name: dict[str, Callable[[], None]] = field(default_factory=dict)
-
-    def wake(self, name: str) -> None:
-        """Wake the loop of that name."""
-        wake = self.by_name.get(name)
-        if wake is not None:
-            wake()
 
 
 class Master:

@@ -132,14 +132,9 @@ def _add_loops(
     service.on_stop("notice", notice.stop)
     service.ready_if("zookeeper", lambda: _standing_problem(registry))
     registry.membership.watch(
-        NodeKind.MASTER, lambda: _wake_all(master, "heartbeat", "failover", "command")
+        NodeKind.MASTER, lambda: master.wakes.wake("heartbeat", "failover", "command")
     )
     registry.membership.watch(NodeKind.WORKER, lambda: master.wakes.wake("failover"))
-
-
-def _wake_all(master: Master, *names: str) -> None:
-    for name in names:
-        master.wakes.wake(name)
 
 
 def _standing_problem(registry: Registry) -> str | None:

@@ -1,19 +1,23 @@
 """The port between the worker's loops and the processes that run attempts.
 
-The supervisor fulfils it with real processes, the simulator in memory. Nothing here decides anything.
-An *attempt* is one task instance in the hands of this worker, from `start` until its end is handed to
-the callback that the implementation was given (`Ended`), exactly once for every start.
+The supervisor fulfils it with real processes, the simulator in memory. Nothing here decides
+anything. An *attempt* is one task instance in the hands of this worker, from `start` until its end
+is handed to the callback that the implementation was given (`Ended`), exactly once for every
+start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol, TypeAlias
 
 from common.store.protocol import AttemptEnd, ClaimedTask
 
 Ended: TypeAlias = Callable[[AttemptEnd], None]
-"""Told of an attempt whose processes are gone, on a thread of the implementation's: it must not wait."""
+"""Told of an attempt whose processes are gone; on any thread, so it must not wait."""
+
+Started: TypeAlias = Callable[[int, int, float], None]
+"""Told of an attempt that has run for a while: its id, the pid and start time of its leader."""
 
 
 class Attempts(Protocol):
@@ -39,4 +43,23 @@ class Attempts(Protocol):
 
     def running(self) -> frozenset[int]:
         """The attempts that were started and whose end has not been told yet."""
+        ...
+
+
+class LocalAttempts(Attempts, Protocol):
+    """Attempts whose processes and results outlive the daemon that started them."""
+
+    def leftovers(self) -> tuple[int, ...]:
+        """Attempts of a former incarnation at this address that have left something here."""
+        ...
+
+    def adopt(self, adopted: Collection[int]) -> None:
+        """Go on with these leftovers, and end every other before this returns (or give up on it).
+
+        Called once, before anything else is asked; the ends of what has ended come at once.
+        """
+        ...
+
+    def forget(self, ends: Iterable[AttemptEnd]) -> None:
+        """These ends stand in the tables, or nobody wants them: nothing need be kept for them."""
         ...

@@ -1,4 +1,4 @@
-"""Makes a claimed task ready to run: account, parameters, directory, environment, and what its type adds.
+"""Makes a claimed task ready to run: account, parameters, directory, environment, command.
 
 Runs on the supervisor's thread just before the process is started, so it must be quick and may not
 wait. It decides nothing about when or whether a task runs, and starts no process.
@@ -27,7 +27,7 @@ from worker.tasks.base import (
     find_program,
     read_node,
 )
-from worker.workspace import Account, make_directory, write_file
+from worker.workspace import Account, make_directory, scratch_of, write_file
 
 # Everything else of the daemon's environment stays with the daemon: it holds passwords and tokens.
 _SEEN_BY_TASKS = frozenset(
@@ -73,7 +73,7 @@ class Launcher:
         self._settings = settings
         self._types = types or TaskTypes(built_in_task_types())
         self._account_of = account_of
-        self._resources = f"{home}/resources"
+        self._resources = home / "resources"
         self._common = {
             **settings.environment,
             "ORCAFLOW_HOME": str(home),
@@ -81,7 +81,7 @@ class Launcher:
         }
 
     def prepare(self, task: ClaimedTask) -> Prepared:
-        """Make an attempt ready. Raises `SchedulerError` or `OSError` with the reason if it can't be."""
+        """Make an attempt ready; `SchedulerError` or `OSError` with the reason if it can't be."""
         account = self._account_of(task.tenant_code) if self._tenant_mode == "tenant" else None
         task_type = self._types.find(task.task_type)
         params, local = read_node(task)
@@ -93,9 +93,9 @@ class Launcher:
             moment=moment,
             zone=self._zone,
         )
-        directory = task.execute_path
+        directory = Path(task.execute_path)
         make_directory(directory, account)
-        params_file = f"{directory}/params.json"
+        params_file = directory / "params.json"
         write_file(params_file, json.dumps(parameters), account)
         launch = task_type.launch(
             TaskContext(
@@ -116,15 +116,15 @@ class Launcher:
             "ORCAFLOW_PROCESS_INSTANCE_ID": str(task.process_instance_id),
             "ORCAFLOW_TASK_NAME": task.name,
             "ORCAFLOW_ATTEMPT": str(task.attempt),
-            "ORCAFLOW_PARAMS": params_file,
-            "TMPDIR": f"{directory}/tmp",
+            "ORCAFLOW_PARAMS": str(params_file),
+            "TMPDIR": str(scratch_of(directory)),
             **(_of_account(account) if account else {}),
             **launch.environment,
         }
         return Prepared(
             argv=_with_program(launch, environment),
             environment=environment,
-            directory=directory,
+            directory=task.execute_path,
             header=task_log.header(task, launch.argv, parameters),
             account=account,
         )

@@ -12,9 +12,11 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 MARKER = "ORCAFLOW_TASK_INSTANCE_ID"
 
+_PROC = Path("/proc")
 _MARKER_BYTES = MARKER.encode() + b"="
 
 
@@ -31,21 +33,38 @@ class Seen:
 def look() -> Iterator[Seen]:
     """Every live process whose environment may be read; zombies are over and left out."""
     own = os.getpid()
-    for name in os.listdir("/proc"):
-        if name.isdecimal() and int(name) != own:
-            seen = _seen(int(name))
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal() and int(entry.name) != own:
+            seen = _seen(int(entry.name))
             if seen is not None:
                 yield seen
 
 
+def group_lives(group: int) -> bool:
+    """Whether a process group has a live member; zombies are over, whoever is to reap them."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    wanted = str(group).encode()
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal():
+            fields = _fields(int(entry.name))
+            if fields is not None and fields[2] == wanted:
+                return True
+    return False
+
+
 def seen_with_marker(pid: int, task_instance_id: int) -> Seen | None:
-    """The process with this pid, if it belongs to this attempt and not to a later owner of the pid."""
+    """The process with this pid, if it belongs to this attempt: pids are given away again."""
     seen = _seen(pid)
     return seen if seen is not None and seen.task_instance_id == task_instance_id else None
 
 
 def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
-    """Signal this very process; False if it is gone. `PermissionError` if it changed its account."""
+    """Signal this very process; False if it is gone. `PermissionError` if it changed account."""
     try:
         pidfd = os.pidfd_open(seen.pid)
     except ProcessLookupError:
@@ -66,7 +85,7 @@ def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
 def belonging(
     processes: Iterable[Seen], *, markers: frozenset[int], sessions: dict[int, int]
 ) -> dict[int, list[Seen]]:
-    """The processes by the attempt they belong to; `sessions` are attempts by their session's id."""
+    """The processes by the attempt they belong to; `sessions` are attempts by session."""
     found: dict[int, list[Seen]] = {}
     for process in processes:
         owner = process.task_instance_id
@@ -78,22 +97,26 @@ def belonging(
 
 
 def _seen(pid: int) -> Seen | None:
+    fields = _fields(pid)
+    return None if fields is None else Seen(pid, int(fields[3]), int(fields[19]), _marker(pid))
+
+
+def _fields(pid: int) -> list[bytes] | None:
+    """`/proc/<pid>/stat` from the state on: state, parent, group, session, …; None for a zombie."""
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            text = file.read(2048)
+        text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
     # The second field is the name in brackets, and a name may hold blanks and brackets itself.
     fields = text.rpartition(b")")[2].split()
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None
-    return Seen(pid, int(fields[3]), int(fields[19]), _marker(pid))
+    return fields
 
 
 def _marker(pid: int) -> int | None:
     try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            environment = file.read()
+        environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return None
     position = (

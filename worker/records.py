@@ -1,10 +1,10 @@
-"""What a worker notes on disk about an attempt that runs, so that its next incarnation can go on with it.
+"""What a worker notes on disk about an attempt that runs, so that a later incarnation can go on.
 
-One small file an attempt, named by its id, in a directory of the worker's own that no task can write.
-The first line says what runs; the attempt's wrapper, which inherits the open file, adds its pid before
-the task starts and the exit code after it ended. So a result outlives the daemon, and a crash between
-starting a process and noting it is no gap. A record is removed after the end has been written to the
-tables.
+One small file an attempt, named by its id, in a directory of the worker's own that no task can
+write. The first line says what runs; the attempt's wrapper, which inherits the open file, adds its
+pid before the task starts and the exit code after it ended. So a result outlives the daemon, and a
+crash between starting a process and noting it is no gap. A record is removed after the end has been
+written to the tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LIMIT_BYTES = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """An attempt as an earlier incarnation left it. `pid` is None if its process never came to run."""
+    """An attempt as a former incarnation left it. `pid` is None if it never came to run."""
 
     task_instance_id: int
     execute_path: str
@@ -33,8 +33,8 @@ class Records:
     """The directory with the records of one worker address."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = str(directory)
-        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        self._directory = directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def begin(self, task_instance_id: int, *, execute_path: str, log_path: str) -> int:
         """Make the record; the file descriptor is the wrapper's to write to."""
@@ -48,21 +48,18 @@ class Records:
             )
         except OSError:
             os.close(file)
-            os.unlink(path)
+            path.unlink()
             raise
         return file
 
     def remove(self, task_instance_id: int) -> None:
         """Forget the attempt; one that has no record is fine."""
-        try:
-            os.unlink(self._path(task_instance_id))
-        except FileNotFoundError:
-            return
+        self._path(task_instance_id).unlink(missing_ok=True)
 
     def read(self, task_instance_id: int) -> Record | None:
         """The record; None if there is none, or it was cut off before its first line was whole."""
         try:
-            with open(self._path(task_instance_id), "rb") as file:
+            with self._path(task_instance_id).open("rb") as file:
                 lines = file.read(_LIMIT_BYTES).split(b"\n")
             about = json.loads(lines[0])
             return Record(
@@ -80,12 +77,12 @@ class Records:
         return tuple(sorted(self._ids()))
 
     def _ids(self) -> Iterator[int]:
-        for name in os.listdir(self._directory):
-            if name.isascii() and name.isdecimal():
-                yield int(name)
+        for path in self._directory.iterdir():
+            if path.name.isascii() and path.name.isdecimal():
+                yield int(path.name)
 
-    def _path(self, task_instance_id: int) -> str:
-        return f"{self._directory}/{task_instance_id:d}"
+    def _path(self, task_instance_id: int) -> Path:
+        return self._directory / f"{task_instance_id:d}"
 
 
 def _number(lines: list[bytes], key: bytes) -> int | None:

@@ -1,19 +1,22 @@
 """Runs attempts as processes of this host and tells how each ended.
 
-One thread drives all of them through `run_once`, which sleeps in epoll on a pidfd for every attempt:
-there is no thread, no poll and no pipe per task. An attempt runs below a tiny wrapper in a session of
-its own; the wrapper notes its pid and the exit code in the attempt's record, so that neither a task nor
-its result needs the daemon to be alive, and `adopt` can go on where a former incarnation stopped.
+One thread drives all of them through `run_once`, which sleeps in epoll on a pidfd for every
+attempt: there is no thread, no poll and no pipe per task. An attempt runs below a tiny wrapper in
+a session of its own; the wrapper notes its pid and the exit code in the attempt's record, so that
+neither a task nor its result needs the daemon to be alive, and `adopt` can go on where a former
+incarnation stopped.
 
-Words: the *leader* is the wrapper, whose pid names the session and the process group. A *stranger* is an
-attempt of a former incarnation that is not this one's any more. To *sweep* is to look through all
-processes for those of an attempt and kill them; a killed attempt has ended when a sweep finds none. The
-leader stays unreaped until then, so that its pid can't come to mean somebody else.
+Words: the *leader* is the wrapper, whose pid names the session and the process group. A *stranger*
+is an attempt of a former incarnation that is not this one's any more. To *sweep* is to look
+through all processes for those of an attempt and kill them; a killed attempt has ended when a
+sweep finds none. The leader stays unreaped until then, so that its pid can't come to mean somebody
+else.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import select
 import signal
@@ -27,21 +30,19 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
 
-import structlog
-
 from common.clock import Clock
 from common.errors import SchedulerError
 from common.host import process_start_time
 from common.model.states import TaskState
 from common.store.protocol import AttemptEnd, ClaimedTask
 from worker import processes, task_log, workspace
-from worker.attempts import Ended
+from worker.attempts import Ended, Started
 from worker.records import Record, Records
 from worker.workspace import Account
 
 DirectoryPolicy: TypeAlias = Literal["never", "on_success", "always"]
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 _WRAPPER = """trap : TERM INT HUP
 echo 300 2>/dev/null >/proc/self/oom_score_adj
@@ -51,9 +52,9 @@ status=$?
 echo "exit $status" >&0
 exit "$status"
 """
-"""Standard input is the record. The traps keep the wrapper alive through a TERM to its group while its
-children get the default; all it runs itself are builtins. The kernel is told to take a task before a
-daemon when memory runs out."""
+"""Standard input is the record. The traps keep the wrapper alive through a TERM to its group while
+its children get the default; all it runs itself are builtins. The kernel is told to take a task
+before a daemon when memory runs out."""
 
 _KILLED = 137
 _LONGEST_REST = 1.0
@@ -61,6 +62,7 @@ _LOG_LOOK_SECONDS = 1.0
 _LONG_LIVED_SECONDS = 0.2
 _FIRST_SWEEP_REST = 0.005
 _LONGEST_SWEEP_REST = 0.5
+_LONGEST_LINGER_REST = 0.05
 _SWEEPS_GIVE_UP_SECONDS = 30.0
 _REMEMBERED_KILLS = 10_000
 _REASON_CHARS = 2_000
@@ -78,7 +80,6 @@ class Prepared:
 
 
 Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
-Started: TypeAlias = Callable[[int, int, float], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,6 +98,10 @@ class _Attempt:
     kill_wanted: bool = False
     abandoned: bool = False
     leader_ended: bool = False
+    reaped: int | None = None
+    """The leader's return code, once its pid has been given back."""
+    lingers_until: float | None = None
+    """Set while what a task left in its group may still end by itself."""
     act_at: float | None = None
     """When to go on: to KILL while the leader lives, to the next sweep after that."""
     sweep_rest: float = _FIRST_SWEEP_REST
@@ -134,7 +139,9 @@ class _Result:
 
 
 class Supervisor:
-    """The real `Attempts`, driven as a loop by one thread; all other methods may be called from any."""
+    """The real `LocalAttempts`, driven as a loop by one thread."""
+
+    name = "supervise"
 
     def __init__(
         self,
@@ -147,6 +154,7 @@ class Supervisor:
         kill_grace: timedelta,
         log_limit_bytes: int,
         directory_policy: DirectoryPolicy,
+        remove_directory: Callable[[Path], None],
     ) -> None:
         self._prepare = prepare
         self._records = Records(records)
@@ -156,6 +164,7 @@ class Supervisor:
         self._grace = kill_grace.total_seconds()
         self._log_limit = log_limit_bytes
         self._policy = directory_policy
+        self._remove_directory = remove_directory
         self._lock = Lock()
         self._accepted: dict[int, None] = {}
         self._messages: deque[_Start | _Kill | _Forget] = deque()
@@ -222,7 +231,7 @@ class Supervisor:
         return timedelta()
 
     def close(self) -> None:
-        """Let go of everything and leave what runs running. The supervisor is of no use after that."""
+        """Let go of everything and leave what runs running; nothing can be asked after that."""
         for attempt in self._attempts.values():
             os.close(attempt.pidfd)
             os.close(attempt.log)
@@ -268,11 +277,11 @@ class Supervisor:
         except OSError as error:
             self._refuse(task, TaskState.FAILURE, _what_failed(error))
         except Exception as error:
-            log.exception("attempt could not be started", task_instance_id=task.id)
+            log.exception("attempt could not be started", extra={"task_instance_id": task.id})
             self._refuse(task, TaskState.FAILURE, f"{type(error).__name__}: {error}")
 
     def _begin(self, task: ClaimedTask) -> None:
-        output = workspace.open_log(task.log_path)
+        output = workspace.open_log(Path(task.log_path))
         try:
             prepared = self._prepare(task)
             if prepared.account is not None:
@@ -337,7 +346,7 @@ class Supervisor:
     def _refuse(self, task: ClaimedTask, state: TaskState, reason: str) -> None:
         """An end without a process; its reason stands in the log too, if there can be one."""
         try:
-            output = workspace.open_log(task.log_path)
+            output = workspace.open_log(Path(task.log_path))
             try:
                 task_log.write(output, task_log.line(f"not run: {reason}"))
             finally:
@@ -345,9 +354,7 @@ class Supervisor:
         except OSError as error:
             log.warning(
                 "task log could not be written",
-                task_instance_id=task.id,
-                path=task.log_path,
-                error=str(error),
+                extra={"task_instance_id": task.id, "path": task.log_path, "error": str(error)},
             )
         self._ended[task.id] = _Ended(task.execute_path, False)
         self._tell(task.id, _Result(None, state, reason), pid=None)
@@ -375,19 +382,22 @@ class Supervisor:
             else:
                 self._messages.append(message)
         for attempt in list(self._attempts.values()):
-            if not attempt.kill_wanted:
+            if not attempt.kill_wanted and not attempt.leader_ended:
                 attempt.abandoned = True
             self._kill_attempt(attempt, grace=0.0)
 
     def _kill_attempt(self, attempt: _Attempt, *, grace: float) -> None:
         now = self._clock.monotonic()
-        if not attempt.kill_wanted:
+        if attempt.leader_ended:
+            # How it ended is settled; only what is left of it may be hurried.
+            if attempt.lingers_until is not None:
+                attempt.act_at = attempt.lingers_until = now
+        elif not attempt.kill_wanted:
             attempt.kill_wanted = True
+            attempt.act_at = now + grace
             self._note(attempt, "a kill was asked for")
-            if not attempt.leader_ended:
-                attempt.act_at = now + grace
-                if grace:
-                    _signal_group(attempt.pid, signal.SIGTERM)
+            if grace:
+                _signal_group(attempt.pid, signal.SIGTERM)
         elif attempt.act_at is not None:
             attempt.act_at = min(attempt.act_at, now + grace)
 
@@ -396,7 +406,9 @@ class Supervisor:
         for attempt in list(self._attempts.values()):
             if attempt.act_at is None or attempt.act_at > now:
                 continue
-            if attempt.leader_ended:
+            if attempt.lingers_until is not None:
+                self._guarded(attempt, self._linger)
+            elif attempt.leader_ended:
                 sweeping.append(attempt)
             else:
                 # Ended leaders are noticed by their pidfd; until then the pid is the group's.
@@ -411,7 +423,7 @@ class Supervisor:
             processes.look(),
             markers=frozenset(attempt.id for attempt in attempts),
             # Only an unreaped leader keeps the session's id from meaning somebody else's.
-            sessions={a.pid: a.id for a in attempts if a.process is not None},
+            sessions={a.pid: a.id for a in attempts if a.process is not None and a.reaped is None},
         )
         for attempt in attempts:
             left = found.get(attempt.id, [])
@@ -429,23 +441,44 @@ class Supervisor:
         self._epoll.unregister(attempt.pidfd)
         del self._by_pidfd[attempt.pidfd]
         attempt.leader_ended = True
-        if attempt.process is not None:
-            # What is left of the group must not outlive it. The unreaped leader keeps its number.
-            _signal_group(attempt.pid, signal.SIGKILL)
+        now = self._clock.monotonic()
         if attempt.kill_wanted or attempt.process is None:
-            now = self._clock.monotonic()
-            attempt.give_up_at = now + _SWEEPS_GIVE_UP_SECONDS
-            attempt.act_at = now
-        else:
+            if attempt.process is not None:
+                # The unreaped leader keeps the group's number.
+                _signal_group(attempt.pid, signal.SIGKILL)
+            self._begin_sweeps(attempt, now)
+            return
+        attempt.reaped = attempt.process.wait()
+        if not processes.group_lives(attempt.pid):
             self._finish(attempt, left=[])
+            return
+        # What it has left behind may be a Java machine that is just going down in good order.
+        _signal_group(attempt.pid, signal.SIGTERM)
+        attempt.lingers_until = now + self._grace
+        attempt.act_at = now + attempt.sweep_rest
+
+    def _linger(self, attempt: _Attempt) -> None:
+        now = self._clock.monotonic()
+        if not processes.group_lives(attempt.pid):
+            self._finish(attempt, left=[])
+        elif attempt.lingers_until is not None and now < attempt.lingers_until:
+            attempt.act_at = now + attempt.sweep_rest
+            attempt.sweep_rest = min(2 * attempt.sweep_rest, _LONGEST_LINGER_REST)
+        else:
+            attempt.lingers_until = None
+            self._note(attempt, "processes that the task had left behind were killed")
+            self._begin_sweeps(attempt, now)
+
+    def _begin_sweeps(self, attempt: _Attempt, now: float) -> None:
+        attempt.give_up_at = now + _SWEEPS_GIVE_UP_SECONDS
+        attempt.sweep_rest = _FIRST_SWEEP_REST
+        attempt.act_at = now
 
     def _finish(self, attempt: _Attempt, *, left: list[processes.Seen]) -> None:
         result = self._result(attempt)
         if left:
             pids = ", ".join(str(each.pid) for each in left)
             result.reason = f"{result.reason or 'ended'}; these processes can't be killed: {pids}"
-        elif attempt.process is not None and not attempt.kill_wanted and _group_exists(attempt.pid):
-            self._note(attempt, "processes that the task had left behind were killed")
         self._end(attempt, result)
 
     def _result(self, attempt: _Attempt) -> _Result:
@@ -474,7 +507,8 @@ class Supervisor:
             if result.state is TaskState.FAILURE:
                 result.reason = f"{result.reason or last}; its log is cut off: {error.strerror}"
             log.warning(
-                "task log could not be written", task_instance_id=attempt.id, error=str(error)
+                "task log could not be written",
+                extra={"task_instance_id": attempt.id, "error": str(error)},
             )
         os.close(attempt.log)
         self._ended[attempt.id] = _Ended(
@@ -494,10 +528,12 @@ class Supervisor:
             self._accepted.pop(task_instance_id, None)
         log.info(
             "attempt ended",
-            task_instance_id=task_instance_id,
-            state=result.state.name,
-            exit_code=result.exit_code,
-            reason=reason,
+            extra={
+                "task_instance_id": task_instance_id,
+                "state": result.state.name,
+                "exit_code": result.exit_code,
+                "reason": reason,
+            },
         )
         self._tell_ended(
             AttemptEnd(
@@ -516,12 +552,11 @@ class Supervisor:
         try:
             self._records.remove(task_instance_id)
             if ended is not None and self._is_to_go(ended):
-                workspace.remove_directory(ended.execute_path)
+                self._remove_directory(Path(ended.execute_path))
         except OSError as error:
             log.warning(
                 "attempt could not be cleared away",
-                task_instance_id=task_instance_id,
-                error=str(error),
+                extra={"task_instance_id": task_instance_id, "error": str(error)},
             )
 
     def _is_to_go(self, ended: _Ended) -> bool:
@@ -533,11 +568,11 @@ class Supervisor:
         """Attempts that a former incarnation at this address has left a record of."""
         return self._records.ids()
 
-    def adopt(self, adopted: Collection[int], *, within: timedelta) -> None:
+    def adopt(self, adopted: Collection[int]) -> None:
         """Go on with these attempts, and end every other that was left here before this returns.
 
-        Call it before anything else and before any claim is taken. After `within`, processes that
-        can't be killed are only reported.
+        Call it before anything else and before any claim is taken. Processes that can't be killed
+        in time are only told about.
         """
         ours = frozenset(adopted)
         strangers: dict[int, None] = {}
@@ -551,10 +586,13 @@ class Supervisor:
                 self._clear_stranger(task_instance_id, record)
         for task_instance_id in sorted(ours - frozenset(self._records.ids())):
             self._lost(task_instance_id, pid=None)
-        limit = self._clock.monotonic() + within.total_seconds()
+        limit = self._clock.monotonic() + _SWEEPS_GIVE_UP_SECONDS
         while any(each in self._attempts for each in strangers):
             if self._clock.monotonic() >= limit:
-                log.error("processes of former attempts can't be killed", attempts=list(strangers))
+                log.error(
+                    "processes of former attempts can't be killed",
+                    extra={"attempts": list(strangers)},
+                )
                 return
             self.run_once()
 
@@ -574,7 +612,7 @@ class Supervisor:
                 self._tell(task_instance_id, _of_exit_code(record.exit_code), pid=record.pid)
 
     def _take_over(self, record: Record, *, stranger: bool) -> bool:
-        """Watch a process of a former incarnation; False if it is gone and nothing of it is left."""
+        """Watch a process of a former incarnation; False if it is gone."""
         seen = None
         if record.pid is not None:
             seen = processes.seen_with_marker(record.pid, record.task_instance_id)
@@ -589,7 +627,7 @@ class Supervisor:
         except ProcessLookupError:
             return False
         try:
-            output = workspace.reopen_log(record.log_path)
+            output = workspace.reopen_log(Path(record.log_path))
         except OSError:
             output = os.open(os.devnull, os.O_RDWR)
         attempt = _Attempt(
@@ -604,8 +642,7 @@ class Supervisor:
         self._watch(attempt)
         log.info(
             "stranger is being killed" if stranger else "attempt adopted",
-            task_instance_id=attempt.id,
-            pid=attempt.pid,
+            extra={"task_instance_id": attempt.id, "pid": attempt.pid},
         )
         if stranger:
             self._kill_attempt(attempt, grace=0.0)
@@ -625,7 +662,7 @@ class Supervisor:
 
     def _close_log(self, record: Record) -> None:
         try:
-            output = workspace.reopen_log(record.log_path)
+            output = workspace.reopen_log(Path(record.log_path))
         except OSError:
             return
         try:
@@ -633,8 +670,7 @@ class Supervisor:
         except OSError as error:
             log.warning(
                 "task log could not be written",
-                task_instance_id=record.task_instance_id,
-                error=str(error),
+                extra={"task_instance_id": record.task_instance_id, "error": str(error)},
             )
         finally:
             os.close(output)
@@ -654,14 +690,18 @@ class Supervisor:
         try:
             attempt.cut = task_log.cut(attempt.log, limit_bytes=self._log_limit, before=attempt.cut)
         except OSError as error:
-            log.warning("task log could not be cut", task_instance_id=attempt.id, error=str(error))
+            log.warning(
+                "task log could not be cut",
+                extra={"task_instance_id": attempt.id, "error": str(error)},
+            )
 
     def _note(self, attempt: _Attempt, text: str) -> None:
         try:
             task_log.write(attempt.log, task_log.line(text))
         except OSError as error:
             log.warning(
-                "task log could not be written", task_instance_id=attempt.id, error=str(error)
+                "task log could not be written",
+                extra={"task_instance_id": attempt.id, "error": str(error)},
             )
 
     def _guarded(self, attempt: _Attempt, act: Callable[[_Attempt], None]) -> None:
@@ -669,7 +709,9 @@ class Supervisor:
         try:
             act(attempt)
         except Exception:
-            log.exception("attempt could not be ended properly", task_instance_id=attempt.id)
+            log.exception(
+                "attempt could not be ended properly", extra={"task_instance_id": attempt.id}
+            )
             if self._attempts.pop(attempt.id, None) is not None:
                 reason = "the worker failed to end it properly; see the worker's log"
                 self._tell(attempt.id, _Result(None, TaskState.FAILURE, reason), pid=attempt.pid)
@@ -703,21 +745,11 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
         return
     except PermissionError:
         # Every member changed its account, as sudo does.
-        log.warning("process group could not be signalled", pid=pid)
+        log.warning("process group could not be signalled", extra={"pid": pid})
 
 
 def _signal_process(seen: processes.Seen) -> None:
     try:
         processes.signal_exactly(seen, signal.SIGKILL)
     except PermissionError:
-        log.warning("process could not be signalled", pid=seen.pid)
-
-
-def _group_exists(pid: int) -> bool:
-    try:
-        os.killpg(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        log.warning("process could not be signalled", extra={"pid": seen.pid})

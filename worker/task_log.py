@@ -1,8 +1,8 @@
 """The lines that Orcaflow itself writes into a task's log, and the limit to the log's size.
 
-A task writes to its log file directly, so that neither its output nor its life depends on the daemon;
-hence the size is looked at from time to time, and the middle of a log that grew too large is cut out.
-Values of parameters whose names sound secret never appear.
+A task writes to its log file directly, so that neither its output nor its life depends on the
+daemon; hence the size is looked at from time to time, and the middle of a log that grew too large
+is cut out. Values of parameters whose names sound secret never appear.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ _SHORTEST_MASKED = 4
 def header(task: ClaimedTask, argv: Sequence[str], parameters: Mapping[str, str]) -> str:
     """The first lines of a log: which attempt this is, what it runs, with which parameters."""
     secrets = [value for name, value in parameters.items() if _SECRET_NAME.search(name) and value]
-    lines = [
-        f"{_PREFIX} task {_printable(task.name)} ({_printable(task.task_type)}), attempt {task.attempt};"
-        f" task instance {task.id} of process instance {task.process_instance_id}"
-        f" {_printable(task.process_name)}"
-    ]
+    what = f"task {_printable(task.name)} ({_printable(task.task_type)}), attempt {task.attempt}"
+    where = f"process instance {task.process_instance_id} {_printable(task.process_name)}"
+    lines = [f"{_PREFIX} {what}; task instance {task.id} of {where}"]
     if argv:
         command = _masked(" ".join(map(_printable, argv)), secrets)
         lines.append(f"{_PREFIX} runs {_cut(command, _SHOWN_COMMAND_CHARS)}")
@@ -75,8 +73,8 @@ def cut(log: int, *, limit_bytes: int, before: Cut | None) -> Cut | None:
     """Take the middle out of a log that is longer than the limit; all that was taken out so far.
 
     The first half of the limit stays, and of the end a quarter, so that the log may grow a while
-    before it is cut again. What the task writes at this very moment may get lost; it would have been
-    among what is cut a moment later anyway. The log must be open for reading and appending.
+    before it is cut again. What the task writes at this very moment may get lost; it would have
+    been among what is cut a moment later anyway. The log must be open for reading and appending.
     """
     size = os.fstat(log).st_size
     if size <= limit_bytes:
@@ -123,7 +121,8 @@ def _cut(text: str, limit: int) -> str:
 
 def _masked(text: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
-        # A very short value is hidden by name only: replacing "1" everywhere would hide the rest too.
+        # A very short value is hidden by name only: replacing "1" everywhere would hide the rest
+        # too.
         if len(secret) >= _SHORTEST_MASKED:
             text = text.replace(_printable(secret), _MASK)
     return text

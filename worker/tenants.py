@@ -1,8 +1,8 @@
 """Which operating-system account a task runs as.
 
 In `single` mode that is the daemon's own account for every task, and tenants only name a queue. In
-`tenant` mode it is the account that the tenant's code names: it must exist already and be an ordinary
-one. What can't be had is an error and never a reason to run as somebody else (X18).
+`tenant` mode it is the account that the tenant's code names: it must exist already and be an
+ordinary one. What can't be had is an error and never a reason to run as somebody else (X18).
 """
 
 from __future__ import annotations

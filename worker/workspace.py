@@ -1,8 +1,8 @@
 """Where attempts work on this host: directories, logs, and what is left of them afterwards.
 
 Only numbers become parts of a path, never a name that somebody chose. Files are always made afresh:
-what an earlier attempt, or an earlier database, left at a path is removed first, and if that fails so
-does the attempt (trap T83). Nothing here starts a process.
+what an earlier attempt, or an earlier database, left at a path is removed first, and if that fails
+so does the attempt (trap T83). Nothing here starts a process.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Account:
 
 
 class Workspaces:
-    """The tree `<tasks>/<definition>/<process instance>/<task instance>`, and `<tasks>/logs` beside it."""
+    """The tree `<definition>/<process instance>/<task instance>`, and `logs` like it beside it."""
 
     def __init__(self, tasks: Path) -> None:
-        self._tasks = str(tasks)
+        self._tasks = tasks.absolute()
 
     def paths(
         self, process_definition_id: int, process_instance_id: int, task_instance_id: int
@@ -51,35 +51,40 @@ class Workspaces:
         )
 
 
-def open_log(path: str) -> int:
+def open_log(path: Path) -> int:
     """A new, empty log for appending; its file descriptor. Never follows a link (X1)."""
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
     return _with_parents(path, lambda: os.open(path, flags, 0o600))
 
 
-def reopen_log(path: str) -> int:
-    """The log of an attempt that another incarnation of the worker began, for reading and adding."""
+def reopen_log(path: Path) -> int:
+    """The log of an attempt that a former incarnation began, for reading and appending."""
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
 
 
-def make_directory(path: str, account: Account | None) -> None:
+def make_directory(path: Path, account: Account | None) -> None:
     """An empty directory of the attempt's own, with `tmp` in it."""
     try:
-        _with_parents(path, lambda: os.mkdir(path, _PRIVATE_MODE))
+        _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE))
     except FileExistsError:
         _remove(path)
-        _with_parents(path, lambda: os.mkdir(path, _PRIVATE_MODE))
-    temporary = f"{path}/tmp"
-    os.mkdir(temporary, _PRIVATE_MODE)
+        _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE))
+    scratch = scratch_of(path)
+    scratch.mkdir(_PRIVATE_MODE)
     if account is not None:
-        os.chown(temporary, account.uid, account.gid)
+        os.chown(scratch, account.uid, account.gid)
         os.chown(path, account.uid, account.gid)
 
 
+def scratch_of(directory: Path) -> Path:
+    """Where an attempt's temporary files go: they are removed with its directory."""
+    return directory / "tmp"
+
+
 def write_file(
-    path: str, content: str, account: Account | None, *, executable: bool = False
+    path: Path, content: str, account: Account | None, *, executable: bool = False
 ) -> None:
-    """A new file that only the attempt can read; `FileExistsError` rather than writing into another's."""
+    """A new file that only the attempt can read; `FileExistsError` if there is one already."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     file = os.open(path, flags, 0o700 if executable else 0o600)
     try:
@@ -93,40 +98,40 @@ def write_file(
         os.close(file)
 
 
-def remove_directory(path: str) -> None:
-    """Remove an attempt's directory, and its parents as they become empty; nothing there is fine."""
+def remove_directory(path: Path) -> None:
+    """Remove an attempt's directory, and its parents as they become empty."""
     _remove(path)
-    for parent in Path(path).parents[:2]:
+    for parent in path.parents[:2]:
         try:
-            os.rmdir(parent)
+            parent.rmdir()
         except OSError:
             return
 
 
-def _remove(path: str) -> None:
+def _remove(path: Path) -> None:
     try:
         shutil.rmtree(path)
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        os.unlink(path)
+        path.unlink()
 
 
-def _with_parents(path: str, make: Callable[[], _Made]) -> _Made:
+def _with_parents(path: Path, make: Callable[[], _Made]) -> _Made:
     """Make something whose folder may not be there, or may just be removed by another worker."""
     for _ in range(_TRIES):
         try:
             return make()
         except FileNotFoundError:
-            _make_parents(os.path.dirname(path))
+            _make_parents(path.parent)
     return make()
 
 
-def _make_parents(path: str) -> None:
+def _make_parents(path: Path) -> None:
     try:
-        os.mkdir(path, _PARENT_MODE)
+        path.mkdir(_PARENT_MODE)
     except FileExistsError:
         return
     except FileNotFoundError:
-        _make_parents(os.path.dirname(path))
+        _make_parents(path.parent)
         _make_parents(path)

@@ -7,7 +7,6 @@ may have taken over. Identity is the whole address, never a part of it.
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -56,8 +55,8 @@ class ZookeeperMembership:
                     created = self._replace(client, path, address, text, deadline)
                 if created is not None:
                     node = Node(address=address, incarnation=created.czxid)
-                    self._session.register(Registration(path=path, node=node), sent=sent)
                     self._clear_dead_server(client, kind, address)
+                    self._session.register(Registration(path=path, node=node), sent=sent)
                     return node
 
     def beat(self, text: str) -> None:
@@ -176,7 +175,7 @@ class ZookeeperMembership:
         other = Heartbeat.parse(_decoded(content), zone=UTC)
         own = Heartbeat.parse(text, zone=UTC)
         if other is not None and own is not None and other.host == own.host and _is_here(address):
-            if other.pid != os.getpid() and process_start_time(other.pid) is not None:
+            if other.pid != own.pid and process_start_time(other.pid) is not None:
                 raise AddressInUseError(
                     f"{address} is in use by process {other.pid} of this host; "
                     f"stop it, or start this daemon on another port"
@@ -215,9 +214,12 @@ class ZookeeperMembership:
         return gone.wait(max(0.0, deadline - self._session.now()))
 
     def _clear_dead_server(self, client: KazooClient, kind: NodeKind, address: str) -> None:
-        """Take out the entry that says that this daemon is dead, whoever put it there."""
-        name = f"{kind.name.lower()}_{address}"
-        client.delete_async(self._session.path(DEAD_SERVERS, name))
+        """Take out the entry that says that this very daemon is dead, whoever put it there."""
+        folder = self._session.path(DEAD_SERVERS)
+        self._session.answer(client.ensure_path_async(folder))
+        with suppress(NoNodeError):
+            name = f"{kind.name.lower()}_{address}"
+            self._session.answer(client.delete_async(f"{folder}/{name}"))
 
     def _addresses(self, client: KazooClient, kind: NodeKind) -> list[str]:
         path = self._session.path(kind.value)

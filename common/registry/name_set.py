@@ -72,7 +72,6 @@ class NameSet:
             # As a rule all are new: then one transaction does it, which is several times faster.
             if self._answered(self._creation(client, names)) is _Outcome.CREATED:
                 return
-            # kazoo answers a plain `create` by way of another thread, a transaction directly.
             missing = self._create_each(client, names)
             if missing:
                 # The folder was never there, or was wiped.
@@ -82,12 +81,13 @@ class NameSet:
             raise self._session.unavailable(f"{self._folder} is being wiped")
 
     def _create_each(self, client: KazooClient, names: Sequence[str]) -> list[str]:
-        """Create what is not there and ring; the names that had no folder to go to."""
+        """Create what is not there, ringing for each; the names that had no folder to go to."""
         pending = [(name, self._creation(client, [name])) for name in names]
         outcomes = [(name, self._answered(request)) for name, request in pending]
         return [name for name, outcome in outcomes if outcome is _Outcome.NO_FOLDER]
 
     def _creation(self, client: KazooClient, names: Sequence[str]) -> Any:
+        # One name goes as a transaction too: kazoo answers a plain `create` through another thread.
         transaction = client.transaction()
         for name in names:
             transaction.create(self.path(name), name.encode())

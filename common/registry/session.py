@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 Repair = Callable[[KazooClient], None]
 
 _LOOKS_PER_TIMEOUT = 6
+_CLOSING_SECONDS = 5.0
 
 
 class WatchKind(Enum):
@@ -51,15 +52,19 @@ class WatchKind(Enum):
 
 
 class _Watch:
-    """One standing wish to hear of changes; `armed` while ZooKeeper or a request holds it."""
+    """One standing wish to hear of changes; `armed` while ZooKeeper or a request holds it.
 
-    __slots__ = ("armed", "changed", "kind", "path")
+    `seen` is what the znode was when the watch was set last: its czxid and its count of changes.
+    """
+
+    __slots__ = ("armed", "changed", "kind", "path", "seen")
 
     def __init__(self, path: str, kind: WatchKind, changed: Callable[[], None]) -> None:
         self.path = path
         self.kind = kind
         self.changed = changed
         self.armed = False
+        self.seen: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,7 @@ class _Link:
         self.registration: Registration | None = None
         self.used = False
         self.over = False
+        self.broken_at: float | None = None
         self.repairs: dict[str, Repair] = {}
 
 
@@ -113,7 +119,10 @@ class Session:
         self._thread.join()
         with self._lock:
             self._link.trust.end()
-        _end(self._link.client)
+        is_heard = self._link.client.connected
+        ending = _end(self._link.client)
+        if is_heard:
+            ending.join(_CLOSING_SECONDS)
 
     # What the other modules ask with.
 
@@ -188,7 +197,8 @@ class Session:
                 except (KazooException, KazooTimeoutError) as error:
                     log.debug("repair put off", extra={"path": name, "reason": _reason(error)})
                     return
-                link.repairs.pop(name, None)
+                if link.repairs.get(name) is repair:
+                    del link.repairs[name]
 
     # The life of an incarnation.
 
@@ -207,6 +217,8 @@ class Session:
             link.used = True
             link.registration = registration
             link.trust.begin(sent)
+            # Whatever comes next is news, should it be lost before its trust was announced.
+            self._announced = None
         self._wake.set()
 
     def registration(self) -> Registration | None:
@@ -256,12 +268,11 @@ class Session:
         link = _Link(client, timeout)
         self._note_negotiation(link)
         client.add_listener(partial(self._heard, link))
-        try:
-            client.start(timeout=config.connection_timeout.total_seconds())
-        except (KazooException, KazooTimeoutError) as error:
-            raise self.unavailable(
-                f"no session within {config.connection_timeout.total_seconds():g} s"
-            ) from error
+        patience = config.connection_timeout.total_seconds()
+        client.start_async().wait(patience)
+        if not client.connected:
+            _end(client)
+            raise self.unavailable(f"no session within {patience:g} s")
         if link.timeout != timeout:
             log.warning(
                 "zookeeper changed the session timeout",
@@ -292,8 +303,10 @@ class Session:
     def _heard(self, link: _Link, state: str) -> None:
         """Told by kazoo's connection thread, before it does anything else."""
         with self._lock:
+            link.broken_at = None
             if state == KazooState.SUSPENDED:
-                link.trust.suspend(self._clock.monotonic())
+                link.broken_at = self._clock.monotonic()
+                link.trust.suspend(link.broken_at)
             elif state == KazooState.LOST:
                 link.over = True
                 link.trust.end()
@@ -325,8 +338,7 @@ class Session:
             former.trust.end()
             for watch in self._watches:
                 watch.armed = False
-        # Closing may have to wait for a connection attempt to give up.
-        threading.Thread(target=_end, args=(former.client,), daemon=True).start()
+        _end(former.client)
         self._wake.set()
 
     def _repair(self, link: _Link, name: str, repair: Repair) -> None:
@@ -364,14 +376,29 @@ class Session:
     def _pulse(self) -> None:
         link = self._link
         now = self._clock.monotonic()
+        self._give_up_if_expired(link, now)
         if now >= self._next_look:
             self._next_look = now + link.timeout.total_seconds() / _LOOKS_PER_TIMEOUT
             if link.client.connected and not link.over:
                 self._look(link)
         if link.client.connected and not link.over:
             self._arm_again(link)
-            self.settle()
+            if link.repairs and not self._settling.locked():
+                # Repairs wait for answers, and nothing may hold up what is announced here.
+                threading.Thread(target=self.settle, name="registry-repair", daemon=True).start()
         self._announce()
+
+    def _give_up_if_expired(self, link: _Link, now: float) -> None:
+        """End a session that was out of reach for its whole timeout.
+
+        A server that lost its data doesn't say that the session has expired: it hangs up on a
+        client that has seen more than itself, for ever.
+        """
+        with self._lock:
+            broken_at = link.broken_at
+            if broken_at is not None and now - broken_at >= link.timeout.total_seconds():
+                link.over = True
+                link.trust.end()
 
     def _look(self, link: _Link) -> None:
         """Read the own znode: one round trip proves that the session and the znode are there."""
@@ -398,12 +425,13 @@ class Session:
         link.client.exists_async(path).rawlink(answered)
 
     def _announce(self) -> None:
-        standing = self.standing()
-        if standing is self._announced:
-            return
-        if self._announced is not None and self._link.used:
+        with self._lock:
+            standing = self.standing()
+            if standing is self._announced:
+                return
+            self._announced = standing
+        if self._link.used:
             log.info("registry standing changed", extra={"standing": standing.value})
-        self._announced = standing
         for changed in self._listeners:
             changed()
 
@@ -411,25 +439,36 @@ class Session:
         for watch in list(self._watches):
             if watch.armed:
                 continue
-            try:
-                if watch.kind is WatchKind.CHILDREN:
-                    self.answer(link.client.ensure_path_async(watch.path))
-            except (KazooException, KazooTimeoutError):
-                return  # The next pulse tries again.
+            # What was seen before the connection broke says nothing now: this tells at any rate.
+            watch.seen = None
             self._arm(link, watch)
-            watch.changed()
 
     def _arm(self, link: _Link, watch: _Watch) -> None:
         watch.armed = True
 
-        def answered(pending: Any) -> None:
-            if pending.exception is not None and link is self._link:
+        def made(pending: Any) -> None:
+            if link is self._link:
                 watch.armed = False
-                self._wake.set()
+                if pending.exception is None:
+                    self._wake.set()
+
+        def answered(pending: Any) -> None:
+            if link is not self._link or self._closed:
+                return  # The next session sets its own.
+            if isinstance(pending.exception, NoNodeError):
+                link.client.ensure_path_async(watch.path).rawlink(made)
+                return
+            if pending.exception is not None:
+                watch.armed = False  # The next pulse tries again.
+                return
+            before, watch.seen = watch.seen, _change_count(pending.value, watch.kind)
+            # One change has been told. If there were more before the watch was set again, tell.
+            if before is None or watch.seen != (before[0], before[1] + 1):
+                watch.changed()
 
         fired = partial(self._fired, link, watch)
         if watch.kind is WatchKind.CHILDREN:
-            pending = link.client.get_children_async(watch.path, watch=fired)
+            pending = link.client.get_children_async(watch.path, watch=fired, include_data=True)
         else:
             pending = link.client.exists_async(watch.path, watch=fired)
         pending.rawlink(answered)
@@ -441,10 +480,17 @@ class Session:
             watch.armed = False
             self._wake.set()
             return
-        # Set before anybody looks: requests are answered in order, so a look that misses a change
-        # is followed by its event.
+        # Set again before anybody looks: one session's requests are answered in order, so that a
+        # look in this session sees what happened before, and the watch hears of what happens after.
         self._arm(link, watch)
         watch.changed()
+
+
+def _change_count(answer: Any, kind: WatchKind) -> tuple[int, int] | None:
+    if kind is WatchKind.CHILDREN:
+        _, stat = answer
+        return stat.czxid, stat.cversion
+    return None if answer is None else (answer.czxid, answer.version)
 
 
 def session_id(client: KazooClient) -> int | None:
@@ -453,7 +499,14 @@ def session_id(client: KazooClient) -> int | None:
     return None if identity is None else int(identity[0])
 
 
-def _end(client: KazooClient) -> None:
+def _end(client: KazooClient) -> threading.Thread:
+    """Close a client; kazoo waits for connection attempts to give up, so nobody else should."""
+    ending = threading.Thread(target=_close, args=(client,), name="registry-end", daemon=True)
+    ending.start()
+    return ending
+
+
+def _close(client: KazooClient) -> None:
     try:
         client.stop()
         client.close()

@@ -20,6 +20,7 @@ from sqlalchemy import (
     case,
     cast,
     delete,
+    exists,
     func,
     insert,
     select,
@@ -45,12 +46,14 @@ from common.model.plans import (
     Snapshot,
 )
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
-from common.store.connect import is_transient
 from common.store.protocol import Planner
 from common.store.runs import (
     AnyRow,
+    StoreConflictError,
     any_of,
+    passes,
     refusal,
+    repeatable,
     storable,
     transaction,
     unnested,
@@ -68,23 +71,27 @@ _LOCK_NOT_AVAILABLE: Final = "55P03"
 def understand(row: CommandRow, *, param_limit_bytes: int) -> Command | Reject:
     """The command that a row holds, or why it is none."""
     try:
-        command = read_command(row, param_limit_bytes=param_limit_bytes)
+        found = read_command(row, param_limit_bytes=param_limit_bytes)
         # Read here, so that a bad id is the row's own mistake and not the planner's.
-        _ = command.process_instance_id
+        _ = found.process_instance_id
     except BadCommandError as error:
         return Reject(reason=storable(str(error)))
-    return command
+    except Exception as error:
+        # Rows are typed by anybody: whatever one brings about must not hold up those behind it.
+        log.exception("command could not be read", extra={"command_id": row.id})
+        return Reject(reason=storable(f"reading failed: {type(error).__name__}: {error}"))
+    return found
 
 
-def planned(command: Command, snapshot: Callable[[], Snapshot], planner: Planner) -> Plan:
+def planned(found: Command, snapshot: Callable[[], Snapshot], planner: Planner) -> Plan:
     """What the planner makes of a command; a planner that fails rejects that command alone."""
     try:
-        return planner(command, snapshot())
+        return planner(found, snapshot())
     except SchedulerError as error:
         return Reject(reason=storable(str(error)))
     except Exception as error:
         # A mistake of ours must not hold up the commands behind this one for ever.
-        log.exception("command could not be planned", extra={"command_id": command.id})
+        log.exception("command could not be planned", extra={"command_id": found.id})
         return Reject(reason=storable(f"planning failed: {type(error).__name__}: {error}"))
 
 
@@ -168,6 +175,8 @@ def _waiting(limit: int, param_limit_bytes: int) -> Any:
     )
 
 
+_IS_WAITING: Final = select(exists().select_from(command))
+
 _DEFINITIONS: Final = select(
     process_definition.c.id,
     process_definition.c.name,
@@ -211,8 +220,6 @@ _MOVE_TO_ERRORS: Final = insert(error_command).from_select(
 )
 _DELETE: Final = delete(command).where(command.c.id == any_of("ids"))
 
-Snapshots: TypeAlias = Callable[[Command], Snapshot]
-
 
 class _BatchRefusedError(Exception):
     """PostgreSQL refused one of a batch's new rows, and does not say which."""
@@ -234,6 +241,9 @@ class PostgresCommandStore:
     def __init__(self, engine: Engine, *, param_limit_bytes: int = PARAM_LIMIT_BYTES) -> None:
         self._engine = engine
         self._param_limit_bytes = param_limit_bytes
+
+    def waiting(self) -> bool:
+        return repeatable(self._engine, lambda db: bool(db.scalar(_IS_WAITING)))
 
     def take(
         self,
@@ -390,8 +400,9 @@ def _carry_out(
         )
     if handled:
         gone = db.execute(_DELETE, {"ids": [one.command_id for one in handled]}).rowcount
-        # The rows are locked, so this can't be; but if it were, a command would be run twice.
-        assert gone == len(handled), f"{len(handled)} commands taken, {gone} deleted"
+        if gone != len(handled):
+            # The rows are locked, so this can't be; but if it were, a command would be run twice.
+            raise StoreConflictError(f"{len(handled)} commands were taken, {gone} deleted")
     return handled
 
 
@@ -417,7 +428,7 @@ def _begin_together(db: Connection, begins: _Begins) -> _Begun:
     try:
         return dict(zip(begins, _insert_instances(db, list(begins.values())), strict=True))
     except (DBAPIError, ValueError) as error:
-        if is_transient(error):
+        if passes(error):
             raise
         raise _BatchRefusedError from error
 
@@ -429,7 +440,7 @@ def _begin_one_by_one(db: Connection, begins: _Begins) -> _Begun:
             with db.begin_nested():
                 begun[command_id] = _insert_instances(db, [columns])[0]
         except (DBAPIError, ValueError) as error:
-            if is_transient(error):
+            if passes(error):
                 raise
             begun[command_id] = refused(refusal(error))
     return begun

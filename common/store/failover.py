@@ -31,13 +31,15 @@ from common.store.tables import command, process_instance, task_instance
 
 _IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
 
+_IS_AWAITED: Final = exists().where(command.c.process_instance_id == process_instance.c.id)
+
 _RUN_OWNERS: Final = (
     select(process_instance.c.host, process_instance.c.owner_incarnation)
     .distinct()
     .where(_IS_LIVE)
     .where(process_instance.c.host.is_not(None))
     .where(process_instance.c.owner_incarnation.is_not(None))
-    .where(~exists().where(command.c.process_instance_id == process_instance.c.id))
+    .where(~_IS_AWAITED)
 )
 
 # Attempts of ended runs are nobody's concern any more (T76), and neither are superseded ones.
@@ -77,6 +79,8 @@ _RECOVER_RUNS: Final = (
         .where(process_instance.c.host == bindparam("dead_host"))
         .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
         .where(_IS_LIVE)
+        # A conflict costs an id, and ids are few; what is left to it is two masters at one moment.
+        .where(~_IS_AWAITED)
         .order_by(process_instance.c.id),
     )
     .on_conflict_do_nothing(
@@ -113,27 +117,27 @@ class PostgresFailoverStore:
     """`FailoverStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:
-        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._engine = engine
 
     def run_owners(self) -> frozenset[Node]:
-        rows = repeatable(self._single, lambda db: db.execute(_RUN_OWNERS).all())
+        rows = repeatable(self._engine, lambda db: db.execute(_RUN_OWNERS).all())
         return frozenset(Node(address=row.host, incarnation=row.owner_incarnation) for row in rows)
 
     def task_owners(self) -> frozenset[Node]:
-        rows = repeatable(self._single, lambda db: db.execute(_TASK_OWNERS).all())
+        rows = repeatable(self._engine, lambda db: db.execute(_TASK_OWNERS).all())
         return frozenset(Node(address=row.host, incarnation=row.worker_incarnation) for row in rows)
 
     def recover_runs(self, dead: Node, *, now: datetime) -> int:
         # Twice is harmless, hence once more if the connection was lost: one recovery waits for a
         # process instance at most (a unique index), and one for a run that lives is dropped.
         return repeatable(
-            self._single,
+            self._engine,
             lambda db: db.execute(_RECOVER_RUNS, _lost(dead, now)).rowcount,
         )
 
     def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
         why = {"why": f"worker {dead.address} was lost"}
-        with transaction(self._single) as db:
+        with transaction(self._engine) as db:
             return db.execute(_FAIL_OVER, _lost(dead, now) | why).rowcount
 
 

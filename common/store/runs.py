@@ -10,7 +10,8 @@ concern the same task in the wrong order. A save is nearly always one wave.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -37,13 +38,14 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    text,
     update,
 )
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.types import TypeEngine
 
-from common.errors import OwnershipLostError, SchedulerError, ServiceUnreachableError
+from common.errors import SchedulerError, ServiceUnreachableError
 from common.model.cluster import ANY_WORKER, KillEntry, Node, QueueEntry, ip_number
 from common.model.decisions import (
     Decision,
@@ -69,10 +71,15 @@ from common.store.connect import is_transient, retrying
 from common.store.protocol import LoadedRun, Saved, Step, TaskReport
 from common.store.tables import process_instance, task_instance, worker_group
 
+log = logging.getLogger(__name__)
+
 WITHDRAWN: Final = "withdrawn before it started"
 MESSAGE_LIMIT: Final = 4000
 
 _UNIQUE_VIOLATION: Final = "23505"
+# Classes of SQLSTATE that say nothing about the work: a transaction left open or read-only (25),
+# resources used up (53), a statement cancelled (57), the machine itself (58).
+_PASSING_CLASSES: Final = ("25", "53", "57", "58")
 
 Answer = TypeVar("Answer")
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
@@ -85,9 +92,9 @@ class StoreConflictError(SchedulerError):
     """
 
 
-def storable(text: str, limit: int = MESSAGE_LIMIT) -> str:
+def storable(words: str, limit: int = MESSAGE_LIMIT) -> str:
     """The text as PostgreSQL can keep it: no NUL, no half characters, not longer than `limit`."""
-    clean = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    clean = words.replace("\0", "\N{REPLACEMENT CHARACTER}")
     clean = clean.encode("utf-8", "replace").decode("utf-8")
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
@@ -113,11 +120,18 @@ def transaction(engine: Engine) -> Iterator[Connection]:
         with engine.begin() as db:
             yield db
     except (DBAPIError, PoolTimeoutError) as error:
-        if not is_transient(error):
+        if not passes(error):
             raise
         raise ServiceUnreachableError(
             f"PostgreSQL could not carry a transaction out just now: {refusal(error)}"
         ) from error
+
+
+def passes(error: Exception) -> bool:
+    """Whether the trouble is the server's and not the work's: it may succeed another time."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    code = original.pgcode if isinstance(original, psycopg2.Error) else None
+    return is_transient(error) or (code is not None and code.startswith(_PASSING_CLASSES))
 
 
 def repeatable(engine: Engine, work: Callable[[Connection], Answer]) -> Answer:
@@ -147,11 +161,16 @@ def any_of(parameter: str) -> ColumnElement[Any]:
     return any_(cast(bindparam(parameter), ARRAY(Integer)))
 
 
+def possible_ids(ids: Iterable[int]) -> list[int]:
+    """Those that a row can have, once each: others come of znodes and files written by anybody."""
+    return [row_id for row_id in dict.fromkeys(ids) if 0 < row_id < 2**31]
+
+
 def unnested(alias: str, /, **columns: TypeEngine[Any] | type[TypeEngine[Any]]) -> TableValuedAlias:
     """Rows that travel as one array a column; the parameters are called `<alias>_<column>`."""
     arrays = [cast(bindparam(f"{alias}_{key}"), ARRAY(kind)) for key, kind in columns.items()]
     shape = [column(key, kind) for key, kind in columns.items()]
-    return func.unnest(*arrays).table_valued(*shape, name=alias).render_derived()
+    return func.unnest(*arrays).table_valued(*shape).render_derived(name=alias)
 
 
 def queue_hosts(ip_list: str | None) -> str:
@@ -194,8 +213,10 @@ def queue_entry(
 
 _IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
 
-_PROCESS: Final = select(
+_PROCESSES: Final = select(
     process_instance.c.id,
+    process_instance.c.host,
+    process_instance.c.owner_epoch,
     process_instance.c.name,
     process_instance.c.state,
     process_instance.c.wanted_state,
@@ -208,15 +229,12 @@ _PROCESS: Final = select(
     process_instance.c.process_instance_json,
     process_instance.c.executor_id,
     process_instance.c.start_time,
-).where(
-    process_instance.c.id == bindparam("run_id"),
-    process_instance.c.host == bindparam("owner_host"),
-    process_instance.c.owner_epoch == bindparam("epoch"),
-)
+).where(process_instance.c.id == any_of("ids"))
 
 _ATTEMPTS: Final = (
     select(
         task_instance.c.id,
+        task_instance.c.process_instance_id,
         task_instance.c.name,
         task_instance.c.attempt,
         task_instance.c.state,
@@ -227,7 +245,7 @@ _ATTEMPTS: Final = (
         task_instance.c.retry_at,
         task_instance.c.wanted_state,
     )
-    .where(task_instance.c.process_instance_id == bindparam("run_id"))
+    .where(task_instance.c.process_instance_id == any_of("ids"))
     .order_by(task_instance.c.id)
 )
 
@@ -295,6 +313,7 @@ _LOCK_ATTEMPTS: Final = (
     select(
         task_instance.c.id,
         task_instance.c.process_instance_id,
+        task_instance.c.process_instance_id,
         task_instance.c.name,
         task_instance.c.attempt,
         task_instance.c.state,
@@ -321,7 +340,7 @@ _WITHDRAW: Final = (
 _ASK_FOR_KILL: Final = (
     update(task_instance)
     .where(task_instance.c.id == any_of("ids"))
-    .where(task_instance.c.state == TaskState.RUNNING)
+    .where(task_instance.c.state != TaskState.SUBMITTED)
     .values(wanted_state=int(TaskState.KILL))
 )
 
@@ -387,6 +406,7 @@ _UNSETTLED: Final = (
     .where(task_instance.c.flag == 1)
     .order_by(task_instance.c.id)
 )
+_UNSETTLED_OF: Final = _UNSETTLED.where(task_instance.c.id == any_of("ids"))
 _EFFECTIVE_GROUP: Final = case(
     (task_instance.c.worker_group_id > 0, task_instance.c.worker_group_id),
     else_=process_instance.c.worker_group_id,
@@ -424,26 +444,22 @@ class PostgresRunStore:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # One statement is its own transaction: two round trips less for each look.
-        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
-        # A run is two statements, which must not straddle a take-over.
-        self._snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
 
-    def load(self, ownership: Ownership) -> LoadedRun:
-        return repeatable(self._snapshot, lambda db: _load(db, ownership))
+    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
+        return repeatable(self._engine, lambda db: _load(db, ownerships))
 
     def save(self, steps: Sequence[Step]) -> Saved:
         try:
             with transaction(self._engine) as db:
                 return _save(db, steps)
-        except (IntegrityError, DataError) as error:
+        except (IntegrityError, DataError, ValueError) as error:
             raise StoreConflictError(
                 f"PostgreSQL refused a step of one of the process instances {_run_ids(steps)}: "
                 f"{refusal(error)}"
             ) from error
 
     def owned(self, node: Node) -> frozenset[Ownership]:
-        rows = repeatable(self._single, lambda db: db.execute(_OWNED, _owner(node)).all())
+        rows = repeatable(self._engine, lambda db: db.execute(_OWNED, _owner(node)).all())
         return frozenset(_ownership(row) for row in rows)
 
     def reports(
@@ -451,9 +467,9 @@ class PostgresRunStore:
     ) -> tuple[TaskReport, ...]:
         question, parameters = _UNSETTLED, _owner(node)
         if task_instance_ids is not None:
-            question = question.where(task_instance.c.id == any_of("ids"))
-            parameters["ids"] = list(task_instance_ids)
-        rows = repeatable(self._single, lambda db: db.execute(question, parameters).all())
+            question = _UNSETTLED_OF
+            parameters["ids"] = possible_ids(task_instance_ids)
+        rows = repeatable(self._engine, lambda db: db.execute(question, parameters).all())
         return tuple(
             TaskReport(
                 process_instance_id=row.process_instance_id,
@@ -468,12 +484,12 @@ class PostgresRunStore:
         )
 
     def wanted(self, node: Node) -> dict[Ownership, ProcessState]:
-        rows = repeatable(self._single, lambda db: db.execute(_WANTED, _owner(node)).all())
+        rows = repeatable(self._engine, lambda db: db.execute(_WANTED, _owner(node)).all())
         return {_ownership(row): ProcessState(row.wanted_state) for row in rows}
 
     def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:
         parameters = _owner(node) | {"submitted_before": submitted_before}
-        rows = repeatable(self._single, lambda db: db.execute(_UNCLAIMED, parameters).all())
+        rows = repeatable(self._engine, lambda db: db.execute(_UNCLAIMED, parameters).all())
         return tuple(
             queue_entry(
                 process_priority=row.process_instance_priority,
@@ -495,22 +511,37 @@ def _ownership(row: AnyRow) -> Ownership:
     return Ownership(process_instance_id=row.id, host=row.host, epoch=row.owner_epoch)
 
 
-def _load(db: Connection, ownership: Ownership) -> LoadedRun:
-    run_id = ownership.process_instance_id
-    process = db.execute(
-        _PROCESS, {"run_id": run_id, "owner_host": ownership.host, "epoch": ownership.epoch}
-    ).one_or_none()
-    if process is None:
-        raise OwnershipLostError(
-            f"process instance {run_id} is no longer owned by {ownership.host} with epoch "
-            f"{ownership.epoch}"
-        )
-    attempts = db.execute(_ATTEMPTS, {"run_id": run_id})
-    return LoadedRun(
-        ownership=ownership,
-        process=_process_row(process),
-        tasks=tuple(_task_row(attempt) for attempt in attempts),
-    )
+def _load(db: Connection, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
+    ids = sorted({ownership.process_instance_id for ownership in ownerships})
+    if not ids:
+        return ()
+    # These are two questions, between which no take-over may come.
+    db.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+    processes = {row.id: row for row in db.execute(_PROCESSES, {"ids": ids})}
+    attempts: dict[int, list[AnyRow]] = {run_id: [] for run_id in processes}
+    if attempts:
+        for row in db.execute(_ATTEMPTS, {"ids": list(attempts)}):
+            attempts[row.process_instance_id].append(row)
+    loaded = []
+    for ownership in ownerships:
+        if not _is_owned(processes, ownership):
+            continue
+        run_id = ownership.process_instance_id
+        try:
+            run = LoadedRun(
+                ownership=ownership,
+                process=_process_row(processes[run_id]),
+                tasks=tuple(_task_row(row) for row in attempts[run_id]),
+            )
+        except ValueError as error:
+            # A code that this version does not know: no reason to load none of the others.
+            log.error(  # noqa: TRY400  # The text of the error is the whole story.
+                "process instance can't be read",
+                extra={"process_instance_id": run_id, "cause": str(error)},
+            )
+            continue
+        loaded.append(run)
+    return tuple(loaded)
 
 
 def _process_row(row: AnyRow) -> ProcessRow:
@@ -765,8 +796,7 @@ def _kill(db: Connection, wave: _Wave, runs: Mapping[int, AnyRow], wake: _Wake) 
         found = list(names.values())
         raise _conflict(next(name for name in wave.killed if name not in found))
     waiting = {row.id: row for row in rows if row.state == TaskState.SUBMITTED}
-    running = {row.id: row for row in rows if row.state == TaskState.RUNNING}
-    # One that has ended meanwhile is left alone: its report is on its way to the owner.
+    claimed = [row for row in rows if row.state != TaskState.SUBMITTED]
     if waiting:
         ends = [wave.killed[names[task_id]] for task_id in waiting]
         db.execute(_WITHDRAW, {"withdrawn_id": list(waiting), "withdrawn_at": ends})
@@ -776,10 +806,13 @@ def _kill(db: Connection, wave: _Wave, runs: Mapping[int, AnyRow], wake: _Wake) 
                 task_priority=row.task_instance_priority,
                 task_group_id=row.worker_group_id,
             )
-    if running:
-        db.execute(_ASK_FOR_KILL, {"ids": list(running)})
+    if claimed:
+        # Also of one that has just ended: its report is read with the wish in mind.
+        db.execute(_ASK_FOR_KILL, {"ids": [row.id for row in claimed]})
         wake.kills.extend(
-            KillEntry(address=row.host, task_instance_id=row.id) for row in running.values()
+            KillEntry(address=row.host, task_instance_id=row.id)
+            for row in claimed
+            if row.state == TaskState.RUNNING
         )
 
 

@@ -31,7 +31,16 @@ from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.states import LIVE_PROCESS_STATES, TaskState
 from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask
-from common.store.runs import AnyRow, any_of, repeatable, storable, transaction, unnested
+from common.store.runs import (
+    AnyRow,
+    StoreConflictError,
+    any_of,
+    possible_ids,
+    repeatable,
+    storable,
+    transaction,
+    unnested,
+)
 from common.store.tables import (
     process_definition,
     process_instance,
@@ -181,7 +190,6 @@ class PostgresTaskStore:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def claim(
         self,
@@ -191,7 +199,7 @@ class PostgresTaskStore:
         paths: Callable[[int, int, int], AttemptPaths],
         now: datetime,
     ) -> tuple[ClaimedTask, ...]:
-        ids = list(dict.fromkeys(task_instance_ids))
+        ids = possible_ids(task_instance_ids)
         if not ids:
             return ()
         with transaction(self._engine) as db:
@@ -213,19 +221,24 @@ class PostgresTaskStore:
                         **_holder(node),
                     },
                 ).rowcount
-                # The rows are locked, so this can't be; but if it were, a task would run twice.
-                assert changed == len(claimed), f"{len(claimed)} claimable, {changed} claimed"
+                if changed != len(claimed):
+                    # The rows are locked, so this can't be; but if it were, a task would run twice.
+                    raise StoreConflictError(
+                        f"{len(claimed)} attempts were locked, {changed} claimed"
+                    )
         return tuple(claimed)
 
     def started(self, node: Node, pids: dict[int, tuple[int, float]]) -> None:
         if not pids:
             return
+        # In order of id, as all that write several attempts do it.
+        ordered = sorted(pids.items())
         rows = {
-            "started_id": list(pids),
-            "started_pid": [pid for pid, _ in pids.values()],
-            "started_start_time": [start_time for _, start_time in pids.values()],
+            "started_id": [task_id for task_id, _ in ordered],
+            "started_pid": [pid for _, (pid, _) in ordered],
+            "started_start_time": [start_time for _, (_, start_time) in ordered],
         }
-        with transaction(self._single) as db:
+        with transaction(self._engine) as db:
             db.execute(_NOTE_PROCESSES, rows | _holder(node))
 
     def report(self, node: Node, ends: Sequence[AttemptEnd]) -> frozenset[int]:
@@ -240,18 +253,19 @@ class PostgresTaskStore:
             "ended_pid": [end.pid for end in ends],
             "ended_reason": [None if end.reason is None else storable(end.reason) for end in ends],
         }
-        with transaction(self._single) as db:
+        with transaction(self._engine) as db:
             return frozenset(db.scalars(_REPORT, rows | _holder(node)))
 
     def running(self, node: Node) -> dict[int, bool]:
-        rows = repeatable(self._single, lambda db: db.execute(_RUNNING, _holder(node)).all())
+        rows = repeatable(self._engine, lambda db: db.execute(_RUNNING, _holder(node)).all())
         return {row.id: row.wanted_state == TaskState.KILL for row in rows}
 
     def adopt(self, node: Node, task_instance_ids: Collection[int]) -> frozenset[int]:
-        if not task_instance_ids:
+        ids = possible_ids(task_instance_ids)
+        if not ids:
             return frozenset()
-        rows = {"ids": list(task_instance_ids)} | _holder(node)
-        with transaction(self._single) as db:
+        rows = {"ids": ids} | _holder(node)
+        with transaction(self._engine) as db:
             return frozenset(db.scalars(_ADOPT, rows))
 
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, assert_never
 
-from common.errors import OwnershipLostError
 from common.model.cluster import KillEntry, Node, QueueEntry
 from common.model.commands import Command, CommandRow, CommandType
 from common.model.decisions import (
@@ -81,6 +80,7 @@ from common.store.runs import (
     unstorable,
 )
 
+TERMINAL_PROCESS_STATES = tuple(state for state in ProcessState if state.is_terminal)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 CommitHook: TypeAlias = Callable[[str, Literal["before", "after"]], None]
@@ -445,7 +445,7 @@ class Transaction:
             case ProcessRecord(), ProcessRecord():
                 if new.wanted_state is not None and new.wanted_state != old.wanted_state:
                     calls.append((Channel.WANTED, str(new.id)))
-                if not new.is_live and new.state != old.state:
+                if new.state in TERMINAL_PROCESS_STATES and new.state != old.state:
                     calls.append((Channel.PROCESS, str(new.id)))
 
 
@@ -458,7 +458,8 @@ class MemoryDatabase:
 
     `commit_hook(name, moment)` is called around each commit that changes something, with the name
     of the store's method. What it raises `before` takes the transaction back; what it raises
-    `after` leaves it done.
+    `after` leaves it done. `begin_hook(name)` is called before a transaction looks at anything, so
+    that others may act while its maker is held up.
     """
 
     def __init__(self, *, os_user: str = "orcaflow") -> None:
@@ -472,6 +473,7 @@ class MemoryDatabase:
         self.queues = Rows("t_ds_queue", QueueRecord)
         self.users = Rows("t_ds_user", UserRecord)
         self.commit_hook: CommitHook = _no_hook
+        self.begin_hook: Callable[[str], None] = lambda _name: None
         self.changes: list[Change] = []
         self.notifications: list[tuple[str, str]] = []
         with self.transaction("seed") as tx:
@@ -482,6 +484,7 @@ class MemoryDatabase:
     @contextmanager
     def transaction(self, name: str, *, by: By = None) -> Iterator[Transaction]:
         """Everything done inside, or nothing."""
+        self.begin_hook(name)
         tx = Transaction(name=name, database=self, by=by)
         try:
             yield tx
@@ -562,7 +565,7 @@ def _broken_process(row: ProcessRecord) -> str | None:
     checks = {
         "name too long": len(row.name) > 320,
         "name empty": not row.name,
-        "ended without an end time": not row.is_live and row.end_time is None,
+        "ended without an end time": row.state in TERMINAL_PROCESS_STATES and row.end_time is None,
     }
     return next((cause for cause, broken in checks.items() if broken), None)
 
@@ -587,6 +590,9 @@ class MemoryCommandStore:
     ) -> None:
         self._db = database
         self._param_limit_bytes = param_limit_bytes
+
+    def waiting(self) -> bool:
+        return len(self._db.commands) > 0
 
     def take(
         self,
@@ -767,14 +773,16 @@ class MemoryRunStore:
     def __init__(self, database: MemoryDatabase) -> None:
         self._db = database
 
-    def load(self, ownership: Ownership) -> LoadedRun:
-        process = self._db.processes.get(ownership.process_instance_id)
-        if process is None or not self._is_owned(process, ownership):
-            raise _lost(ownership)
-        return LoadedRun(
-            ownership=ownership,
-            process=_process_row(process),
-            tasks=tuple(_task_row(task) for task in self._tasks(process.id)),
+    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
+        return tuple(
+            LoadedRun(
+                ownership=ownership,
+                process=_process_row(process),
+                tasks=tuple(_task_row(task) for task in self._tasks(process.id)),
+            )
+            for ownership in ownerships
+            if (process := self._db.processes.get(ownership.process_instance_id)) is not None
+            and self._is_owned(process, ownership)
         )
 
     def save(self, steps: Sequence[Step]) -> Saved:
@@ -888,9 +896,11 @@ class MemoryRunStore:
                         reason=WITHDRAWN,
                     )
                     wake.withdrawn.append(self._entry(task.id))
-                elif task.state == TaskState.RUNNING and task.host is not None:
+                else:
+                    # Also on one that has just ended: its report is read with the wish in mind.
                     tx.update(self._db.tasks, task.id, wanted_state=int(TaskState.KILL))
-                    wake.kills.append(KillEntry(address=task.host, task_instance_id=task.id))
+                    if task.state == TaskState.RUNNING and task.host is not None:
+                        wake.kills.append(KillEntry(address=task.host, task_instance_id=task.id))
             case StopProcess():
                 self._live(run_id)
                 tx.update(
@@ -972,13 +982,6 @@ class MemoryRunStore:
 def _ownership(process: ProcessRecord) -> Ownership:
     assert process.host is not None
     return Ownership(process_instance_id=process.id, host=process.host, epoch=process.owner_epoch)
-
-
-def _lost(ownership: Ownership) -> OwnershipLostError:
-    return OwnershipLostError(
-        f"process instance {ownership.process_instance_id} is no longer owned by "
-        f"{ownership.host} with epoch {ownership.epoch}"
-    )
 
 
 def _conflict(run_id: int, name: str, attempt: int) -> StoreConflictError:

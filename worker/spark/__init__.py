@@ -1,1 +1,1 @@
-"""What runs beside Spark in a task's own process. The daemon starts these files and imports none."""
+"""What runs beside Spark in a task's own process. The daemon imports nothing of it."""

@@ -1,10 +1,10 @@
-"""The driver of a PYSPARK task: makes the session, runs the author's script in it, stops the session.
+"""The driver of a PYSPARK task: makes a session, runs the author's script in it, stops the session.
 
     python run_script.py SESSION.json SCRIPT [ARGUMENT…]
 
-Run as a program by its path, in an interpreter that has pyspark and perhaps nothing else of Orcaflow's,
-so it imports the standard library and pyspark only. The script is `__main__`, with `spark` and `params`
-in its global names; its tracebacks begin in the script itself.
+Run as a program by its path, in an interpreter that has pyspark and perhaps nothing else of
+Orcaflow's, so it imports the standard library and pyspark only. The script is `__main__`, with
+`spark` and `params` in its global names; its tracebacks begin in the script itself.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def main() -> int:
     sys.argv[:] = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     try:
-        exec(code, module.__dict__)
+        exec(code, module.__dict__)  # noqa: S102  # Running the script is what this is for.
     except SystemExit as end:
         return exit_code(end)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  # Told to the author, as Python would.
         report(error)
         return 1
     finally:
@@ -61,7 +61,7 @@ def exit_code(end: SystemExit) -> int:
         return 0
     if isinstance(end.code, int):
         return end.code & 0xFF
-    print(end.code, file=sys.stderr)
+    sys.stderr.write(f"{end.code}\n")
     return 1
 
 

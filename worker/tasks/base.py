@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
@@ -31,7 +32,7 @@ class TaskParameterError(SchedulerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """What an operator chose for all tasks of a worker. Empty text means the default in each case."""
+    """What an operator chose for all tasks of a worker. Empty text means the default."""
 
     python: str = ""
     spark_home: str = ""
@@ -69,14 +70,14 @@ class TaskContext:
     parameters: Mapping[str, str]
     moment: datetime
     zone: ZoneInfo
-    directory: str
-    resources: str
+    directory: Path
+    resources: Path
     account: Account | None
     settings: TaskSettings
 
     @property
     def app_id(self) -> str:
-        """`<definition>_<process instance>_<task instance>`: the stem of the attempt's file names."""
+        """`<definition>_<process instance>_<task instance>`: the stem of file names."""
         task = self.task
         return f"{task.process_definition_id}_{task.process_instance_id}_{task.id}"
 
@@ -84,9 +85,9 @@ class TaskContext:
         """Put parameters and time placeholders into a text of the task's."""
         return substitute(text, self.parameters, moment=self.moment, zone=self.zone)
 
-    def write(self, name: str, content: str, *, executable: bool = False) -> str:
+    def write(self, name: str, content: str, *, executable: bool = False) -> Path:
         """Put a file into the attempt's directory; its path. The name is never a user's text."""
-        path = f"{self.directory}/{name}"
+        path = self.directory / name
         write_file(path, content, self.account, executable=executable)
         return path
 
@@ -141,15 +142,15 @@ class TaskContext:
                 raise TaskParameterError(f"params.{key} has a NUL character")
         return words
 
-    def file(self, key: str, text: str) -> str:
-        """The path of a file that must be there: absolute, or relative to the attempt's directory."""
+    def file(self, key: str, text: str) -> Path:
+        """A file that must be there: absolute, or relative to the attempt's directory."""
         name = self.substitute(text)
         if "\0" in name:
             raise TaskParameterError(f"params.{key} has a NUL character")
-        path = os.path.join(self.directory, name)
-        if os.path.isdir(path):
+        path = self.directory / name
+        if path.is_dir():
             raise TaskParameterError(f"params.{key}: {name} is a directory, not a file")
-        if not os.path.exists(path):
+        if not path.exists():
             raise TaskParameterError(f"params.{key}: there is no file {name} on this worker")
         return path
 
@@ -165,9 +166,9 @@ def find_program(name: str, search_path: str) -> str | None:
     """The absolute path of a program that can be executed; None if there is none."""
     folders = [""] if "/" in name else search_path.split(os.pathsep)
     for folder in folders:
-        path = os.path.join(folder, name)
-        if os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
+        path = Path(folder, name)
+        if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
+            return str(path)
     return None
 
 
@@ -188,7 +189,7 @@ def read_node(task: ClaimedTask) -> tuple[Mapping[str, Any], object]:
 
 
 class TaskTypes:
-    """The task types that this worker knows, by name; those of others are looked for when asked for."""
+    """The task types that this worker knows, by name; others are looked for when asked for."""
 
     def __init__(self, built_in: Mapping[str, TaskType]) -> None:
         self._known: dict[str, TaskType] = dict(built_in)

@@ -1,7 +1,7 @@
 """PYSPARK: a script, inline or a file, that finds `spark` and `params` ready to use.
 
-Each attempt is a driver process of its own (`worker/spark/run_script.py`) with the session made from
-`master` and `conf`. Nothing here imports pyspark.
+Each attempt is a driver process of its own (`worker/spark/run_script.py`) with the session made
+from `master` and `conf`. Nothing here imports pyspark.
 """
 
 from __future__ import annotations
@@ -39,13 +39,20 @@ class PySparkTask:
         session_file = context.write(f"pyspark_{context.app_id}.json", json.dumps(session))
         python = interpreter(context)
         return Launch(
-            argv=(python, "-u", _RUN_SCRIPT, session_file, path, *context.words("mainArgs")),
+            argv=(
+                python,
+                "-u",
+                _RUN_SCRIPT,
+                str(session_file),
+                str(path),
+                *context.words("mainArgs"),
+            ),
             environment=spark_environment(context, spark_home(context)),
         )
 
 
 def _conf(context: TaskContext) -> dict[str, str]:
-    """`conf`: an object whose values are text, numbers or booleans; parameters are put into values."""
+    """`conf`: an object; parameters are put into its values."""
     given = context.params.get("conf") or {}
     if not isinstance(given, Mapping):
         raise TaskParameterError("params.conf must be an object")

@@ -6,6 +6,7 @@ Inline scripts stand in a file of the attempt's directory, so that tracebacks sh
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.resources import fetch_resources
@@ -18,7 +19,7 @@ class PythonTask:
         fetch_resources(context)
         path = script_path(context, f"py_{context.app_id}.command")
         # Unbuffered: who watches the log sees each line when it is printed.
-        argv = (interpreter(context), "-u", path, *context.words("mainArgs"))
+        argv = (interpreter(context), "-u", str(path), *context.words("mainArgs"))
         return Launch(argv=argv)
 
 
@@ -27,7 +28,7 @@ def interpreter(context: TaskContext) -> str:
     return context.program(context.settings.python or sys.executable, "worker.python")
 
 
-def script_path(context: TaskContext, inline_name: str) -> str:
+def script_path(context: TaskContext, inline_name: str) -> Path:
     """The script: `file` if that is given, else `rawScript` written into a file of that name."""
     file = context.text("file").strip()
     script = context.script()

@@ -1,13 +1,13 @@
 """`resourceList`: files that a task finds in its directory under their own names.
 
-A resource is a file on the worker, named by an absolute path or below `$ORCAFLOW_HOME/resources`. It is
-linked and not copied, since jars are large. A name can't lead out of the attempt's directory.
+A resource is a file on the worker, named by an absolute path or below `$ORCAFLOW_HOME/resources`.
+It is linked and not copied, since jars are large. A name can't lead out of the attempt's directory.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from worker.tasks.base import TaskContext, TaskParameterError
 
@@ -37,27 +37,28 @@ def resource_name(key: str, entry: object) -> str:
     return name.strip()
 
 
-def link_resource(context: TaskContext, key: str, name: str) -> str:
+def link_resource(context: TaskContext, key: str, name: str) -> Path:
     """Link one file into the attempt's directory under its own name; the path of the link."""
     name = context.substitute(name)
     if "\0" in name:
         raise TaskParameterError(f"params.{key} has a NUL character")
-    source = name if os.path.isabs(name) else resource_path(context, key, name)
-    if not os.path.isfile(source):
+    source = resource_path(context, key, name)
+    if not source.is_file():
         raise TaskParameterError(f"params.{key}: there is no file {source} on this worker")
-    target = f"{context.directory}/{os.path.basename(source)}"
+    target = context.directory / source.name
     try:
-        os.symlink(source, target)
+        target.symlink_to(source)
     except FileExistsError as error:
-        if os.path.realpath(source) != os.path.realpath(target):
+        if source.resolve() != target.resolve():
             raise TaskParameterError(
-                f"params.{key}: another file has the name {os.path.basename(source)} already"
+                f"params.{key}: another file has the name {source.name} already"
             ) from error
     return target
 
 
-def resource_path(context: TaskContext, key: str, name: str) -> str:
-    """The path of a resource that is named relative to the resources' own directory."""
-    if ".." in name.split("/"):
+def resource_path(context: TaskContext, key: str, name: str) -> Path:
+    """The path of a resource, which is absolute or below the resources' own directory."""
+    path = Path(name)
+    if ".." in path.parts and not path.is_absolute():
         raise TaskParameterError(f"params.{key}: {name} may not lead out of the resources")
-    return f"{context.resources}/{name}"
+    return context.resources / path

@@ -1,12 +1,13 @@
 """SHELL: a script with its parameters put in, run by `sh`, or by what its first line names.
 
-The script is a file in the attempt's directory and never part of a command line, where every user of
-the host could read it. An environment file, if one is configured, is sourced before it.
+The script is a file in the attempt's directory and never part of a command line, where every user
+of the host could read it. An environment file, if one is configured, is sourced before it.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.resources import fetch_resources
@@ -26,12 +27,12 @@ class ShellTask:
             raise TaskParameterError("params.rawScript is empty")
         fetch_resources(context)
         path = context.write(f"{context.app_id}_node.sh", script, executable=True)
-        argv = (path,) if _has_interpreter(script) else (_SHELL, path)
+        argv = (str(path),) if _has_interpreter(script) else (_SHELL, str(path))
         env_path = context.settings.env_path
         if env_path:
-            if not os.path.isfile(env_path):
+            if not Path(env_path).is_file():
                 raise TaskParameterError(f"worker.env_path: there is no file {env_path}")
-            argv = (_SHELL, "-c", _SOURCE, "orcaflow", os.path.abspath(env_path), *argv)
+            argv = (_SHELL, "-c", _SOURCE, "orcaflow", str(Path(env_path).absolute()), *argv)
         return Launch(argv=argv)
 
 
@@ -44,6 +45,7 @@ def _has_interpreter(script: str) -> bool:
         return False
     if not os.access(words[0], os.X_OK):
         raise TaskParameterError(
-            f"params.rawScript: its first line asks for {words[0][:200]}, which is not on this worker"
+            f"params.rawScript: its first line asks for {words[0][:200]},"
+            " which is not on this worker"
         )
     return True

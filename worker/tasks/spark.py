@@ -1,18 +1,19 @@
 """SPARK: a program that `spark-submit` starts, be it Python, Java or Scala.
 
-The command is a list of arguments from the start, never a line that a shell reads, so that no key can
-smuggle in another program. The keys are those of the specification §1.20.4, the order is that of §6.7;
-`master` is an addition that replaces `yarn` or `local`.
+The command is a list of arguments from the start, never a line that a shell reads, so that no key
+can smuggle in another program. The keys are those of the specification §1.20.4, the order is that
+of §6.7; `master` is an addition that replaces `yarn` or `local`.
 """
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
+from pathlib import Path
 
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.python import interpreter
 from worker.tasks.resources import fetch_resources, link_resource, resource_name
+from worker.workspace import scratch_of
 
 _PROGRAM_TYPES = ("PYTHON", "JAVA", "SCALA")
 _DEPLOY_MODES = ("cluster", "client", "local")
@@ -56,7 +57,7 @@ class SparkTask:
 
 
 def spark_home(context: TaskContext, version: str = "") -> str:
-    """The Spark installation to use: configured, of the environment, or that of the pyspark package."""
+    """The Spark to use: the configured one, the environment's, or the pyspark package's."""
     environment = context.settings.environment
     home = (
         context.settings.spark_home
@@ -70,14 +71,14 @@ def spark_home(context: TaskContext, version: str = "") -> str:
 
 
 def spark_environment(context: TaskContext, home: str) -> dict[str, str]:
-    """What Spark programs get besides: the right Python on both sides, and scratch space of their own."""
+    """What Spark programs get besides: the right Python on both sides, and scratch space."""
     python = interpreter(context)
     return {
         "SPARK_HOME": home,
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
         "PYTHONUNBUFFERED": "1",
-        "SPARK_LOCAL_DIRS": f"{context.directory}/tmp",
+        "SPARK_LOCAL_DIRS": str(scratch_of(context.directory)),
     }
 
 
@@ -132,6 +133,7 @@ def _main_file(context: TaskContext) -> str:
     name = context.substitute(resource_name(key, entry))
     if "://" in name:
         return name  # In a file system that Spark itself reads, as hdfs:// or s3a://.
-    if not os.path.isabs(name) and os.path.exists(f"{context.directory}/{name}"):
-        return f"{context.directory}/{name}"  # One of the resources.
-    return link_resource(context, key, name)
+    given = context.directory / name
+    if not Path(name).is_absolute() and ".." not in given.parts and given.is_file():
+        return str(given)  # One of the resources.
+    return str(link_resource(context, key, name))

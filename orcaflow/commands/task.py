@@ -1,0 +1,242 @@
+"""`orcaflow task`: attempts at tasks, their logs, and what their parameters come to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orcaflow.output import (
+    Format,
+    FormatOption,
+    escaped,
+    escaped_log,
+    print_json,
+    print_rows,
+    say,
+    write,
+)
+
+if TYPE_CHECKING:
+    from orcaflow.session import Session
+    from orcaflow.task_log import TaskLog
+
+app = typer.Typer(
+    help="Look at attempts at tasks, their logs and parameters.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_Id = Annotated[int, typer.Argument(metavar="ID", help="Id of a task instance.", min=1)]
+
+
+@app.command(
+    name="list",
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow task list --instance 12\n"
+        "  orcaflow task list --state running -o json\n"
+    ),
+)
+def list_(
+    *,
+    instance: Annotated[
+        int | None, typer.Option("--instance", metavar="ID", help="Only of this instance.", min=1)
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only in this state, as running; repeat."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also attempts whose place another has taken.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="No more than so many.")] = 100,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List attempts in the order in which they were made; the newest, if there are too many.
+
+    Fields: id, process_instance_id, name, task_type, attempt, state, state_code, wanted_state,
+    reason, exit_code, valid, submit_time, start_time, end_time, duration (seconds), host, pid,
+    retry_times, max_retry_times, retry_at, log_path, execute_path, app_link.
+    """
+    from common.clock import SystemClock
+    from common.model.states import TaskState
+    from common.store.views import task_instances
+    from orcaflow.commands.instance import read_state
+    from orcaflow.lookup import instance_with_id
+    from orcaflow.rows import TASK_COLUMNS, task_row
+    from orcaflow.session import opened
+
+    codes = None if not state else [int(read_state(TaskState, each)) for each in state]
+    with opened() as session, session.engine.connect() as db:
+        if instance is not None:
+            instance_with_id(db, instance)
+        found = task_instances(
+            db, process_instance_id=instance, states=codes, valid_only=not every, limit=limit
+        )
+    now = SystemClock().now()
+    print_rows(
+        [task_row(view, now=now) for view in found],
+        form=form,
+        columns=("id", "process_instance_id", *TASK_COLUMNS[1:]),
+        zone=session.zone,
+        none="There are no such task instances.",
+    )
+
+
+@app.command(
+    epilog=("\b\nExamples:\n  orcaflow task log 34 -f\n  orcaflow task log 34 --lines 50\n")
+)
+def log(
+    task_instance_id: _Id,
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the attempt has ended.")
+    ] = False,
+    lines: Annotated[
+        int | None, typer.Option("--lines", "-n", help="Only the last so many.", min=0)
+    ] = None,
+) -> None:
+    """Print the log of an attempt. Colours are kept; other signs that steer a terminal are shown.
+
+    It is read on the computer that ran the task, below $ORCAFLOW_HOME/tasks/logs.
+    """
+    from orcaflow.lookup import task_with_id
+    from orcaflow.session import opened
+    from orcaflow.task_log import opened_log
+
+    with opened() as session:
+        with session.engine.connect() as db:
+            task = task_with_id(db, task_instance_id)
+        try:
+            if follow and task.end_time is None:
+                task_log_path = _awaited_path(session, task_instance_id)
+            else:
+                task_log_path = task.log_path
+            with opened_log(session.config.home, task_log_path) as opened_file:
+                if lines is not None:
+                    opened_file.skip_to_last(lines)
+                if follow:
+                    _follow(session, task_instance_id, opened_file)
+                else:
+                    for piece in opened_file.rest():
+                        _put(piece)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+@app.command(epilog="Example: orcaflow task render 34")
+def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
+    """Print the parameters of an attempt, and its texts with the parameters put in.
+
+    Time placeholders count from the schedule time, else from the start of the attempt, else from
+    now. Fields: id, name, task_type, moment, parameters, params.
+    """
+    from common.clock import SystemClock
+    from common.errors import NotFoundError
+    from orcaflow.lookup import task_with_id
+    from orcaflow.rendering import rendered
+    from orcaflow.requests import task_document
+    from orcaflow.session import opened
+
+    with opened() as session, session.engine.connect() as db:
+        task = task_with_id(db, task_instance_id)
+        document = task_document(db, task_instance_id)
+    if document is None:
+        raise NotFoundError(f"task instance {task_instance_id} is gone")
+    result = rendered(document, config=session.config, now=SystemClock().now())
+    if form is Format.JSON:
+        print_json(
+            {
+                "id": task.id,
+                "name": task.name,
+                "task_type": task.task_type,
+                "moment": result.moment,
+                "parameters": result.parameters,
+                "params": result.params,
+            }
+        )
+        return
+    write("parameters:")
+    for name, value in result.parameters.items():
+        write(f"  {escaped(name)} = {escaped(value)}")
+    for key, value in result.params.items():
+        if isinstance(value, str):
+            write(f"{escaped(key)}:")
+            for line in value.splitlines():
+                write(f"  {escaped(line)}")
+        elif value:
+            import json
+
+            write(f"{escaped(key)}: {json.dumps(value, ensure_ascii=True)}")
+
+
+def _awaited_path(session: Session, task_instance_id: int) -> str | None:
+    """The path of the log, once a worker has begun the attempt."""
+    import time
+
+    from orcaflow.lookup import task_with_id
+    from orcaflow.task_log import LogMissingError, opened_log
+
+    told = False
+    while True:
+        with session.engine.connect() as db:
+            task = task_with_id(db, task_instance_id)
+        if task.end_time is not None:
+            return task.log_path
+        if task.log_path:
+            try:
+                with opened_log(session.config.home, task.log_path):
+                    return task.log_path
+            except LogMissingError:
+                # Claimed a moment ago, or running on another computer, which ends it all the same.
+                if told:
+                    return task.log_path
+        if not told:
+            say(f"waiting for a worker to start task instance {task_instance_id}")
+            told = True
+        time.sleep(0.3)
+
+
+def _follow(session: Session, task_instance_id: int, opened_file: TaskLog) -> None:
+    """Print what is added until the attempt has ended; then what came in between, too."""
+    from datetime import timedelta
+
+    from common.clock import SystemClock
+    from common.store.listen import Channel, Notifications
+    from orcaflow.lookup import task_with_id
+
+    clock = SystemClock()
+    unfinished = ""
+    look_at = 0.0
+    with Notifications(
+        session.url, (Channel.TASK,), application_name="orcaflow-log"
+    ) as notifications:
+        ended = False
+        while not ended:
+            if clock.monotonic() >= look_at:
+                with session.engine.connect() as db:
+                    ended = task_with_id(db, task_instance_id).end_time is not None
+                look_at = clock.monotonic() + 1.0
+            while piece := opened_file.read():
+                unfinished = _put_lines(unfinished + piece)
+            if not ended and notifications.wait(timedelta(milliseconds=150)):
+                look_at = 0.0
+    # A line that is not ended yet waits, since a colour could be cut in two.
+    _put(unfinished + "".join(opened_file.rest()))
+
+
+def _put_lines(text: str) -> str:
+    """Print the whole lines; the rest."""
+    end = text.rfind("\n") + 1
+    _put(text[:end])
+    return text[end:]
+
+
+def _put(text: str) -> None:
+    import sys
+
+    if text:
+        sys.stdout.write(escaped_log(text))
+        sys.stdout.flush()

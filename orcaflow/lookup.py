@@ -1,0 +1,66 @@
+"""Finds what a person named, or says clearly that it is not there and what is."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from common.errors import NotAllowedError, NotFoundError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from common.store.definitions import DefinitionRow
+    from common.store.views import ProcessInstanceView, TaskInstanceView
+
+
+def definition_named(db: Connection, name: str) -> DefinitionRow:
+    """The definition of this name: in the default project, else the only one in any other."""
+    from common.store.definitions import definition_by_name, definitions
+
+    # PostgreSQL takes no NUL, and so has no row with one.
+    found = definition_by_name(db, name) if "\0" not in name else None
+    if found is not None:
+        return found
+    known = definitions(db)
+    same = [other for other in known if other.name == name]
+    if len(same) == 1:
+        return same[0]
+    if same:
+        projects = ", ".join(str(other.project_id) for other in same)
+        raise NotAllowedError(f"{name!r} is ambiguous: it stands in the projects {projects}")
+    near = difflib.get_close_matches(name, [other.name for other in known], n=1)
+    perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow definition list`"
+    raise NotFoundError(f"there is no process definition {name!r}{perhaps}")
+
+
+def instance_with_id(db: Connection, process_instance_id: int) -> ProcessInstanceView:
+    from common.store.views import process_instance_by_id
+
+    found = process_instance_by_id(db, process_instance_id)
+    if found is None:
+        raise NotFoundError(
+            f"there is no process instance {process_instance_id}; see `orcaflow instance list`"
+        )
+    return found
+
+
+def task_with_id(db: Connection, task_instance_id: int) -> TaskInstanceView:
+    from common.store.views import task_instance_by_id
+
+    found = task_instance_by_id(db, task_instance_id)
+    if found is None:
+        raise NotFoundError(
+            f"there is no task instance {task_instance_id}; see `orcaflow task list`"
+        )
+    return found
+
+
+def worker_group_named(db: Connection, name: str) -> int:
+    from orcaflow.requests import worker_group_id, worker_group_names
+
+    found = worker_group_id(db, name)
+    if found is None:
+        known = ", ".join(repr(other) for other in worker_group_names(db)) or "none"
+        raise NotFoundError(f"there is no worker group {name!r} (there are: {known})")
+    return found

@@ -1,0 +1,66 @@
+"""The registry as the command line sees it: who is alive, by what they say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from common.clock import SystemClock
+from common.config import Config, zookeeper_hosts
+from common.model.cluster import Heartbeat, NodeKind
+from common.registry.config import RegistryConfig
+from common.registry.connect import connect
+from common.registry.protocol import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A living daemon. `beat` is None if its znode holds something else than a heartbeat."""
+
+    kind: NodeKind
+    address: str
+    incarnation: int
+    beat: Heartbeat | None
+
+
+@contextmanager
+def registry(config: Config, *, patience: timedelta | None = None) -> Iterator[Registry]:
+    """A session of its own; `ServiceUnreachableError` if ZooKeeper does not answer in time."""
+    opened = connect(
+        RegistryConfig(
+            hosts=zookeeper_hosts(config),
+            root=config.zookeeper.root,
+            session_timeout=timedelta(seconds=config.zookeeper.session_timeout_seconds),
+            connection_timeout=patience
+            or timedelta(seconds=config.zookeeper.connection_timeout_seconds),
+            digest=config.zookeeper.digest,
+        ),
+        clock=SystemClock(),
+    )
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def members(
+    config: Config, *, zone: tzinfo | None, patience: timedelta | None = None
+) -> list[Member]:
+    """Masters, then workers, by address. Times of heartbeats are read in `zone`."""
+    reader = zone or datetime.now().astimezone().tzinfo  # Only its zone is wanted.
+    found = []
+    with registry(config, patience=patience) as opened:
+        for kind in NodeKind:
+            for node, text in sorted(opened.membership.heartbeats(kind).items()):
+                beat = None if reader is None else Heartbeat.parse(text, zone=reader)
+                found.append(
+                    Member(
+                        kind=kind,
+                        address=node.address,
+                        incarnation=node.incarnation,
+                        beat=beat,
+                    )
+                )
+    return found

@@ -1,0 +1,159 @@
+"""What the command line prints: rows as a table or as JSON, and text that steers no terminal.
+
+Adds the word *row*: a mapping of field names, which are the documented names of the JSON. With
+`-o json` standard output holds one JSON document and nothing else; text for people goes to standard
+error. In a table, times are shown in the zone of whoever looks, and states by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+Row = Mapping[str, object]
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+FormatOption = Annotated[
+    Format, typer.Option("-o", "--output", help="How to print: for people, or as JSON.")
+]
+
+_SGR = re.compile(r"\x1b\[[0-9;:]{0,40}m")
+# Not printable for Python, and yet a part of writing: joiners of scripts and emoji, wide blanks.
+_HARMLESS = frozenset("\u200c\u200d\u00a0\u3000\t")
+
+
+def escaped(text: str, *, keep: str = "") -> str:
+    """The text with every sign that could steer a terminal, or reverse it, made visible.
+
+    `keep` names control characters that are meant, a line feed for one.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in _HARMLESS or character in keep
+        else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
+def escaped_log(text: str) -> str:
+    """A piece of a log, whose colours are kept; they end with each line."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join("".join(_escaped_but_colours(line)) for line in lines)
+
+
+def _escaped_but_colours(line: str) -> Iterable[str]:
+    end = 0
+    for colour in _SGR.finditer(line):
+        yield escaped(line[end : colour.start()])
+        yield colour.group()
+        end = colour.end()
+    yield escaped(line[end:])
+    if end:
+        yield "\x1b[0m"
+
+
+def say(text: str) -> None:
+    """Tell a person something that is no part of the result."""
+    sys.stderr.write(escaped(text, keep="\n") + "\n")
+
+
+def write(text: str) -> None:
+    """Put a line of the result on standard output, as it is."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def print_rows(
+    rows: Sequence[Row],
+    *,
+    form: Format,
+    columns: Sequence[str],
+    zone: tzinfo | None = None,
+    none: str = "nothing",
+) -> None:
+    """All fields of each row as JSON, or these columns as a table; `none` is said of no rows."""
+    if form is Format.JSON:
+        print_json(list(rows))
+    elif rows:
+        write(table(rows, columns, zone=zone))
+    else:
+        say(none)
+
+
+def print_json(document: object) -> None:
+    """One document, ASCII only, so that no name in it can steer a terminal."""
+    write(json.dumps(document, ensure_ascii=True, indent=2, default=_json))
+
+
+def print_fields(row: Row, *, zone: tzinfo | None = None) -> None:
+    """One row for people: a line for each field that has a value."""
+    width = max((len(name) for name in row), default=0)
+    for name, value in row.items():
+        if value is not None and value != "":
+            write(f"{name:<{width}}  {shown(value, zone)}")
+
+
+def table(rows: Sequence[Row], columns: Sequence[str], *, zone: tzinfo | None = None) -> str:
+    """Aligned columns under their names; nothing is cut off, so that pipes get everything."""
+    cells = [
+        [column.upper().replace("_", " ") for column in columns],
+        *([shown(row.get(column), zone) for column in columns] for row in rows),
+    ]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    )
+
+
+def shown(value: object, zone: tzinfo | None = None) -> str:
+    """A value as a person reads it."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return f"{value.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+        case timedelta():
+            return duration(value)
+        case list() | tuple():
+            return ", ".join(shown(item, zone) for item in value)
+        case _:
+            return escaped(str(value))
+
+
+def duration(span: timedelta) -> str:
+    """A span of time, with tenths while it is short."""
+    seconds = max(0.0, span.total_seconds())
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m{rest:02d}s" if hours else f"{minutes}m{rest:02d}s"
+
+
+def _json(value: object) -> object:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case timedelta():
+            return value.total_seconds()
+        case _:
+            return str(value)

@@ -1,0 +1,96 @@
+"""Process instances and task instances as rows: the documented fields of `-o json`.
+
+A state is given by name, and as the number that the tables hold beside it (`state_code`); a number
+that has no name here is shown as itself. Durations are in seconds.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from common.model.commands import CommandType
+from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
+
+if TYPE_CHECKING:
+    from common.store.views import ProcessInstanceView, TaskInstanceView
+
+INSTANCE_COLUMNS = ("id", "definition", "state", "command_type", "start_time", "duration", "host")
+TASK_COLUMNS = ("id", "name", "task_type", "attempt", "state", "start_time", "duration", "host")
+
+
+def name_of(kind: type[IntEnum], number: int | None) -> str | None:
+    """The name of a stored number, or the number itself where this version has no word for it."""
+    if number is None:
+        return None
+    try:
+        return kind(number).name
+    except ValueError:
+        return str(number)
+
+
+def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, object]:
+    """One process instance. `wanted_state` is what a person asked for and it has not reached."""
+    return {
+        "id": view.id,
+        "name": view.name,
+        "definition": view.definition_name,
+        "process_definition_id": view.process_definition_id,
+        "state": name_of(ProcessState, view.state),
+        "state_code": view.state,
+        "wanted_state": name_of(ProcessState, view.wanted_state),
+        "reason": view.state_reason,
+        "command_type": name_of(CommandType, view.command_type),
+        "run_times": view.run_times,
+        "failure_strategy": name_of(FailureStrategy, view.failure_strategy),
+        "priority": name_of(Priority, view.priority),
+        "schedule_time": view.schedule_time,
+        "start_time": view.start_time,
+        "end_time": view.end_time,
+        "duration": _span(view.start_time, view.end_time, now),
+        "host": view.host,
+        "owner_epoch": view.owner_epoch,
+    }
+
+
+def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:
+    """One attempt. `valid` is false once another attempt has taken its place."""
+    return {
+        "id": view.id,
+        "process_instance_id": view.process_instance_id,
+        "name": view.name,
+        "task_type": view.task_type,
+        "attempt": view.attempt,
+        "state": name_of(TaskState, view.state),
+        "state_code": view.state,
+        "wanted_state": name_of(TaskState, view.wanted_state),
+        "reason": view.reason,
+        "exit_code": view.exit_code,
+        "valid": view.valid,
+        "submit_time": view.submit_time,
+        "start_time": view.start_time,
+        "end_time": view.end_time,
+        "duration": task_duration(view, now=now),
+        "host": view.host,
+        "pid": view.pid,
+        "retry_times": view.retry_times,
+        "max_retry_times": view.max_retry_times,
+        "retry_at": view.retry_at,
+        "log_path": view.log_path,
+        "execute_path": view.execute_path,
+        "app_link": view.app_link,
+    }
+
+
+def task_duration(view: TaskInstanceView, *, now: datetime) -> timedelta | None:
+    """How long the attempt has run, or ran; None before a worker has started it."""
+    if view.state == TaskState.SUBMITTED:
+        return None
+    return _span(view.start_time, view.end_time, now)
+
+
+def _span(start: datetime | None, end: datetime | None, now: datetime) -> timedelta | None:
+    if start is None:
+        return None
+    return max(timedelta(), (end or now) - start)

@@ -1,0 +1,114 @@
+"""Reads the logs of tasks, and nothing else: only files below `$ORCAFLOW_HOME/tasks/logs`.
+
+The path comes from a row that anybody may have typed, so it is taken as hostile: no link is
+followed in it, and what is opened must be an ordinary file.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from common.errors import NotAllowedError, NotFoundError
+
+_PIECE_BYTES = 65_536
+_TAIL_BYTES = 200_000
+
+
+class LogMissingError(NotFoundError):
+    """There is no log (yet), or none on this computer."""
+
+
+class TaskLog:
+    """An open log, read piece by piece from wherever its writer has got to."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def read(self) -> str:
+        """What was added since the last time, up to some size; "" if nothing was."""
+        return self._decoder.decode(os.read(self._file, _PIECE_BYTES))
+
+    def rest(self) -> Iterator[str]:
+        """All that is there, in pieces."""
+        while piece := os.read(self._file, _PIECE_BYTES):
+            yield self._decoder.decode(piece)
+        yield self._decoder.decode(b"", final=True)
+
+    def skip_to_last(self, lines: int) -> None:
+        """Go on from the last so many lines, as far as they fit into a fifth of a megabyte."""
+        size = os.fstat(self._file).st_size
+        start = max(0, size - _TAIL_BYTES)
+        tail = os.pread(self._file, size - start, start)
+        kept = b"".join(tail.splitlines(keepends=True)[-lines:]) if lines > 0 else b""
+        os.lseek(self._file, size - len(kept), os.SEEK_SET)
+
+
+@contextmanager
+def opened_log(home: Path, log_path: str | None) -> Iterator[TaskLog]:
+    """The log at this path; `LogMissingError` without one, `NotAllowedError` if it is elsewhere."""
+    file = _open(home / "tasks" / "logs", log_path)
+    try:
+        yield TaskLog(file)
+    finally:
+        os.close(file)
+
+
+def last_lines(home: Path, log_path: str | None, *, lines: int) -> list[str]:
+    """The end of a log; raises as `opened_log` does."""
+    with opened_log(home, log_path) as log:
+        log.skip_to_last(lines)
+        return "".join(log.rest()).splitlines()
+
+
+def _open(root: Path, log_path: str | None) -> int:
+    if not log_path:
+        raise LogMissingError("the attempt has no log: no worker has started it")
+    parts = _parts_below(root, log_path)
+    if parts is None:
+        raise NotAllowedError(f"the log {log_path!r:.300} is not below {root}, so it is not read")
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        place = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in parts[:-1]:
+            inner = _open_in(place, part, flags | os.O_DIRECTORY)
+            place = inner
+        # Without waiting, should somebody have put a pipe there.
+        file = _open_in(place, parts[-1], flags | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise LogMissingError(
+            f"there is no log {log_path!r:.300} on this computer; "
+            "it is on the host that ran the task"
+        ) from None
+    except OSError as error:
+        raise NotAllowedError(
+            f"the log {log_path!r:.300} can't be read: {error.strerror}"
+        ) from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise NotAllowedError(f"the log {log_path!r:.300} is not an ordinary file")
+    return file
+
+
+def _open_in(place: int, name: str, flags: int) -> int:
+    """Open a name in an open folder, which is closed whatever happens."""
+    try:
+        return os.open(name, flags, dir_fd=place)
+    finally:
+        os.close(place)
+
+
+def _parts_below(root: Path, log_path: str) -> tuple[str, ...] | None:
+    if "\0" in log_path:
+        return None
+    path = PurePosixPath(log_path)
+    try:
+        parts = path.relative_to(PurePosixPath(root)).parts
+    except ValueError:
+        return None
+    return parts if parts and ".." not in parts else None

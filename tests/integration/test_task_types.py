@@ -1,0 +1,154 @@
+"""The task types, run for real: scripts, parameters, and Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common.model.states import TaskState
+from tests.integration.worker_host import Host
+from worker.tasks.base import TaskSettings
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    host = Host(tmp_path)
+    yield host
+    host.supervisor.close()
+
+
+def test_a_shell_script_gets_its_parameters_and_its_dates(host: Host) -> None:
+    task = host.task(
+        1,
+        "echo '${day} ${region} $[yyyyMMdd-1] ${HOME_OF_NOBODY} ${system.biz.date}'",
+        local=[{"prop": "day", "direct": "IN", "type": "VARCHAR", "value": "$[yyyy-MM-dd]"}],
+        global_params='[{"prop":"region","direct":"IN","type":"VARCHAR","value":"eu"}]',
+    )
+    assert host.run(task).state is TaskState.SUCCESS
+    assert "\n2026-01-02 eu 20260101 ${HOME_OF_NOBODY} 20260101\n" in host.log(1)
+
+
+def test_a_shell_script_with_windows_line_ends_runs(host: Host) -> None:
+    assert host.run(host.task(1, "if true; then\r\necho fine\r\nfi\r\n")).state is TaskState.SUCCESS
+    assert "\nfine\n" in host.log(1)
+
+
+def test_a_shell_script_may_name_its_interpreter(host: Host) -> None:
+    end = host.run(host.task(1, '#!/usr/bin/env bash\na=(x y)\necho "${#a[@]}"\n'))
+    assert end.state is TaskState.SUCCESS
+    assert "\n2\n" in host.log(1)
+
+
+def test_the_environment_file_is_sourced_before_a_shell_script(tmp_path: Path) -> None:
+    env_file = tmp_path / "env file; exit 3.sh"
+    env_file.write_text("export GREETING=hello\n")
+    host = Host(tmp_path, settings=TaskSettings(env_path=str(env_file)))
+    end = host.run(host.task(1, 'echo "$GREETING $#"'))
+    assert end.state is TaskState.SUCCESS, host.log(1)
+    assert "\nhello 0\n" in host.log(1)
+    host.supervisor.close()
+
+
+def test_parameters_stand_in_a_file_that_only_the_task_can_read(host: Host) -> None:
+    host.run(
+        host.task(
+            1,
+            'stat -c %a "$ORCAFLOW_PARAMS"; cat "$ORCAFLOW_PARAMS"',
+            local=[{"prop": "password", "direct": "IN", "type": "VARCHAR", "value": "hunter2"}],
+        )
+    )
+    header, body = host.log(1).split("\n600\n")
+    assert "password=******" in header
+    assert "hunter2" not in header
+    assert json.loads(body.splitlines()[0].split("[orcaflow]")[0])["password"] == "hunter2"
+
+
+def test_a_python_script_shows_its_own_lines_in_a_traceback(host: Host) -> None:
+    end = host.run(host.task(1, "x = 1\nraise ValueError('${a}')\n", task_type="PYTHON"))
+    assert (end.state, end.exit_code) == (TaskState.FAILURE, 1)
+    assert 'py_1_2_1.command", line 2' in host.log(1)
+
+
+def test_a_python_file_gets_its_arguments(host: Host, tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\n")
+    params = {"file": "${folder}/job.py", "mainArgs": "--day '${day} x' \"a b\""}
+    local = [
+        {"prop": "folder", "direct": "IN", "type": "VARCHAR", "value": str(tmp_path)},
+        {"prop": "day", "direct": "IN", "type": "VARCHAR", "value": "$[yyyyMMdd]"},
+    ]
+    host.run(host.task(1, task_type="PYTHON", params=params, local=local))
+    assert "['--day', '20260102 x', 'a b']" in host.log(1)
+
+
+def test_resources_are_found_under_their_own_names(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "resources").mkdir()
+    (tmp_path / "resources" / "lib.sh").write_text("echo from lib\n")
+    end = host.run(host.task(1, ". ./lib.sh", params={"resourceList": [{"res": "lib.sh"}]}))
+    assert end.state is TaskState.SUCCESS
+    assert "\nfrom lib\n" in host.log(1)
+
+
+_QUIET_SPARK = {
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.memory": "512m",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+@pytest.mark.slow
+def test_a_pyspark_script_has_a_session_and_its_parameters(host: Host) -> None:
+    script = """
+from pyspark.sql import functions as F
+
+def double(n):
+    return 2 * n
+
+twice = F.udf(double, "int")
+rows = spark.range(int(params["n"])).select(twice(F.col("id").cast("int")).alias("v"))
+print("sum", rows.agg(F.sum("v")).first()[0], spark.sparkContext.appName, __name__)
+print("conf", spark.conf.get("spark.ui.enabled"), spark.conf.get("spark.sql.shuffle.partitions"))
+raise ValueError("the end")
+"""
+    params = {"rawScript": script, "master": "local[1]", "conf": _QUIET_SPARK}
+    local = [{"prop": "n", "direct": "IN", "type": "INTEGER", "value": "100"}]
+    end = host.run(host.task(1, task_type="PYSPARK", params=params, local=local))
+    log = host.log(1)
+    assert "sum 9900 daily task 1 __main__" in log
+    assert "conf false 1" in log
+    assert 'pyspark_1_2_1.py", line 11, in <module>' in log
+    assert 'run_script.py", line' not in log
+    assert (end.state, end.exit_code) == (TaskState.FAILURE, 1)
+    assert not list((host.directory(1) / "tmp").iterdir())
+
+
+def test_a_pyspark_script_that_does_not_compile_fails_before_spark_is_started(host: Host) -> None:
+    end = host.run(host.task(1, "def f(:\n", task_type="PYSPARK"))
+    assert (end.state, end.exit_code) == (TaskState.FAILURE, 1)
+    assert "SyntaxError" in host.log(1)
+
+
+@pytest.mark.slow
+def test_a_python_program_runs_by_spark_submit(host: Host, tmp_path: Path) -> None:
+    program = tmp_path / "job.py"
+    program.write_text(
+        "import sys\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        "print('rows', spark.range(7).count(), sys.argv[1:])\n"
+        "spark.stop()\n"
+    )
+    params = {
+        "programType": "PYTHON",
+        "deployMode": "local",
+        "mainJar": {"res": str(program)},
+        "mainArgs": "--day $[yyyyMMdd] '; rm -rf x'",
+        "driverMemory": "512M",
+        "others": "--conf spark.ui.enabled=false --conf spark.log.level=WARN",
+    }
+    end = host.run(host.task(1, task_type="SPARK", params=params))
+    assert end.state is TaskState.SUCCESS, host.log(1)
+    assert "rows 7 ['--day', '20260102', '; rm -rf x']" in host.log(1)

@@ -1,0 +1,210 @@
+"""The worker daemon itself, against PostgreSQL and ZooKeeper: claims, reports, kills, restarts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from common.clock import SystemClock
+from common.model.cluster import KillEntry, QueueEntry
+from common.model.states import TaskState
+from common.registry.config import RegistryConfig
+from common.registry.connect import connect as connect_registry
+from common.registry.protocol import Registry
+from common.store import connect, schema
+from tests.conftest import ZookeeperRoot
+from tests.integration.worker_host import Signpost, wait_until_gone
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass
+class Cluster:
+    """A database, a registry and a home in which worker daemons are started."""
+
+    home: Path
+    url: str
+    zookeeper: ZookeeperRoot
+    registry: Registry
+    port: int
+    daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", "worker.server", "--port", str(self.port), "--slots", "8"],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "ORCAFLOW_HOME": str(self.home),
+                "ORCAFLOW_DATABASE__URL": self.url,
+                "ORCAFLOW_ZOOKEEPER__HOSTS": self.zookeeper.hosts,
+                "ORCAFLOW_ZOOKEEPER__ROOT": self.zookeeper.root,
+                "ORCAFLOW_ZOOKEEPER__SESSION_TIMEOUT_SECONDS": "4",
+                "ORCAFLOW_WORKER__KILL_GRACE_SECONDS": "0.2",
+            },
+        )
+        self.daemons.append(daemon)
+        return daemon
+
+    def submit(self, script: str) -> int:
+        """What a master does: the rows first, then the queue entry."""
+        node = '{"params": {"rawScript": %s}}' % _json(script)
+        task = self.sql(
+            """
+            WITH d AS (
+                INSERT INTO t_ds_process_definition (name, project_id, user_id, release_state,
+                    process_definition_json) VALUES ('d' || random(), 1, 1, 1, '{}') RETURNING id
+            ), p AS (
+                INSERT INTO t_ds_process_instance (name, process_definition_id, state, command_type,
+                    process_instance_json, executor_id, host, owner_incarnation, start_time)
+                SELECT 'run', id, 1, 0, '{}', 1, 'm:1', 1, now() FROM d RETURNING id, process_definition_id
+            )
+            INSERT INTO t_ds_task_instance (name, task_type, process_definition_id,
+                process_instance_id, task_json, state, submit_time)
+            SELECT 't', 'SHELL', process_definition_id, id, %s, 0, now() FROM p
+            RETURNING id, process_instance_id
+            """,
+            node,
+        )
+        entry = QueueEntry(
+            process_priority=2,
+            process_instance_id=task[1],
+            task_priority=2,
+            task_instance_id=task[0],
+        )
+        self.registry.task_queue.offer([entry])
+        return int(task[0])
+
+    def sql(self, statement: str, *values: object) -> tuple[int, ...]:
+        connection = psycopg2.connect(self.url.replace("+psycopg2", ""))
+        try:
+            with connection, connection.cursor() as cursor:
+                cursor.execute(statement, values)
+                row = cursor.fetchone() if cursor.description else None
+                return row or ()
+        finally:
+            connection.close()
+
+    def end_of(self, task: int) -> TaskState:
+        """Wait for the attempt to have ended."""
+        until(lambda: self._state(task).is_finished)
+        return self._state(task)
+
+    def _state(self, task: int) -> TaskState:
+        row = self.sql("SELECT state FROM t_ds_task_instance WHERE id = %s", task)
+        return TaskState(row[0])
+
+
+def _json(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Look again and again; the pause is a wait for an event that never comes."""
+    clock = SystemClock()
+    limit = clock.monotonic() + PATIENCE_SECONDS
+    never = threading.Event()
+    while not condition():
+        assert clock.monotonic() < limit, "it did not happen in time"
+        never.wait(0.02)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, database_url: str, zk_root: ZookeeperRoot) -> Iterator[Cluster]:
+    engine = connect.engine(database_url)
+    schema.upgrade(engine, os_user="tester")
+    engine.dispose()
+    registry = connect_registry(
+        RegistryConfig(
+            hosts=zk_root.hosts, root=zk_root.root, session_timeout=timedelta(seconds=10)
+        ),
+        clock=SystemClock(),
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    cluster = Cluster(tmp_path / "home", database_url, zk_root, registry, port)
+    yield cluster
+    for daemon in cluster.daemons:
+        if daemon.poll() is None:
+            daemon.send_signal(signal.SIGQUIT)
+            daemon.wait(PATIENCE_SECONDS)
+    registry.close()
+
+
+@pytest.fixture
+def signpost(tmp_path: Path) -> Iterator[Signpost]:
+    signpost = Signpost(tmp_path / "signpost")
+    yield signpost
+    signpost.close()
+
+
+def test_a_submitted_task_is_claimed_run_and_reported(cluster: Cluster) -> None:
+    cluster.start()
+    good, bad = cluster.submit("echo hello"), cluster.submit("exit 7")
+    assert cluster.end_of(good) is TaskState.SUCCESS
+    assert cluster.end_of(bad) is TaskState.FAILURE
+    assert cluster.sql("SELECT exit_code FROM t_ds_task_instance WHERE id = %s", bad) == (7,)
+    until(lambda: not cluster.registry.task_queue.claimed())
+
+
+def test_a_kill_that_is_asked_for_in_the_registry_is_met(
+    cluster: Cluster, signpost: Signpost
+) -> None:
+    cluster.start()
+    task = cluster.submit(f"trap '' TERM; echo $$ > {signpost.path}; while :; do sleep 600; done")
+    pid = int(signpost.wait())
+    cluster.registry.kill_queue.ask(
+        [KillEntry(address=f"127.0.0.1:{cluster.port}", task_instance_id=task)]
+    )
+    assert cluster.end_of(task) is TaskState.KILL
+    wait_until_gone(pid)
+    until(lambda: not cluster.registry.kill_queue.asked(f"127.0.0.1:{cluster.port}"))
+
+
+def test_a_worker_that_is_killed_and_started_again_goes_on_with_its_tasks(
+    cluster: Cluster, signpost: Signpost, tmp_path: Path
+) -> None:
+    gate = Signpost(tmp_path / "gate")
+    daemon = cluster.start()
+    waits = cluster.submit(f"echo up > {signpost.path}; read go < {gate.path}")
+    signpost.wait()
+    ends = cluster.submit(f"echo $PPID > {signpost.path}")
+    signpost.wait()
+    daemon.kill()
+    daemon.wait()
+    daemon = cluster.start()
+    assert cluster.end_of(ends) is TaskState.SUCCESS
+    # And once more, gracefully.
+    daemon.terminate()
+    assert daemon.wait(PATIENCE_SECONDS) == 0
+    cluster.start()
+    gate.path.write_text("go\n")
+    assert cluster.end_of(waits) is TaskState.SUCCESS
+    gate.close()
+
+
+def test_a_worker_that_is_told_to_quit_takes_its_tasks_with_it_and_gives_them_back(
+    cluster: Cluster, signpost: Signpost
+) -> None:
+    daemon = cluster.start()
+    task = cluster.submit(f"echo $$ > {signpost.path}; sleep 600")
+    pid = int(signpost.wait())
+    daemon.send_signal(signal.SIGQUIT)
+    assert daemon.wait(PATIENCE_SECONDS) == 0
+    wait_until_gone(pid)
+    assert cluster.end_of(task) is TaskState.NEED_FAULT_TOLERANCE

@@ -1,0 +1,173 @@
+"""A host for tests: one supervisor with the real launcher, driven by the test's own thread.
+
+Tests wait for what happens and never for time to pass: `until` lets the supervisor work until a
+condition holds, `Signpost` blocks until a task has reached a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from common.clock import SystemClock
+from common.store.protocol import AttemptEnd, ClaimedTask
+from worker.launcher import Launcher, seen_by_tasks
+from worker.supervisor import DirectoryPolicy, Supervisor
+from worker.tasks.base import TaskSettings
+from worker.workspace import Workspaces, remove_directory
+
+PATIENCE_SECONDS = 60.0
+SCHEDULED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class Host:
+    """Files below one directory, and the supervisor that works there."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        grace: timedelta = timedelta(seconds=30),
+        log_limit_bytes: int = 1_000_000,
+        policy: DirectoryPolicy = "never",
+        settings: TaskSettings | None = None,
+        tenant_mode: Any = "single",
+    ) -> None:
+        self.home = home
+        self.ends: dict[int, AttemptEnd] = {}
+        self.starts: dict[int, tuple[int, float]] = {}
+        self._workspaces = Workspaces(home / "tasks")
+        self._clock = SystemClock()
+        self.launcher = Launcher(
+            home=home,
+            data_dir=home / "data",
+            zone=ZoneInfo("UTC"),
+            tenant_mode=tenant_mode,
+            settings=settings or TaskSettings(environment=seen_by_tasks(os.environ)),
+        )
+        self.supervisor = Supervisor(
+            prepare=self.launcher.prepare,
+            records=home / "tasks" / "records",
+            ended=self._ended,
+            started=self._started,
+            clock=self._clock,
+            kill_grace=grace,
+            log_limit_bytes=log_limit_bytes,
+            directory_policy=policy,
+            remove_directory=remove_directory,
+        )
+
+    def task(
+        self,
+        task_instance_id: int,
+        script: str | None = None,
+        *,
+        task_type: str = "SHELL",
+        params: Mapping[str, Any] | None = None,
+        local: Sequence[Mapping[str, str]] = (),
+        **changes: Any,
+    ) -> ClaimedTask:
+        """A claimed task; a script becomes its `rawScript`."""
+        paths = self._workspaces.paths(1, 2, task_instance_id)
+        node = {"localParams": list(local), **(params or {})}
+        if script is not None:
+            node["rawScript"] = script
+        values: dict[str, Any] = {
+            "id": task_instance_id,
+            "process_instance_id": 2,
+            "process_definition_id": 1,
+            "process_name": "daily",
+            "name": f"task {task_instance_id}",
+            "attempt": 1,
+            "task_type": task_type,
+            "task_json": json.dumps({"params": json.dumps(node)}),
+            "global_params": None,
+            "schedule_time": SCHEDULED,
+            "complement": False,
+            "tenant_code": None,
+            "queue": None,
+            "executor_id": 1,
+            "execute_path": paths.execute_path,
+            "log_path": paths.log_path,
+            "start_time": SCHEDULED,
+        }
+        return ClaimedTask(**{**values, **changes})
+
+    def begin(self, task: ClaimedTask) -> None:
+        """Start a task and return when its process is there, or it has ended without one."""
+        self.supervisor.start(task)
+        self.supervisor.run_once()
+
+    def run(self, task: ClaimedTask) -> AttemptEnd:
+        """Run a task to its end."""
+        self.begin(task)
+        return self.end_of(task.id)
+
+    def end_of(self, task_instance_id: int) -> AttemptEnd:
+        """Let the supervisor work until this attempt has ended."""
+        self.until(lambda: task_instance_id in self.ends)
+        return self.ends[task_instance_id]
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Let the supervisor work until the condition holds."""
+        limit = self._clock.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            assert self._clock.monotonic() < limit, "it did not happen in time"
+            self.supervisor.run_once()
+
+    def log(self, task_instance_id: int) -> str:
+        """The attempt's log."""
+        path = Path(self._workspaces.paths(1, 2, task_instance_id).log_path)
+        return path.read_text(encoding="utf-8")
+
+    def directory(self, task_instance_id: int) -> Path:
+        """The attempt's own directory."""
+        return Path(self._workspaces.paths(1, 2, task_instance_id).execute_path)
+
+    def _ended(self, end: AttemptEnd) -> None:
+        assert end.task_instance_id not in self.ends, "an end must be told once"
+        self.ends[end.task_instance_id] = end
+
+    def _started(self, task_instance_id: int, pid: int, start_time: float) -> None:
+        self.starts[task_instance_id] = (pid, start_time)
+
+
+class Signpost:
+    """A named pipe: a task writes a line into it, and the test waits for that line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path, 0o666)
+        # Open for both, so that neither side waits for the other to open it.
+        self._fd = os.open(path, os.O_RDWR)
+
+    def wait(self) -> str:
+        """The next line that a task writes."""
+        line = b""
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([self._fd], [], [], PATIENCE_SECONDS)
+            assert ready, "no task came by in time"
+            line += os.read(self._fd, 1)
+        return line.decode().strip()
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def wait_until_gone(pid: int) -> None:
+    """Block until a process is no more; it may be anybody's child."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        ready, _, _ = select.select([pidfd], [], [], PATIENCE_SECONDS)
+        assert ready, f"process {pid} still runs"
+    finally:
+        os.close(pidfd)

@@ -1,0 +1,572 @@
+"""The registry in memory: one server, and a registry for each daemon, as the protocols promise.
+
+For the simulator and the conformance suite. Single-threaded and deterministic: everything is kept in
+order of insertion, nothing waits, nothing happens by itself. The simulator moves the clock and calls
+`tick` (sessions expire), `pulse` (a daemon looks at its znode) and `deliver` (watches are told).
+
+To crash a daemon: call its registry's `crash()`, then raise something that nobody catches. Its
+session stops answering and expires when the clock has passed the timeout.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, timedelta
+
+from common.clock import Clock
+from common.model.cluster import Heartbeat, KillEntry, Node, NodeKind, QueueEntry
+from common.registry.protocol import (
+    AddressInUseError,
+    KillQueue,
+    Membership,
+    Mutex,
+    RegistryUnavailableError,
+    Standing,
+    TaskQueue,
+)
+from common.registry.trust import TrustWindow
+
+ADOPTING = "adopting"
+LOCKS = "lock"
+TASKS_QUEUE = "tasks_queue"
+TASKS_CLAIMED = "tasks_claimed"
+TASKS_KILL = "tasks_kill"
+
+Hook = Callable[[str], None]
+
+
+def _no_hook(operation: str) -> None:
+    """Let every operation pass."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Znode:
+    """`owner` is the session that an ephemeral node goes with."""
+
+    czxid: int
+    text: str
+    owner: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class _ServerSession:
+    heard: float
+    alive: bool = True
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Watch:
+    """A daemon's wish to hear of changes in a folder. `additions_only`: of names being added."""
+
+    registry: MemoryRegistry
+    folder: str
+    additions_only: bool
+    changed: Callable[[], None]
+
+
+class MemoryZooKeeper:
+    """What all daemons share. `events` are the watches that are to be told: reorder at will."""
+
+    def __init__(self, *, clock: Clock, session_timeout: timedelta = timedelta(seconds=10)) -> None:
+        self.clock = clock
+        self.session_timeout = session_timeout
+        self.frozen = False
+        self.events: deque[Watch] = deque()
+        self._zxid = 0
+        self._folders: dict[str, dict[str, Znode]] = {}
+        self._sessions: dict[int, _ServerSession] = {}
+        self._watches: list[Watch] = []
+
+    def registry(
+        self,
+        *,
+        before_operation: Hook = _no_hook,
+        is_process_alive: Callable[[int], bool] = lambda _: False,
+    ) -> MemoryRegistry:
+        """A daemon's registry, in a session of its own.
+
+        `before_operation` hears `before <operation>` and `after <operation>` of each change and may
+        raise there. `is_process_alive` says of a pid on the daemon's host whether it lives.
+        """
+        return MemoryRegistry(
+            self, before_operation=before_operation, is_process_alive=is_process_alive
+        )
+
+    def tick(self, now: float) -> None:
+        """Expire the sessions that were not heard of for the timeout; none while frozen."""
+        if self.frozen:
+            return
+        for number, session in list(self._sessions.items()):
+            if session.alive and now - session.heard >= self.session_timeout.total_seconds():
+                self.end_session(number)
+
+    def expire(self, registry: MemoryRegistry) -> None:
+        """End a daemon's session now; the daemon learns of it when it asks next."""
+        self.end_session(registry.session)
+
+    def wipe(self) -> None:
+        """Remove every znode; the sessions go on."""
+        for folder in list(self._folders):
+            self._folders[folder].clear()
+            self._fire(folder, added=True)
+
+    def freeze(self) -> None:
+        """Answer nobody."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Answer again; as after a restart, every session has a whole timeout left."""
+        self.frozen = False
+        for session in self._sessions.values():
+            session.heard = self.clock.monotonic()
+        self.events.extend(watch for watch in self._watches if watch not in self.events)
+
+    def deliver(self, limit: int | None = None) -> int:
+        """Tell watches, first queued first told; how many. Events that these cause are told too."""
+        count = 0
+        while self.events and (limit is None or count < limit):
+            watch = self.events.popleft()
+            count += 1
+            if watch.registry.is_running:
+                watch.changed()
+        return count
+
+    # For the registries.
+
+    def open_session(self) -> int:
+        """A new session's number."""
+        self._zxid += 1
+        self._sessions[self._zxid] = _ServerSession(heard=self.clock.monotonic())
+        return self._zxid
+
+    def hear(self, session: int) -> bool:
+        """A request came in; whether its session lives."""
+        known = self._sessions[session]
+        if known.alive:
+            known.heard = self.clock.monotonic()
+        return known.alive
+
+    def end_session(self, session: int) -> None:
+        """Remove the session's ephemeral znodes."""
+        if not self._sessions[session].alive:
+            return
+        self._sessions[session].alive = False
+        for folder, nodes in list(self._folders.items()):
+            for name in [name for name, node in nodes.items() if node.owner == session]:
+                self.delete(folder, name)
+
+    def children(self, folder: str) -> dict[str, Znode]:
+        """The folder's znodes by name."""
+        return self._folders.setdefault(folder, {})
+
+    def create(self, folder: str, name: str, text: str = "", owner: int | None = None) -> Znode:
+        """Make a znode where none is; tests put foreign names so."""
+        self._zxid += 1
+        node = Znode(czxid=self._zxid, text=text, owner=owner)
+        self.children(folder)[name] = node
+        self._fire(folder, added=True)
+        return node
+
+    def delete(self, folder: str, name: str) -> None:
+        """Remove a znode, if it is there."""
+        if self.children(folder).pop(name, None) is not None:
+            self._zxid += 1
+            self._fire(folder, added=False)
+
+    def watch(self, watch: Watch) -> None:
+        """Have it told of changes from now on, and once at once, as after a connect."""
+        self._watches.append(watch)
+        self.events.append(watch)
+
+    def tell(self, registry: MemoryRegistry) -> None:
+        """Queue all watches of a daemon: its standing changed, or it may have missed something."""
+        self.events.extend(
+            watch
+            for watch in self._watches
+            if watch.registry is registry and watch not in self.events
+        )
+
+    def forget(self, registry: MemoryRegistry) -> None:
+        """Drop the watches of a daemon that is gone."""
+        self._watches = [watch for watch in self._watches if watch.registry is not registry]
+
+    def _fire(self, folder: str, *, added: bool) -> None:
+        for watch in self._watches:
+            if watch.folder != folder or (watch.additions_only and not added):
+                continue
+            # ZooKeeper tells once until the watch is set again.
+            if watch not in self.events:
+                self.events.append(watch)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Registration:
+    kind: NodeKind
+    node: Node
+
+
+class MemoryRegistry:
+    """One daemon's registry. Raises as the real one does when cut off, frozen out or expired."""
+
+    def __init__(
+        self,
+        server: MemoryZooKeeper,
+        *,
+        before_operation: Hook,
+        is_process_alive: Callable[[int], bool],
+    ) -> None:
+        self.server = server
+        self.is_running = True
+        self.is_cut_off = False
+        self.is_process_alive = is_process_alive
+        self.session = server.open_session()
+        self.membership: Membership = MemoryMembership(self)
+        self.mutex: Mutex = MemoryMutex(self)
+        self.task_queue: TaskQueue = MemoryTaskQueue(self)
+        self.kill_queue: KillQueue = MemoryKillQueue(self)
+        self._hook = before_operation
+        self._link = _Link(trust=TrustWindow(server.session_timeout))
+        self._announced = Standing.LOST
+
+    def close(self) -> None:
+        """End the session: this daemon's znode, claims and locks go at once."""
+        if self.is_running:
+            self.crash()
+            self.server.end_session(self.session)
+
+    def crash(self) -> None:
+        """Stop like a killed process: the session is left to expire."""
+        self.is_running = False
+        self._link.trust.end()
+        self.server.forget(self)
+
+    def cut_off(self) -> None:
+        """Break the daemon's connection."""
+        self.is_cut_off = True
+
+    def reconnect(self) -> None:
+        """Mend it; missed watches are told."""
+        self.is_cut_off = False
+        self.server.tell(self)
+
+    def pulse(self) -> None:
+        """What the real session's thread does a few times in each timeout."""
+        if not self.is_running:
+            return
+        link = self._link
+        try:
+            self.ask()
+        except RegistryUnavailableError:
+            pass
+        else:
+            registration = link.registration
+            if registration is not None:
+                there = self.server.children(registration.kind.value).get(registration.node.address)
+                if there is None or there.czxid != registration.node.incarnation:
+                    link.trust.end()
+            self.settle()
+        standing = self.standing()
+        if standing is not self._announced:
+            self._announced = standing
+            self.server.tell(self)
+
+    # For the parts.
+
+    @property
+    def registration(self) -> _Registration | None:
+        """As what this daemon stands there, or stood until it was lost."""
+        return self._link.registration
+
+    def ask(self, node: Node | None = None) -> None:
+        """Make a request; with a node, only if that incarnation may still act."""
+        link = self._link
+        if not self.is_running:
+            raise RegistryUnavailableError("the daemon is gone")
+        now = self.server.clock.monotonic()
+        if self.is_cut_off or self.server.frozen:
+            link.trust.suspend(now)
+            raise RegistryUnavailableError("the connection is broken")
+        if not self.server.hear(self.session):
+            link.trust.end()
+            if link.registration is not None:
+                raise RegistryUnavailableError("the session is over")
+            self.fresh()
+            link = self._link
+        if node is not None and (
+            link.registration is None
+            or link.registration.node != node
+            or self.standing() is Standing.LOST
+        ):
+            raise RegistryUnavailableError(f"{node.address} may not act any more")
+        link.trust.contact(now)
+
+    @contextmanager
+    def changing(self, operation: str, node: Node | None = None) -> Iterator[None]:
+        """One change, before and after which the daemon may crash."""
+        self.ask(node)
+        self._hook(f"before {operation}")
+        yield
+        self._hook(f"after {operation}")
+
+    def fresh(self) -> None:
+        """Open a new session unless this one is alive and nobody has registered in it yet."""
+        if self.is_cut_off or self.server.frozen or not self.is_running:
+            raise RegistryUnavailableError("no session")
+        if self._link.registration is None and self.server.hear(self.session):
+            return
+        self.server.end_session(self.session)
+        self.session = self.server.open_session()
+        self._link = _Link(trust=TrustWindow(self.server.session_timeout))
+        self.server.tell(self)
+
+    def register(self, kind: NodeKind, node: Node) -> None:
+        """This daemon stands there now."""
+        self._link.registration = _Registration(kind=kind, node=node)
+        self._link.trust.begin(self.server.clock.monotonic())
+
+    def renounce(self) -> None:
+        """This incarnation is over."""
+        self._link.trust.end()
+
+    def standing(self) -> Standing:
+        """Whether the incarnation registered last may act."""
+        return self._link.trust.standing(self.server.clock.monotonic())
+
+    def take_back(self, folder: str, name: str) -> None:
+        """Remove an ephemeral znode of this session, now or at a later pulse."""
+        if self.is_running:
+            self._link.repairs[(folder, name)] = None
+            with suppress(RegistryUnavailableError):
+                self.ask()
+                self.settle()
+
+    def take_back_later(self, folder: str, name: str) -> None:
+        """Remove a znode at the next pulse, if this session made it at all."""
+        self._link.repairs[(folder, name)] = None
+
+    def settle(self) -> None:
+        """Do what was put off."""
+        for folder, name in list(self._link.repairs):
+            there = self.server.children(folder).get(name)
+            if there is not None and there.owner == self.session:
+                with self.changing(f"take back {folder}/{name}"):
+                    self.server.delete(folder, name)
+            self._link.repairs.pop((folder, name), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Link:
+    """What goes with one session."""
+
+    trust: TrustWindow
+    registration: _Registration | None = None
+    repairs: dict[tuple[str, str], None] = field(default_factory=dict)
+
+
+class MemoryMembership:
+    """Being a daemon among daemons."""
+
+    def __init__(self, registry: MemoryRegistry) -> None:
+        self._registry = registry
+        self._server = registry.server
+
+    def join(self, kind: NodeKind, address: str, text: str) -> Node:
+        """Where the real one waits for another host's znode to go, this one raises at once."""
+        self._registry.fresh()
+        there = self._server.children(kind.value).get(address)
+        if there is not None and there.owner != self._registry.session:
+            other = Heartbeat.parse(there.text, zone=UTC)
+            own = Heartbeat.parse(text, zone=UTC)
+            if other is None or own is None or other.host != own.host:
+                raise AddressInUseError(f"{address} is in use by another daemon ({there.text})")
+            if other.pid != own.pid and self._registry.is_process_alive(other.pid):
+                raise AddressInUseError(f"{address} is in use by process {other.pid}")
+        with self._registry.changing(f"join {kind.value}/{address}"):
+            self._server.delete(kind.value, address)
+            created = self._server.create(kind.value, address, text, self._registry.session)
+            node = Node(address=address, incarnation=created.czxid)
+            self._registry.register(kind, node)
+        return node
+
+    def beat(self, text: str) -> None:
+        registration = self._registry.registration
+        if registration is None or self._registry.standing() is Standing.LOST:
+            raise RegistryUnavailableError("this daemon is not registered; it has to join")
+        with self._registry.changing("beat"):
+            there = self._server.children(registration.kind.value).get(registration.node.address)
+            if there is None or there.czxid != registration.node.incarnation:
+                self._registry.renounce()
+            else:
+                there.text = text
+
+    def leave(self) -> None:
+        registration = self._registry.registration
+        if registration is None:
+            return
+        self._registry.renounce()
+        with self._registry.changing("leave"):
+            there = self._server.children(registration.kind.value).get(registration.node.address)
+            if there is not None and there.czxid == registration.node.incarnation:
+                self._server.delete(registration.kind.value, registration.node.address)
+
+    def standing(self) -> Standing:
+        return self._registry.standing()
+
+    def nodes(self, kind: NodeKind) -> frozenset[Node]:
+        return frozenset(self.heartbeats(kind))
+
+    def heartbeats(self, kind: NodeKind) -> dict[Node, str]:
+        self._registry.ask()
+        return {
+            Node(address=address, incarnation=there.czxid): there.text
+            for address, there in sorted(self._server.children(kind.value).items())
+        }
+
+    @contextmanager
+    def adopting(self, address: str) -> Iterator[None]:
+        if self._registry.standing() is Standing.LOST:
+            self._registry.fresh()
+        with self._registry.changing(f"adopt {address}"):
+            self._server.delete(ADOPTING, address)
+            self._server.create(ADOPTING, address, owner=self._registry.session)
+        try:
+            yield
+        finally:
+            self._registry.take_back(ADOPTING, address)
+
+    def is_adopting(self, address: str) -> bool:
+        self._registry.ask()
+        return address in self._server.children(ADOPTING)
+
+    def watch(self, kind: NodeKind, changed: Callable[[], None]) -> None:
+        self._server.watch(
+            Watch(registry=self._registry, folder=kind.value, additions_only=False, changed=changed)
+        )
+
+
+class MemoryMutex:
+    """Mutual exclusion that never waits: False at once when somebody has it."""
+
+    def __init__(self, registry: MemoryRegistry) -> None:
+        self._registry = registry
+
+    @contextmanager
+    def hold(self, name: str, *, timeout: timedelta) -> Iterator[bool]:
+        with self._registry.changing(f"lock {name}"):
+            locks = self._registry.server.children(LOCKS)
+            is_free = name not in locks
+            if is_free:
+                self._registry.server.create(LOCKS, name, owner=self._registry.session)
+        if not is_free:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            # A crashed daemon's lock stays until its session expires.
+            self._registry.take_back(LOCKS, name)
+
+
+class _NameSet:
+    def __init__(self, registry: MemoryRegistry, folder: str) -> None:
+        self._registry = registry
+        self._folder = folder
+
+    def add(self, names: Sequence[str]) -> None:
+        for name in names:
+            with self._registry.changing(f"add {self._folder}/{name}"):
+                if name not in self._registry.server.children(self._folder):
+                    self._registry.server.create(self._folder, name, name)
+
+    def remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            with self._registry.changing(f"remove {self._folder}/{name}"):
+                self._registry.server.delete(self._folder, name)
+
+    def names(self) -> list[str]:
+        self._registry.ask()
+        return list(self._registry.server.children(self._folder))
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._registry.server.watch(
+            Watch(
+                registry=self._registry, folder=self._folder, additions_only=True, changed=changed
+            )
+        )
+
+
+class MemoryTaskQueue:
+    """Submitted attempts, and the claims to them."""
+
+    def __init__(self, registry: MemoryRegistry) -> None:
+        self._registry = registry
+        self._queued = _NameSet(registry, TASKS_QUEUE)
+        self._claimed = _NameSet(registry, TASKS_CLAIMED)
+
+    def offer(self, entries: Sequence[QueueEntry]) -> None:
+        self._queued.add([entry.name for entry in entries])
+
+    def withdraw(self, entries: Sequence[QueueEntry]) -> None:
+        self._queued.remove([entry.name for entry in entries])
+
+    def entries(self) -> tuple[QueueEntry, ...]:
+        return _parsed(self._queued.names())
+
+    def claim(self, entries: Sequence[QueueEntry], node: Node) -> tuple[QueueEntry, ...]:
+        registry = self._registry
+        won: list[QueueEntry] = []
+        try:
+            registry.settle()
+            for entry in entries:
+                with registry.changing(f"claim {entry.name}", node):
+                    is_queued = entry.name in registry.server.children(TASKS_QUEUE)
+                    if is_queued and entry.name not in registry.server.children(TASKS_CLAIMED):
+                        registry.server.delete(TASKS_QUEUE, entry.name)
+                        text = f"{node.address} {node.incarnation}"
+                        registry.server.create(TASKS_CLAIMED, entry.name, text, registry.session)
+                        won.append(entry)
+        except RegistryUnavailableError:
+            for entry in entries:
+                registry.take_back_later(TASKS_CLAIMED, entry.name)
+            raise
+        return tuple(won)
+
+    def claimed(self) -> frozenset[int]:
+        return frozenset(entry.task_instance_id for entry in _parsed(self._claimed.names()))
+
+    def release(self, entries: Sequence[QueueEntry]) -> None:
+        for entry in entries:
+            self._registry.take_back(TASKS_CLAIMED, entry.name)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._queued.watch(changed)
+
+
+class MemoryKillQueue:
+    """Requests to workers to kill attempts."""
+
+    def __init__(self, registry: MemoryRegistry) -> None:
+        self._names = _NameSet(registry, TASKS_KILL)
+
+    def ask(self, entries: Sequence[KillEntry]) -> None:
+        self._names.add([entry.name for entry in entries])
+
+    def asked(self, address: str) -> tuple[KillEntry, ...]:
+        entries = (KillEntry.parse(name) for name in self._names.names())
+        mine = [entry for entry in entries if entry is not None and entry.address == address]
+        return tuple(sorted(mine, key=lambda entry: entry.task_instance_id))
+
+    def remove(self, entries: Sequence[KillEntry]) -> None:
+        self._names.remove([entry.name for entry in entries])
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._names.watch(changed)
+
+
+def _parsed(names: Sequence[str]) -> tuple[QueueEntry, ...]:
+    entries = (QueueEntry.parse(name) for name in names)
+    ours = [entry for entry in entries if entry is not None]
+    return tuple(sorted(ours, key=lambda entry: (entry.sort_key, entry.name)))

@@ -1,0 +1,141 @@
+"""The computers on which workers run: processes that outlive the daemon which started them.
+
+What a process did is written down here and never by the daemons, so that checkers need not believe
+what a daemon says of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+
+from common.model.states import TaskState
+from common.store.protocol import AttemptEnd, ClaimedTask
+from tests.simulation.virtual_clock import VirtualClock
+from worker.attempts import Ended
+
+_GRACE = timedelta(seconds=1)
+
+
+@dataclass(slots=True, kw_only=True)
+class SimProcess:
+    """One process of one attempt, and how it ends if nobody kills it."""
+
+    task_instance_id: int
+    process_instance_id: int
+    name: str
+    attempt: int
+    started: datetime
+    ends: datetime
+    outcome: TaskState
+    told: bool = False
+
+
+@dataclass(slots=True)
+class Computer:
+    """A host. `started` is the record of side effects: one entry each time a process began."""
+
+    address: str
+    random: Random
+    clock: VirtualClock
+    fails: float = 0.15
+    processes: dict[int, SimProcess] = field(default_factory=dict)
+    started: list[SimProcess] = field(default_factory=list)
+
+    def spawn(self, task: ClaimedTask) -> None:
+        """Begin a process; its length and its end are drawn from the seed."""
+        now = self.clock.now()
+        process = SimProcess(
+            task_instance_id=task.id,
+            process_instance_id=task.process_instance_id,
+            name=task.name,
+            attempt=task.attempt,
+            started=now,
+            ends=now + timedelta(seconds=self.random.choice((0.0, 0.2, 1.0, 4.0))),
+            outcome=TaskState.FAILURE if self.random.random() < self.fails else TaskState.SUCCESS,
+        )
+        self.processes[task.id] = process
+        self.started.append(process)
+
+    def end(self, task_instance_id: int, state: TaskState, *, after: timedelta) -> None:
+        """Kill a process that runs; one that has ended stays as it ended."""
+        process = self.processes[task_instance_id]
+        if process.ends > self.clock.now():
+            process.ends = min(process.ends, self.clock.now() + after)
+            process.outcome = state
+
+    def next_end(self) -> datetime | None:
+        """When the next process ends."""
+        return min((p.ends for p in self.alive()), default=None)
+
+    def alive(self) -> list[SimProcess]:
+        """The processes that run now."""
+        return [p for p in self.processes.values() if p.ends > self.clock.now()]
+
+
+class SimAttempts:
+    """`LocalAttempts` of one start of a worker's daemon; forgotten when the daemon dies.
+
+    What has ended stays on the computer until its end stands in the tables, like an exit file.
+    """
+
+    def __init__(self, computer: Computer, ended: Ended) -> None:
+        self._computer = computer
+        self._ended = ended
+        self._mine: dict[int, None] = {}
+        self._kill_first: set[int] = set()
+
+    def start(self, task: ClaimedTask) -> None:
+        self._computer.spawn(task)
+        self._mine[task.id] = None
+        if task.id in self._kill_first:
+            self.kill(task.id)
+
+    def kill(self, task_instance_id: int) -> None:
+        if task_instance_id in self._mine:
+            self._computer.end(task_instance_id, TaskState.KILL, after=_GRACE)
+        else:
+            self._kill_first.add(task_instance_id)
+
+    def kill_all(self) -> None:
+        for task_instance_id in self._mine:
+            self._computer.end(task_instance_id, TaskState.NEED_FAULT_TOLERANCE, after=timedelta())
+
+    def running(self) -> frozenset[int]:
+        return frozenset(self._mine)
+
+    def leftovers(self) -> tuple[int, ...]:
+        return tuple(p.task_instance_id for p in self._computer.processes.values() if not p.told)
+
+    def adopt(self, adopted: Collection[int]) -> None:
+        for task_instance_id in self.leftovers():
+            if task_instance_id in adopted:
+                self._mine[task_instance_id] = None
+            else:
+                self._computer.end(task_instance_id, TaskState.KILL, after=timedelta())
+                self._computer.processes[task_instance_id].told = True
+
+    def forget(self, ends: Iterable[AttemptEnd]) -> None:
+        for end in ends:
+            process = self._computer.processes.get(end.task_instance_id)
+            if process is not None:
+                process.told = True
+
+    def tell(self) -> None:
+        """Report what has ended, as the supervisor's thread does."""
+        now = self._computer.clock.now()
+        for task_instance_id in list(self._mine):
+            process = self._computer.processes[task_instance_id]
+            if process.ends <= now:
+                del self._mine[task_instance_id]
+                self._ended(
+                    AttemptEnd(
+                        task_instance_id=task_instance_id,
+                        state=process.outcome,
+                        end_time=process.ends,
+                        exit_code=0 if process.outcome is TaskState.SUCCESS else 1,
+                        pid=1000 + task_instance_id,
+                    )
+                )

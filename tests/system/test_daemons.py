@@ -1,0 +1,278 @@
+"""A whole cluster on this computer, as an operator starts, uses and stops it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+from common.host import process_start_time
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Operator:
+    """Somebody with a shell and a home of their own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._environment = {**os.environ, "ORCAFLOW_HOME": str(home)}
+
+    def run(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "orcaflow", *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def does(self, *arguments: str) -> str:
+        """Standard output of what must succeed."""
+        done = self.run(*arguments)
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    def told(self, *arguments: str) -> Any:
+        """The same as a JSON document."""
+        return json.loads(self.does(*arguments, "-o", "json"))
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "orcaflow", *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def define(self, name: str, *scripts: str) -> None:
+        """Import a chain of SHELL tasks, t0 to tn."""
+        tasks = [
+            {
+                "name": f"t{index}",
+                "type": "SHELL",
+                "params": {"rawScript": script},
+                "preTasks": [f"t{index - 1}"] if index else [],
+            }
+            for index, script in enumerate(scripts)
+        ]
+        path = self.home / f"{name}.json"
+        path.write_text(json.dumps({"name": name, "processDefinitionJson": {"tasks": tasks}}))
+        self.does("definition", "import", str(path))
+
+    def daemon(self, name: str) -> dict[str, Any]:
+        (found,) = [each for each in self.told("server", "status") if each["name"] == name]
+        row: dict[str, Any] = found
+        return row
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """With a standalone cluster on free ports, which ends with the tests of this module."""
+    somebody = Operator(tmp_path_factory.mktemp("operator"))
+    try:
+        somebody.does("server", "start", "standalone-server", "--free-ports")
+        yield somebody
+    finally:
+        somebody.run("server", "stop", "standalone-server", "--now")
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Look until it is so; the test's own time-out is the limit."""
+    while not is_so():
+        time.sleep(0.02)
+
+
+def test_all_daemons_are_listed_with_who_they_are(operator: Operator) -> None:
+    rows = operator.told("server", "status")
+    assert [row["name"] for row in rows] == [
+        "postgres",
+        "zookeeper",
+        "master-server",
+        "worker-server",
+    ]
+    for row in rows:
+        assert set(row) == {
+            *("name", "host", "port", "pid", "incarnation", "state", "since", "reason")
+        }
+        assert row["state"] == "ready"
+        assert process_start_time(row["pid"]) is not None
+    assert all(isinstance(row["incarnation"], int) for row in rows[2:])
+    members = operator.told("server", "list")
+    assert [(each["kind"], each["health"]) for each in members] == [
+        ("master", "ready"),
+        ("worker", "ready"),
+    ]
+
+
+def test_starting_twice_is_harmless(operator: Operator) -> None:
+    before = operator.told("server", "status")
+    started = operator.told("server", "start", "standalone-server", "--free-ports")
+    assert all(each["already"] for each in started)
+    assert operator.told("server", "status") == before
+
+
+def test_a_row_typed_by_hand_runs_and_everything_tells_the_same_story(
+    operator: Operator,
+) -> None:
+    operator.define("by_hand", "echo the first", "echo the second")
+    dsn = operator.does("config", "get", "database.dsn").strip()
+    connection = psycopg2.connect(dsn)
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO t_ds_command"
+                " (command_type, process_definition_id, command_param, executor_id)"
+                " VALUES (0, (SELECT id FROM t_ds_process_definition WHERE name = 'by_hand'),"
+                " '{}', 1)"
+            )
+
+            def has_ended() -> bool:
+                cursor.execute(
+                    "SELECT i.id, i.state FROM t_ds_process_instance i"
+                    " JOIN t_ds_process_definition d ON d.id = i.process_definition_id"
+                    " WHERE d.name = 'by_hand' AND i.end_time IS NOT NULL"
+                )
+                return cursor.rowcount == 1
+
+            until(has_ended)
+            instance_id, state = cursor.fetchone() or (0, 0)
+    finally:
+        connection.close()
+    assert state == 7
+    shown = operator.told("instance", "show", str(instance_id))
+    assert shown["state"] == "SUCCESS"
+    assert [(task["name"], task["state"]) for task in shown["tasks"]] == [
+        ("t0", "SUCCESS"),
+        ("t1", "SUCCESS"),
+    ]
+    log = operator.does("task", "log", str(shown["tasks"][1]["id"]), "-f")
+    assert "the second\n" in log
+    worker = operator.daemon("worker-server")
+    with urllib.request.urlopen(f"http://127.0.0.1:{worker['port']}/metrics", timeout=5) as answer:
+        metrics = answer.read().decode()
+    assert "ds_task" in metrics
+
+
+def test_waiting_ends_by_the_end_of_the_run(operator: Operator) -> None:
+    operator.define("good", "true")
+    operator.define("bad", "echo what went wrong >&2; exit 3")
+    assert operator.run("run", "good", "--wait").returncode == 0
+    failed = operator.run("run", "bad", "--wait")
+    assert failed.returncode == 1
+    assert "| what went wrong" in failed.stdout
+    assert "exit code 3" in failed.stdout
+
+
+def test_ctrl_c_ends_the_watching_and_not_the_run(operator: Operator) -> None:
+    operator.define("long", "sleep 300")
+    watching = operator.begin("run", "long", "--wait")
+    assert watching.stdout is not None
+    first = watching.stdout.readline()
+    watching.send_signal(signal.SIGINT)
+    _, told = watching.communicate(timeout=30)
+    assert watching.returncode == 130
+    assert "the run goes on" in told
+    instance_id = first.split()[2]
+    assert f"orcaflow instance stop {instance_id}" in told
+    assert operator.told("instance", "show", instance_id)["state"] == "RUNNING"
+    assert operator.run("instance", "stop", instance_id, "--wait").returncode == 0
+    assert operator.told("instance", "show", instance_id)["state"] == "STOP"
+
+
+def test_a_worker_that_is_restarted_goes_on_with_its_tasks(operator: Operator) -> None:
+    gate = operator.home / "gate"
+    operator.define("patient", f"until [ -e '{gate}' ]; do sleep 0.05; done; echo let through")
+    instance_id = str(operator.told("run", "patient")["instance"]["id"])
+
+    def tasks() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = operator.told("instance", "show", instance_id)["tasks"]
+        return found
+
+    until(lambda: [task["state"] for task in tasks()] == ["RUNNING"])
+    before = operator.daemon("worker-server")
+    operator.does("server", "restart", "worker-server")
+    after = operator.daemon("worker-server")
+    assert (after["port"], after["state"]) == (before["port"], "ready")
+    assert after["pid"] != before["pid"]
+    assert after["incarnation"] != before["incarnation"]
+    gate.touch()
+    assert operator.run("instance", "watch", instance_id).returncode == 0
+    assert [(task["attempt"], task["state"]) for task in tasks()] == [(1, "SUCCESS")]
+
+
+def test_a_worker_can_serve_a_group_and_its_options_outlive_a_restart(operator: Operator) -> None:
+    connection = psycopg2.connect(operator.does("config", "get", "database.dsn").strip())
+    with connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO t_ds_worker_group (name) VALUES ('etl')")
+    connection.close()
+    operator.define("grouped", "true")
+    (started,) = operator.told(
+        *("server", "start", "worker-server", "--port", "0", "--groups", "etl", "--slots", "1")
+    )
+    port = str(started["port"])
+    operator.does("server", "restart", "worker-server", "--port", port)
+    document = operator.told("run", "grouped", "--worker-group", "etl", "--wait")
+    assert [task["host"] for task in document["tasks"]] == [f"127.0.0.1:{port}"]
+    assert operator.does("server", "stop", "worker-server", "--port", port).startswith("stopped")
+
+
+def test_a_port_in_use_is_told_with_the_cure(operator: Operator) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = operator.run("server", "start", "master-server", "--port", port)
+    assert done.returncode == 78
+    assert f"port {port} is in use" in done.stderr
+    assert "--port" in done.stderr
+
+
+def test_a_daemon_that_can_not_start_shows_its_last_words(operator: Operator) -> None:
+    done = operator.run("server", "start", "worker-server", "--port", "0", "--groups", "nobody")
+    assert done.returncode == 3
+    assert "no worker group 'nobody'" in done.stderr
+
+
+def test_a_killed_daemon_is_dead_and_can_be_started_again(operator: Operator) -> None:
+    before = operator.daemon("master-server")
+    os.kill(before["pid"], signal.SIGKILL)
+    until(lambda: process_start_time(before["pid"]) is None)
+    listed = operator.run("server", "status", "-o", "json")
+    assert listed.returncode == 1
+    assert {row["name"]: row["state"] for row in json.loads(listed.stdout)}["master-server"] == (
+        "dead"
+    )
+    operator.does("server", "restart", "master-server")
+    assert operator.daemon("master-server")["port"] == before["port"]
+    assert operator.run("run", "good", "--wait").returncode == 0
+
+
+def test_stopping_leaves_nothing_behind_and_starting_again_finds_everything(
+    operator: Operator,
+) -> None:
+    pids = [row["pid"] for row in operator.told("server", "status")]
+    operator.does("server", "stop", "standalone-server")
+    assert [process_start_time(pid) for pid in pids] == [None] * len(pids)
+    assert operator.run("server", "status").returncode == 3
+    assert list((operator.home / "run").glob("*.pid")) == []
+    operator.does("server", "start", "standalone-server", "--free-ports")
+    names = [row["name"] for row in operator.told("definition", "list")]
+    assert {"good", "bad", "by_hand"} <= set(names)
+    assert operator.run("run", "good", "--wait").returncode == 0

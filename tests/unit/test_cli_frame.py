@@ -1,0 +1,167 @@
+"""The command line as a whole: quick to start, clear in its errors, right in its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orcaflow.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+# Not pydantic: typer itself looks for it.
+HEAVY = {"sqlalchemy", "kazoo", "networkx", "psycopg2", "alembic", "psutil", "rich"}
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
+    """Runs a command in a home of its own: exit code, standard output, standard error."""
+    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize("arguments", ["--help", "version", "run --help", "server start --help"])
+def test_nothing_heavy_is_imported_before_it_is_needed(arguments: str) -> None:
+    program = (
+        "import sys\nfrom orcaflow.cli import main\n"
+        f"code = main({arguments.split()!r})\n"
+        f"sys.exit(code or ','.join(sorted({HEAVY!r} & set(sys.modules))) or None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "group",
+    ["db", "definition", "run", "instance", "task", "server", "config", "doctor", "version"],
+)
+def test_every_command_teaches_itself_with_an_example(cli: Cli, group: str) -> None:
+    code, out, _ = cli(group, "--help")
+    assert code == 0
+    inner = [
+        line.split()[0]
+        for line in out.partition("Commands:")[2].splitlines()
+        if line.startswith("  ") and line[2] != " "
+    ]
+    texts = [out] if not inner else [cli(group, name, "--help")[1] for name in inner]
+    for text in texts:
+        assert "Example" in text
+        assert "orcaflow" in text.partition("Example")[2]
+
+
+def test_an_unknown_option_is_a_usage_error(cli: Cli) -> None:
+    assert cli("run", "x", "--nonsense")[0] == 2
+    assert cli("nonsense")[0] == 2
+    assert cli("run")[0] == 2
+    assert cli("instance", "show", "first")[0] == 2
+
+
+def test_the_version_is_that_of_the_project(cli: Cli) -> None:
+    code, out, _ = cli("version", "-o", "json")
+    assert code == 0
+    project = (ROOT / "pyproject.toml").read_text()
+    assert f'version = "{json.loads(out)["orcaflow"]}"' in project
+
+
+def test_a_database_that_is_not_there_is_told_with_the_cure(cli: Cli) -> None:
+    code, out, err = cli("instance", "list")
+    assert (code, out) == (5, "")
+    assert "start standalone-server" in err
+    assert "Traceback" not in err
+
+
+def test_a_refused_connection_is_an_unreachable_service(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", "postgresql+psycopg2://u:hush@127.0.0.1:1/x")
+    code, _, err = cli("definition", "list")
+    assert code == 5
+    assert "127.0.0.1:1/x" in err
+    assert "hush" not in err
+
+
+def test_all_mistakes_of_the_configuration_are_told_together(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_MASTER__PORT", "many")
+    monkeypatch.setenv("ORCAFLOW_WORKER__SLOTTS", "1")
+    code, _, err = cli("config", "show")
+    assert code == 78
+    assert "master.port" in err
+    assert "worker.slotts" in err
+
+
+def test_config_shows_where_a_value_came_from(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCAFLOW_MASTER__PORT", "5999")
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", "postgresql://u:hush@h/x")
+    code, out, _ = cli("config", "show", "-o", "json")
+    assert code == 0
+    rows = {row["key"]: row for row in json.loads(out)}
+    assert rows["master.port"]["value"] == "5999"
+    assert rows["master.port"]["origin"] == "ORCAFLOW_MASTER__PORT"
+    assert "hush" not in out
+
+
+def test_config_get_prints_one_value_for_scripts(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", "postgresql://u:hush@h:5432/x")
+    assert cli("config", "get", "master.port") == (0, "5678\n", "")
+    code, out, _ = cli("config", "get", "database.dsn")
+    assert code == 0
+    assert "password=hush" in out
+    code, _, err = cli("config", "get", "master.prot")
+    assert code == 3
+    assert "did you mean master.port?" in err
+
+
+def test_lint_needs_no_database_and_tells_all_mistakes(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text('{"name": "x", "tasks": [{"name": "a", "type": "COBOL"}, {"type": "SHELL"}]}')
+    code, _, err = cli("definition", "lint", str(path))
+    assert code == 1
+    assert "2 mistakes" in err
+    assert "'COBOL' is unknown" in err
+
+
+def test_no_daemon_of_an_empty_home_runs(cli: Cli) -> None:
+    code, out, _ = cli("server", "status", "-o", "json")
+    assert (code, json.loads(out)) == (3, [])
+    code, out, _ = cli("server", "stop", "master-server")
+    assert (code, out) == (0, "master-server was not running\n")
+
+
+def test_a_stale_pid_file_does_not_mean_that_a_daemon_runs(cli: Cli, tmp_path: Path) -> None:
+    run = tmp_path / "home" / "run"
+    run.mkdir(parents=True)
+    # Process 1 runs, but was not started at that time.
+    (run / "master-server-5678.pid").write_text("1\n123456789.0\n")
+    code, out, _ = cli("server", "status", "-o", "json")
+    assert code == 1
+    assert [row["state"] for row in json.loads(out)] == ["dead"]
+    assert cli("server", "stop", "master-server")[1] == "master-server was not running\n"
+
+
+def test_options_that_do_not_fit_the_daemon_are_refused(cli: Cli) -> None:
+    assert cli("server", "start", "master-server", "--groups", "a")[0] == 2
+    assert cli("server", "start", "standalone-server", "--port", "5000")[0] == 2
+
+
+def test_waiting_options_need_waiting(cli: Cli) -> None:
+    assert cli("run", "x", "--timeout", "5s")[0] == 2
+    assert cli("run", "x", "--wait", "--timeout", "soon")[0] == 2
+    assert cli("run", "x", "--depend", "only")[0] == 2
+    assert cli("run", "x", "--param", "novalue")[0] == 2
+    assert cli("run", "x", "-p", "a=1", "-p", "a=2")[0] == 2

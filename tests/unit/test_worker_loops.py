@@ -1,0 +1,431 @@
+"""The worker's loops on the store and the registry in memory, with attempts that a test ends by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+import pytest
+
+from common.config import WorkerConfig
+from common.errors import ServiceUnreachableError
+from common.host import HostLoad
+from common.model.cluster import KillEntry, Node, QueueEntry
+from common.model.states import TaskState
+from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask
+from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
+from tests.memory.store import MemoryDatabase, MemoryTaskStore
+from tests.simulation.virtual_clock import VirtualClock
+from worker.admission import Admission
+from worker.assembly import Worker
+from worker.attempts import Ended
+
+ADDRESS = "w:1"
+
+
+@dataclass
+class HandAttempts:
+    """Attempts whose processes run until the test ends them."""
+
+    ended: Ended
+    clock: VirtualClock
+    started: list[int] = field(default_factory=list)
+    live: dict[int, None] = field(default_factory=dict)
+    killed: list[int] = field(default_factory=list)
+    adopted: list[int] = field(default_factory=list)
+    left: tuple[int, ...] = ()
+    forgotten: list[int] = field(default_factory=list)
+    obstinate: bool = False
+
+    def start(self, task: ClaimedTask) -> None:
+        self.started.append(task.id)
+        self.live[task.id] = None
+
+    def kill(self, task_instance_id: int) -> None:
+        self.killed.append(task_instance_id)
+
+    def kill_all(self) -> None:
+        if not self.obstinate:
+            for task_instance_id in list(self.live):
+                self.end(task_instance_id, TaskState.NEED_FAULT_TOLERANCE)
+
+    def running(self) -> frozenset[int]:
+        return frozenset(self.live)
+
+    def leftovers(self) -> tuple[int, ...]:
+        return self.left
+
+    def adopt(self, adopted: Collection[int]) -> None:
+        for task_instance_id in sorted(adopted):
+            self.adopted.append(task_instance_id)
+            self.live[task_instance_id] = None
+
+    def forget(self, ends: Iterable[AttemptEnd]) -> None:
+        self.forgotten += [end.task_instance_id for end in ends]
+
+    def end(self, task_instance_id: int, state: TaskState = TaskState.SUCCESS) -> None:
+        del self.live[task_instance_id]
+        self.ended(
+            AttemptEnd(
+                task_instance_id=task_instance_id,
+                state=state,
+                end_time=self.clock.now(),
+                exit_code=0 if state is TaskState.SUCCESS else 1,
+            )
+        )
+
+
+class Place:
+    """One worker and what it stands on."""
+
+    def __init__(self, *, slots: int = 4, batch: int = 4, group_ids: tuple[int, ...] = ()) -> None:
+        self.clock = VirtualClock()
+        self.database = MemoryDatabase()
+        self.zookeeper = MemoryZooKeeper(clock=self.clock, session_timeout=timedelta(seconds=6))
+        self.registry: MemoryRegistry = self.zookeeper.registry()
+        self.store = MemoryTaskStore(self.database)
+        self.attempts: HandAttempts
+        self.worker = Worker(
+            WorkerConfig(host="w", port=1, exec_threads=slots, fetch_task_num=batch),
+            clock=self.clock,
+            registry=self.registry,
+            store=self.store,
+            make_attempts=self._make_attempts,
+            paths=lambda *ids: AttemptPaths(execute_path=f"/{ids}", log_path=f"/{ids}.log"),
+            heartbeat_text=lambda: "w,1,0,0,0,2026-01-01 00:00:00,2026-01-01 00:00:00",
+            group_ids=lambda: group_ids,
+        )
+        self.process = self.database.insert(
+            self.database.processes,
+            name="run",
+            process_definition_id=self.database.insert(
+                self.database.definitions, name="d", process_definition_json="{}"
+            ),
+            state=1,
+            host="m:1",
+            owner_incarnation=1,
+            command_type=0,
+            process_instance_json="{}",
+            executor_id=1,
+        )
+
+    def _make_attempts(self, ended: Ended, _started: object) -> HandAttempts:
+        self.attempts = HandAttempts(ended, self.clock)
+        return self.attempts
+
+    def join(self) -> Node:
+        """The worker's first pass."""
+        self.worker.heartbeat.run_once()
+        self.zookeeper.deliver()
+        return self.node
+
+    @property
+    def node(self) -> Node:
+        node = self.worker.identity.node
+        assert node is not None
+        return node
+
+    def row(self, **columns: object) -> int:
+        """An attempt in the tables."""
+        return self.database.insert(
+            self.database.tasks,
+            name=f"t{len(self.database.tasks)}",
+            task_type="SHELL",
+            process_definition_id=1,
+            process_instance_id=self.process,
+            task_json="{}",
+            **columns,
+        )
+
+    def submit(self, *, group: int = -1, priority: int = 2) -> int:
+        """A submitted attempt, in the tables and in the queue."""
+        task = self.row()
+        self.registry.task_queue.offer([self.entry(task, group=group, priority=priority)])
+        self.zookeeper.deliver()
+        return task
+
+    def entry(self, task: int, *, group: int = -1, priority: int = 2) -> QueueEntry:
+        return QueueEntry(
+            process_priority=priority,
+            process_instance_id=self.process,
+            task_priority=2,
+            task_instance_id=task,
+            worker_group_id=group,
+        )
+
+    def state(self, task: int) -> TaskState:
+        row = self.database.tasks.get(task)
+        assert row is not None
+        return TaskState(row.state)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.move_to(self.clock.elapsed + timedelta(seconds=seconds))
+        self.registry.pulse()
+        self.zookeeper.deliver()
+
+    def no_answer(self, to: str, moment: Literal["before", "after"]) -> None:
+        """Lose the connection around the next commit of a store's method."""
+
+        def hook(name: str, when: Literal["before", "after"]) -> None:
+            if name == to and when == moment:
+                self.database.commit_hook = lambda *_: None
+                raise ServiceUnreachableError("no answer")
+
+        self.database.commit_hook = hook
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_what_is_submitted_is_claimed_started_and_released(place: Place) -> None:
+    place.join()
+    tasks = [place.submit(), place.submit()]
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks
+    assert place.store.running(place.node) == dict.fromkeys(tasks, False)
+    assert place.registry.task_queue.entries() == ()
+    assert place.registry.task_queue.claimed() == frozenset()
+
+
+def test_nothing_is_claimed_before_the_worker_has_joined(place: Place) -> None:
+    place.submit()
+    place.worker.claims.run_once()
+    assert place.attempts.started == []
+
+
+def test_no_more_is_claimed_than_there_are_slots() -> None:
+    place = Place(slots=2, batch=10)
+    place.join()
+    tasks = [place.submit() for _ in range(3)]
+    place.worker.claims.run_once()
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks[:2]
+    place.attempts.end(tasks[0])
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks
+
+
+def test_the_more_urgent_is_claimed_first() -> None:
+    place = Place(slots=1)
+    place.join()
+    place.submit(priority=3)
+    urgent = place.submit(priority=0)
+    place.worker.claims.run_once()
+    assert place.attempts.started == [urgent]
+
+
+def test_a_task_bound_to_a_group_is_left_to_workers_of_that_group() -> None:
+    place = Place(group_ids=(7,))
+    place.join()
+    place.submit(group=8)
+    ours = place.submit(group=7)
+    place.worker.claims.run_once()
+    assert place.attempts.started == [ours]
+
+
+def test_a_row_that_somebody_else_has_claimed_is_not_started(place: Place) -> None:
+    place.join()
+    task = place.row(state=1, host="other:1", worker_incarnation=5)
+    place.registry.task_queue.offer([place.entry(task)])
+    place.worker.claims.run_once()
+    assert place.attempts.started == []
+    assert place.registry.task_queue.claimed() == frozenset()
+
+
+def test_while_the_session_is_in_doubt_nothing_is_claimed(place: Place) -> None:
+    place.join()
+    place.submit()
+    place.registry.cut_off()
+    place.pass_time(2)
+    place.worker.claims.run_once()
+    assert place.attempts.started == []
+
+
+def test_a_claim_that_surely_failed_is_made_again(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.no_answer("claim", "before")
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    assert place.registry.task_queue.claimed() == {task}
+    place.worker.claims.run_once()
+    assert place.attempts.started == [task]
+    assert place.registry.task_queue.claimed() == frozenset()
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_unstarted(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.no_answer("claim", "after")
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    assert place.worker.claims.claiming() == {task}
+    place.worker.claims.run_once()
+    place.worker.reporter.run_once()
+    assert place.attempts.started == []
+    assert place.state(task) is TaskState.NEED_FAULT_TOLERANCE
+    assert place.worker.claims.claiming() == frozenset()
+
+
+def test_a_claim_that_takes_effect_late_is_found_and_given_back(place: Place) -> None:
+    node = place.join()
+    task = place.row(state=1, host=node.address, worker_incarnation=node.incarnation)
+    for _ in range(2):
+        assert place.state(task) is TaskState.RUNNING
+        place.worker.kills.run_once()
+        place.worker.reporter.run_once()
+        place.pass_time(5)
+    assert place.state(task) is TaskState.NEED_FAULT_TOLERANCE
+
+
+def test_an_end_is_kept_until_the_tables_answer(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.worker.claims.run_once()
+    place.attempts.end(task)
+    place.no_answer("report", "before")
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.reporter.run_once()
+    assert place.worker.reporter.unreported() == {task}
+    assert place.attempts.forgotten == []
+    place.worker.reporter.run_once()
+    assert place.state(task) is TaskState.SUCCESS
+    assert place.attempts.forgotten == [task]
+
+
+def test_an_end_whose_answer_was_lost_is_told_again_and_changes_nothing(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.worker.claims.run_once()
+    place.attempts.end(task)
+    place.no_answer("report", "after")
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.reporter.run_once()
+    place.worker.reporter.run_once()
+    assert place.state(task) is TaskState.SUCCESS
+    assert place.attempts.forgotten == [task]
+
+
+def test_an_end_of_an_attempt_that_was_given_to_others_is_dropped(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.worker.claims.run_once()
+    place.database.update(place.database.tasks, task, worker_incarnation=99)
+    place.attempts.end(task)
+    place.worker.reporter.run_once()
+    assert place.state(task) is TaskState.RUNNING
+    assert place.worker.reporter.unreported() == frozenset()
+
+
+def test_a_kill_request_stays_until_its_row_is_finished(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.worker.claims.run_once()
+    place.registry.kill_queue.ask([KillEntry(address=ADDRESS, task_instance_id=task)])
+    place.zookeeper.deliver()
+    place.worker.kills.run_once()
+    assert place.attempts.killed == [task]
+    assert place.registry.kill_queue.asked(ADDRESS) != ()
+    place.attempts.end(task, TaskState.KILL)
+    place.worker.reporter.run_once()
+    place.worker.kills.run_once()
+    assert place.registry.kill_queue.asked(ADDRESS) == ()
+
+
+def test_kill_requests_to_others_are_left_alone(place: Place) -> None:
+    place.join()
+    place.registry.kill_queue.ask([KillEntry(address="w:12", task_instance_id=1)])
+    place.worker.kills.run_once()
+    assert place.attempts.killed == []
+    assert place.registry.kill_queue.asked("w:12") != ()
+
+
+def test_a_kill_that_has_no_request_is_found_in_the_row(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.worker.claims.run_once()
+    place.database.update(place.database.tasks, task, wanted_state=9)
+    place.worker.kills.run_once()
+    assert place.attempts.killed == [task]
+
+
+def test_a_process_whose_row_is_not_ours_any_more_is_killed(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.worker.claims.run_once()
+    place.database.update(place.database.tasks, task, state=8, end_time=place.clock.now())
+    place.worker.kills.run_once()
+    assert place.attempts.killed == [task]
+
+
+def test_a_lost_session_kills_everything_before_a_new_incarnation_joins(place: Place) -> None:
+    first = place.join()
+    task = place.submit()
+    place.worker.claims.run_once()
+    place.attempts.obstinate = True
+    place.zookeeper.expire(place.registry)
+    place.pass_time(1)
+    place.worker.heartbeat.run_once()
+    assert place.worker.identity.node == first
+    place.attempts.obstinate = False
+    place.worker.heartbeat.run_once()
+    place.worker.reporter.run_once()
+    assert place.node.incarnation > first.incarnation
+    assert place.state(task) is TaskState.NEED_FAULT_TOLERANCE
+
+
+def test_a_claim_that_is_answered_after_the_session_was_lost_is_not_started(place: Place) -> None:
+    place.join()
+    task = place.submit()
+
+    def lose_session(name: str, moment: Literal["before", "after"]) -> None:
+        if (name, moment) == ("claim", "after"):
+            place.zookeeper.expire(place.registry)
+            place.pass_time(1)
+
+    place.database.commit_hook = lose_session
+    place.worker.claims.run_once()
+    assert place.state(task) is TaskState.RUNNING
+    assert place.attempts.started == []
+
+
+def test_the_first_join_adopts_what_a_former_incarnation_left(place: Place) -> None:
+    ours = place.row(state=1, host=ADDRESS, worker_incarnation=999)
+    lost = place.row(state=8, host=ADDRESS, worker_incarnation=999, end_time=place.clock.now())
+    place.attempts.left = (ours, lost)
+    node = place.join()
+    assert place.attempts.adopted == [ours]
+    assert place.store.running(node) == {ours: False}
+    assert not place.registry.membership.is_adopting(ADDRESS)
+
+
+def test_a_worker_beats_while_it_is_trusted(place: Place) -> None:
+    place.join()
+    place.zookeeper.children("workers")[ADDRESS].text = "stale"
+    place.pass_time(5)
+    place.pass_time(5)
+    place.worker.heartbeat.run_once()
+    assert place.zookeeper.children("workers")[ADDRESS].text != "stale"
+
+
+@pytest.mark.parametrize(
+    ("load_average", "memory_gb", "room"),
+    [(4.0, 0.5, True), (4.1, 0.5, False), (4.0, 0.4, False), (0.0, 9.0, True)],
+)
+def test_there_is_room_up_to_the_limits_themselves(
+    load_average: float, memory_gb: float, room: bool
+) -> None:
+    load = HostLoad(
+        cpu_usage=0.0,
+        memory_usage=0.0,
+        load_average=load_average,
+        available_memory_gb=memory_gb,
+    )
+    admission = Admission(
+        load=lambda: load, max_load_average=4.0, reserved_memory_gb=0.5, clock=VirtualClock()
+    )
+    assert admission() is room

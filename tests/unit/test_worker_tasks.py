@@ -1,0 +1,356 @@
+"""What task types make of a node's parameters, and the files, logs and records of an attempt."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from common.errors import SchedulerError
+from common.store.protocol import ClaimedTask
+from worker import task_log
+from worker.launcher import Launcher, seen_by_tasks
+from worker.records import Records
+from worker.supervisor import Prepared
+from worker.tasks.base import TaskParameterError, TaskSettings
+from worker.tenants import account_of, banner
+from worker.workspace import (
+    Workspaces,
+    make_directory,
+    open_log,
+    remove_directory,
+    write_file,
+)
+
+WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Path:
+    """A Spark that is only there to be found."""
+    home = tmp_path / "spark"
+    (home / "bin").mkdir(parents=True)
+    submit = home / "bin" / "spark-submit"
+    submit.write_text("#!/bin/sh\n")
+    submit.chmod(0o755)
+    return home
+
+
+def prepared(
+    home: Path,
+    task_type: str,
+    params: Mapping[str, Any],
+    *,
+    settings: TaskSettings | None = None,
+    **changes: Any,
+) -> Prepared:
+    """What the launcher makes of a task."""
+    paths = Workspaces(home / "tasks").paths(1, 2, 3)
+    values: dict[str, Any] = {
+        "id": 3,
+        "process_instance_id": 2,
+        "process_definition_id": 1,
+        "process_name": "daily",
+        "name": "load",
+        "attempt": 2,
+        "task_type": task_type,
+        "task_json": json.dumps({"params": dict(params)}),
+        "global_params": None,
+        "schedule_time": WHEN,
+        "complement": False,
+        "tenant_code": None,
+        "queue": None,
+        "executor_id": 1,
+        "execute_path": paths.execute_path,
+        "log_path": paths.log_path,
+        "start_time": WHEN,
+    }
+    launcher = Launcher(
+        home=home,
+        data_dir=home / "data",
+        zone=ZoneInfo("UTC"),
+        tenant_mode="single",
+        settings=settings or TaskSettings(environment=seen_by_tasks({})),
+    )
+    return launcher.prepare(ClaimedTask(**{**values, **changes}))
+
+
+def submitted(home: Path, spark: Path, changes: Mapping[str, Any], **row: Any) -> list[str]:
+    """The arguments of spark-submit, after the program."""
+    jar = home / "job.jar"
+    jar.touch()
+    params = {"mainClass": "com.x.Job", "mainJar": {"res": str(jar)}, "programType": "SCALA"}
+    settings = TaskSettings(spark_home=str(spark), environment=seen_by_tasks({}))
+    made = prepared(home, "SPARK", {**params, **changes}, settings=settings, **row)
+    assert made.argv[0] == f"{spark}/bin/spark-submit"
+    return list(made.argv[1:])
+
+
+def test_every_spark_key_becomes_an_argument_in_the_contract_s_order(
+    tmp_path: Path, spark: Path
+) -> None:
+    assert submitted(
+        tmp_path,
+        spark,
+        {
+            "deployMode": "client",
+            "driverCores": "1",
+            "driverMemory": "512M",
+            "numExecutors": 2,
+            "executorMemory": "2G",
+            "executorCores": 3,
+            "mainArgs": "--day $[yyyyMMdd] 'two words'",
+            "others": "--conf spark.ui.port=0",
+            "sparkVersion": "SPARK2",
+        },
+        queue="etl",
+    ) == [
+        *("--master", "yarn", "--deploy-mode", "client"),
+        *("--class", "com.x.Job"),
+        *("--driver-cores", "1", "--driver-memory", "512M"),
+        *("--num-executors", "2", "--executor-cores", "3", "--executor-memory", "2G"),
+        *("--queue", "etl"),
+        *("--conf", "spark.ui.port=0"),
+        str(tmp_path / "tasks/1/2/3/job.jar"),
+        *("--day", "20260102", "two words"),
+    ]
+
+
+def test_what_is_not_set_is_not_said(tmp_path: Path, spark: Path) -> None:
+    words = submitted(tmp_path, spark, {"driverCores": 0, "driverMemory": "", "others": None})
+    assert words[:-1] == ["--master", "yarn", "--deploy-mode", "cluster", "--class", "com.x.Job"]
+
+
+@pytest.mark.parametrize(
+    ("params", "target"),
+    [
+        ({}, ["--master", "yarn", "--deploy-mode", "cluster"]),
+        ({"deployMode": "local"}, ["--master", "local"]),
+        ({"deployMode": "local", "master": "local[2]"}, ["--master", "local[2]"]),
+        ({"master": "local[*]"}, ["--master", "local[*]"]),
+        (
+            {"deployMode": "client", "master": "spark://h:7077"},
+            ["--master", "spark://h:7077", "--deploy-mode", "client"],
+        ),
+    ],
+)
+def test_the_master_follows_from_the_deploy_mode_unless_it_is_given(
+    tmp_path: Path, spark: Path, params: dict[str, str], target: list[str]
+) -> None:
+    assert submitted(tmp_path, spark, params)[: len(target) + 1] == [*target, "--class"]
+
+
+def test_a_queue_in_others_goes_before_the_tenant_s(tmp_path: Path, spark: Path) -> None:
+    words = submitted(tmp_path, spark, {"others": "--queue mine"}, queue="etl")
+    assert words.count("--queue") == 1
+    assert "etl" not in words
+
+
+def test_a_python_program_needs_no_class(tmp_path: Path, spark: Path) -> None:
+    words = submitted(tmp_path, spark, {"programType": "PYTHON", "mainClass": "ignored"})
+    assert "--class" not in words
+
+
+def test_no_argument_is_ever_read_by_a_shell(tmp_path: Path, spark: Path) -> None:
+    words = submitted(
+        tmp_path, spark, {"mainArgs": "; rm -rf ~ $(id) `id`"}, queue="x --conf spark.evil=1"
+    )
+    assert words[-6:] == [";", "rm", "-rf", "~", "$(id)", "`id`"]
+    assert "x --conf spark.evil=1" in words
+
+
+@pytest.mark.parametrize(
+    ("params", "key"),
+    [
+        ({"mainArgs": "'open"}, "mainArgs"),
+        ({"others": '"open'}, "others"),
+        ({"others": "--master local"}, "params.master"),
+        ({"others": "--deploy-mode=client"}, "params.deployMode"),
+        ({"others": "--conf 'a=b\nc'"}, "others"),
+        ({"deployMode": "moon"}, "deployMode"),
+        ({"programType": "COBOL"}, "programType"),
+        ({"sparkVersion": "SPARK9"}, "sparkVersion"),
+        ({"driverCores": "many"}, "driverCores"),
+        ({"driverMemory": "lots"}, "driverMemory"),
+        ({"mainClass": ""}, "mainClass"),
+        ({"mainJar": None}, "mainJar"),
+        ({"mainJar": {"id": 5}}, "mainJar"),
+        ({"mainJar": {"res": "gone.jar"}}, "gone.jar"),
+        ({"mainJar": {"res": "../../gone.jar"}}, "mainJar"),
+        ({"resourceList": {"res": "x"}}, "resourceList"),
+        ({"resourceList": [{"res": "x"}]}, "resourceList[0]"),
+        ({"mainArgs": {"a": 1}}, "mainArgs"),
+    ],
+)
+def test_a_mistake_in_a_spark_task_is_named(
+    tmp_path: Path, spark: Path, params: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(TaskParameterError) as caught:
+        submitted(tmp_path, spark, params)
+    assert key in str(caught.value)
+
+
+def test_a_missing_spark_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TaskParameterError, match=r"worker\.spark_home"):
+        submitted(tmp_path, tmp_path / "nowhere", {})
+
+
+def test_the_conf_of_a_pyspark_task_goes_before_the_defaults(tmp_path: Path) -> None:
+    made = prepared(
+        tmp_path,
+        "PYSPARK",
+        {
+            "rawScript": "spark",
+            "conf": {"spark.ui.enabled": True, "spark.x": "$[yyyy]", "spark.n": 3},
+        },
+    )
+    session = json.loads(Path(made.argv[3]).read_text())
+    assert session == {
+        "name": "daily load",
+        "master": "local[*]",
+        "conf": {
+            "spark.ui.enabled": "true",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "WARN",
+            "spark.x": "2026",
+            "spark.n": "3",
+        },
+    }
+
+
+@pytest.mark.parametrize("conf", [["a"], {"a=b": "c"}, {"": "x"}, {"a\nb": "c"}, {"a": {"b": 1}}])
+def test_a_conf_that_is_none_is_refused(tmp_path: Path, conf: Any) -> None:
+    with pytest.raises(TaskParameterError, match=r"params\.conf"):
+        prepared(tmp_path, "PYSPARK", {"rawScript": "spark", "conf": conf})
+
+
+def test_a_script_and_a_file_together_are_a_question(tmp_path: Path) -> None:
+    with pytest.raises(TaskParameterError, match="both"):
+        prepared(tmp_path, "PYTHON", {"rawScript": "1", "file": "x.py"})
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"rawScript": ""},
+        {"rawScript": " \n"},
+        {"rawScript": ["a"]},
+        {"rawScript": "a\0b"},
+        {"rawScript": "${a}", "localParams": [{"prop": "a", "value": "x\0y"}]},
+        {"rawScript": "a", "localParams": "{"},
+        {"rawScript": "a", "localParams": [{"value": "no name"}]},
+        {"rawScript": "a", "resourceList": [{"id": 7}]},
+    ],
+)
+def test_a_mistake_in_a_shell_task_is_an_error_that_the_loop_expects(
+    tmp_path: Path, params: dict[str, Any]
+) -> None:
+    with pytest.raises(SchedulerError):
+        prepared(tmp_path, "SHELL", params)
+
+
+def test_circular_parameters_are_named(tmp_path: Path) -> None:
+    circle = '[{"prop":"a","value":"${b}"},{"prop":"b","value":"${a}"}]'
+    with pytest.raises(SchedulerError, match="circular"):
+        prepared(tmp_path, "SHELL", {"rawScript": "true"}, global_params=circle)
+
+
+def test_every_task_is_told_who_it_is(tmp_path: Path) -> None:
+    made = prepared(
+        tmp_path,
+        "SHELL",
+        {"rawScript": "true"},
+        settings=TaskSettings(
+            environment=seen_by_tasks({"LC_ALL": "C", "SECRET": "x", "PATH": "/bin"})
+        ),
+    )
+    assert made.environment["ORCAFLOW_TASK_INSTANCE_ID"] == "3"
+    assert made.environment["ORCAFLOW_PROCESS_INSTANCE_ID"] == "2"
+    assert made.environment["ORCAFLOW_TASK_NAME"] == "load"
+    assert made.environment["ORCAFLOW_ATTEMPT"] == "2"
+    assert made.environment["ORCAFLOW_DATA_DIR"] == str(tmp_path / "data")
+    assert made.environment["LC_ALL"] == "C"
+    assert "SECRET" not in made.environment
+    assert made.argv == ("/bin/sh", str(tmp_path / "tasks/1/2/3/1_2_3_node.sh"))
+
+
+def test_a_task_without_a_schedule_counts_its_dates_from_its_start(tmp_path: Path) -> None:
+    made = prepared(tmp_path, "SHELL", {"rawScript": "$[yyyyMMdd]"}, schedule_time=None)
+    assert Path(made.argv[1]).read_text() == "20260102"
+
+
+def test_only_numbers_become_parts_of_a_path(tmp_path: Path) -> None:
+    paths = Workspaces(tmp_path).paths(4, 5, 6)
+    assert paths.execute_path == f"{tmp_path}/4/5/6"
+    assert paths.log_path == f"{tmp_path}/logs/4/5/6.log"
+
+
+def test_a_directory_is_made_afresh_and_its_empty_parents_go_with_it(tmp_path: Path) -> None:
+    directory = tmp_path / "1" / "2" / "3"
+    for _ in range(2):
+        make_directory(directory, None)
+        assert [path.name for path in directory.iterdir()] == ["tmp"]
+        write_file(directory / "x", "x", None)
+    with pytest.raises(FileExistsError):
+        write_file(directory / "x", "y", None)
+    (tmp_path / "1" / "9").mkdir()
+    remove_directory(directory)
+    assert [path.name for path in (tmp_path / "1").iterdir()] == ["9"]
+    remove_directory(directory)
+
+
+def test_a_record_tells_what_was_written_whole(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    file = records.begin(8, execute_path="/e", log_path="/l")
+    os.write(file, b"pid 12\nexit 3\nexit 4")
+    os.close(file)
+    record = records.read(8)
+    assert record is not None
+    assert (record.execute_path, record.log_path, record.pid, record.exit_code) == (
+        "/e",
+        "/l",
+        12,
+        3,
+    )
+    (tmp_path / "stray.txt").touch()
+    (tmp_path / "9").write_text("{")
+    assert records.ids() == (8, 9)
+    assert records.read(9) is None
+    records.remove(8)
+    records.remove(8)
+    assert records.ids() == (9,)
+
+
+def test_a_log_is_cut_as_often_as_it_grows_and_counts_all_that_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "1.log"
+    log = open_log(path)
+    cut = None
+    written = 0
+    for number in range(5_000):
+        line = f"line {number:06}\n"
+        task_log.write(log, line)
+        written += len(line)
+        if number % 100 == 0:
+            cut = task_log.cut(log, limit_bytes=10_000, before=cut)
+    os.close(log)
+    text = path.read_text()
+    assert cut is not None
+    assert text.startswith("line 000000\n")
+    assert text.endswith("line 004999\n")
+    assert text.count("bytes were cut") == 1
+    marker = next(line for line in text.splitlines(keepends=True) if "bytes were cut" in line)
+    assert len(text) - len(marker) + cut.taken == written
+    assert f" {cut.taken} bytes were cut" in marker
+
+
+def test_a_tenant_must_be_an_ordinary_account() -> None:
+    for code in ("root", "", "a;b", "A", "x" * 40):
+        with pytest.raises(TaskParameterError, match="tenant"):
+            account_of(code)
+    assert "not isolated" in banner("single")

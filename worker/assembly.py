@@ -1,0 +1,103 @@
+"""A worker's loops, wired to each other and to nothing that runs them.
+
+The daemon gives each loop a thread; the simulator steps the same loops itself. Whatever touches the
+computer (processes, load, the pid in the heartbeat) is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from typing import TypeAlias
+
+from common.clock import Clock
+from common.config import WorkerConfig
+from common.registry.protocol import Registry
+from common.store.protocol import AttemptEnd, AttemptPaths, TaskStore
+from common.wakes import Wakes
+from worker.attempts import Ended, LocalAttempts, Started
+from worker.claim_loop import ClaimLoop
+from worker.heartbeat import HeartbeatLoop
+from worker.identity import Identity
+from worker.kill_loop import KillLoop
+from worker.reporter import Reporter
+
+MakeAttempts: TypeAlias = Callable[[Ended, Started], LocalAttempts]
+
+
+class Worker:
+    """One worker. The first pass of its heartbeat makes it somebody; before that it rests."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        *,
+        clock: Clock,
+        registry: Registry,
+        store: TaskStore,
+        make_attempts: MakeAttempts,
+        paths: Callable[[int, int, int], AttemptPaths],
+        heartbeat_text: Callable[[], str],
+        group_ids: Callable[[], Collection[int]] = lambda: (),
+        ip: int | None = None,
+        admitted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.wakes = Wakes()
+        self.identity = Identity()
+        self.reporter = Reporter(
+            store=store,
+            node=lambda: self.identity.node,
+            wake=lambda: self.wakes.wake(Reporter.name),
+            reported=self._reported,
+        )
+        self.attempts = make_attempts(self._ended, self.reporter.started)
+        self.claims = ClaimLoop(
+            store=store,
+            queue=registry.task_queue,
+            membership=registry.membership,
+            attempts=self.attempts,
+            ended=self.reporter.ended,
+            node=lambda: self.identity.node,
+            slots=config.exec_threads,
+            group_ids=group_ids,
+            ip=ip,
+            paths=paths,
+            clock=clock,
+            batch=config.fetch_task_num,
+            admits=admitted,
+            wake=lambda: self.wakes.wake(ClaimLoop.name),
+        )
+        self.kills = KillLoop(
+            store=store,
+            kills=registry.kill_queue,
+            membership=registry.membership,
+            attempts=self.attempts,
+            ended=self.reporter.ended,
+            node=lambda: self.identity.node,
+            clock=clock,
+            in_hand=lambda: self.claims.claiming() | self.reporter.unreported(),
+            wake=lambda: self.wakes.wake(KillLoop.name),
+        )
+        self.heartbeat = HeartbeatLoop(
+            membership=registry.membership,
+            identity=self.identity,
+            store=store,
+            attempts=self.attempts,
+            address=f"{config.host}:{config.port}",
+            text=heartbeat_text,
+            clock=clock,
+            interval=timedelta(seconds=config.heartbeat_interval_seconds),
+        )
+
+    @property
+    def loops(self) -> tuple[HeartbeatLoop, Reporter, KillLoop, ClaimLoop]:
+        """In the order of their start; what takes new work comes last."""
+        return self.heartbeat, self.reporter, self.kills, self.claims
+
+    def _reported(self, ends: Sequence[AttemptEnd]) -> None:
+        self.attempts.forget(ends)
+
+    def _ended(self, end: AttemptEnd) -> None:
+        self.reporter.ended(end)
+        # An attempt that ended makes room for another one.
+        self.wakes.wake(ClaimLoop.name)

@@ -1,0 +1,206 @@
+"""Takes submitted attempts from the queue for this worker, and has them started.
+
+A claim is made twice: in the registry, so that workers don't run after the same entry, and then in
+the row, which alone decides. What a call that failed may have done is never guessed: the entries
+are remembered and looked at again in the tables before any other is claimed, so that an attempt
+whose row says that it is ours is either started or reported, never forgotten. No threads and no
+time of its own: a service or a simulator calls `run_once`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from datetime import timedelta
+
+from common.clock import Clock
+from common.errors import ServiceUnreachableError
+from common.model.cluster import Node, QueueEntry
+from common.model.states import TaskState
+from common.registry.protocol import Membership, Standing, TaskQueue
+from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask, TaskStore
+from worker.attempts import Attempts, Ended
+
+log = logging.getLogger(__name__)
+
+_IDLE = timedelta(seconds=1)
+
+
+class ClaimLoop:
+    """Fills the free slots of a worker, whenever its session can be trusted."""
+
+    name = "claim"
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        queue: TaskQueue,
+        membership: Membership,
+        attempts: Attempts,
+        ended: Ended,
+        node: Callable[[], Node | None],
+        slots: int,
+        group_ids: Callable[[], Collection[int]],
+        ip: int | None,
+        paths: Callable[[int, int, int], AttemptPaths],
+        clock: Clock,
+        batch: int,
+        admits: Callable[[], bool] = lambda: True,
+        wake: Callable[[], None] = lambda: None,
+        idle: timedelta = _IDLE,
+    ) -> None:
+        """`wake` is called, from any thread, when there may be something to claim."""
+        self._store = store
+        self._queue = queue
+        self._membership = membership
+        self._attempts = attempts
+        self._ended = ended
+        self._node = node
+        self._slots = slots
+        self._group_ids = group_ids
+        self._ip = ip
+        self._paths = paths
+        self._clock = clock
+        self._batch = batch
+        self._admits = admits
+        self._wake = wake
+        self._idle = idle
+        self._entries: tuple[QueueEntry, ...] = ()
+        self._changed = True
+        self._look_again_at = 0.0
+        self._unsure: tuple[QueueEntry, ...] = ()
+        self._unsure_node: Node | None = None
+        self._to_release: tuple[QueueEntry, ...] = ()
+        queue.watch(self._entries_changed)
+
+    def run_once(self) -> timedelta:
+        """Claim some attempts and start them; how long to rest.
+
+        `ServiceUnreachableError` passes through, with everything remembered that it leaves open.
+        """
+        node = self._node()
+        if node is None or self._membership.standing() is not Standing.TRUSTED:
+            return self._idle
+        if self._to_release:
+            self._release(())
+        if self._unsure:
+            self._resolve(node)
+            return timedelta()
+        free = self._slots - len(self._attempts.running())
+        if free <= 0 or not self._admits():
+            return self._idle
+        wanted = self._first_that_suit(min(free, self._batch))
+        if not wanted:
+            return self._idle
+        # From here until the rows have answered, nobody else will offer or claim these.
+        self._remember(wanted, node)
+        won = self._queue.claim(wanted, node)
+        self._remember(won, node)
+        taken = frozenset(wanted)
+        self._entries = tuple(entry for entry in self._entries if entry not in taken)
+        if won:
+            self._begin(node, self._claim_rows(node, won))
+            self._settle(won)
+        return timedelta()
+
+    def claiming(self) -> frozenset[int]:
+        """Attempts whose claim is under way, or whose answer was lost."""
+        return frozenset(entry.task_instance_id for entry in self._unsure)
+
+    def _entries_changed(self) -> None:
+        """Called on the registry's thread."""
+        self._changed = True
+        self._wake()
+
+    def _first_that_suit(self, limit: int) -> tuple[QueueEntry, ...]:
+        """Entries to try, first to claim first; asks the registry only if there is reason to."""
+        now = self._clock.monotonic()
+        groups = self._group_ids()
+        if not self._changed:
+            suiting = self._suiting(groups, limit)
+            if suiting or now < self._look_again_at:
+                return suiting
+        # Before the look: what changes during it is looked at once more.
+        self._changed = False
+        try:
+            self._entries = self._queue.entries()
+        except ServiceUnreachableError:
+            self._changed = True
+            raise
+        self._look_again_at = now + self._idle.total_seconds()
+        return self._suiting(groups, limit)
+
+    def _suiting(self, groups: Collection[int], limit: int) -> tuple[QueueEntry, ...]:
+        found: list[QueueEntry] = []
+        for entry in self._entries:
+            if len(found) == limit:
+                break
+            if entry.suits(group_ids=groups, ip=self._ip):
+                found.append(entry)
+        return tuple(found)
+
+    def _claim_rows(self, node: Node, entries: tuple[QueueEntry, ...]) -> tuple[ClaimedTask, ...]:
+        return self._store.claim(
+            node,
+            [entry.task_instance_id for entry in entries],
+            paths=self._paths,
+            now=self._clock.now(),
+        )
+
+    def _begin(self, node: Node, claimed: tuple[ClaimedTask, ...]) -> None:
+        if self._node() != node or self._membership.standing() is Standing.LOST:
+            # The answer took so long that the rows may have been given to others meanwhile.
+            log.warning("claims given up with the session", extra={"attempts": len(claimed)})
+            return
+        for task in claimed:
+            self._attempts.start(task)
+            log.info(
+                "attempt claimed",
+                extra={
+                    "task_instance_id": task.id,
+                    "process_instance_id": task.process_instance_id,
+                },
+            )
+
+    def _resolve(self, node: Node) -> None:
+        """Find out what became of the claims whose answer was lost."""
+        entries = self._unsure
+        if self._unsure_node != node:
+            # Whatever that incarnation held is failed over with it.
+            self._settle(entries)
+            return
+        held = self._store.running(node)
+        claimed = self._claim_rows(
+            node, tuple(entry for entry in entries if entry.task_instance_id not in held)
+        )
+        self._begin(node, claimed)
+        for entry in entries:
+            if entry.task_instance_id in held:
+                self._give_back(entry.task_instance_id, killed=held[entry.task_instance_id])
+        self._settle(entries)
+
+    def _give_back(self, task_instance_id: int, *, killed: bool) -> None:
+        """Report an attempt that became ours without our learning what it is: it never ran."""
+        self._ended(
+            AttemptEnd(
+                task_instance_id=task_instance_id,
+                state=TaskState.KILL if killed else TaskState.NEED_FAULT_TOLERANCE,
+                end_time=self._clock.now(),
+                reason="claimed, but the answer to the claim was lost; it was not started",
+            )
+        )
+
+    def _remember(self, entries: tuple[QueueEntry, ...], node: Node) -> None:
+        self._unsure = entries
+        self._unsure_node = node
+
+    def _settle(self, entries: tuple[QueueEntry, ...]) -> None:
+        """The rows have answered: the claims in the registry have done their part."""
+        self._unsure = ()
+        self._release(entries)
+
+    def _release(self, entries: tuple[QueueEntry, ...]) -> None:
+        self._to_release += entries
+        self._queue.release(self._to_release)
+        self._to_release = ()

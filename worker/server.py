@@ -1,0 +1,290 @@
+"""The worker daemon: starts its parts in order, and stops them in reverse.
+
+`python -m worker.server --home DIR --port N [--groups a,b] [--slots N]`. It stays in the
+foreground; the launcher detaches it. SIGTERM stops the daemon and leaves its tasks running: their
+results wait on disk, and the next start at this address goes on with them, so that a restart is no
+failover. SIGQUIT stops the tasks too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import FrameType
+from zoneinfo import ZoneInfo
+
+from setproctitle import setproctitle
+from tzlocal import get_localzone
+
+from common import config as configuration
+from common import log as logs
+from common import metrics
+from common.clock import Clock, SystemClock
+from common.config import Config
+from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.host import host_load
+from common.model.cluster import Heartbeat, NodeKind, ip_number
+from common.patience import Patient
+from common.pid_file import holding, pid_file
+from common.registry.config import RegistryConfig
+from common.registry.connect import connect as connect_registry
+from common.registry.protocol import Registry, Standing
+from common.service import HealthServer, Service
+from common.store import connect, schema
+from common.store.tasks import PostgresTaskStore
+from common.wakes import Wakes
+from worker import tenants
+from worker.admission import Admission
+from worker.assembly import Worker
+from worker.attempts import Ended, Started
+from worker.claim_loop import ClaimLoop
+from worker.clean_loop import CleanLoop
+from worker.heartbeat import HeartbeatLoop
+from worker.launcher import Launcher, seen_by_tasks
+from worker.supervisor import Supervisor
+from worker.tasks.base import TaskSettings
+from worker.workspace import Workspaces
+
+NAME = "worker-server"
+
+log = logging.getLogger(__name__)
+
+_KILL_LIMIT_SECONDS = 15.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a worker until it is told to stop; the exit code of the operator's interface."""
+    parser = argparse.ArgumentParser(prog=NAME, description="Runs an Orcaflow worker.")
+    parser.add_argument("--home", type=Path, help="ORCAFLOW_HOME; default ~/.orcaflow")
+    parser.add_argument("--host", help="the name that others know this worker by")
+    parser.add_argument("--port", type=int, help="serves health and metrics; part of its identity")
+    parser.add_argument("--groups", help="worker groups that it serves, as a,b")
+    parser.add_argument("--slots", type=int, help="tasks at the same time")
+    options = parser.parse_args(arguments)
+    overrides: dict[str, object] = {
+        "home": str(options.home.resolve()) if options.home else None,
+        "worker.host": options.host,
+        "worker.port": options.port,
+        "worker.groups": options.groups,
+        "worker.exec_threads": options.slots,
+    }
+    try:
+        given = {key: value for key, value in overrides.items() if value is not None}
+        return WorkerServer(configuration.load(overrides=given)).run()
+    except SchedulerError as error:
+        log.error("daemon could not run", extra={"cause": str(error)})  # noqa: TRY400  # No trace.
+        sys.stderr.write(f"{NAME}: {error}\n")
+        return error.exit_code
+
+
+class WorkerServer:
+    """The composition root: everything that a worker's loops are given."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._settings = config.worker
+        self._clock: Clock = SystemClock()
+        self._zone = ZoneInfo(config.time_zone) if config.time_zone else get_localzone()
+        self._kill_tasks = False
+        self._wakes = Wakes()
+        self._clean = CleanLoop(wake=lambda: self._wakes.wake(CleanLoop.name))
+
+    def run(self) -> int:
+        """Start every part, wait for the end, and stop in reverse order."""
+        config, settings = self._config, self._settings
+        logs.configure(home=config.home, name=NAME, port=settings.port, level=config.log_level)
+        setproctitle(f"orcaflow {NAME} {settings.host}:{settings.port}")
+        metrics.tell_build(daemon=NAME, version=_version())
+        log.info("tenant mode", extra={"means": tenants.banner(settings.tenant_mode)})
+        with ExitStack() as stack:
+            stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
+            service = Service(clock=self._clock)
+            health = HealthServer(
+                service, host=settings.http_host, port=settings.port, setting="worker.port"
+            )
+            health.start()
+            stack.callback(health.stop)
+            engine = connect.engine(
+                configuration.database_url(config),
+                pool_size=config.database.pool_size,
+                application_name=f"{NAME}-{settings.port}",
+                connect_timeout=timedelta(seconds=config.database.connect_timeout_seconds),
+                statement_timeout=timedelta(seconds=config.database.statement_timeout_seconds),
+            )
+            stack.callback(engine.dispose)
+            schema.check(engine)
+            supervisor, worker, registry = self._parts(PostgresTaskStore(engine))
+            # Once in the foreground: who can't join says so and ends, and what was left here is
+            # adopted or killed before any claim is taken.
+            worker.heartbeat.run_once()
+            self._add_loops(service, supervisor, worker, registry)
+            signal.signal(signal.SIGQUIT, self._on_quit(service))
+            exit_code = service.run()
+            self._finish(supervisor, worker, registry)
+            return exit_code
+
+    def _parts(self, store: PostgresTaskStore) -> tuple[Supervisor, Worker, Registry]:
+        config, settings = self._config, self._settings
+        tasks = config.home / "tasks"
+        data_dir = Path(settings.data_dir) if settings.data_dir else config.home / "data"
+        data_dir.mkdir(parents=True, exist_ok=True)
+        launcher = Launcher(
+            home=config.home,
+            data_dir=data_dir,
+            zone=self._zone,
+            tenant_mode=settings.tenant_mode,
+            settings=TaskSettings(
+                python=settings.python,
+                spark_home=settings.spark_home,
+                env_path=settings.env_path,
+                environment=seen_by_tasks(os.environ),
+            ),
+        )
+        made: list[Supervisor] = []
+
+        def make_attempts(ended: Ended, started: Started) -> Supervisor:
+            supervisor = Supervisor(
+                prepare=launcher.prepare,
+                records=tasks / "records" / str(settings.port),
+                ended=ended,
+                started=started,
+                clock=self._clock,
+                kill_grace=timedelta(seconds=settings.kill_grace_seconds),
+                log_limit_bytes=settings.log_limit_bytes,
+                directory_policy=settings.working_directory_policy,
+                remove_directory=self._clean.remove,
+            )
+            made.append(supervisor)
+            return supervisor
+
+        group_ids = _group_ids(settings.groups)
+        registry = connect_registry(_registry_config(config), clock=self._clock)
+        worker = Worker(
+            settings,
+            clock=self._clock,
+            registry=registry,
+            store=store,
+            make_attempts=make_attempts,
+            paths=Workspaces(tasks).paths,
+            heartbeat_text=self._heartbeat_text(self._clock.now()),
+            group_ids=lambda: group_ids,
+            ip=_ip(settings.host),
+            admitted=Admission(
+                load=host_load,
+                max_load_average=settings.max_cpuload_avg,
+                reserved_memory_gb=settings.reserved_memory_gb,
+                clock=self._clock,
+            ),
+        )
+        return made[0], worker, registry
+
+    def _add_loops(
+        self, service: Service, supervisor: Supervisor, worker: Worker, registry: Registry
+    ) -> None:
+        # Started first and stopped last: the others talk to it.
+        service.add(supervisor)
+        self._wakes.by_name[CleanLoop.name] = service.add(self._clean).wake
+        for loop in worker.loops:
+            worker.wakes.by_name[loop.name] = service.add(Patient(loop)).wake
+        service.ready_if("zookeeper", lambda: _standing_problem(registry))
+        registry.membership.watch(
+            NodeKind.WORKER, lambda: worker.wakes.wake(HeartbeatLoop.name, ClaimLoop.name)
+        )
+        slots = self._settings.exec_threads
+        metrics.slots.labels(state="used").set_function(lambda: len(supervisor.running()))
+        metrics.slots.labels(state="free").set_function(lambda: slots - len(supervisor.running()))
+
+    def _on_quit(self, service: Service) -> Callable[[int, FrameType | None], None]:
+        def on_quit(_number: int, _frame: FrameType | None) -> None:
+            self._kill_tasks = True
+            service.request_stop()
+
+        return on_quit
+
+    def _finish(self, supervisor: Supervisor, worker: Worker, registry: Registry) -> None:
+        """All loops have stopped. Tell what is known, and leave so that nothing is taken twice."""
+        if self._kill_tasks:
+            supervisor.kill_all()
+            limit = self._clock.monotonic() + _KILL_LIMIT_SECONDS
+            while supervisor.running() and self._clock.monotonic() < limit:
+                supervisor.run_once()
+        try:
+            worker.reporter.run_once()
+            if supervisor.running() or worker.reporter.unreported():
+                # The session is left to expire: until then nobody takes these attempts for lost,
+                # and a restarted worker goes on with them.
+                log.info("tasks left running", extra={"attempts": len(supervisor.running())})
+            else:
+                registry.membership.leave()
+                registry.close()
+        except ServiceUnreachableError as error:
+            log.warning("could not leave properly", extra={"cause": str(error)})
+        self._clean.run_once()
+        supervisor.close()
+
+    def _heartbeat_text(self, created: datetime) -> Callable[[], str]:
+        def text() -> str:
+            load = host_load()
+            return Heartbeat(
+                host=self._settings.host,
+                pid=os.getpid(),
+                cpu=load.cpu_usage,
+                memory=load.memory_usage,
+                load=load.load_average,
+                created=created.astimezone(self._zone),
+                beaten=self._clock.now().astimezone(self._zone),
+            ).text()
+
+        return text
+
+
+def _group_ids(groups: str) -> frozenset[int]:
+    """The groups that the worker serves, by their ids in `t_ds_worker_group`."""
+    ids: list[int] = []
+    for group in filter(None, (part.strip() for part in groups.split(","))):
+        if not (group.isascii() and group.isdecimal()):
+            raise ConfigurationError(f"worker.groups: {group!r} is no id of a worker group")
+        ids.append(int(group))
+    return frozenset(ids)
+
+
+def _ip(settings_host: str) -> int | None:
+    """The number that groups of addresses know this host by; None for a name."""
+    try:
+        return ip_number(settings_host)
+    except ValueError:
+        return None
+
+
+def _version() -> str:
+    try:
+        return version("orcaflow")
+    except PackageNotFoundError:
+        return "unknown"  # A checkout that is not installed.
+
+
+def _standing_problem(registry: Registry) -> str | None:
+    standing = registry.membership.standing()
+    return None if standing is Standing.TRUSTED else f"the session is {standing.value}"
+
+
+def _registry_config(config: Config) -> RegistryConfig:
+    return RegistryConfig(
+        hosts=configuration.zookeeper_hosts(config),
+        root=config.zookeeper.root,
+        session_timeout=timedelta(seconds=config.zookeeper.session_timeout_seconds),
+        connection_timeout=timedelta(seconds=config.zookeeper.connection_timeout_seconds),
+        digest=config.zookeeper.digest,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
