@@ -24,6 +24,12 @@ command_oldest_seconds = Gauge(
     "ds_command_oldest_seconds", "Age of the command that waits longest.", registry=REGISTRY
 )
 runs = Gauge("ds_runs", "Process instances that this master holds in memory.", registry=REGISTRY)
+process_instances = Counter(
+    "ds_process_instances_total",
+    "Process instances that ended on this master, by the state in which they did.",
+    labelnames=("state",),
+    registry=REGISTRY,
+)
 takeovers = Counter(
     "ds_takeovers_total", "Process instances taken over from other masters.", registry=REGISTRY
 )

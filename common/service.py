@@ -178,13 +178,22 @@ class Service:
         try:
             self.start()
             log.info("daemon started")
-            os.eventfd_read(self._stop_asked)
+            self._wait_for_the_end()
             stopped_in_time = self.stop()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
         log.info("daemon stopped", extra={"failure": self._failure and self._failure.why})
         return 0 if self._failure is None and stopped_in_time else 1
+
+    def _wait_for_the_end(self) -> None:
+        while True:
+            try:
+                os.eventfd_read(self._stop_asked)
+            except InterruptedError:
+                # Unlike most of Python's calls this one is not retried after a signal's handler.
+                continue
+            return
 
     def request_stop(self) -> None:
         """Make `run` end; returns at once, may be called from any thread and any signal handler."""

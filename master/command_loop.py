@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from common import metrics
 from common.clock import Clock
 from common.model.cluster import NodeKind
 from common.model.commands import Command
-from common.model.plans import Handled, Plan, Reject, Signal, Snapshot
+from common.model.plans import Handled, Plan, Reject, Resume, Signal, Snapshot
 from common.registry.protocol import Membership, Mutex
 from common.store.protocol import CommandStore
 from master.commands import plan
@@ -95,6 +96,8 @@ class CommandLoop:
             extra = {"command_id": one.command_id, "plan": type(one.plan).__name__}
             if one.ownership is not None:
                 extra["process_instance_id"] = str(one.ownership.process_instance_id)
+            if isinstance(one.plan, Resume):
+                metrics.takeovers.inc()
             if isinstance(one.plan, Reject):
                 log.warning("command was rejected", extra=extra | {"reason": one.plan.reason})
             else:

@@ -19,6 +19,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import TypeVar
 
+from common import metrics
 from common.clock import Clock
 from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreachableError
 from common.model.commands import start_node_names
@@ -290,12 +291,14 @@ class RunWorker:
             return
         for run in stepped:
             if run.ownership in saved.lost:
+                metrics.fenced_writes.inc()
                 log.warning(
                     "run was lost to another master",
                     extra={"process_instance_id": run.ownership.process_instance_id},
                 )
             elif run.is_over:
                 self._faults.pop(run.ownership.process_instance_id, None)
+                metrics.process_instances.labels(state=run.state.name).inc()
                 log.info(
                     "process instance ended",
                     extra={
@@ -341,6 +344,7 @@ class RunWorker:
         step = Step(ownership=ownership, decisions=(end,), at=self._clock.now())
         self._saved(self._store.save([step]))
         self._faults.pop(ownership.process_instance_id, None)
+        metrics.process_instances.labels(state=end.state.name).inc()
         log.error(
             "process instance can't go on and was ended",
             extra={"process_instance_id": ownership.process_instance_id, "reason": reason},

@@ -130,6 +130,7 @@ def _add_loops(
     for loop in (*master.loops, notice):
         master.wakes.by_name[loop.name] = service.add(Patient(loop)).wake
     service.on_stop("notice", notice.stop)
+    metrics.runs.set_function(lambda: master.runs.active)
     service.ready_if("zookeeper", lambda: _standing_problem(registry))
     registry.membership.watch(
         NodeKind.MASTER, lambda: master.wakes.wake("heartbeat", "failover", "command")

@@ -76,6 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get(DEBUG_VARIABLE):
             raise
         return _told(error)
+    except OSError as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        # A folder that can't be written, a full disk: the system's own words name the cause.
+        place = "" if error.filename is None else f"{error.filename}: "
+        say(f"orcaflow: {place}{error.strerror or error}")
+        return 1
     except Exception as error:
         # Nobody is left to catch it: a person gets a sentence, and the trace if they ask for it.
         if os.environ.get(DEBUG_VARIABLE):

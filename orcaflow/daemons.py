@@ -21,11 +21,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from common.clock import SystemClock
@@ -121,48 +122,28 @@ class Cluster:
         What runs already is left alone and counts. If anything fails, what this call has started is
         stopped again.
         """
-        started: list[Started] = []
+        pending: list[Future[Started]] = []
         try:
-            with ThreadPoolExecutor(max_workers=2) as pool:
-                servers = []
-                if not self.config.database.url:
-                    servers.append(pool.submit(self.start_postgres))
-                else:
-                    tell("database.url names a server, so none is started")
-                if not self.config.zookeeper.hosts:
-                    servers.append(pool.submit(self.start_zookeeper))
-                else:
-                    tell("zookeeper.hosts names a server, so none is started")
-                failure: BaseException | None = None
-                for server in servers:
-                    try:
-                        started.append(server.result())
-                    except SchedulerError as error:
-                        failure = failure or error
-                if failure is not None:
-                    raise failure
+            servers: list[Callable[[], Started]] = []
+            if not self.config.database.url:
+                servers.append(self.start_postgres)
+            else:
+                tell("database.url names a server, so none is started")
+            if not self.config.zookeeper.hosts:
+                servers.append(self.start_zookeeper)
+            else:
+                tell("zookeeper.hosts names a server, so none is started")
+            _all_at_once(servers, pending)
             self.upgrade_schema()
             wanted = [
                 *self._wanted(Kind.WORKER, workers, free_ports, options or Options()),
                 *self._wanted(Kind.MASTER, masters, free_ports, Options()),
             ]
-            with ThreadPoolExecutor(max_workers=max(1, len(wanted))) as pool:
-                pending = [
-                    pool.submit(self.start_daemon, kind, port, with_options)
-                    for kind, port, with_options in wanted
-                ]
-                failure = None
-                for each in pending:
-                    try:
-                        started.append(each.result())
-                    except SchedulerError as error:
-                        failure = failure or error
-                if failure is not None:
-                    raise failure
+            _all_at_once([partial(self.start_daemon, *each) for each in wanted], pending)
         except BaseException:
-            self._take_back(started)
+            self._take_back([each.result() for each in pending if each.exception() is None])
             raise
-        return started
+        return [each.result() for each in pending]
 
     def start_postgres(self, port: int | None = None) -> Started:
         """The embedded PostgreSQL, at `port` or where the settings say."""
@@ -595,6 +576,15 @@ def _plain(line: str) -> list[str]:
     return [f"{text}{fields}", *trace]
 
 
+def _all_at_once(starters: Sequence[Callable[[], Started]], pending: list[Future[Started]]) -> None:
+    """Start them side by side and wait for all; then raise what the first that failed raised."""
+    with ThreadPoolExecutor(max_workers=max(1, len(starters))) as pool:
+        mine = [pool.submit(start) for start in starters]
+        pending += mine
+    for each in mine:
+        each.result()
+
+
 class _EndedError(Exception):
     """The daemon's process ended while it was waited for."""
 
@@ -634,5 +624,6 @@ def _since(pid: int) -> datetime | None:
 
 
 def _moment(seconds_since_boot: float) -> datetime:
-    uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
-    return _clock.now() - timedelta(seconds=max(0.0, uptime - seconds_since_boot))
+    lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+    booted = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    return datetime.fromtimestamp(booted + seconds_since_boot, UTC)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from common.errors import NotAllowedError, NotFoundError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from common.store.definitions import DefinitionRow
     from common.store.views import ProcessInstanceView, TaskInstanceView
+    from orcaflow.requests import Connection
 
 
 def definition_named(db: Connection, name: str) -> DefinitionRow:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, Text, cast, func, insert, select
+from sqlalchemy import Connection, Engine, Text, cast, func, insert, select
 
 from common.model.commands import CommandType
 from common.model.states import FailureStrategy, Priority, TaskDependType
@@ -22,6 +22,27 @@ from common.store.tables import (
     task_instance,
     worker_group,
 )
+
+# The two types are named here for those who only hand them on, and need not know the library.
+__all__ = [
+    "RUN_TOKEN",
+    "Connection",
+    "Engine",
+    "Outcome",
+    "PutCommand",
+    "RunShape",
+    "TaskDocument",
+    "is_waiting",
+    "outcome",
+    "put_start",
+    "put_stop",
+    "refusal_of",
+    "run_shape",
+    "server_time",
+    "task_document",
+    "worker_group_id",
+    "worker_group_names",
+]
 
 RUN_TOKEN = "RunToken"  # noqa: S105  # It names a key, and the token is no secret.
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from common.config import Config, database_url, load
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from orcaflow.requests import Engine
 
 
 class Session:

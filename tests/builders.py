@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from common.dag import Dag, build_dag
@@ -51,7 +52,7 @@ def edges(text: str) -> dict[str, list[str]]:
         for stage in stages:
             for name in stage:
                 upstream.setdefault(name, [])
-        for above, below in zip(stages, stages[1:], strict=False):
+        for above, below in pairwise(stages):
             for name in below:
                 upstream[name] += [other for other in above if other not in upstream[name]]
     return upstream

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from common.clock import Clock
 from common.errors import ServiceUnreachableError
-from common.model.cluster import NodeKind
+from common.model.cluster import Node, NodeKind
 from common.registry.protocol import Membership, Standing
 from common.store.protocol import TaskStore
 from worker.attempts import LocalAttempts
@@ -124,6 +124,8 @@ class HeartbeatLoop:
 
         After the registry was wiped its numbers start again, and a row of long ago may bear one.
         """
+        # While the tables are away nothing can be held, so there is no use in becoming somebody.
+        self._store.running(Node(address=self._address, incarnation=0))
         while True:
             node = self._membership.join(NodeKind.WORKER, self._address, self._text())
             if not self._store.running(node):

@@ -23,6 +23,7 @@ class Record:
     """An attempt as a former incarnation left it. `pid` is None if it never came to run."""
 
     task_instance_id: int
+    task_type: str
     execute_path: str
     log_path: str
     pid: int | None = None
@@ -36,16 +37,20 @@ class Records:
         self._directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def begin(self, task_instance_id: int, *, execute_path: str, log_path: str) -> int:
+    def begin(
+        self, task_instance_id: int, *, task_type: str, execute_path: str, log_path: str
+    ) -> int:
         """Make the record; the file descriptor is the wrapper's to write to."""
         path = self._path(task_instance_id)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
         file = os.open(path, flags, 0o600)
         try:
-            os.write(
-                file,
-                json.dumps({"execute_path": execute_path, "log_path": log_path}).encode() + b"\n",
-            )
+            about = {
+                "task_type": task_type,
+                "execute_path": execute_path,
+                "log_path": log_path,
+            }
+            os.write(file, json.dumps(about).encode() + b"\n")
         except OSError:
             os.close(file)
             path.unlink()
@@ -64,6 +69,7 @@ class Records:
             about = json.loads(lines[0])
             return Record(
                 task_instance_id=task_instance_id,
+                task_type=str(about["task_type"]),
                 execute_path=str(about["execute_path"]),
                 log_path=str(about["log_path"]),
                 pid=_number(lines, b"pid "),

@@ -59,6 +59,9 @@ log = logging.getLogger(__name__)
 
 _KILL_LIMIT_SECONDS = 15.0
 
+_SWITCH_INTERVAL_SECONDS = 0.0005
+"""A thread that has something to start or report waits no longer for one that computes."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a worker until it is told to stop; the exit code of the operator's interface."""
@@ -101,6 +104,7 @@ class WorkerServer:
         """Start every part, wait for the end, and stop in reverse order."""
         config, settings = self._config, self._settings
         logs.configure(home=config.home, name=NAME, port=settings.port, level=config.log_level)
+        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         setproctitle(f"orcaflow {NAME} {settings.host}:{settings.port}")
         metrics.tell_build(daemon=NAME, version=_version())
         log.info("tenant mode", extra={"means": tenants.banner(settings.tenant_mode)})

@@ -30,6 +30,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
 
+from common import metrics
 from common.clock import Clock
 from common.errors import SchedulerError
 from common.host import process_start_time
@@ -57,6 +58,7 @@ its children get the default; all it runs itself are builtins. The kernel is tol
 before a daemon when memory runs out."""
 
 _KILLED = 137
+_UNKNOWN = "unknown"
 _LONGEST_REST = 1.0
 _LOG_LOOK_SECONDS = 1.0
 _LONG_LIVED_SECONDS = 0.2
@@ -166,7 +168,7 @@ class Supervisor:
         self._policy = directory_policy
         self._remove_directory = remove_directory
         self._lock = Lock()
-        self._accepted: dict[int, None] = {}
+        self._accepted: dict[int, str] = {}  # With the task's type, for the metrics.
         self._messages: deque[_Start | _Kill | _Forget] = deque()
         self._kill_all_asked = False
         self._attempts: dict[int, _Attempt] = {}
@@ -183,7 +185,7 @@ class Supervisor:
 
     def start(self, task: ClaimedTask) -> None:
         with self._lock:
-            self._accepted[task.id] = None
+            self._accepted[task.id] = task.task_type
         self._send(_Start(task))
 
     def kill(self, task_instance_id: int) -> None:
@@ -307,7 +309,10 @@ class Supervisor:
         self, task: ClaimedTask, prepared: Prepared, output: int
     ) -> tuple[subprocess.Popen[bytes], int]:
         record = self._records.begin(
-            task.id, execute_path=prepared.directory, log_path=task.log_path
+            task.id,
+            task_type=task.task_type,
+            execute_path=prepared.directory,
+            log_path=task.log_path,
         )
         account = prepared.account
         try:
@@ -525,16 +530,7 @@ class Supervisor:
             # PostgreSQL takes no NUL; a reason may quote what a task's author wrote.
             reason = reason.replace("\0", "\\0")[:_REASON_CHARS]
         with self._lock:
-            self._accepted.pop(task_instance_id, None)
-        log.info(
-            "attempt ended",
-            extra={
-                "task_instance_id": task_instance_id,
-                "state": result.state.name,
-                "exit_code": result.exit_code,
-                "reason": reason,
-            },
-        )
+            task_type = self._accepted.pop(task_instance_id, _UNKNOWN)
         self._tell_ended(
             AttemptEnd(
                 task_instance_id=task_instance_id,
@@ -544,6 +540,16 @@ class Supervisor:
                 pid=pid,
                 reason=reason,
             )
+        )
+        metrics.task_attempts.labels(state=result.state.name, type=task_type).inc()
+        log.info(
+            "attempt ended",
+            extra={
+                "task_instance_id": task_instance_id,
+                "state": result.state.name,
+                "exit_code": result.exit_code,
+                "reason": reason,
+            },
         )
 
     def _forget(self, task_instance_id: int) -> None:
@@ -598,7 +604,7 @@ class Supervisor:
 
     def _adopt(self, task_instance_id: int, record: Record | None) -> None:
         with self._lock:
-            self._accepted[task_instance_id] = None
+            self._accepted[task_instance_id] = _UNKNOWN if record is None else record.task_type
         if record is None:
             self._lost(task_instance_id, pid=None)
         elif not self._take_over(record, stranger=False):

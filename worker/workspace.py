@@ -63,22 +63,14 @@ def reopen_log(path: Path) -> int:
 
 
 def make_directory(path: Path, account: Account | None) -> None:
-    """An empty directory of the attempt's own, with `tmp` in it."""
+    """An empty directory of the attempt's own."""
     try:
         _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE))
     except FileExistsError:
         _remove(path)
         _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE))
-    scratch = scratch_of(path)
-    scratch.mkdir(_PRIVATE_MODE)
     if account is not None:
-        os.chown(scratch, account.uid, account.gid)
         os.chown(path, account.uid, account.gid)
-
-
-def scratch_of(directory: Path) -> Path:
-    """Where an attempt's temporary files go: they are removed with its directory."""
-    return directory / "tmp"
 
 
 def write_file(

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
+from typing import TypeVar
 
 from common.errors import SchedulerError
 from common.model.states import FailureStrategy, Priority, TaskDependType, WarningType
+
+_Code = TypeVar("_Code", bound=IntEnum)
 
 
 class CommandType(IntEnum):
@@ -44,10 +47,11 @@ class CommandRow:
     """A row as it stands, every code still a bare number.
 
     `command_param` is None when it is NULL or longer than the limit; `param_bytes` tells which.
+    PostgreSQL knows times that nothing here can hold: `bad_time` names one, as `column is value`.
     """
 
     id: int
-    command_type: int
+    command_type: int | None
     process_definition_id: int | None
     command_param: str | None
     param_bytes: int
@@ -60,6 +64,7 @@ class CommandRow:
     executor_id: int | None
     process_instance_priority: int | None
     worker_group_id: int | None
+    bad_time: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,26 +105,34 @@ class Command:
 
 def read_command(row: CommandRow, *, param_limit_bytes: int) -> Command:
     """Understand a row, or raise `BadCommandError` with what is wrong and where."""
-    try:
-        command_type = CommandType(row.command_type)
-        return Command(
-            id=row.id,
-            command_type=command_type,
-            process_definition_id=row.process_definition_id or 0,
-            param=_read_param(row, param_limit_bytes),
-            task_depend_type=TaskDependType(_or(row.task_depend_type, 2)),
-            failure_strategy=FailureStrategy(_or(row.failure_strategy, 1)),
-            warning_type=WarningType(_or(row.warning_type, 0)),
-            warning_group_id=row.warning_group_id or 0,
-            schedule_time=row.schedule_time,
-            start_time=row.start_time,
-            executor_id=_or(row.executor_id, 1),
-            priority=Priority(_or(row.process_instance_priority, 2)),
-            worker_group_id=_or(row.worker_group_id, -1) or -1,
-        )
-    except ValueError as error:
-        # An enum's own message names the number and the enum: '17 is not a valid CommandType'.
-        raise BadCommandError(str(error)) from error
+    if row.bad_time is not None:
+        raise BadCommandError(f"{row.bad_time}; a time must lie in the years 1 to 9999")
+    return Command(
+        id=row.id,
+        command_type=_code("command_type", CommandType, row.command_type),
+        process_definition_id=row.process_definition_id or 0,
+        param=_read_param(row, param_limit_bytes),
+        task_depend_type=_code("task_depend_type", TaskDependType, _or(row.task_depend_type, 2)),
+        failure_strategy=_code("failure_strategy", FailureStrategy, _or(row.failure_strategy, 1)),
+        warning_type=_code("warning_type", WarningType, _or(row.warning_type, 0)),
+        warning_group_id=row.warning_group_id or 0,
+        schedule_time=row.schedule_time,
+        start_time=row.start_time,
+        executor_id=_or(row.executor_id, 1),
+        priority=_code(
+            "process_instance_priority", Priority, _or(row.process_instance_priority, 2)
+        ),
+        worker_group_id=_or(row.worker_group_id, -1) or -1,
+    )
+
+
+def _code(column: str, known: type[_Code], value: int | None) -> _Code:
+    for code in known:
+        if code.value == value:
+            return code
+    codes = ", ".join(f"{code.value} {code.name}" for code in known)
+    what = "NULL" if value is None else value
+    raise BadCommandError(f"{column} is {what}; it must be one of {codes}")
 
 
 def start_node_names(command_param: str) -> tuple[str, ...]:
@@ -153,6 +166,9 @@ def _read_param(row: CommandRow, limit: int) -> dict[str, str]:
         ) from error
     except RecursionError as error:
         raise BadCommandError("command_param is nested too deeply") from error
+    except ValueError as error:
+        # A whole number of thousands of digits is refused by Python itself.
+        raise BadCommandError(f"command_param can't be read: {error}") from error
     if not isinstance(document, dict):
         raise BadCommandError(f"command_param must be a JSON object, not {type(document).__name__}")
     # Writers mix strings and numbers (§3.1); StartParams is an object of its own.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, assert_never
 
 from sqlalchemy import (
@@ -23,6 +23,8 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal,
+    not_,
     select,
     text,
     update,
@@ -147,6 +149,29 @@ def new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str,
     }
 
 
+# A day within what a `datetime` holds, so that it does in every time zone.
+_EARLIEST: Final = literal(datetime(1, 1, 2, tzinfo=UTC))
+_LATEST: Final = literal(datetime(9999, 12, 30, tzinfo=UTC))
+
+
+def _fetchable(moment: Any) -> Any:
+    """The time, or NULL: psycopg2 fails with the whole batch on one that Python can't hold."""
+    return case((moment.between(_EARLIEST, _LATEST), moment), else_=None).label(moment.name)
+
+
+def _bad_time(*moments: Any) -> Any:
+    return case(
+        *(
+            (
+                not_(moment.between(_EARLIEST, _LATEST)),
+                func.concat(literal(f"{moment.name} is "), cast(moment, Text)),
+            )
+            for moment in moments
+        ),
+        else_=None,
+    ).label("bad_time")
+
+
 def _waiting(limit: int, param_limit_bytes: int) -> Any:
     size = func.coalesce(func.octet_length(command.c.command_param), 0)
     return (
@@ -163,11 +188,12 @@ def _waiting(limit: int, param_limit_bytes: int) -> Any:
             command.c.failure_strategy,
             command.c.warning_type,
             command.c.warning_group_id,
-            command.c.schedule_time,
-            command.c.start_time,
+            _fetchable(command.c.schedule_time),
+            _fetchable(command.c.start_time),
             command.c.executor_id,
             command.c.process_instance_priority,
             command.c.worker_group_id,
+            _bad_time(command.c.schedule_time, command.c.start_time),
         )
         .order_by(command.c.process_instance_priority, command.c.update_time, command.c.id)
         .limit(limit)

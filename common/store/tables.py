@@ -96,32 +96,28 @@ def _times() -> tuple[Column[Any], Column[Any]]:
     return _time_now("create_time"), _time_now("update_time")
 
 
+# Takes any number, and NULL where no loop needs a value: a row that can't be run has to get in, so
+# that a master can move it to the error table with a reason. Hence no codes are checked here.
 command: Final = Table(
     "t_ds_command",
     metadata,
     _id(),
-    _code("command_type"),
-    # May be NULL, and refers to nothing: a row that names an unknown definition has to get in, so
-    # that a master can move it to the error table with a reason.
+    _number("command_type", nullable=True),
+    # Refers to nothing, for the same reason.
     _number("process_definition_id", nullable=True),
     Column("command_param", Text),
-    _code("task_depend_type", 2),
-    _code("failure_strategy", 1),
-    _code("warning_type", 0),
-    _number("warning_group_id", 0),
+    _number("task_depend_type", 2, nullable=True),
+    _number("failure_strategy", 1, nullable=True),
+    _number("warning_type", 0, nullable=True),
+    _number("warning_group_id", 0, nullable=True),
     _time("schedule_time"),
     _time_now("start_time"),
-    _number("executor_id", 1),
+    _number("executor_id", 1, nullable=True),
     Column("dependence", String(255)),
     _time_now("update_time"),
-    _number("process_instance_priority", 2),
-    _number("worker_group_id", -1),
+    _number("process_instance_priority", 2, nullable=True),
+    _number("worker_group_id", -1, nullable=True),
     _number("process_instance_id", 0),
-    _known("command_type", COMMAND_TYPES),
-    _known("task_depend_type", range(3)),
-    _known("failure_strategy", range(2)),
-    _known("warning_type", range(5)),
-    _known("process_instance_priority", range(5)),
 )
 Index(
     "t_ds_command_picking_idx",
@@ -143,12 +139,12 @@ error_command: Final = Table(
     metadata,
     _id(),
     _number("command_id"),
-    _code("command_type", nullable=True),
+    _number("command_type", nullable=True),
     _number("process_definition_id", nullable=True),
     Column("command_param", Text),
-    _code("task_depend_type", nullable=True),
-    _code("failure_strategy", nullable=True),
-    _code("warning_type", nullable=True),
+    _number("task_depend_type", nullable=True),
+    _number("failure_strategy", nullable=True),
+    _number("warning_type", nullable=True),
     _number("warning_group_id", nullable=True),
     _time("schedule_time"),
     _time("start_time"),

@@ -19,11 +19,10 @@ from orcaflow.output import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from common.model.states import ReleaseState
     from common.store.definitions import DefinitionRow
     from orcaflow.definition_files import DefinitionDocument
+    from orcaflow.requests import Connection
 
 app = typer.Typer(
     help="Import, look at and release process definitions.",
@@ -66,7 +65,8 @@ def import_(
     A file is a JSON object {"name": ..., "description": ..., "processDefinitionJson": {...}}, a
     list of them, or the bare 1.2 JSON together with --name. Importing a name again brings it to
     what the file says, and makes a new version only if something changed. Relative paths of
-    scripts and jars are looked for beside the file. Fields: name, id, version, release_state, tasks, changed.
+    scripts and jars are looked for beside the file. Fields: name, id, version, release_state,
+    tasks, changed.
     """
     from common.clock import SystemClock
     from common.model.states import ReleaseState

@@ -94,7 +94,6 @@ def run(
     """
     import uuid
 
-    from common.errors import SchedulerError
     from common.model.states import FailureStrategy, Priority, TaskDependType
     from orcaflow.lookup import definition_named, worker_group_named
     from orcaflow.requests import put_start
@@ -143,8 +142,6 @@ def run(
         except KeyboardInterrupt:
             say(f"\nNot watching any more; the run goes on. {_how_to_go_on(session, put)}")
             raise typer.Exit(130) from None
-        except SchedulerError:
-            raise
     if not ended_well:
         raise typer.Exit(1)
 

@@ -27,6 +27,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+_LONGEST_LINE = 1_000_000
+
 _Id = Annotated[int, typer.Argument(metavar="ID", help="Id of a task instance.", min=1)]
 
 
@@ -120,8 +122,7 @@ def log(
                 if follow:
                     _follow(session, task_instance_id, opened_file)
                 else:
-                    for piece in opened_file.rest():
-                        _put(piece)
+                    _put_rest("", opened_file)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
@@ -223,13 +224,18 @@ def _follow(session: Session, task_instance_id: int, opened_file: TaskLog) -> No
                 unfinished = _put_lines(unfinished + piece)
             if not ended and notifications.wait(timedelta(milliseconds=150)):
                 look_at = 0.0
-    # A line that is not ended yet waits, since a colour could be cut in two.
-    _put(unfinished + "".join(opened_file.rest()))
+    _put_rest(unfinished, opened_file)
+
+
+def _put_rest(unfinished: str, opened_file: TaskLog) -> None:
+    for piece in opened_file.rest():
+        unfinished = _put_lines(unfinished + piece)
+    _put(unfinished)
 
 
 def _put_lines(text: str) -> str:
-    """Print the whole lines; the rest."""
-    end = text.rfind("\n") + 1
+    """Print the whole lines; the rest, which waits, since a colour in it could be cut in two."""
+    end = len(text) if len(text) > _LONGEST_LINE else text.rfind("\n") + 1
     _put(text[:end])
     return text[end:]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.model.states import TaskState
-from tests.integration.worker_host import Host
+from tests.integration.test_worker_host import Host
 from worker.tasks.base import TaskSettings
 
 
@@ -122,7 +122,7 @@ raise ValueError("the end")
     assert 'pyspark_1_2_1.py", line 11, in <module>' in log
     assert 'run_script.py", line' not in log
     assert (end.state, end.exit_code) == (TaskState.FAILURE, 1)
-    assert not list((host.directory(1) / "tmp").iterdir())
+    assert not list((host.directory(1) / "spark-local").iterdir())
 
 
 def test_a_pyspark_script_that_does_not_compile_fails_before_spark_is_started(host: Host) -> None:

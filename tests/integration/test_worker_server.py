@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -24,7 +25,7 @@ from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
 from common.store import connect, schema
 from tests.conftest import ZookeeperRoot
-from tests.integration.worker_host import Signpost, wait_until_gone
+from tests.integration.test_worker_host import Signpost, wait_until_gone
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0
@@ -60,7 +61,7 @@ class Cluster:
 
     def submit(self, script: str) -> int:
         """What a master does: the rows first, then the queue entry."""
-        node = '{"params": {"rawScript": %s}}' % _json(script)
+        node = json.dumps({"params": {"rawScript": script}})
         task = self.sql(
             """
             WITH d AS (
@@ -105,12 +106,6 @@ class Cluster:
     def _state(self, task: int) -> TaskState:
         row = self.sql("SELECT state FROM t_ds_task_instance WHERE id = %s", task)
         return TaskState(row[0])
-
-
-def _json(text: str) -> str:
-    import json
-
-    return json.dumps(text)
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from common.host import is_alive
 from common.model.states import TaskState
-from tests.integration.worker_host import Host, Signpost, wait_until_gone
+from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from worker.tasks.base import TaskSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -326,7 +326,7 @@ _DAEMON = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.integration.worker_host import Host
+from tests.integration.test_worker_host import Host
 host = Host(Path({home!r}))
 {body}
 os._exit(0)
@@ -424,7 +424,9 @@ def test_a_record_whose_pid_means_somebody_else_by_now_harms_nobody(tmp_path: Pa
     host = Host(tmp_path)
     bystander = subprocess.Popen(["sleep", "600"])
     record = tmp_path / "tasks" / "records" / "7"
-    record.write_text(f'{{"execute_path": "/x", "log_path": "/x"}}\npid {bystander.pid}\n')
+    record.write_text(
+        f'{{"task_type": "SHELL", "execute_path": "/x", "log_path": "/x"}}\npid {bystander.pid}\n'
+    )
     host.supervisor.adopt(frozenset())
     assert bystander.poll() is None
     bystander.kill()

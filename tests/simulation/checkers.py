@@ -15,14 +15,16 @@ from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskState
 from tests.memory.store import Change, MemoryDatabase, ProcessRecord, TaskRecord
 from tests.simulation.computer import Computer
+from tests.simulation.world import World
 
 _FINAL_PROCESS = tuple(state for state in ProcessState if state.is_terminal)
 
 
-def broken(database: MemoryDatabase, computers: Sequence[Computer], commands: int) -> list[str]:
+def broken(world: World) -> list[str]:
     """Everything that is broken after the faults have ended and all has come to rest."""
+    database, computers = world.database, tuple(world.computers.values())
     return [
-        *_commands_lost_or_doubled(database, commands),
+        *_commands_lost_or_doubled(database, world.starts),
         *_unfinished(database),
         *_started_without_right(database, computers),
         *_started_too_early(database, computers),

@@ -14,18 +14,18 @@ from random import Random
 class Options:
     """Chances of each fault: at one commit, at one registry operation, or in one step of a loop."""
 
-    crash_at_commit: float
-    crash_at_registry: float
-    no_answer: float
-    freeze: float
-    pause: float
-    expire: float
-    lose_notice: float
-    repeat_notice: float
-    repeat_report: float
-    wipe_registry: float
-    stop: float
-    failing_tasks: float
+    crash_at_commit: float = 0.0
+    crash_at_registry: float = 0.0
+    no_answer: float = 0.0
+    freeze: float = 0.0
+    pause: float = 0.0
+    expire: float = 0.0
+    lose_notice: float = 0.0
+    repeat_notice: float = 0.0
+    repeat_report: float = 0.0
+    wipe_registry: float = 0.0
+    stop: float = 0.0
+    failing_tasks: float = 0.0
 
     def __str__(self) -> str:
         chosen = {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -129,7 +129,7 @@ class Parts:
     run_store: Callable[[MemoryDatabase, World], MemoryRunStore] = RepeatingRunStore
     task_store: Callable[[MemoryDatabase], MemoryTaskStore] = MemoryTaskStore
     failover_store: Callable[[MemoryDatabase, World], MemoryFailoverStore] = (
-        lambda database, world: MemoryFailoverStore(database)
+        lambda database, _world: MemoryFailoverStore(database)
     )
     run_worker: Callable[[RunWorker], None] = lambda _: None
 
@@ -137,17 +137,18 @@ class Parts:
 class World:
     """Two masters, two workers, a handful of commands, and the faults of one seed."""
 
-    def __init__(self, seed: int, *, parts: Parts | None = None) -> None:
+    def __init__(
+        self, seed: int, *, parts: Parts | None = None, options: faults.Options | None = None
+    ) -> None:
         self.random = Random(seed)
-        self.options = faults.draw(self.random)
+        drawn = faults.draw(self.random)
+        self.options = options or drawn
         self.parts = parts or Parts()
         self.clock = VirtualClock()
         self.database = MemoryDatabase()
         self.database.commit_hook = self._around_commit
         self.database.begin_hook = self._before_transaction
-        self.zookeeper = MemoryZooKeeper(
-            clock=self.clock, session_timeout=timedelta(seconds=6)
-        )
+        self.zookeeper = MemoryZooKeeper(clock=self.clock, session_timeout=timedelta(seconds=6))
         self.daemons: dict[str, Daemon] = {}
         self.computers = {
             f"w{index}:1": Computer(

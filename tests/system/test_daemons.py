@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import psycopg2
 import pytest
 
 from common.host import process_start_time
+from common.store.listen import Channel, Notifications
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,14 +31,15 @@ class Operator:
         self.home = home
         self._environment = {**os.environ, "ORCAFLOW_HOME": str(home)}
 
-    def run(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """A command, with settings as environment variables."""
         return subprocess.run(
             [sys.executable, "-m", "orcaflow", *arguments],
             cwd=ROOT,
-            env=self._environment,
+            env=self._environment | settings,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=120,
             check=False,
         )
 
@@ -93,9 +96,9 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Look until it is so; the test's own time-out is the limit."""
+    """Look until it is so, each look being a command; the test's own time-out is the limit."""
     while not is_so():
-        time.sleep(0.02)
+        pass
 
 
 def test_all_daemons_are_listed_with_who_they_are(operator: Operator) -> None:
@@ -132,6 +135,9 @@ def test_a_row_typed_by_hand_runs_and_everything_tells_the_same_story(
 ) -> None:
     operator.define("by_hand", "echo the first", "echo the second")
     dsn = operator.does("config", "get", "database.dsn").strip()
+    url = operator.does("config", "get", "database.url").strip()
+    notifications = Notifications(url, (Channel.PROCESS,))
+    assert [news.is_reminder for news in notifications.wait(timedelta(seconds=60))] == [True]
     connection = psycopg2.connect(dsn)
     try:
         connection.autocommit = True
@@ -143,18 +149,16 @@ def test_a_row_typed_by_hand_runs_and_everything_tells_the_same_story(
                 " '{}', 1)"
             )
 
-            def has_ended() -> bool:
-                cursor.execute(
-                    "SELECT i.id, i.state FROM t_ds_process_instance i"
-                    " JOIN t_ds_process_definition d ON d.id = i.process_definition_id"
-                    " WHERE d.name = 'by_hand' AND i.end_time IS NOT NULL"
-                )
-                return cursor.rowcount == 1
-
-            until(has_ended)
+            notifications.wait(timedelta(seconds=60))
+            cursor.execute(
+                "SELECT i.id, i.state FROM t_ds_process_instance i"
+                " JOIN t_ds_process_definition d ON d.id = i.process_definition_id"
+                " WHERE d.name = 'by_hand'"
+            )
             instance_id, state = cursor.fetchone() or (0, 0)
     finally:
         connection.close()
+        notifications.close()
     assert state == 7
     shown = operator.told("instance", "show", str(instance_id))
     assert shown["state"] == "SUCCESS"
@@ -244,16 +248,30 @@ def test_a_port_in_use_is_told_with_the_cure(operator: Operator) -> None:
     assert "--port" in done.stderr
 
 
-def test_a_daemon_that_can_not_start_shows_its_last_words(operator: Operator) -> None:
+def test_a_worker_of_an_unknown_group_is_not_started(operator: Operator) -> None:
     done = operator.run("server", "start", "worker-server", "--port", "0", "--groups", "nobody")
     assert done.returncode == 3
     assert "no worker group 'nobody'" in done.stderr
 
 
+def test_a_daemon_that_can_not_start_shows_its_last_words(operator: Operator) -> None:
+    done = operator.run(
+        *("server", "start", "master-server", "--port", "0"),
+        ORCAFLOW_ZOOKEEPER__HOSTS="127.0.0.1:1",
+        ORCAFLOW_ZOOKEEPER__CONNECTION_TIMEOUT_SECONDS="1",
+    )
+    assert done.returncode == 5
+    assert "ended with exit code 5; the end of" in done.stderr
+    assert "127.0.0.1:1" in done.stderr
+    assert len(operator.told("server", "status")) == 4
+
+
 def test_a_killed_daemon_is_dead_and_can_be_started_again(operator: Operator) -> None:
     before = operator.daemon("master-server")
-    os.kill(before["pid"], signal.SIGKILL)
-    until(lambda: process_start_time(before["pid"]) is None)
+    process = os.pidfd_open(before["pid"])
+    signal.pidfd_send_signal(process, signal.SIGKILL)
+    assert select.select([process], [], [], 30)[0]
+    os.close(process)
     listed = operator.run("server", "status", "-o", "json")
     assert listed.returncode == 1
     assert {row["name"]: row["state"] for row in json.loads(listed.stdout)}["master-server"] == (

@@ -50,7 +50,7 @@ def test_a_colour_of_a_log_ends_with_its_line() -> None:
 
 
 def test_a_table_has_aligned_columns_and_cuts_nothing_off() -> None:
-    rows = [{"id": 1, "name": "x" * 200}, {"id": 100, "name": None}]
+    rows: list[dict[str, object]] = [{"id": 1, "name": "x" * 200}, {"id": 100, "name": None}]
     lines = table(rows, ("id", "name")).splitlines()
     assert lines[0] == "ID   NAME"
     assert lines[1] == "1    " + "x" * 200

@@ -13,7 +13,6 @@ from pathlib import Path
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.python import interpreter
 from worker.tasks.resources import fetch_resources, link_resource, resource_name
-from worker.workspace import scratch_of
 
 _PROGRAM_TYPES = ("PYTHON", "JAVA", "SCALA")
 _DEPLOY_MODES = ("cluster", "client", "local")
@@ -78,7 +77,7 @@ def spark_environment(context: TaskContext, home: str) -> dict[str, str]:
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
         "PYTHONUNBUFFERED": "1",
-        "SPARK_LOCAL_DIRS": str(scratch_of(context.directory)),
+        "SPARK_LOCAL_DIRS": str(context.directory / "spark-local"),
     }
 
 

@@ -1,4 +1,4 @@
-"""A host for tests: one supervisor with the real launcher, driven by the test's own thread.
+"""A host for the worker's tests: one supervisor with the real launcher, driven by the test's thread.
 
 Tests wait for what happens and never for time to pass: `until` lets the supervisor work until a
 condition holds, `Signpost` blocks until a task has reached a line.

@@ -1,0 +1,91 @@
+"""A private cluster for a bench: real daemons in a folder of their own, at free ports.
+
+They are started and stopped as an operator would do it, by `bin/orcaflow-daemon.sh`; no settings of
+the caller's reach them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_START_SECONDS = 180
+_STOP_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where things are."""
+
+    home: Path
+    dsn: str
+    zookeeper: str
+    master_pid: int
+    worker_pid: int
+
+
+@contextmanager
+def running(settings: Mapping[str, object] | None = None) -> Iterator[Cluster]:
+    """A cluster of one master and one worker; `settings` by full key, as `master.exec_threads`."""
+    with tempfile.TemporaryDirectory(prefix="orcaflow-bench-") as folder:
+        home = Path(folder)
+        environment = _environment(home, settings or {})
+        try:
+            started = json.loads(
+                _operate(environment, "start", "standalone-server", "--free-ports", "-o", "json")
+            )
+            pids = {each["name"]: each["pid"] for each in started}
+            yield Cluster(
+                home=home,
+                dsn=_configured(environment, "database.dsn"),
+                zookeeper=_configured(environment, "zookeeper.hosts"),
+                master_pid=pids["master-server"],
+                worker_pid=pids["worker-server"],
+            )
+        finally:
+            _stop(environment)
+
+
+def _stop(environment: Mapping[str, str]) -> None:
+    # What tasks are left is of no use to anybody: the folder goes too.
+    try:
+        _operate(environment, "stop", "standalone-server")
+    except subprocess.SubprocessError:
+        _operate(environment, "stop", "standalone-server", "--now")
+
+
+def _environment(home: Path, settings: Mapping[str, object]) -> dict[str, str]:
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("ORCAFLOW_")}
+    chosen = {
+        f"ORCAFLOW_{key.replace('.', '__').upper()}": str(value) for key, value in settings.items()
+    }
+    return {**kept, "ORCAFLOW_HOME": str(home), **chosen}
+
+
+def _operate(environment: Mapping[str, str], *arguments: str) -> str:
+    return _done([str(ROOT / "bin" / "orcaflow-daemon.sh"), *arguments], environment)
+
+
+def _configured(environment: Mapping[str, str], key: str) -> str:
+    return _done([str(ROOT / "bin" / "orcaflow"), "config", "get", key], environment).strip()
+
+
+def _done(command: list[str], environment: Mapping[str, str]) -> str:
+    """Standard output; what the program says to people goes where ours goes."""
+    return subprocess.run(
+        command,
+        env=dict(environment),
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=sys.stderr,
+        text=True,
+        timeout=_START_SECONDS if "start" in command else _STOP_SECONDS,
+    ).stdout

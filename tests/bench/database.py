@@ -1,0 +1,116 @@
+"""The bench's door to the tables: definitions and commands as anybody may insert them.
+
+Waits for the ends of process instances on PostgreSQL's own notifications, so that measuring asks
+the database nothing while something is being measured.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from collections.abc import Sequence
+
+import psycopg2
+
+_ENDED = "orcaflow_process"
+_SUCCESS = 7
+
+
+class RunFailedError(Exception):
+    """A process instance did not end as it should have, so that its times mean nothing."""
+
+
+class Database:
+    """Two connections in autocommit: one that acts, one that listens."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._acting = psycopg2.connect(dsn)
+        self._acting.autocommit = True
+        self._listening = psycopg2.connect(dsn)
+        self._listening.autocommit = True
+        with self._listening.cursor() as cursor:
+            cursor.execute(f"LISTEN {_ENDED}")
+
+    def close(self) -> None:
+        self._acting.close()
+        self._listening.close()
+
+    def define(self, name: str, process_json: str) -> int:
+        """Put a definition ONLINE; its id."""
+        with self._acting.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO t_ds_process_definition (name, release_state, process_definition_json)"
+                " VALUES (%s, 1, %s) RETURNING id",
+                (name, process_json),
+            )
+            return _only(cursor.fetchone())
+
+    def start(self, definition_id: int, times: int = 1) -> float:
+        """Insert so many commands in one transaction; the moment after its commit."""
+        self._ended()
+        with self._acting.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO t_ds_command (command_type, process_definition_id, command_param)"
+                " SELECT 0, %s, '{}' FROM generate_series(1, %s)",
+                (definition_id, times),
+            )
+            return time.monotonic()
+
+    def stop_all(self, definition_id: int) -> None:
+        """Insert a STOP command for every instance of the definition that has not ended."""
+        with self._acting.cursor() as cursor:
+            cursor.execute(
+                "SELECT id FROM t_ds_process_instance"
+                " WHERE process_definition_id = %s AND end_time IS NULL",
+                (definition_id,),
+            )
+            params = [json.dumps({"ProcessInstanceId": str(row[0])}) for row in cursor.fetchall()]
+            cursor.execute(
+                "INSERT INTO t_ds_command (command_type, process_definition_id, command_param)"
+                " SELECT 9, %s, param FROM unnest(%s) AS param",
+                (definition_id, params),
+            )
+
+    def await_ends(self, number: int, *, within: float) -> float:
+        """Wait until so many process instances have ended since `start`; when the last had."""
+        deadline = time.monotonic() + within
+        ended: set[int] = set()
+        while True:
+            ended |= self._ended()
+            if len(ended) >= number:
+                return time.monotonic()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"{len(ended)} of {number} instances ended in {within:g} s")
+            select.select([self._listening], [], [], left)
+
+    def check_success(self, definition_id: int) -> None:
+        """Every instance of the definition has ended in SUCCESS."""
+        others = self.count(
+            "SELECT count(*) FROM t_ds_process_instance"
+            " WHERE process_definition_id = %s AND state <> %s",
+            (definition_id, _SUCCESS),
+        )
+        if others:
+            raise RunFailedError(f"{others} instances did not succeed")
+
+    def count(self, query: str, values: Sequence[object]) -> int:
+        """The answer to a query for one number."""
+        with self._acting.cursor() as cursor:
+            cursor.execute(query, values)
+            return _only(cursor.fetchone())
+
+    def _ended(self) -> set[int]:
+        """The instances whose end has been notified since the last time."""
+        self._listening.poll()
+        ended = {int(notify.payload) for notify in self._listening.notifies}
+        self._listening.notifies.clear()
+        return ended
+
+
+def _only(row: tuple[object, ...] | None) -> int:
+    if row is None or not isinstance(row[0], int):
+        raise RunFailedError(f"the database answered {row!r} when it was asked for a number")
+    return row[0]

@@ -1,0 +1,88 @@
+"""The arithmetic of a bench: from what several runs measured to a figure with its target.
+
+Pure. A *sample* is one measured number, a *figure* the median of one number a run, with its unit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a figure has to reach: no more than `limit`, or at least that."""
+
+    limit: float
+    at_least: bool = False
+
+    def is_met(self, value: float) -> bool:
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.limit:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of the answer. Floors have no target: they say what the machine can do."""
+
+    name: str
+    unit: str
+    values: tuple[float, ...]
+    target: Target | None = None
+
+    @property
+    def median(self) -> float:
+        return percentile(self.values, 50)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the median reaches the target; what has none is always met."""
+        return self.target is None or self.target.is_met(self.median)
+
+    def line(self) -> str:
+        """The figure as a line of JSON."""
+        return json.dumps(
+            {
+                "name": self.name,
+                "median": _short(self.median),
+                "min": _short(min(self.values)),
+                "max": _short(max(self.values)),
+                "unit": self.unit,
+                "runs": len(self.values),
+                "target": None if self.target is None else str(self.target),
+                "met": None if self.target is None else self.is_met,
+            }
+        )
+
+
+def percentile(samples: Sequence[float], share: float) -> float:
+    """The value below which `share` per cent of the samples lie, interpolated between two."""
+    if not samples:
+        raise ValueError("there are no samples")
+    ordered = sorted(samples)
+    place = (len(ordered) - 1) * share / 100
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def gaps(ends: Sequence[float], starts: Sequence[float]) -> list[float]:
+    """From the end of each but the last to the start of its successor."""
+    if len(ends) != len(starts):
+        raise ValueError(f"{len(ends)} ends and {len(starts)} starts")
+    return [start - end for end, start in zip(ends, starts[1:], strict=False)]
+
+
+def rate(count: int, seconds: float) -> float:
+    """So many a second."""
+    if seconds <= 0:
+        raise ValueError("no time has passed")
+    return count / seconds
+
+
+def _short(value: float) -> float:
+    """Three digits after the point: what lies behind them is noise."""
+    return round(value, 3)

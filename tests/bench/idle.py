@@ -1,0 +1,47 @@
+"""What a master and a worker cost that have nothing to do, after they have had much to do."""
+
+from __future__ import annotations
+
+import time
+
+from tests.bench import daemons
+from tests.bench.figures import Figure, Target
+from tests.bench.stage import Stage
+
+SETTLE_SECONDS = 5.0
+WINDOW_SECONDS = 20.0
+
+
+def measure(stage: Stage, runs: int) -> list[Figure]:
+    pids = {"master": stage.cluster.master_pid, "worker": stage.cluster.worker_pid}
+    shares: dict[str, list[float]] = {name: [] for name in pids}
+    memory: dict[str, list[float]] = {name: [] for name in pids}
+    time.sleep(SETTLE_SECONDS)
+    for _ in range(runs):
+        began = time.monotonic()
+        before = {name: daemons.cpu_seconds(pid) for name, pid in pids.items()}
+        time.sleep(WINDOW_SECONDS)
+        for name, pid in pids.items():
+            used = daemons.cpu_seconds(pid) - before[name]
+            shares[name].append(100 * used / (time.monotonic() - began))
+            memory[name].append(daemons.resident_mb(pid))
+    return [
+        *(
+            Figure(
+                name=f"idle.{name}_cpu",
+                unit="% of a core",
+                values=tuple(shares[name]),
+                target=Target(limit=1),
+            )
+            for name in pids
+        ),
+        *(
+            Figure(
+                name=f"idle.{name}_memory",
+                unit="MB",
+                values=tuple(memory[name]),
+                target=Target(limit=120),
+            )
+            for name in pids
+        ),
+    ]

@@ -1,0 +1,265 @@
+"""A private cluster for a test module: real daemons on free ports, in a home of its own.
+
+What starts and stops daemons is `orcaflow.daemons`, as for every operator; here are only the rough
+things that tests do besides: kill -9, rows typed by hand, and a look for processes left over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+from common import config
+from common.host import is_alive, process_start_time
+from common.pid_file import pid_file, running_pid
+from orcaflow.daemons import Cluster, Kind, Options, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def until(is_so: Callable[[], bool], *, within: float = 60) -> None:
+    """Look until it is so; fails when it is not so for very long."""
+    deadline = time.monotonic() + within
+    while not is_so():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def a_task(name: str, script: str, *before: str, **more: object) -> dict[str, object]:
+    """A SHELL node as it stands in a definition's JSON."""
+    return {
+        "name": name,
+        "type": "SHELL",
+        "params": {"rawScript": script},
+        "preTasks": list(before),
+        **more,
+    }
+
+
+class PrivateCluster:
+    """Daemons of one home, and a connection to their database."""
+
+    def __init__(self, home: Path, environment: dict[str, str]) -> None:
+        self.home = home
+        self.daemons = Cluster(config.load())
+        self._environment = environment
+        self._slots: int | None = None
+        self._connection: Any = None
+
+    # Daemons
+
+    def start(self, *, masters: int = 1, workers: int = 1, slots: int | None = None) -> None:
+        """PostgreSQL, ZooKeeper and so many daemons; all are ready when it returns."""
+        self._slots = slots
+        self.daemons.start_standalone(
+            masters=masters, workers=workers, free_ports=True, options=Options(slots=slots)
+        )
+
+    def ports(self, kind: Kind) -> list[int]:
+        return [port for other, port in self.daemons.known() if other is kind]
+
+    def pid(self, kind: Kind, port: int) -> int | None:
+        return running_pid(pid_file(self.home, kind, port))
+
+    def pids(self) -> dict[tuple[Kind, int], int]:
+        """Of all masters and workers that run."""
+        return {(kind, port): pid for kind, port, pid in self.daemons.running()}
+
+    def kill(self, kind: Kind, port: int) -> None:
+        """kill -9: its process is gone when this returns."""
+        pid = self.pid(kind, port)
+        assert pid is not None
+        started = process_start_time(pid)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: started is None or not is_alive(pid, started))
+
+    def start_again(self, kind: Kind, port: int) -> None:
+        self.daemons.start_daemon(kind, port, self.daemons.options_of(kind, port))
+
+    def stop(self, kind: Kind, port: int) -> None:
+        """Gracefully, as an operator's `stop`."""
+        assert self.daemons.stop_one(kind, port)
+
+    def add(self, kind: Kind) -> int:
+        """One daemon more; its port."""
+        port = free_port(self.ports(kind))
+        self.daemons.start_daemon(kind, port, Options(slots=self._slots))
+        return port
+
+    def metrics(self, kind: Kind, port: int) -> dict[str, float]:
+        """What `/metrics` of a daemon serves, by sample name with its labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples}
+
+    # Rows
+
+    @property
+    def dsn(self) -> str:
+        return config.libpq_dsn(config.database_url(self.daemons.config))
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """What a statement answers; it is committed at once."""
+        if self._connection is None:
+            self._connection = psycopg2.connect(self.dsn)
+            self._connection.autocommit = True
+        with self._connection.cursor() as cursor:
+            # Without values a percent sign is one; with them it would begin a placeholder.
+            cursor.execute(statement, values or None)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def define(self, name: str, tasks: Sequence[object] | str, *, release_state: int = 1) -> int:
+        """Type a definition with SQL, as it is; its id."""
+        document = tasks if isinstance(tasks, str) else json.dumps({"tasks": tasks})
+        ((definition_id,),) = self.rows(
+            "INSERT INTO t_ds_process_definition (name, process_definition_json, release_state)"
+            " VALUES (%s, %s, %s) RETURNING id",
+            name,
+            document,
+            release_state,
+        )
+        return int(definition_id)
+
+    def put(self, definition_id: int | None, param: str | None = "{}", **columns: object) -> int:
+        """Type a command with SQL; its id."""
+        given = {
+            "command_type": 0,
+            "process_definition_id": definition_id,
+            "command_param": param,
+            "executor_id": 1,
+            **columns,
+        }
+        ((command_id,),) = self.rows(
+            f"INSERT INTO t_ds_command ({', '.join(given)})"
+            f" VALUES ({', '.join(['%s'] * len(given))}) RETURNING id",
+            *given.values(),
+        )
+        return int(command_id)
+
+    def last_instance(self, definition_id: int) -> int:
+        """The newest process instance of a definition; 0 if there is none."""
+        ((last,),) = self.rows(
+            "SELECT coalesce(max(id), 0) FROM t_ds_process_instance"
+            " WHERE process_definition_id = %s",
+            definition_id,
+        )
+        return int(last)
+
+    def begin(self, definition_id: int, param: str | None = "{}", **columns: object) -> int:
+        """Type a command, and wait until a master has begun its process instance; that one's id."""
+        before = self.last_instance(definition_id)
+        self.put(definition_id, param, **columns)
+        until(lambda: self.last_instance(definition_id) > before)
+        return self.last_instance(definition_id)
+
+    def state_of(self, instance_id: int) -> int:
+        ((state,),) = self.rows(
+            "SELECT state FROM t_ds_process_instance WHERE id = %s", instance_id
+        )
+        return int(state)
+
+    def tasks_of(self, instance_id: int, *columns: str) -> list[tuple[Any, ...]]:
+        """These columns of all attempts, in the order in which they were made."""
+        return self.rows(
+            f"SELECT {', '.join(columns)} FROM t_ds_task_instance"
+            " WHERE process_instance_id = %s ORDER BY id",
+            instance_id,
+        )
+
+    def await_end(self, instance_id: int, *, within: float = 60) -> int:
+        """The state in which a process instance ends."""
+
+        def has_ended() -> bool:
+            return self.rows(
+                "SELECT end_time IS NOT NULL FROM t_ds_process_instance WHERE id = %s", instance_id
+            ) == [(True,)]
+
+        until(has_ended, within=within)
+        return self.state_of(instance_id)
+
+    def await_task(self, instance_id: int, state: int) -> tuple[int, int]:
+        """Id and pid of the only attempt, once it is in this state (and, running, has a pid)."""
+        found: list[tuple[Any, ...]] = []
+
+        def is_there() -> bool:
+            found[:] = self.tasks_of(instance_id, "id", "pid", "state")
+            return len(found) == 1 and found[0][2] == state and found[0][1] is not None
+
+        until(is_there)
+        return int(found[0][0]), int(found[0][1])
+
+    # The command line
+
+    def orcaflow(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command line, in a process of its own."""
+        return subprocess.run(
+            [sys.executable, "-m", "orcaflow", *arguments],
+            cwd=ROOT,
+            env={**os.environ, **self._environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def told(self, *arguments: str) -> Any:
+        """The JSON that a command answers, which must succeed."""
+        done = self.orcaflow(*arguments, "-o", "json")
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    # The end
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self.daemons.stop_everything(now=True)
+        for pid in task_processes(self.home):
+            os.kill(pid, signal.SIGKILL)
+
+
+def task_processes(home: Path, task_instance_id: int | None = None) -> list[int]:
+    """Processes that belong to attempts of this home, or to one of them, wherever they have gone."""
+    of = b"ORCAFLOW_TASK_INSTANCE_ID="
+    wanted = of if task_instance_id is None else of + str(task_instance_id).encode() + b"\0"
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environment = (entry / "environ").read_bytes()
+            except OSError:
+                continue  # It has ended, or is none of ours.
+            if wanted in environment and f"ORCAFLOW_HOME={home}\0".encode() in environment:
+                found.append(int(entry.name))
+    return found
+
+
+@contextmanager
+def private_cluster(home: Path, **settings: str) -> Iterator[PrivateCluster]:
+    """A cluster with these settings, given as the ends of ORCAFLOW_… variables; not started yet."""
+    environment = {
+        "ORCAFLOW_HOME": str(home),
+        **{f"ORCAFLOW_{name}": value for name, value in settings.items()},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        cluster = PrivateCluster(home, environment)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
