@@ -113,7 +113,7 @@ def _database(config: Config) -> Iterator[Finding]:
     from common.store.connect import engine, place_of
     from common.store.schema import REVISION, check
     from common.store.views import waiting_commands
-    from orcaflow.requests import server_time
+    from common.store.requests import server_time
 
     try:
         url = database_url(config)

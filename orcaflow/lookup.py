@@ -10,7 +10,7 @@ from common.errors import NotAllowedError, NotFoundError
 if TYPE_CHECKING:
     from common.store.definitions import DefinitionRow
     from common.store.views import ProcessInstanceView, TaskInstanceView
-    from orcaflow.requests import Connection
+    from common.store.requests import Connection
 
 
 def definition_named(db: Connection, name: str) -> DefinitionRow:
@@ -56,7 +56,7 @@ def task_with_id(db: Connection, task_instance_id: int) -> TaskInstanceView:
 
 
 def worker_group_named(db: Connection, name: str) -> int:
-    from orcaflow.requests import worker_group_id, worker_group_names
+    from common.store.requests import worker_group_id, worker_group_names
 
     found = worker_group_id(db, name)
     if found is None:

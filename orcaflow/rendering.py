@@ -18,7 +18,7 @@ from common.params import (
     substitute,
     system_parameters,
 )
-from orcaflow.requests import TaskDocument
+from common.store.requests import TaskDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

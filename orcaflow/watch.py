@@ -25,7 +25,7 @@ from common.store.listen import Channel, Notification, Notifications, read_task_
 from common.store.views import task_instances
 from orcaflow.lookup import instance_with_id
 from orcaflow.output import duration, escaped, escaped_log, shown
-from orcaflow.requests import RunShape, run_shape
+from common.store.requests import RunShape, run_shape
 from orcaflow.rows import name_of, task_duration
 from orcaflow.session import Session
 from orcaflow.task_log import last_lines

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from common.params import effective_parameters, parse_properties, system_parameters
+from common.params import (
+    ParameterError,
+    Property,
+    effective_parameters,
+    parse_properties,
+    system_parameters,
+)
 from common.store.protocol import ClaimedTask
 from worker import task_log, tenants
 from worker.supervisor import Prepared
@@ -87,8 +93,8 @@ class Launcher:
         params, local = read_node(task)
         moment = task.schedule_time or task.start_time
         parameters = effective_parameters(
-            parse_properties(task.global_params),
-            parse_properties(local),
+            _properties("the run's global parameters", task.global_params),
+            _properties("params.localParams", local),
             system=system_parameters(moment=moment, zone=self._zone, complement=task.complement),
             moment=moment,
             zone=self._zone,
@@ -137,6 +143,13 @@ def seen_by_tasks(environment: Mapping[str, str]) -> dict[str, str]:
         if name in _SEEN_BY_TASKS or name.startswith("LC_")
     }
     return {"PATH": _DEFAULT_PATH, "LANG": "C.UTF-8", **seen}
+
+
+def _properties(place: str, stored: object) -> tuple[Property, ...]:
+    try:
+        return parse_properties(stored)
+    except ParameterError as error:
+        raise TaskParameterError(f"{place}: {error}") from error
 
 
 def _parameters_file(

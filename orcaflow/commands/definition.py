@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from common.model.states import ReleaseState
     from common.store.definitions import DefinitionRow
     from orcaflow.definition_files import DefinitionDocument
-    from orcaflow.requests import Connection
+    from common.store.requests import Connection
 
 app = typer.Typer(
     help="Import, look at and release process definitions.",

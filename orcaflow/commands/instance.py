@@ -169,7 +169,7 @@ def stop(
     from common.model.states import ProcessState
     from orcaflow.commands.run import read_span
     from orcaflow.lookup import instance_with_id
-    from orcaflow.requests import put_stop
+    from common.store.requests import put_stop
     from orcaflow.rows import instance_row, name_of
     from orcaflow.session import opened
     from orcaflow.watch import look

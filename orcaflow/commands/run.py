@@ -12,7 +12,7 @@ from orcaflow.output import Format, FormatOption, print_json, say, write
 
 if TYPE_CHECKING:
     from common.store.definitions import DefinitionRow
-    from orcaflow.requests import PutCommand
+    from common.store.requests import PutCommand
     from orcaflow.session import Session
 
 EXAMPLES = (
@@ -96,7 +96,7 @@ def run(
 
     from common.model.states import FailureStrategy, Priority, TaskDependType
     from orcaflow.lookup import definition_named, worker_group_named
-    from orcaflow.requests import put_start
+    from common.store.requests import put_start
     from orcaflow.session import moment_of, opened
 
     params = _params(param or [])
@@ -237,7 +237,7 @@ def _instance_of(
 
     from common.clock import SystemClock
     from common.errors import SchedulerError
-    from orcaflow.requests import outcome
+    from common.store.requests import outcome
     from orcaflow.watch import WatchTimeoutError
 
     clock = SystemClock()
@@ -323,7 +323,7 @@ def _watched(
 
 def _how_to_go_on(session: Session, put: PutCommand) -> str:
     from common.errors import SchedulerError
-    from orcaflow.requests import outcome
+    from common.store.requests import outcome
 
     try:
         with session.engine.connect() as db:

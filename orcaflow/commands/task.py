@@ -138,7 +138,7 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     from common.errors import NotFoundError
     from orcaflow.lookup import task_with_id
     from orcaflow.rendering import rendered
-    from orcaflow.requests import task_document
+    from common.store.requests import task_document
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:

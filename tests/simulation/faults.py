@@ -26,10 +26,11 @@ class Options:
     wipe_registry: float = 0.0
     stop: float = 0.0
     failing_tasks: float = 0.0
+    pause_before: tuple[str, ...] = ("save", "claim", "report")
 
     def __str__(self) -> str:
         chosen = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return ", ".join(f"{name}={chance:g}" for name, chance in chosen.items() if chance)
+        return ", ".join(f"{name}={chance}" for name, chance in chosen.items() if chance)
 
 
 def draw(random: Random) -> Options:

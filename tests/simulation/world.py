@@ -52,7 +52,8 @@ _SHAPES = (
     "a >> f >> b; c >> f",
 )
 _FAULTY = timedelta(seconds=40)
-_HEALED = timedelta(seconds=400)
+_HEALED = timedelta(seconds=100)
+_NEVER = timedelta(days=1)
 _RESTART = (0.0, 0.5, 3.0, 15.0)
 
 
@@ -268,8 +269,12 @@ class World:
             self.zookeeper.wipe()
 
         def once() -> None:
+            # A wake that comes during the pass brings the next one forward again.
+            step.due = _NEVER
             rest = step.loop.run_once()
-            step.due = self.clock.elapsed + max(rest, timedelta(milliseconds=1))
+            if step.loop.name != NoticeLoop.name:
+                rest = max(rest, timedelta(milliseconds=1))
+                step.due = min(step.due, self.clock.elapsed + rest)
 
         self._act(daemon, once)
         self._act(daemon, daemon.after_step)
@@ -341,7 +346,7 @@ class World:
         if (
             daemon is None
             or self._paused is not None
-            or name not in ("save", "claim", "report")
+            or name not in self.options.pause_before
             or not self._happens(self.options.pause)
         ):
             return

@@ -24,7 +24,7 @@ import pytest
 from common import config
 from common.host import is_alive, process_start_time
 from common.pid_file import pid_file, running_pid
-from orcaflow.daemons import Cluster, Kind, Options, free_port
+from orcaflow.daemons import Cluster, Kind, Options
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,14 +55,12 @@ class PrivateCluster:
         self.home = home
         self.daemons = Cluster(config.load())
         self._environment = environment
-        self._slots: int | None = None
         self._connection: Any = None
 
     # Daemons
 
     def start(self, *, masters: int = 1, workers: int = 1, slots: int | None = None) -> None:
         """PostgreSQL, ZooKeeper and so many daemons; all are ready when it returns."""
-        self._slots = slots
         self.daemons.start_standalone(
             masters=masters, workers=workers, free_ports=True, options=Options(slots=slots)
         )
@@ -91,12 +89,6 @@ class PrivateCluster:
     def stop(self, kind: Kind, port: int) -> None:
         """Gracefully, as an operator's `stop`."""
         assert self.daemons.stop_one(kind, port)
-
-    def add(self, kind: Kind) -> int:
-        """One daemon more; its port."""
-        port = free_port(self.ports(kind))
-        self.daemons.start_daemon(kind, port, Options(slots=self._slots))
-        return port
 
     def metrics(self, kind: Kind, port: int) -> dict[str, float]:
         """What `/metrics` of a daemon serves, by sample name with its labels."""

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -195,7 +196,7 @@ def test_a_command_for_an_offline_definition_is_refused_with_the_cure(
     ],
 )
 def test_a_command_with_a_value_that_means_nothing_is_refused(
-    cluster: PrivateCluster, good: int, columns: dict[str, object], says: str
+    cluster: PrivateCluster, good: int, columns: dict[str, Any], says: str
 ) -> None:
     message = _refusal(cluster, cluster.put(good, **columns))
     assert says in message
@@ -388,6 +389,24 @@ def test_an_interpreter_that_is_not_there_fails_its_task_with_its_path(
     assert reason in log
 
 
+def test_parameters_that_can_not_be_read_fail_their_task_with_the_key(
+    cluster: PrivateCluster,
+) -> None:
+    for index, (params, says) in enumerate(
+        (
+            ({"rawScript": "true", "localParams": [{"value": "x"}]}, "localParams"),
+            ({"rawScript": "true", "localParams": {"prop": "x"}}, "localParams"),
+            ({"rawScript": ["true"]}, "params.rawScript must be text"),
+            ({"rawScript": "true", "resourceList": "x"}, "params.resourceList must be a list"),
+            ({}, "params.rawScript is empty"),
+        )
+    ):
+        definition = cluster.define(f"unreadable {index}", [a_task("a", "", params=params)])
+        reason, log = _failure(cluster, definition)
+        assert says in reason
+        assert reason in log
+
+
 def test_a_nul_character_can_not_get_into_a_script(cluster: PrivateCluster) -> None:
     reason, _ = _failure(cluster, cluster.define("NUL in script", [a_task("a", "echo a\0b")]))
     assert "params.rawScript has a NUL character" in reason
@@ -445,6 +464,9 @@ def test_a_full_disk_for_logs_fails_tasks_with_that_cause_until_there_is_room(
     cluster: PrivateCluster, home: Path
 ) -> None:
     """The worker sees a volume of its own there, in a mount namespace that needs no privilege."""
+    alone = ("unshare", "--user", "--map-root-user", "--mount")
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this computer lets nobody have a volume of their own (user namespaces)")
     group = _a_group(cluster, "full_disk")
     port = free_port()
     logs = home / "tasks" / "logs"
@@ -452,7 +474,7 @@ def test_a_full_disk_for_logs_fails_tasks_with_that_cause_until_there_is_room(
     mounted = f"mount -t tmpfs -o size=64k tmpfs '{logs}' && {daemon} --groups {group}"
     with (home / "logs" / "full_disk.out").open("wb") as output:
         worker = subprocess.Popen(
-            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mounted],
+            [*alone, "sh", "-c", mounted],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=output,

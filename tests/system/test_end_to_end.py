@@ -30,7 +30,7 @@ STOP, SUCCESS = 5, 7
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
     """Started by the script, with the definition `chain` imported."""
     home = tmp_path_factory.mktemp("end_to_end")
-    with private_cluster(home) as made:
+    with private_cluster(home, WORKER__KILL_GRACE_SECONDS="1") as made:
         _script("orcaflow-daemon.sh", "start", "standalone-server", "--free-ports")
         file = home / "chain.json"
         tasks = [a_task("first", "echo from the first"), a_task("last", "echo $(day)", "first")]

@@ -125,16 +125,18 @@ def test_stopping_the_masters_writes_no_state_and_the_next_one_goes_on(
     columns = "state, end_time, host, owner_epoch, owner_incarnation, update_time"
     row = f"SELECT {columns} FROM t_ds_process_instance WHERE id = {instance}"
     before = cluster.rows(row), cluster.tasks_of(instance, "*")
-    ports = cluster.ports(Kind.MASTER)
-    for port in ports:
-        cluster.stop(Kind.MASTER, port)
+    owner = int(before[0][0][2].rpartition(":")[2])
+    (other,) = (port for port in cluster.ports(Kind.MASTER) if port != owner)
+    # The owner last, or the other one would take the run over, which is right but not asked here.
+    cluster.stop(Kind.MASTER, other)
+    cluster.stop(Kind.MASTER, owner)
     assert (cluster.rows(row), cluster.tasks_of(instance, "*")) == before
     assert before[0][0][0] == 1
     gate.touch()
-    for port in ports:
-        cluster.start_again(Kind.MASTER, port)
+    cluster.start_again(Kind.MASTER, other)
     assert cluster.await_end(instance) == 7
     assert cluster.tasks_of(instance, "attempt", "state") == [(1, 7)]
+    cluster.start_again(Kind.MASTER, owner)
 
 
 @pytest.mark.slow
