@@ -10,13 +10,13 @@ from typing import ClassVar
 
 
 class SchedulerError(Exception):
-    """Anything that Orcaflow itself refuses; its text names the cause and, if there is one, the cure."""
+    """Anything that Orcaflow itself refuses; its text names the cause and the cure, if any."""
 
     exit_code: ClassVar[int] = 1
 
 
 class ConfigurationError(SchedulerError):
-    """The configuration or the installation is wrong. Show the text and end; retrying can't help."""
+    """The configuration or the installation is wrong. Show the text and end; don't retry."""
 
     exit_code = 78
 

@@ -7,33 +7,35 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import datetime, timedelta
-from importlib.metadata import version
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 from setproctitle import setproctitle
-from tzlocal import get_localzone
 
 from common import config as configuration
 from common import log as logs
 from common import metrics
+from common.admission import Admission
 from common.clock import SystemClock
-from common.config import Config, MasterConfig
-from common.errors import SchedulerError
+from common.config import Config
+from common.daemon import (
+    engine_of,
+    heartbeat_text,
+    product_version,
+    registry_config,
+    standing_problem,
+    zone_of,
+)
+from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
-from common.model.cluster import Heartbeat, NodeKind
+from common.model.cluster import NodeKind
 from common.patience import Patient
 from common.pid_file import holding, pid_file
-from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
-from common.registry.protocol import Registry, Standing
+from common.registry.protocol import Registry
 from common.service import HealthServer, Service
-from common.store import connect, schema
+from common.store import schema
 from common.store.commands import PostgresCommandStore
 from common.store.failover import PostgresFailoverStore
 from common.store.listen import Notifications
@@ -72,9 +74,9 @@ def run(config: Config) -> int:
     settings = config.master
     logs.configure(home=config.home, name=NAME, port=settings.port, level=config.log_level)
     setproctitle(f"orcaflow {NAME} {settings.host}:{settings.port}")
-    metrics.tell_build(daemon=NAME, version=version("orcaflow"))
+    metrics.tell_build(daemon=NAME, version=product_version())
     clock = SystemClock()
-    zone = ZoneInfo(config.time_zone) if config.time_zone else get_localzone()
+    zone = zone_of(config)
     with ExitStack() as stack:
         stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
         service = Service(clock=clock)
@@ -83,17 +85,10 @@ def run(config: Config) -> int:
         )
         health.start()
         stack.callback(health.stop)
-        url = configuration.database_url(config)
-        engine = connect.engine(
-            url,
-            pool_size=config.database.pool_size,
-            application_name=f"{NAME}-{settings.port}",
-            connect_timeout=timedelta(seconds=config.database.connect_timeout_seconds),
-            statement_timeout=timedelta(seconds=config.database.statement_timeout_seconds),
-        )
+        engine = engine_of(config, application_name=f"{NAME}-{settings.port}")
         stack.callback(engine.dispose)
         schema.check(engine)
-        registry = connect_registry(_registry_config(config), clock=clock)
+        registry = connect_registry(registry_config(config), clock=clock)
         stack.callback(registry.close)
         master = Master(
             settings,
@@ -107,16 +102,32 @@ def run(config: Config) -> int:
                 runs=PostgresRunStore(engine),
                 failover=PostgresFailoverStore(engine),
             ),
-            heartbeat_text=_heartbeat_text(settings.host, clock.now(), zone),
-            admitted=_admitted(settings),
+            heartbeat_text=heartbeat_text(
+                settings.host, created=clock.now(), zone=zone, clock=clock
+            ),
+            admitted=Admission(
+                load=host_load,
+                max_load_average=settings.max_cpuload_avg,
+                reserved_memory_gb=settings.reserved_memory_gb,
+                clock=clock,
+            ),
         )
+        url = configuration.database_url(config)
         notices = Notifications(url, CHANNELS, application_name=f"{NAME}-{settings.port}-listen")
         stack.callback(notices.close)
         # Once in the foreground, so that a start that can't succeed says so and ends.
         master.heartbeat.run_once()
-        stack.callback(registry.membership.leave)
+        stack.callback(_leave, registry)
         _add_loops(service, master, registry, notices)
         return service.run()
+
+
+def _leave(registry: Registry) -> None:
+    try:
+        registry.membership.leave()
+    except ServiceUnreachableError as error:
+        # The session expires by itself, and others take the runs over then.
+        log.warning("could not leave properly", extra={"cause": str(error)})
 
 
 def _add_loops(
@@ -131,57 +142,11 @@ def _add_loops(
         master.wakes.by_name[loop.name] = service.add(Patient(loop)).wake
     service.on_stop("notice", notice.stop)
     metrics.runs.set_function(lambda: master.runs.active)
-    service.ready_if("zookeeper", lambda: _standing_problem(registry))
+    service.ready_if("zookeeper", lambda: standing_problem(registry))
     registry.membership.watch(
         NodeKind.MASTER, lambda: master.wakes.wake("heartbeat", "failover", "command")
     )
     registry.membership.watch(NodeKind.WORKER, lambda: master.wakes.wake("failover"))
-
-
-def _standing_problem(registry: Registry) -> str | None:
-    standing = registry.membership.standing()
-    return None if standing is Standing.TRUSTED else f"the session is {standing.value}"
-
-
-def _registry_config(config: Config) -> RegistryConfig:
-    return RegistryConfig(
-        hosts=configuration.zookeeper_hosts(config),
-        root=config.zookeeper.root,
-        session_timeout=timedelta(seconds=config.zookeeper.session_timeout_seconds),
-        connection_timeout=timedelta(seconds=config.zookeeper.connection_timeout_seconds),
-        digest=config.zookeeper.digest,
-    )
-
-
-def _heartbeat_text(host: str, created: datetime, zone: ZoneInfo) -> Callable[[], str]:
-    clock = SystemClock()
-
-    def text() -> str:
-        load = host_load()
-        return Heartbeat(
-            host=host,
-            pid=os.getpid(),
-            cpu=load.cpu_usage,
-            memory=load.memory_usage,
-            load=load.load_average,
-            created=created.astimezone(zone),
-            beaten=clock.now().astimezone(zone),
-        ).text()
-
-    return text
-
-
-def _admitted(settings: MasterConfig) -> Callable[[], bool]:
-    """Whether the host has room for more (§5.0); equality is room."""
-
-    def admitted() -> bool:
-        load = host_load()
-        return (
-            load.load_average <= settings.max_cpuload_avg
-            and load.available_memory_gb >= settings.reserved_memory_gb
-        )
-
-    return admitted
 
 
 if __name__ == "__main__":

@@ -111,9 +111,9 @@ def _disk(config: Config) -> Finding:
 
 def _database(config: Config) -> Iterator[Finding]:
     from common.store.connect import engine, place_of
+    from common.store.requests import server_time
     from common.store.schema import REVISION, check
     from common.store.views import waiting_commands
-    from common.store.requests import server_time
 
     try:
         url = database_url(config)

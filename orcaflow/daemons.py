@@ -40,6 +40,7 @@ from common.host import is_alive
 from common.pid_file import pid_file, running_pid
 from orcaflow.installation import packages_root
 
+_QUIT_PATIENCE = timedelta(seconds=20)
 _LOG_TAIL_LINES = 12
 _LOOK_EVERY_SECONDS = 0.03
 _PID_FILE = re.compile(r"(master-server|worker-server)-(\d{1,5})\.pid")
@@ -247,7 +248,7 @@ class Cluster:
     def _launch(self, kind: Kind, port: int, options: Options) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", kind.module, "--home", str(self.home), "--port", str(port)]
         if options.groups is not None:
-            command += ["--groups", self._group_ids(options.groups)]
+            command += ["--groups", options.groups]
         if options.slots is not None:
             command += ["--slots", str(options.slots)]
         self._keep(kind, port, options)
@@ -271,27 +272,6 @@ class Cluster:
             )
         _launched[:] = [*(other for other in _launched if other.poll() is None), process]
         return process
-
-    def _group_ids(self, groups: str) -> str:
-        """Workers know groups by their ids; people by their names."""
-        parts = [part.strip() for part in groups.split(",") if part.strip()]
-        if all(part.isascii() and part.isdecimal() for part in parts):
-            return ",".join(parts)
-        from common.config import database_url
-        from common.store.connect import engine
-        from orcaflow.lookup import worker_group_named
-
-        made = engine(database_url(self.config), pool_size=1, application_name="orcaflow-groups")
-        try:
-            with made.connect() as db:
-                return ",".join(
-                    part
-                    if part.isascii() and part.isdecimal()
-                    else str(worker_group_named(db, part))
-                    for part in parts
-                )
-        finally:
-            made.dispose()
 
     def _await_ready(self, kind: Kind, port: int, pid: int, is_there: Callable[[], bool]) -> None:
         deadline = _clock.monotonic() + self._within.total_seconds()
@@ -387,9 +367,7 @@ class Cluster:
             # Looked at again with the process held: the pid can't be given to another any more.
             if running_pid(path) != pid:
                 return False
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL if now else signal.SIGTERM)
-            ended, _, _ = select.select([descriptor], [], [], within.total_seconds())
+            ended = self._end(descriptor, kind, now=now, within=within)
         finally:
             os.close(descriptor)
         if not ended:
@@ -401,6 +379,19 @@ class Cluster:
         if now and running_pid(path) is None:
             path.unlink(missing_ok=True)
         return True
+
+    def _end(self, descriptor: int, kind: Kind, *, now: bool, within: timedelta) -> bool:
+        """Whether the process ended. Stopped at once, a worker first ends its tasks (SIGQUIT)."""
+        if now and kind is Kind.WORKER:
+            signals = [(signal.SIGQUIT, _QUIT_PATIENCE), (signal.SIGKILL, within)]
+        else:
+            signals = [(signal.SIGKILL if now else signal.SIGTERM, within)]
+        for number, patience in signals:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+            if select.select([descriptor], [], [], patience.total_seconds())[0]:
+                return True
+        return False
 
     # Looking
 

@@ -9,8 +9,8 @@ from common.errors import NotAllowedError, NotFoundError
 
 if TYPE_CHECKING:
     from common.store.definitions import DefinitionRow
-    from common.store.views import ProcessInstanceView, TaskInstanceView
     from common.store.requests import Connection
+    from common.store.views import ProcessInstanceView, TaskInstanceView
 
 
 def definition_named(db: Connection, name: str) -> DefinitionRow:

@@ -22,10 +22,10 @@ from common.model.commands import start_node_names
 from common.model.definitions import read_process_json
 from common.model.states import ProcessState, TaskDependType, TaskState
 from common.store.listen import Channel, Notification, Notifications, read_task_payload
+from common.store.requests import RunShape, run_shape
 from common.store.views import task_instances
 from orcaflow.lookup import instance_with_id
 from orcaflow.output import duration, escaped, escaped_log, shown
-from common.store.requests import RunShape, run_shape
 from orcaflow.rows import name_of, task_duration
 from orcaflow.session import Session
 from orcaflow.task_log import last_lines

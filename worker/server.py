@@ -15,34 +15,39 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from zoneinfo import ZoneInfo
 
 from setproctitle import setproctitle
-from tzlocal import get_localzone
 
 from common import config as configuration
 from common import log as logs
 from common import metrics
+from common.admission import Admission
 from common.clock import Clock, SystemClock
 from common.config import Config
-from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.daemon import (
+    engine_of,
+    heartbeat_text,
+    product_version,
+    registry_config,
+    standing_problem,
+    zone_of,
+)
+from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
-from common.model.cluster import Heartbeat, NodeKind, ip_number
+from common.model.cluster import NodeKind, ip_number
 from common.patience import Patient
 from common.pid_file import holding, pid_file
-from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
-from common.registry.protocol import Registry, Standing
+from common.registry.protocol import Registry
 from common.service import HealthServer, Service
-from common.store import connect, schema
+from common.store import schema
 from common.store.tasks import PostgresTaskStore
+from common.store.worker_groups import ensure_worker_groups
 from common.wakes import Wakes
 from worker import tenants
-from worker.admission import Admission
 from worker.assembly import Worker
 from worker.attempts import Ended, Started
 from worker.claim_loop import ClaimLoop
@@ -95,7 +100,7 @@ class WorkerServer:
         self._config = config
         self._settings = config.worker
         self._clock: Clock = SystemClock()
-        self._zone = ZoneInfo(config.time_zone) if config.time_zone else get_localzone()
+        self._zone = zone_of(config)
         self._kill_tasks = False
         self._wakes = Wakes()
         self._clean = CleanLoop(wake=lambda: self._wakes.wake(CleanLoop.name))
@@ -106,7 +111,7 @@ class WorkerServer:
         logs.configure(home=config.home, name=NAME, port=settings.port, level=config.log_level)
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         setproctitle(f"orcaflow {NAME} {settings.host}:{settings.port}")
-        metrics.tell_build(daemon=NAME, version=_version())
+        metrics.tell_build(daemon=NAME, version=product_version())
         log.info("tenant mode", extra={"means": tenants.banner(settings.tenant_mode)})
         with ExitStack() as stack:
             stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
@@ -116,16 +121,12 @@ class WorkerServer:
             )
             health.start()
             stack.callback(health.stop)
-            engine = connect.engine(
-                configuration.database_url(config),
-                pool_size=config.database.pool_size,
-                application_name=f"{NAME}-{settings.port}",
-                connect_timeout=timedelta(seconds=config.database.connect_timeout_seconds),
-                statement_timeout=timedelta(seconds=config.database.statement_timeout_seconds),
-            )
+            engine = engine_of(config, application_name=f"{NAME}-{settings.port}")
             stack.callback(engine.dispose)
             schema.check(engine)
-            supervisor, worker, registry = self._parts(PostgresTaskStore(engine))
+            groups = [part.strip() for part in settings.groups.split(",") if part.strip()]
+            group_ids = ensure_worker_groups(engine, groups)
+            supervisor, worker, registry = self._parts(PostgresTaskStore(engine), group_ids)
             # Once in the foreground: who can't join says so and ends, and what was left here is
             # adopted or killed before any claim is taken.
             worker.heartbeat.run_once()
@@ -135,7 +136,9 @@ class WorkerServer:
             self._finish(supervisor, worker, registry)
             return exit_code
 
-    def _parts(self, store: PostgresTaskStore) -> tuple[Supervisor, Worker, Registry]:
+    def _parts(
+        self, store: PostgresTaskStore, group_ids: frozenset[int]
+    ) -> tuple[Supervisor, Worker, Registry]:
         config, settings = self._config, self._settings
         tasks = config.home / "tasks"
         data_dir = Path(settings.data_dir) if settings.data_dir else config.home / "data"
@@ -169,8 +172,7 @@ class WorkerServer:
             made.append(supervisor)
             return supervisor
 
-        group_ids = _group_ids(settings.groups)
-        registry = connect_registry(_registry_config(config), clock=self._clock)
+        registry = connect_registry(registry_config(config), clock=self._clock)
         worker = Worker(
             settings,
             clock=self._clock,
@@ -178,7 +180,9 @@ class WorkerServer:
             store=store,
             make_attempts=make_attempts,
             paths=Workspaces(tasks).paths,
-            heartbeat_text=self._heartbeat_text(self._clock.now()),
+            heartbeat_text=heartbeat_text(
+                settings.host, created=self._clock.now(), zone=self._zone, clock=self._clock
+            ),
             group_ids=lambda: group_ids,
             ip=_ip(settings.host),
             admitted=Admission(
@@ -198,7 +202,7 @@ class WorkerServer:
         self._wakes.by_name[CleanLoop.name] = service.add(self._clean).wake
         for loop in worker.loops:
             worker.wakes.by_name[loop.name] = service.add(Patient(loop)).wake
-        service.ready_if("zookeeper", lambda: _standing_problem(registry))
+        service.ready_if("zookeeper", lambda: standing_problem(registry))
         registry.membership.watch(
             NodeKind.WORKER, lambda: worker.wakes.wake(HeartbeatLoop.name, ClaimLoop.name)
         )
@@ -234,31 +238,6 @@ class WorkerServer:
         self._clean.run_once()
         supervisor.close()
 
-    def _heartbeat_text(self, created: datetime) -> Callable[[], str]:
-        def text() -> str:
-            load = host_load()
-            return Heartbeat(
-                host=self._settings.host,
-                pid=os.getpid(),
-                cpu=load.cpu_usage,
-                memory=load.memory_usage,
-                load=load.load_average,
-                created=created.astimezone(self._zone),
-                beaten=self._clock.now().astimezone(self._zone),
-            ).text()
-
-        return text
-
-
-def _group_ids(groups: str) -> frozenset[int]:
-    """The groups that the worker serves, by their ids in `t_ds_worker_group`."""
-    ids: list[int] = []
-    for group in filter(None, (part.strip() for part in groups.split(","))):
-        if not (group.isascii() and group.isdecimal()):
-            raise ConfigurationError(f"worker.groups: {group!r} is no id of a worker group")
-        ids.append(int(group))
-    return frozenset(ids)
-
 
 def _ip(settings_host: str) -> int | None:
     """The number that groups of addresses know this host by; None for a name."""
@@ -266,28 +245,6 @@ def _ip(settings_host: str) -> int | None:
         return ip_number(settings_host)
     except ValueError:
         return None
-
-
-def _version() -> str:
-    try:
-        return version("orcaflow")
-    except PackageNotFoundError:
-        return "unknown"  # A checkout that is not installed.
-
-
-def _standing_problem(registry: Registry) -> str | None:
-    standing = registry.membership.standing()
-    return None if standing is Standing.TRUSTED else f"the session is {standing.value}"
-
-
-def _registry_config(config: Config) -> RegistryConfig:
-    return RegistryConfig(
-        hosts=configuration.zookeeper_hosts(config),
-        root=config.zookeeper.root,
-        session_timeout=timedelta(seconds=config.zookeeper.session_timeout_seconds),
-        connection_timeout=timedelta(seconds=config.zookeeper.connection_timeout_seconds),
-        digest=config.zookeeper.digest,
-    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import psycopg2
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import URL, create_engine, event, make_url
+from sqlalchemy import Engine as Engine  # noqa: PLC0414  # Re-exported, for those who hand it on.
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError

@@ -128,7 +128,10 @@ class RunStore(Protocol):
         ...
 
     def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:
-        """Submitted attempts of this node's runs that no worker has claimed: what the queue must hold."""
+        """Submitted attempts of this node's runs that no worker has claimed yet.
+
+        It is what the queue must hold.
+        """
         ...
 
 

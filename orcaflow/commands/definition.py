@@ -21,8 +21,8 @@ from orcaflow.output import (
 if TYPE_CHECKING:
     from common.model.states import ReleaseState
     from common.store.definitions import DefinitionRow
-    from orcaflow.definition_files import DefinitionDocument
     from common.store.requests import Connection
+    from orcaflow.definition_files import DefinitionDocument
 
 app = typer.Typer(
     help="Import, look at and release process definitions.",

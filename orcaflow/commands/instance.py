@@ -167,9 +167,9 @@ def stop(
     from common.clock import SystemClock
     from common.errors import NotAllowedError
     from common.model.states import ProcessState
+    from common.store.requests import put_stop
     from orcaflow.commands.run import read_span
     from orcaflow.lookup import instance_with_id
-    from common.store.requests import put_stop
     from orcaflow.rows import instance_row, name_of
     from orcaflow.session import opened
     from orcaflow.watch import look

@@ -95,8 +95,8 @@ def run(
     import uuid
 
     from common.model.states import FailureStrategy, Priority, TaskDependType
-    from orcaflow.lookup import definition_named, worker_group_named
     from common.store.requests import put_start
+    from orcaflow.lookup import definition_named, worker_group_named
     from orcaflow.session import moment_of, opened
 
     params = _params(param or [])

@@ -136,9 +136,9 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     """
     from common.clock import SystemClock
     from common.errors import NotFoundError
+    from common.store.requests import task_document
     from orcaflow.lookup import task_with_id
     from orcaflow.rendering import rendered
-    from common.store.requests import task_document
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:

@@ -1,4 +1,4 @@
-"""Whether this host has room for another task: load average, available memory (contract §5.0).
+"""Whether this host has room for more work: load average, available memory (contract §5.0).
 
 Equality is room enough. The host is asked once a second at most; `common.host` does the asking.
 """
@@ -45,7 +45,7 @@ class Admission:
             )
             if room != self._room:
                 log.warning(
-                    "host has room again" if room else "host has no room for more tasks",
+                    "host has room again" if room else "host has no room for more work",
                     extra={
                         "load_average": load.load_average,
                         "available_memory_gb": load.available_memory_gb,

@@ -1,0 +1,35 @@
+"""Worker groups: names for people and workers, ids in the tables (specification §1.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Engine, insert, select, text
+
+from common.store.tables import worker_group
+
+_LOCK = "orcaflow worker groups"
+
+
+def ensure_worker_groups(engine: Engine, names: Sequence[str]) -> frozenset[int]:
+    """The ids of these groups; a name that no row has gets one, without any address.
+
+    So a worker may be started with a group before anybody has made it, and two that are started
+    together make it once.
+    """
+    if not names:
+        return frozenset()
+    with engine.begin() as db:
+        db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _LOCK})
+        known = {
+            row.name: row.id
+            for row in db.execute(
+                select(worker_group.c.id, worker_group.c.name).where(worker_group.c.name.in_(names))
+            )
+        }
+        for name in names:
+            if name not in known:
+                known[name] = db.execute(
+                    insert(worker_group).values(name=name).returning(worker_group.c.id)
+                ).scalar_one()
+    return frozenset(known.values())

@@ -1,0 +1,53 @@
+"""A library has one door, and pure modules can't wait, look or draw."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("common", "master", "worker", "orcaflow")
+
+DOORS = {
+    "kazoo": ("common/registry/",),
+    "sqlalchemy": ("common/store/",),
+    "networkx": ("common/dag.py",),
+    "psutil": ("common/host.py", "worker/processes.py", "worker/supervisor.py"),
+    "pyspark": ("worker/spark/",),
+    "pydantic": ("common/config.py",),
+    "alembic": ("common/store/",),
+    "structlog": ("common/log.py",),
+    "prometheus_client": ("common/metrics.py", "common/service.py"),
+}
+
+
+def importers(library: str) -> list[str]:
+    """The modules that import the library, as paths from the root."""
+    wanted = re.compile(rf"^\s*(import|from)\s+{library}\b", re.MULTILINE)
+    return sorted(
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if wanted.search(path.read_text(encoding="utf-8"))
+    )
+
+
+@pytest.mark.parametrize(("library", "doors"), DOORS.items(), ids=DOORS)
+def test_a_library_has_one_door(library: str, doors: tuple[str, ...]) -> None:
+    strangers = [path for path in importers(library) if not path.startswith(doors)]
+    assert strangers == []
+
+
+@pytest.mark.parametrize("library", ["kazoo", "sqlalchemy", "networkx", "pydantic"])
+def test_a_door_is_used(library: str) -> None:
+    assert importers(library)
+
+
+def test_nothing_in_the_engine_iterates_over_a_set() -> None:
+    # Behaviour that depends on the order of a set differs from process to process.
+    made = re.compile(r"\b(set|frozenset)\(|\{[^:{}]+ for ")
+    for path in sorted((ROOT / "master" / "engine").glob("*.py")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not made.search(line.split("#")[0]), f"{path.name}: {line}"
