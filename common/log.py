@@ -11,10 +11,12 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import re
 import sys
 import threading
 from collections.abc import Mapping
+from functools import lru_cache
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
@@ -89,6 +91,12 @@ class RotatingLog(RotatingFileHandler):
             note.lines = lost_before
             super().emit(note)
 
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  # As above.
+        # The base class makes the whole line only to learn its length, and emit makes it again.
+        if self.stream is None:
+            self.stream = self._open()
+        return os.fstat(self.stream.fileno()).st_size >= self.maxBytes
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # The library's name.
         self._lost += 1
 
@@ -100,6 +108,8 @@ class RotatingLog(RotatingFileHandler):
 
 def masked(text: str) -> str:
     """The text without the passwords of URLs and DSNs, and without values called a secret."""
+    if ":" not in text and "=" not in text:
+        return text  # No pattern fits without either; most fields are a word or a number.
     for pattern in _SECRET_IN_TEXT:
         text = pattern.sub(rf"\g<keep>{MASK}", text)
     return text
@@ -118,13 +128,13 @@ def _formatter(daemon: str) -> logging.Formatter:
             structlog.processors.CallsiteParameterAdder(
                 {structlog.processors.CallsiteParameter.THREAD_NAME}
             ),
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
         ],
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
             name_daemon,
             _mask_event,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.EventRenamer("message"),
             structlog.processors.JSONRenderer(serializer=_json),
         ],
@@ -135,10 +145,15 @@ def _mask_event(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
     return {name: _masked_value(name, value) for name, value in event.items()}
 
 
+@lru_cache(maxsize=1_000)
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
 def _masked_value(name: str, value: object) -> object:
     if isinstance(value, Mapping):
         return {str(inner): _masked_value(str(inner), item) for inner, item in value.items()}
-    if value is not None and not isinstance(value, bool) and _SECRET_NAME.search(name):
+    if value is not None and not isinstance(value, bool) and _is_secret(name):
         return MASK
     if isinstance(value, list | tuple | set | frozenset):
         return [_masked_value("", item) for item in value]

@@ -69,6 +69,7 @@ class Master:
             graphs=graphs,
             clock=clock,
             saved=self._saved,
+            ended=lambda: self.wakes.wake(CommandLoop.name),
             wake=lambda: self.wakes.wake(RunWorker.name),
             config=RunWorkerConfig(look_interval=timedelta(seconds=config.repair_interval_seconds)),
         )
@@ -114,8 +115,6 @@ class Master:
 
     def _saved(self, saved: Saved) -> None:
         self.queue.add(saved)
-        # A run that ended makes room for another one.
-        self.wakes.wake(CommandLoop.name)
 
     def _is_clean(self, node: Node) -> bool:
         return node not in self._failover_store.run_owners()

@@ -59,7 +59,10 @@ class RunWorkerConfig:
 
 
 class RunWorker:
-    """Owns the runs in memory. `saved` is told what has to go into the registry now."""
+    """Owns the runs in memory.
+
+    `saved` is told what has to go into the registry now, `ended` that there is room for more runs.
+    """
 
     name = "run-worker"
 
@@ -71,6 +74,7 @@ class RunWorker:
         graphs: GraphCache,
         clock: Clock,
         saved: Callable[[Saved], None],
+        ended: Callable[[], None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
         config: RunWorkerConfig | None = None,
     ) -> None:
@@ -79,6 +83,7 @@ class RunWorker:
         self._graphs = graphs
         self._clock = clock
         self._saved = saved
+        self._ended = ended
         self._wake = wake
         self._config = config or RunWorkerConfig()
         # Filled by other threads; `deque.append` and `popleft` are atomic.
@@ -129,7 +134,9 @@ class RunWorker:
                 self._advance(events, now)
         finally:
             self._known.intersection_update(self._runs)
-            self._active = len(self._runs)
+            before, self._active = self._active, len(self._runs)
+            if self._active < before:
+                self._ended()
         if self._to_open or self._to_read or self._orders:
             return timedelta()
         return self._rest(now)

@@ -47,6 +47,9 @@ NAME = "master-server"
 
 log = logging.getLogger(__name__)
 
+_SWITCH_INTERVAL_SECONDS = 0.0005
+"""A thread that has an answer in hand waits no longer for one that computes."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a master until it is told to stop; the exit code of the operator's interface."""
@@ -73,6 +76,7 @@ def run(config: Config) -> int:
     """Start every part, wait for the end, and stop in reverse order."""
     settings = config.master
     logs.configure(home=config.home, name=NAME, port=settings.port, level=config.log_level)
+    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     setproctitle(f"orcaflow {NAME} {settings.host}:{settings.port}")
     metrics.tell_build(daemon=NAME, version=product_version())
     clock = SystemClock()

@@ -24,6 +24,8 @@ from worker.attempts import Attempts, Ended
 log = logging.getLogger(__name__)
 
 _IDLE = timedelta(seconds=1)
+_REST_AFTER_START = timedelta(milliseconds=4)
+_KEPT_AT_MOST = 100
 
 
 class ClaimLoop:
@@ -72,6 +74,7 @@ class ClaimLoop:
         self._unsure: tuple[QueueEntry, ...] = ()
         self._unsure_node: Node | None = None
         self._to_release: tuple[QueueEntry, ...] = ()
+        self._claimed: tuple[ClaimedTask, ...] = ()
         queue.watch(self._entries_changed)
 
     def run_once(self) -> timedelta:
@@ -82,8 +85,8 @@ class ClaimLoop:
         node = self._node()
         if node is None or self._membership.standing() is not Standing.TRUSTED:
             return self._idle
-        if self._to_release:
-            self._release(())
+        if len(self._claimed) >= _KEPT_AT_MOST:
+            self._tidy()
         if self._unsure:
             self._resolve(node)
             return timedelta()
@@ -92,6 +95,7 @@ class ClaimLoop:
             return self._idle
         wanted = self._first_that_suit(min(free, self._batch))
         if not wanted:
+            self._tidy()
             return self._idle
         # From here until the rows have answered, nobody else will offer or claim these.
         self._remember(wanted, node)
@@ -102,8 +106,11 @@ class ClaimLoop:
         if won:
             claimed = self._claim_rows(node, won)
             self._begin(node, claimed)
-            self._settle(won)
-            _tell(claimed)
+            self._unsure = ()
+            self._to_release += won
+            self._claimed += claimed
+            if not self._entries:
+                return _REST_AFTER_START
         return timedelta()
 
     def claiming(self) -> frozenset[int]:
@@ -190,6 +197,12 @@ class ClaimLoop:
         self._unsure = entries
         self._unsure_node = node
 
+    def _tidy(self) -> None:
+        if self._to_release:
+            self._release(())
+        claimed, self._claimed = self._claimed, ()
+        _told(claimed)
+
     def _settle(self, entries: tuple[QueueEntry, ...]) -> None:
         """The rows have answered: the claims in the registry have done their part."""
         self._unsure = ()
@@ -201,7 +214,7 @@ class ClaimLoop:
         self._to_release = ()
 
 
-def _tell(claimed: tuple[ClaimedTask, ...]) -> None:
+def _told(claimed: tuple[ClaimedTask, ...]) -> None:
     """Last of all: writing a line takes as long as starting a process."""
     for task in claimed:
         log.info(

@@ -203,6 +203,9 @@ def _session(
         "idle_in_transaction_session_timeout": 60_000,
         # Rows are few and statements many: compiling one costs more than it can ever save.
         "jit": "off",
+        # Joins are written in the order in which they are best done; with many tables, trying all
+        # the others takes longer than the statement.
+        "join_collapse_limit": 1,
     }
     options = [f"-c {name}={value}" for name, value in settings.items()]
     arguments = {
