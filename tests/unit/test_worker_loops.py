@@ -9,6 +9,7 @@ from typing import Literal
 
 import pytest
 
+from common.admission import Admission
 from common.config import WorkerConfig
 from common.errors import ServiceUnreachableError
 from common.host import HostLoad
@@ -18,7 +19,6 @@ from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask
 from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
 from tests.memory.store import MemoryDatabase, MemoryTaskStore
 from tests.simulation.virtual_clock import VirtualClock
-from worker.admission import Admission
 from worker.assembly import Worker
 from worker.attempts import Ended
 
