@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import os
 import re
 import sys
 import threading
@@ -79,6 +78,7 @@ class RotatingLog(RotatingFileHandler):
         self, path: Path, *, max_bytes: int = _ROTATE_BYTES, files: int = _ROTATE_FILES
     ) -> None:
         self._lost = 0
+        self._line: tuple[logging.LogRecord, str] | None = None
         super().__init__(path, maxBytes=max_bytes, backupCount=files, encoding="utf-8")
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -91,11 +91,11 @@ class RotatingLog(RotatingFileHandler):
             note.lines = lost_before
             super().emit(note)
 
-    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  # As above.
-        # The base class makes the whole line only to learn its length, and emit makes it again.
-        if self.stream is None:
-            self.stream = self._open()
-        return os.fstat(self.stream.fileno()).st_size >= self.maxBytes
+    def format(self, record: logging.LogRecord) -> str:
+        # The base class makes a line twice: once to learn its length, and once to write it.
+        if self._line is None or self._line[0] is not record:
+            self._line = (record, super().format(record))
+        return self._line[1]
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # The library's name.
         self._lost += 1

@@ -92,6 +92,7 @@ class ClaimLoop:
             return timedelta()
         free = self._slots - len(self._attempts.running())
         if free <= 0 or not self._admits():
+            self._tidy()
             return self._idle
         wanted = self._first_that_suit(min(free, self._batch))
         if not wanted:
@@ -110,6 +111,7 @@ class ClaimLoop:
             self._to_release += won
             self._claimed += claimed
             if not self._entries:
+                # Long enough for the supervisor to start them undisturbed; a new entry ends it.
                 return _REST_AFTER_START
         return timedelta()
 
@@ -198,6 +200,10 @@ class ClaimLoop:
         self._unsure_node = node
 
     def _tidy(self) -> None:
+        """Release claims and tell of them, when nothing waits to be started.
+
+        Both take as long as starting a process, and nobody is in a hurry for either.
+        """
         if self._to_release:
             self._release(())
         claimed, self._claimed = self._claimed, ()
@@ -215,7 +221,6 @@ class ClaimLoop:
 
 
 def _told(claimed: tuple[ClaimedTask, ...]) -> None:
-    """Last of all: writing a line takes as long as starting a process."""
     for task in claimed:
         log.info(
             "attempt claimed",
