@@ -23,7 +23,7 @@ from common import metrics
 from common.clock import Clock
 from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreachableError
 from common.model.commands import start_node_names
-from common.model.decisions import FinishProcess
+from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskDependType, TaskState
 from common.store.protocol import LoadedRun, RunStore, Saved, Step, TaskReport
@@ -346,12 +346,17 @@ class RunWorker:
             self._fail(ownership, str(error))
 
     def _fail(self, ownership: Ownership, reason: str) -> None:
-        """End a run that can't go on, so that even this one ends."""
-        end = FinishProcess(state=ProcessState.FAILURE, reason=reason)
-        step = Step(ownership=ownership, decisions=(end,), at=self._clock.now())
+        """End a run that can't go on, so that even this one ends, and nothing of it stays alive."""
+        decisions: list[Decision] = [
+            KillTask(name=task.name, attempt=task.attempt)
+            for loaded in self._store.load([ownership])
+            for task in loaded.tasks
+            if not task.state.is_finished
+        ]
+        decisions.append(FinishProcess(state=ProcessState.FAILURE, reason=reason))
+        step = Step(ownership=ownership, decisions=tuple(decisions), at=self._clock.now())
         self._saved(self._store.save([step]))
         self._faults.pop(ownership.process_instance_id, None)
-        metrics.process_instances.labels(state=end.state.name).inc()
         log.error(
             "process instance can't go on and was ended",
             extra={"process_instance_id": ownership.process_instance_id, "reason": reason},

@@ -25,9 +25,13 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
     """`Begin`, or `Reject` with what keeps the definition from running as asked."""
     definition = snapshot.definition
     if definition is None:
-        return Reject(
-            reason=f"there is no process definition with the id {command.process_definition_id}"
+        # A row typed with a sub-select by a name that does not exist holds NULL.
+        which = (
+            f"with the id {command.process_definition_id}"
+            if command.process_definition_id
+            else ("for this command: its process_definition_id is NULL")
         )
+        return Reject(reason=f"there is no process definition {which}")
     if not definition.usable or definition.release_state is not ReleaseState.ONLINE:
         return Reject(
             reason=f"process definition {definition.name!r} is OFFLINE;"
