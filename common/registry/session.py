@@ -13,8 +13,10 @@ for an absence. Callbacks of kazoo only note and wake; none waits for an answer.
 from __future__ import annotations
 
 import logging
+import math
+import select
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,7 +26,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
@@ -73,6 +75,37 @@ class Registration:
 
     path: str
     node: Node
+
+
+class _PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types.
+    """kazoo's threads, without the epoll that its own `select` opens and closes for each call."""
+
+    def select(
+        self, rlist: Sequence[Any], wlist: Sequence[Any], _: Sequence[Any], timeout: float | None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        poll = select.poll()
+        wanted: dict[int, int] = {}
+        for files, event in ((rlist, select.POLLIN), (wlist, select.POLLOUT)):
+            for file in files:
+                number = _number_of(file)
+                wanted[number] = wanted.get(number, 0) | event
+        for number, event in wanted.items():
+            poll.register(number, event)
+        milliseconds = None if timeout is None else max(0, math.ceil(timeout * 1000))
+        seen = {number: event for number, event in poll.poll(milliseconds)}
+        # An error or the end of a connection is noticed by who reads or writes.
+        broken = select.POLLERR | select.POLLHUP
+        readable = [f for f in rlist if seen.get(_number_of(f), 0) & (select.POLLIN | broken)]
+        writable = [f for f in wlist if seen.get(_number_of(f), 0) & (select.POLLOUT | broken)]
+        return readable, writable, []
+
+
+def _number_of(file: Any) -> int:
+    """The descriptor; `ValueError`, which kazoo expects, for what has been closed."""
+    number: int = file if isinstance(file, int) else file.fileno()
+    if number < 0:
+        raise ValueError("the connection is closed")
+    return number
 
 
 class _Link:
@@ -263,6 +296,7 @@ class Session:
             timeout=timeout.total_seconds(),
             auth_data=[("digest", user)] if user else None,
             default_acl=CREATOR_ALL_ACL if user else None,
+            handler=_PollingHandler(),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=longest_rest),
         )
         link = _Link(client, timeout)
