@@ -92,7 +92,7 @@ class _PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazo
         for number, event in wanted.items():
             poll.register(number, event)
         milliseconds = None if timeout is None else max(0, math.ceil(timeout * 1000))
-        seen = {number: event for number, event in poll.poll(milliseconds)}
+        seen = dict(poll.poll(milliseconds))
         # An error or the end of a connection is noticed by who reads or writes.
         broken = select.POLLERR | select.POLLHUP
         readable = [f for f in rlist if seen.get(_number_of(f), 0) & (select.POLLIN | broken)]

@@ -49,7 +49,8 @@ from common.model.plans import (
 )
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
 from common.store.protocol import Planner
-from common.store.runs import (
+from common.store.tables import command, error_command, process_definition, process_instance
+from common.store.transaction import (
     AnyRow,
     StoreConflictError,
     any_of,
@@ -61,7 +62,6 @@ from common.store.runs import (
     unnested,
     unstorable,
 )
-from common.store.tables import command, error_command, process_definition, process_instance
 
 log = logging.getLogger(__name__)
 

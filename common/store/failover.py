@@ -26,8 +26,8 @@ from sqlalchemy.dialects.postgresql import insert
 from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.states import LIVE_PROCESS_STATES, TaskState
-from common.store.runs import repeatable, transaction
 from common.store.tables import command, process_instance, task_instance
+from common.store.transaction import repeatable, transaction
 
 _IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
 

@@ -31,7 +31,15 @@ from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.states import LIVE_PROCESS_STATES, TaskState
 from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask
-from common.store.runs import (
+from common.store.tables import (
+    process_definition,
+    process_instance,
+    queue,
+    task_instance,
+    tenant,
+    user,
+)
+from common.store.transaction import (
     AnyRow,
     StoreConflictError,
     any_of,
@@ -40,14 +48,6 @@ from common.store.runs import (
     storable,
     transaction,
     unnested,
-)
-from common.store.tables import (
-    process_definition,
-    process_instance,
-    queue,
-    task_instance,
-    tenant,
-    user,
 )
 
 _OWN_TENANT: Final = tenant.alias("own_tenant")

@@ -58,8 +58,9 @@ from common.store.protocol import (
     Step,
     TaskStore,
 )
-from common.store.runs import PostgresRunStore, StoreConflictError
+from common.store.runs import PostgresRunStore
 from common.store.tasks import PostgresTaskStore
+from common.store.transaction import StoreConflictError
 from tests.builders import NOON
 from tests.memory.store import (
     MemoryCommandStore,

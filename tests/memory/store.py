@@ -71,14 +71,9 @@ from common.store.protocol import (
     Step,
     TaskReport,
 )
-from common.store.runs import (
-    WITHDRAWN,
-    StoreConflictError,
-    effective_group,
-    queue_entry,
-    storable,
-    unstorable,
-)
+from common.store.queue_entries import effective_group, queue_entry
+from common.store.save import WITHDRAWN
+from common.store.transaction import StoreConflictError, storable, unstorable
 
 TERMINAL_PROCESS_STATES = tuple(state for state in ProcessState if state.is_terminal)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

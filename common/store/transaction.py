@@ -1,0 +1,131 @@
+"""What all stores on PostgreSQL share: how a transaction ends, and which values can be kept.
+
+Adds the word *passing*: trouble that is the server's and not the work's, so that the same work may
+succeed another time. Reads and writes no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias, TypeVar
+
+import psycopg2
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Engine,
+    Integer,
+    Row,
+    TableValuedAlias,
+    any_,
+    bindparam,
+    cast,
+    column,
+    func,
+)
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.types import TypeEngine
+
+from common.errors import SchedulerError, ServiceUnreachableError
+from common.store.connect import is_transient, retrying
+
+MESSAGE_LIMIT: Final = 4000
+
+_UNIQUE_VIOLATION: Final = "23505"
+# Classes of SQLSTATE that say nothing about the work: a transaction left open or read-only (25),
+# resources used up (53), a statement cancelled (57), the machine itself (58).
+_PASSING_CLASSES: Final = ("25", "53", "57", "58")
+
+Answer = TypeVar("Answer")
+AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+
+
+class StoreConflictError(SchedulerError):
+    """A run's rows are not as its owner believes. Forget the run and load it again.
+
+    Nothing of the transaction was written, for this run or another.
+    """
+
+
+def storable(words: str, limit: int = MESSAGE_LIMIT) -> str:
+    """The text as PostgreSQL can keep it: no NUL, no half characters, not longer than `limit`."""
+    clean = words.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    clean = clean.encode("utf-8", "replace").decode("utf-8")
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def unstorable(values: Mapping[str, Any]) -> str | None:
+    """Which text PostgreSQL can't keep, and why; None if it can keep them all."""
+    for name, value in values.items():
+        if not isinstance(value, str):
+            continue
+        if "\0" in value:
+            return f"{name} holds a NUL character"
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            return f"{name} holds half of a surrogate pair, which is not a character"
+    return None
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """`engine.begin()`; what passes by itself leaves it as `ServiceUnreachableError`."""
+    try:
+        with engine.begin() as db:
+            yield db
+    except (DBAPIError, PoolTimeoutError) as error:
+        if not passes(error):
+            raise
+        raise ServiceUnreachableError(
+            f"PostgreSQL could not carry a transaction out just now: {refusal(error)}"
+        ) from error
+
+
+def passes(error: Exception) -> bool:
+    """Whether the trouble is the server's and not the work's: it may succeed another time."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    code = original.pgcode if isinstance(original, psycopg2.Error) else None
+    return is_transient(error) or (code is not None and code.startswith(_PASSING_CLASSES))
+
+
+def repeatable(engine: Engine, work: Callable[[Connection], Answer]) -> Answer:
+    """Do what bears being done twice, once more if the first connection turned out to be lost."""
+
+    def attempt() -> Answer:
+        with transaction(engine) as db:
+            return work(db)
+
+    return retrying(attempt, attempts=2)
+
+
+def refusal(error: Exception) -> str:
+    """The cause in PostgreSQL's own words, without the statement or its values."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(original, psycopg2.Error):
+        return " ".join(str(original).split())
+    words = original.diag.message_primary or " ".join(str(original).split())
+    # Only here is the detail short and about keys; elsewhere it may quote the whole row.
+    if original.pgcode == _UNIQUE_VIOLATION and original.diag.message_detail:
+        words = f"{words}: {original.diag.message_detail}"
+    return words
+
+
+def any_of(parameter: str) -> ColumnElement[Any]:
+    """`= ANY(…)` over a list of ids, so that the statement is the same for every length."""
+    return any_(cast(bindparam(parameter), ARRAY(Integer)))
+
+
+def possible_ids(ids: Iterable[int]) -> list[int]:
+    """Those that a row can have, once each: others come of znodes and files written by anybody."""
+    return [row_id for row_id in dict.fromkeys(ids) if 0 < row_id < 2**31]
+
+
+def unnested(alias: str, /, **columns: TypeEngine[Any] | type[TypeEngine[Any]]) -> TableValuedAlias:
+    """Rows that travel as one array a column; the parameters are called `<alias>_<column>`."""
+    arrays = [cast(bindparam(f"{alias}_{key}"), ARRAY(kind)) for key, kind in columns.items()]
+    shape = [column(key, kind) for key, kind in columns.items()]
+    return func.unnest(*arrays).table_valued(*shape).render_derived(name=alias)
