@@ -1,0 +1,621 @@
+"""The loop that owns runs, on tables in memory: what it opens, saves, forgets and gives up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from itertools import count
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from common.errors import ServiceUnreachableError
+from common.model.cluster import Node
+from common.model.commands import Command, CommandType
+from common.model.instances import Ownership
+from common.model.plans import Plan, Snapshot
+from common.model.states import FailureStrategy, ProcessState, TaskState
+from common.store.protocol import AttemptEnd, AttemptPaths, LoadedRun, Saved, TaskReport
+from master.commands import plan
+from master.commands.origin import Origin
+from master.graphs import GraphCache
+from master.identity import Identity
+from master.run_worker import RunWorker, RunWorkerConfig
+from tests.builders import a_definition_json
+from tests.memory.registry import MemoryZooKeeper
+from tests.memory.store import (
+    MemoryCommandStore,
+    MemoryDatabase,
+    MemoryFailoverStore,
+    MemoryRunStore,
+    MemoryTaskStore,
+    ProcessRecord,
+    TaskRecord,
+)
+from tests.simulation.virtual_clock import VirtualClock
+
+MASTER = Node(address="m1:5678", incarnation=7)
+OTHER_MASTER = Node(address="m2:5678", incarnation=8)
+WORKER = Node(address="w1:1234", incarnation=9)
+UTC_ZONE = ZoneInfo("UTC")
+MINUTE = timedelta(minutes=1)
+
+
+class LineThatBreaks(MemoryRunStore):
+    """Tables that can be out of reach: `broken` names the questions that get no answer."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        super().__init__(database)
+        self.broken: tuple[str, ...] = ()
+        self.loads: list[int] = []
+
+    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
+        self._answers("load")
+        self.loads.append(len(ownerships))
+        return super().load(ownerships)
+
+    def owned(self, node: Node) -> frozenset[Ownership]:
+        self._answers("owned")
+        return super().owned(node)
+
+    def reports(
+        self, node: Node, task_instance_ids: Collection[int] | None
+    ) -> tuple[TaskReport, ...]:
+        self._answers("reports")
+        return super().reports(node, task_instance_ids)
+
+    def wanted(self, node: Node) -> dict[Ownership, ProcessState]:
+        self._answers("wanted")
+        return super().wanted(node)
+
+    def _answers(self, question: str) -> None:
+        if question in self.broken:
+            raise ServiceUnreachableError(f"no answer to {question}")
+
+
+class OneMaster:
+    """A master's run worker; the worker's side of the tables is in the test's hand."""
+
+    def __init__(self, *, config: RunWorkerConfig | None = None) -> None:
+        self.config = config
+        self.clock = VirtualClock()
+        self.database = MemoryDatabase()
+        self.store = LineThatBreaks(self.database)
+        self.tasks = MemoryTaskStore(self.database)
+        self.failover = MemoryFailoverStore(self.database)
+        self.graphs = GraphCache()
+        registry = MemoryZooKeeper(
+            clock=self.clock, session_timeout=timedelta(seconds=6)
+        ).registry()
+        self.identity = Identity(registry)
+        self.identity.become(MASTER)
+        self.saved: list[Saved] = []
+        self.ends = 0
+        self.wakes = 0
+        self._numbers = count(1)
+        self.runs = self.start()
+
+    def start(self) -> RunWorker:
+        """A run worker with an empty memory, as after a restart."""
+        self.runs = RunWorker(
+            self.store,
+            identity=self.identity,
+            graphs=self.graphs,
+            clock=self.clock,
+            saved=self.saved.append,
+            ended=self._ended,
+            wake=self._woken,
+            config=self.config,
+        )
+        return self.runs
+
+    def command(self, command_type: CommandType, **columns: Any) -> Ownership | None:
+        """Type a command and take it; the run that is this master's now."""
+        self.database.insert(
+            self.database.commands,
+            command_type=int(command_type),
+            **{"start_time": self.clock.now(), "update_time": self.clock.now(), **columns},
+        )
+        (handled,) = MemoryCommandStore(self.database).take(
+            node=MASTER,
+            limit=1,
+            live_masters=frozenset({MASTER}),
+            planner=self._plan,
+            now=self.clock.now(),
+        )
+        return handled.ownership
+
+    def begin(
+        self,
+        shape: str,
+        *,
+        strategy: FailureStrategy = FailureStrategy.CONTINUE,
+        of_task: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> int:
+        """Begin a run of this DAG and tell the run worker of it; its id."""
+        definition = self.database.insert(
+            self.database.definitions,
+            name=f"d{next(self._numbers)}",
+            release_state=1,
+            process_definition_json=a_definition_json(shape, **(of_task or {})),
+        )
+        ownership = self.command(
+            CommandType.START_PROCESS,
+            process_definition_id=definition,
+            failure_strategy=int(strategy),
+        )
+        assert ownership is not None
+        self.runs.open([ownership])
+        return ownership.process_instance_id
+
+    def stop(self, run_id: int) -> None:
+        """Have a person ask for the end of a run."""
+        self.command(CommandType.STOP, command_param=json.dumps({"ProcessInstanceId": run_id}))
+
+    def claim(self, run_id: int, name: str) -> int:
+        """Have the worker take the task; the attempt's id."""
+        task = self.valid(run_id, name)
+        self.tasks.claim(
+            WORKER,
+            [task.id],
+            paths=lambda *_: AttemptPaths(execute_path="/t", log_path="/t.log"),
+            now=self.clock.now(),
+        )
+        return task.id
+
+    def end(self, run_id: int, name: str, state: TaskState = TaskState.SUCCESS) -> int:
+        """Have the worker run the task to its end and the master hear of it; the attempt's id."""
+        task_id = self.claim(run_id, name)
+        end = AttemptEnd(task_instance_id=task_id, state=state, end_time=self.clock.now())
+        self.tasks.report(WORKER, [end])
+        self.runs.reported(run_id, [task_id])
+        return task_id
+
+    def step(self) -> timedelta:
+        return self.runs.run_once()
+
+    def later(self, passed: timedelta) -> timedelta:
+        """Let time pass, then step."""
+        self.clock.move_to(self.clock.elapsed + passed)
+        return self.step()
+
+    def process(self, run_id: int) -> ProcessRecord:
+        process = self.database.processes.get(run_id)
+        assert process is not None
+        return process
+
+    def state(self, run_id: int) -> ProcessState:
+        return ProcessState(self.process(run_id).state)
+
+    def attempts(self, run_id: int) -> list[TaskRecord]:
+        return [task for task in self.database.tasks if task.process_instance_id == run_id]
+
+    def valid(self, run_id: int, name: str) -> TaskRecord:
+        (task,) = [one for one in self.attempts(run_id) if one.name == name and one.flag == 1]
+        return task
+
+    def names(self, run_id: int) -> list[str]:
+        """The names of all attempts, in the order in which they were submitted."""
+        return [task.name for task in self.attempts(run_id)]
+
+    def spoil(self, run_id: int) -> None:
+        """Change a row behind its owner's back, so that its next step does not fit."""
+        self.database.update(
+            self.database.tasks, self.attempts(run_id)[0].id, settled=True, retry_at=None
+        )
+
+    def _plan(self, command: Command, snapshot: Snapshot) -> Plan:
+        origin = Origin(zone=UTC_ZONE, graph=self.graphs.graph)
+        return plan(command, snapshot, now=self.clock.now(), origin=origin)
+
+    def _ended(self) -> None:
+        self.ends += 1
+
+    def _woken(self) -> None:
+        self.wakes += 1
+
+
+@pytest.fixture
+def master() -> OneMaster:
+    return OneMaster()
+
+
+def test_a_run_goes_from_its_opening_to_its_end_without_a_look(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    master.end(run, "a")
+    master.step()
+    master.end(run, "b")
+    master.step()
+    assert master.state(run) is ProcessState.SUCCESS
+    assert master.names(run) == ["a", "b"]
+    assert (master.runs.active, master.ends) == (0, 1)
+
+
+def test_what_was_submitted_is_offered_once_the_rows_stand(master: OneMaster) -> None:
+    run = master.begin("a b")
+    master.step()
+    (saved,) = master.saved
+    assert [entry.task_instance_id for entry in saved.offers] == [
+        task.id for task in master.attempts(run)
+    ]
+
+
+def test_runs_of_one_pass_share_one_save(master: OneMaster) -> None:
+    for _ in range(3):
+        master.begin("a")
+    master.step()
+    assert len(master.saved) == 1
+
+
+def test_a_refused_step_does_not_hold_up_the_others_of_its_batch(master: OneMaster) -> None:
+    good, bad, other = (master.begin("a >> b") for _ in range(3))
+    master.step()
+    for run in (good, bad, other):
+        master.end(run, "a")
+    # Between the reading of the report and the save, as a person with a client would.
+    master.database.begin_hook = lambda name: _once(master, name, lambda: master.spoil(bad))
+    master.step()
+    assert master.names(good) == master.names(other) == ["a", "b"]
+    assert master.names(bad) == ["a"]
+    for run in (good, other):
+        master.end(run, "b")
+    master.later(MINUTE)
+    master.later(MINUTE)
+    assert master.state(good) is master.state(other) is ProcessState.SUCCESS
+
+
+def _once(master: OneMaster, name: str, act: Any) -> None:
+    if name == "save":
+        master.database.begin_hook = lambda _: None
+        act()
+
+
+def test_a_run_that_can_t_be_ends_as_failure_and_says_why(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    master.claim(run, "a")
+    # READY_PAUSE, to which no command leads: what is wanted of it is impossible.
+    master.database.update(master.database.processes, run, state=int(ProcessState.READY_PAUSE))
+    master.runs.forget_all()
+    for _ in range(2):
+        master.later(MINUTE)
+        assert master.state(run) is ProcessState.READY_PAUSE
+    master.later(MINUTE)
+    assert master.state(run) is ProcessState.FAILURE
+    assert "READY_PAUSE" in str(master.process(run).state_reason)
+
+
+def test_a_run_that_is_given_up_leaves_no_live_task(master: OneMaster) -> None:
+    run = master.begin("a b")
+    master.step()
+    running = master.claim(run, "a")
+    master.database.update(master.database.processes, run, state=int(ProcessState.READY_PAUSE))
+    master.runs.forget_all()
+    for _ in range(3):
+        master.later(MINUTE)
+    assert master.valid(run, "b").state == TaskState.KILL
+    assert master.valid(run, "a").wanted_state == TaskState.KILL
+    assert [kill.task_instance_id for kill in master.saved[-1].kills] == [running]
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"process_instance_json": "{"}, "not JSON"),
+        ({"process_instance_json": a_definition_json("a >> b; b >> a")}, "cycle"),
+        ({"process_instance_json": a_definition_json("x")}, "'a', which was not selected"),
+        ({"command_param": "{"}, "command_param"),
+        ({"task_depend_type": 9}, "task_depend_type"),
+    ],
+)
+def test_a_row_that_makes_no_run_ends_as_failure_and_the_others_go_on(
+    master: OneMaster, columns: dict[str, Any], why: str
+) -> None:
+    bad, good = master.begin("a >> b"), master.begin("a")
+    master.step()
+    master.database.update(master.database.processes, bad, **columns)
+    master.start()
+    for _ in range(3):
+        master.later(MINUTE)
+    master.end(good, "a")
+    master.step()
+    assert master.state(bad) is ProcessState.FAILURE
+    assert why in str(master.process(bad).state_reason)
+    assert master.state(good) is ProcessState.SUCCESS
+
+
+def test_a_run_that_was_given_up_is_not_opened_again(master: OneMaster) -> None:
+    run, good = master.begin("a >> b"), master.begin("a")
+    master.step()
+    for _ in range(3):
+        if master.state(run) is not ProcessState.RUNNING:
+            break
+        master.end(run, "a")
+        master.database.update(master.database.tasks, master.attempts(run)[0].id, settled=False)
+        master.database.begin_hook = lambda name: _once(master, name, lambda: master.spoil(run))
+        master.later(MINUTE)
+        master.database.update(master.database.tasks, master.attempts(run)[0].id, settled=False)
+    assert master.state(run) is ProcessState.FAILURE
+    master.later(MINUTE)
+    master.end(good, "a")
+    master.later(MINUTE)
+    assert master.state(good) is ProcessState.SUCCESS
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_save_without_an_answer_is_looked_up_in_the_tables(
+    master: OneMaster, moment: str
+) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    master.end(run, "a")
+
+    def hook(name: str, when: str) -> None:
+        if name == "save" and when == moment:
+            raise ServiceUnreachableError("gone")
+
+    master.database.commit_hook = hook
+    with pytest.raises(ServiceUnreachableError):
+        master.step()
+    master.database.commit_hook = lambda *_: None
+    master.later(MINUTE)
+    assert master.names(run) == ["a", "b"]
+    master.end(run, "b")
+    master.step()
+    assert master.state(run) is ProcessState.SUCCESS
+
+
+@pytest.mark.parametrize("question", ["load", "owned", "reports", "wanted"])
+def test_a_read_without_an_answer_costs_no_run_its_start(master: OneMaster, question: str) -> None:
+    run = master.begin("a")
+    master.store.broken = (question,)
+    with pytest.raises(ServiceUnreachableError):
+        master.step()
+    master.store.broken = ()
+    master.later(MINUTE)
+    assert master.names(run) == ["a"]
+
+
+@pytest.mark.parametrize("question", ["owned", "reports", "wanted"])
+def test_a_read_without_an_answer_costs_no_task_its_retry(master: OneMaster, question: str) -> None:
+    run = master.begin("a", of_task={"a": {"maxRetryTimes": 1, "retryInterval": 1}})
+    master.step()
+    master.end(run, "a", TaskState.FAILURE)
+    master.step()
+    master.store.broken = (question,)
+    with pytest.raises(ServiceUnreachableError):
+        master.later(MINUTE)
+    master.store.broken = ()
+    master.later(MINUTE)
+    assert master.names(run) == ["a", "a"]
+
+
+def test_a_fault_of_one_run_costs_no_other_its_start_or_its_retry(master: OneMaster) -> None:
+    waiting = master.begin("a", of_task={"a": {"maxRetryTimes": 1, "retryInterval": 1}})
+    bad = master.begin("a")
+    master.step()
+    master.end(waiting, "a", TaskState.FAILURE)
+    master.step()
+    master.database.update(master.database.processes, bad, process_instance_json="{")
+    bad_again = Ownership(process_instance_id=bad, host=MASTER.address, epoch=1)
+    new = master.begin("a")
+    master.runs.forget_all()
+    master.runs.open([bad_again])
+
+    def hook(name: str, when: str) -> None:
+        if name == "save" and when == "before":
+            raise ServiceUnreachableError("gone")
+
+    master.database.commit_hook = hook
+    with pytest.raises(ServiceUnreachableError):
+        master.later(MINUTE)
+    master.database.commit_hook = lambda *_: None
+    master.later(MINUTE)
+    master.later(MINUTE)
+    assert master.state(bad) is ProcessState.FAILURE
+    assert master.names(new) == ["a"]
+    assert master.names(waiting) == ["a", "a"]
+
+
+def test_a_run_that_was_taken_over_is_forgotten_and_not_written(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    master.end(run, "a")
+    master.database.begin_hook = lambda name: _once(master, name, lambda: _taken_over(master, run))
+    master.step()
+    assert master.names(run) == ["a"]
+    assert master.runs.active == 0
+    master.later(MINUTE)
+    assert master.names(run) == ["a"]
+    assert master.store.loads == [1]
+
+
+def test_a_run_that_was_taken_over_meanwhile_is_forgotten_at_the_next_look(
+    master: OneMaster,
+) -> None:
+    run = master.begin("a")
+    master.step()
+    _taken_over(master, run)
+    master.end(run, "a")
+    master.later(MINUTE)
+    assert master.runs.active == 0
+    assert master.state(run) is ProcessState.RUNNING
+
+
+def _taken_over(master: OneMaster, run: int) -> None:
+    master.database.update(
+        master.database.processes,
+        run,
+        host=OTHER_MASTER.address,
+        owner_incarnation=OTHER_MASTER.incarnation,
+        owner_epoch=2,
+    )
+
+
+def test_a_master_that_is_nobody_forgets_its_runs_and_writes_nothing(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    master.end(run, "a")
+    master.identity.become(None)
+    master.runs.forget_all()
+    master.step()
+    assert master.names(run) == ["a"]
+    assert master.runs.active == 0
+
+
+def test_a_notification_of_a_run_that_is_being_stepped_is_not_lost(master: OneMaster) -> None:
+    run = master.begin("a b >> c")
+    master.step()
+    master.end(run, "a")
+    # Heard by another thread while the save of the first report goes on.
+    master.database.begin_hook = lambda name: _once(master, name, lambda: master.end(run, "b"))
+    assert master.step() == timedelta()
+    master.step()
+    assert master.names(run) == ["a", "b", "c"]
+
+
+def test_a_notification_of_somebody_else_s_run_is_not_read(master: OneMaster) -> None:
+    run = master.begin("a")
+    master.step()
+    woken = master.wakes
+    master.runs.reported(run + 1, [99])
+    assert master.wakes == woken
+    assert master.step() > timedelta()
+
+
+def test_a_lost_notification_costs_a_look_and_nothing_more(master: OneMaster) -> None:
+    run = master.begin("a")
+    master.step()
+    task = master.claim(run, "a")
+    end = AttemptEnd(task_instance_id=task, state=TaskState.SUCCESS, end_time=master.clock.now())
+    master.tasks.report(WORKER, [end])
+    assert master.step() <= timedelta(seconds=1)
+    assert master.state(run) is ProcessState.RUNNING
+    master.later(timedelta(seconds=1))
+    assert master.state(run) is ProcessState.SUCCESS
+
+
+def test_a_run_that_nobody_told_of_is_found_by_looking(master: OneMaster) -> None:
+    run = master.begin("a")
+    master.start()
+    master.step()
+    assert master.names(run) == ["a"]
+
+
+def test_a_pass_opens_no_more_runs_than_it_is_told_to() -> None:
+    master = OneMaster(config=RunWorkerConfig(opened_at_once=2))
+    runs = [master.begin("a") for _ in range(5)]
+    rests = [master.step() for _ in range(3)]
+    assert master.store.loads == [2, 2, 1]
+    assert rests[:2] == [timedelta(), timedelta()]
+    assert rests[2] > timedelta()
+    assert all(master.names(run) == ["a"] for run in runs)
+
+
+def test_runs_that_wait_to_be_opened_count_as_active() -> None:
+    master = OneMaster(config=RunWorkerConfig(opened_at_once=2))
+    for _ in range(5):
+        master.begin("a")
+    assert master.runs.active == 5
+    master.step()
+    assert master.runs.active == 5
+
+
+def test_a_run_that_is_told_of_twice_is_opened_once(master: OneMaster) -> None:
+    run = master.begin("a")
+    (ownership,) = master.store.owned(MASTER)
+    master.runs.open([ownership, ownership])
+    master.step()
+    master.runs.open([ownership])
+    master.step()
+    assert master.store.loads == [1]
+    assert master.names(run) == ["a"]
+
+
+def test_a_retry_is_submitted_when_it_is_due_and_the_loop_rests_until_then(
+    master: OneMaster,
+) -> None:
+    run = master.begin("a", of_task={"a": {"maxRetryTimes": 1, "retryInterval": 1}})
+    master.step()
+    master.end(run, "a", TaskState.FAILURE)
+    master.step()
+    assert master.later(MINUTE - timedelta(milliseconds=300)) == timedelta(milliseconds=300)
+    assert master.names(run) == ["a"]
+    master.later(timedelta(milliseconds=300))
+    assert master.names(run) == ["a", "a"]
+
+
+def test_every_promised_retry_of_a_run_comes_though_one_timer_is_armed(master: OneMaster) -> None:
+    again = {"maxRetryTimes": 1, "retryInterval": 1}
+    run = master.begin("a b c", of_task={"a": again, "b": again, "c": again})
+    master.step()
+    for name in ("c", "a", "b"):
+        master.end(run, name, TaskState.FAILURE)
+        master.later(timedelta(seconds=10))
+    for _ in range(6):
+        master.later(timedelta(seconds=10))
+    assert master.names(run) == ["a", "b", "c", "c", "a", "b"]
+
+
+def test_a_promised_retry_survives_a_restart(master: OneMaster) -> None:
+    run = master.begin("a", of_task={"a": {"maxRetryTimes": 1, "retryInterval": 1}})
+    master.step()
+    master.end(run, "a", TaskState.FAILURE)
+    master.step()
+    master.start()
+    master.later(timedelta(seconds=59))
+    assert master.names(run) == ["a"]
+    master.later(timedelta(seconds=1))
+    assert master.names(run) == ["a", "a"]
+
+
+def test_a_far_retry_does_not_gather_a_timer_for_each_step_of_its_run(master: OneMaster) -> None:
+    names = [f"t{index}" for index in range(40)]
+    run = master.begin(
+        f"a {' '.join(names)}", of_task={"a": {"maxRetryTimes": 1, "retryInterval": 100}}
+    )
+    master.step()
+    master.end(run, "a", TaskState.FAILURE)
+    for name in names:
+        master.step()
+        master.end(run, name)
+    master.step()
+    assert len(master.runs._timers) == 1
+
+
+def test_a_stop_that_is_wanted_is_seen_when_looking(master: OneMaster) -> None:
+    run = master.begin("a b >> c")
+    master.step()
+    running = master.claim(run, "a")
+    master.stop(run)
+    master.runs.look()
+    master.step()
+    assert master.state(run) is ProcessState.READY_STOP
+    assert master.valid(run, "b").state == TaskState.KILL
+    assert [kill.task_instance_id for kill in master.saved[-1].kills] == [running]
+    master.end(run, "a", TaskState.KILL)
+    master.later(MINUTE)
+    assert master.state(run) is ProcessState.STOP
+
+
+def test_the_loop_rests_no_longer_than_its_look_interval(master: OneMaster) -> None:
+    master.begin("a", of_task={"a": {"maxRetryTimes": 1, "retryInterval": 100}})
+    assert master.step() == timedelta(seconds=1)
+
+
+def test_nothing_is_kept_of_runs_that_have_ended(master: OneMaster) -> None:
+    for _ in range(3):
+        run = master.begin("a", of_task={"a": {"maxRetryTimes": 1, "retryInterval": 0}})
+        master.step()
+        master.end(run, "a", TaskState.FAILURE)
+        master.step()
+        master.end(run, "a", TaskState.FAILURE)
+        master.step()
+    worker = master.runs
+    assert not worker._runs
+    assert not worker._known
+    assert not worker._faults
+    assert worker.active == 0
