@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-MARKER = "ORCAFLOW_TASK_INSTANCE_ID"
+MARKER = "ORCAFLOW_EXECUTE_PATH"
+"""Holds the attempt's own directory. An id would not do: every cluster on the host has a task 1."""
 
 _PROC = Path("/proc")
 _MARKER_BYTES = MARKER.encode() + b"="
@@ -27,7 +28,7 @@ class Seen:
     pid: int
     session: int
     started: int
-    task_instance_id: int | None
+    execute_path: str | None
 
 
 def look() -> Iterator[Seen]:
@@ -57,10 +58,10 @@ def group_lives(group: int) -> bool:
     return False
 
 
-def seen_with_marker(pid: int, task_instance_id: int) -> Seen | None:
+def seen_with_marker(pid: int, execute_path: str) -> Seen | None:
     """The process with this pid, if it belongs to this attempt: pids are given away again."""
     seen = _seen(pid)
-    return seen if seen is not None and seen.task_instance_id == task_instance_id else None
+    return seen if seen is not None and seen.execute_path == execute_path else None
 
 
 def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
@@ -83,13 +84,16 @@ def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
 
 
 def belonging(
-    processes: Iterable[Seen], *, markers: frozenset[int], sessions: dict[int, int]
+    processes: Iterable[Seen], *, paths: Mapping[str, int], sessions: Mapping[int, int]
 ) -> dict[int, list[Seen]]:
-    """The processes by the attempt they belong to; `sessions` are attempts by session."""
+    """The processes by the attempt that they belong to.
+
+    `paths` and `sessions` are the attempts by their directory and by their session.
+    """
     found: dict[int, list[Seen]] = {}
     for process in processes:
-        owner = process.task_instance_id
-        if owner not in markers:
+        owner = None if process.execute_path is None else paths.get(process.execute_path)
+        if owner is None:
             owner = sessions.get(process.session)
         if owner is not None:
             found.setdefault(owner, []).append(process)
@@ -114,7 +118,7 @@ def _fields(pid: int) -> list[bytes] | None:
     return fields
 
 
-def _marker(pid: int) -> int | None:
+def _marker(pid: int) -> str | None:
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -125,4 +129,4 @@ def _marker(pid: int) -> int | None:
     if position < 0:
         return None
     value = environment[position:].lstrip(b"\0")[len(_MARKER_BYTES) :].split(b"\0", 1)[0]
-    return int(value) if value.isdigit() else None
+    return os.fsdecode(value)

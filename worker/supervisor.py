@@ -323,7 +323,7 @@ class Supervisor:
                 stdout=output,
                 stderr=output,
                 cwd=prepared.directory,
-                env={**prepared.environment, processes.MARKER: str(task.id)},
+                env={**prepared.environment, processes.MARKER: prepared.directory},
                 start_new_session=True,
                 user=None if account is None else account.uid,
                 group=None if account is None else account.gid,
@@ -426,7 +426,7 @@ class Supervisor:
         """Kill what is left of attempts whose leader has ended; end those of which nothing is."""
         found = processes.belonging(
             processes.look(),
-            markers=frozenset(attempt.id for attempt in attempts),
+            paths={attempt.execute_path: attempt.id for attempt in attempts},
             # Only an unreaped leader keeps the session's id from meaning somebody else's.
             sessions={a.pid: a.id for a in attempts if a.process is not None and a.reaped is None},
         )
@@ -621,10 +621,10 @@ class Supervisor:
         """Watch a process of a former incarnation; False if it is gone."""
         seen = None
         if record.pid is not None:
-            seen = processes.seen_with_marker(record.pid, record.task_instance_id)
+            seen = processes.seen_with_marker(record.pid, record.execute_path)
         if seen is None:
-            markers = frozenset({record.task_instance_id})
-            left = processes.belonging(processes.look(), markers=markers, sessions={})
+            paths = {record.execute_path: record.task_instance_id}
+            left = processes.belonging(processes.look(), paths=paths, sessions={})
             for each in left.get(record.task_instance_id, []):
                 _signal_process(each)
             return False

@@ -123,6 +123,23 @@ def test_processes_that_left_the_group_and_the_session_are_killed_too(
     host.supervisor.close()
 
 
+def test_a_task_of_another_cluster_on_the_host_is_left_alone(tmp_path: Path) -> None:
+    ours = Host(tmp_path / "ours")
+    theirs = Host(tmp_path / "theirs")
+    # Both have a task 1: ids start again in every cluster.
+    theirs.begin(theirs.task(1, "sleep 600"))
+    ours.begin(ours.task(1, "sleep 600 & exit 0"))
+    ours.end_of(1)
+    ours.begin(ours.task(2, "sleep 600"))
+    ours.supervisor.kill(2)
+    assert ours.end_of(2).state is TaskState.KILL
+    assert theirs.supervisor.running() == {1}
+    theirs.supervisor.kill(1)
+    assert theirs.end_of(1).state is TaskState.KILL
+    ours.supervisor.close()
+    theirs.supervisor.close()
+
+
 def test_what_a_task_left_in_the_background_does_not_outlive_it(
     host: Host, signpost: Signpost
 ) -> None:
@@ -291,7 +308,7 @@ def test_a_task_sees_no_secret_of_the_daemon(
     host = Host(tmp_path)
     host.run(host.task(1, "env; ls /proc/self/fd | wc -l"))
     assert "hunter2" not in host.log(1)
-    assert "ORCAFLOW_TASK_INSTANCE_ID=1" in host.log(1)
+    assert "ORCAFLOW_EXECUTE_PATH=" in host.log(1)
     host.supervisor.close()
 
 
