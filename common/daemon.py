@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from tzlocal import get_localzone
 
 from common import config as configuration
+from common import metrics
 from common.clock import Clock
 from common.config import Config
 from common.host import host_load
@@ -73,6 +74,14 @@ def heartbeat_text(
         ).text()
 
     return text
+
+
+def show_standing(registry: Registry) -> None:
+    """Show in the metrics how this daemon stands with ZooKeeper."""
+    metrics.watch_zookeeper(
+        lambda: registry.membership.standing().value,
+        states=[standing.value for standing in Standing],
+    )
 
 
 def standing_problem(registry: Registry) -> str | None:

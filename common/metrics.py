@@ -7,7 +7,8 @@ types, names of loops), never ids, so that a daemon has hundreds of series and n
 from __future__ import annotations
 
 import platform
-from enum import StrEnum
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.gc_collector import GCCollector
@@ -74,18 +75,14 @@ _zk_state = Gauge(
 _build = Info("ds_build", "What is running.", registry=REGISTRY)
 
 
-class ZookeeperState(StrEnum):
-    """How a daemon stands with ZooKeeper."""
-
-    CONNECTED = "connected"
-    SUSPENDED = "suspended"
-    LOST = "lost"
+def watch_zookeeper(standing: Callable[[], str], *, states: Iterable[str]) -> None:
+    """Have `ds_zk_state` say, when it is asked, in which of its states a daemon's session is."""
+    for state in states:
+        _zk_state.labels(state=state).set_function(partial(_is_in, state, standing))
 
 
-def tell_zookeeper_state(now: ZookeeperState) -> None:
-    """Exactly one state is 1."""
-    for state in ZookeeperState:
-        _zk_state.labels(state=state.value).set(1 if state is now else 0)
+def _is_in(state: str, standing: Callable[[], str]) -> float:
+    return float(standing() == state)
 
 
 def tell_build(*, daemon: str, version: str) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from common.dag import Dag, select
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.states import TaskDependType
+from common.task_types import known_task_types
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
@@ -32,7 +33,7 @@ class GraphCache:
         """The graph of `process_definition_json`; raises `InvalidDefinitionError`."""
         known = self._graphs.get(text)
         if known is None:
-            known = read_process_json(text)
+            known = read_process_json(text, task_types=known_task_types())
             _keep(self._graphs, text, known, self._size)
         return known
 

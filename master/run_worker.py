@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import islice
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from common import metrics
 from common.clock import Clock
 from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreachableError
-from common.model.commands import start_node_names
+from common.model.commands import BadCommandError, start_node_names
 from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskDependType, TaskState
@@ -47,6 +47,8 @@ from master.identity import Identity
 log = logging.getLogger(__name__)
 
 _Item = TypeVar("_Item")
+# When a retry is due, and whose: process instance, task, attempt.
+_Timer: TypeAlias = tuple[datetime, int, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,9 @@ class RunWorker:
         self._known: set[int] = set()
         # From here on, this loop's own.
         self._runs: dict[int, ProcessRun] = {}
-        self._timers: list[tuple[datetime, int, str, int]] = []
+        self._timers: list[_Timer] = []
+        # What stands in `_timers`, so that a run is not armed anew by each of its steps.
+        self._armed: set[_Timer] = set()
         self._faults: dict[int, int] = {}
         self._looked_at: float | None = None
         self._active = 0
@@ -128,10 +132,16 @@ class RunWorker:
     def run_once(self) -> timedelta:
         """Bring every run concerned up to date; answers how long nothing is due."""
         now = self._clock.now()
-        events = self._happened(now)
+        events: dict[Ownership, list[Event]] = {}
         try:
-            if events:
-                self._advance(events, now)
+            self._gather(events, now)
+            self._advance(events, now)
+        except BaseException:
+            # What these were still to be told goes with the pass; loading them makes up for it.
+            for ownership in events:
+                if self._runs.pop(ownership.process_instance_id, None) is not None:
+                    self._to_open.append(ownership)
+            raise
         finally:
             self._known.intersection_update(self._runs)
             before, self._active = self._active, len(self._runs)
@@ -143,15 +153,14 @@ class RunWorker:
 
     # What has happened
 
-    def _happened(self, now: datetime) -> dict[Ownership, list[Event]]:
-        """The events of this pass, by run, in an order that the next pass would repeat."""
-        events: dict[Ownership, list[Event]] = {}
+    def _gather(self, events: dict[Ownership, list[Event]], now: datetime) -> None:
+        """Add the events of this pass, by run, in an order that the next pass would repeat."""
         look = self._obey()
         node = self._identity.node
         if node is None:
             self._to_open.clear()
             self._to_read.clear()
-            return events
+            return
         monotonic = self._clock.monotonic()
         if self._looked_at is None or (
             monotonic - self._looked_at >= self._config.look_interval.total_seconds()
@@ -159,9 +168,9 @@ class RunWorker:
             look = True
         if look:
             self._compare_with_tables()
-        for ownership in self._opened():
-            events[ownership] = [RunOpened()]
-            look = look or ownership.epoch > 1
+        self._open(events)
+        # What was taken over may have reports that its former owner alone heard of.
+        look = look or any(ownership.epoch > 1 for ownership in events)
         ids = _drain(self._to_read)
         if look:
             reports = self._store.reports(node, None)
@@ -178,13 +187,14 @@ class RunWorker:
             self._looked_at = monotonic
         for run, event in self._due(now):
             events.setdefault(run.ownership, []).append(event)
-        return events
 
     def _obey(self) -> bool:
         orders = _drain(self._orders)
         if "forget" in orders:
             self._runs.clear()
             self._timers.clear()
+            self._armed.clear()
+            self._faults.clear()
             self._to_open.clear()
             self._looked_at = None
         return "look" in orders
@@ -202,33 +212,33 @@ class RunWorker:
             if run.ownership not in owned:
                 self._forget(run.ownership, "it is not, or no longer, this master's")
 
-    def _opened(self) -> list[Ownership]:
-        """Load what is to be opened; answers what could be."""
+    def _open(self, events: dict[Ownership, list[Event]]) -> None:
+        """Load what is to be opened."""
         wanted = [
             ownership
             for ownership in dict.fromkeys(_drain(self._to_open, self._config.opened_at_once))
             if not self._holds(ownership)
         ]
         if not wanted:
-            return []
-        opened: list[Ownership] = []
+            return
         try:
             for loaded in self._store.load(wanted):
                 run = self._build(loaded)
-                if run is not None and not run.is_over:
+                if run is not None:
+                    events[run.ownership] = [RunOpened()]
                     self._runs[run.ownership.process_instance_id] = run
                     self._known.add(run.ownership.process_instance_id)
-                    opened.append(run.ownership)
         except ServiceUnreachableError:
             self._to_open.extend(wanted)
             raise
-        return opened
 
     def _build(self, loaded: LoadedRun) -> ProcessRun | None:
         process = loaded.process
+        if process.state.is_terminal:
+            return None
         try:
             graph = self._graphs.graph(process.process_instance_json)
-            run = load_run(
+            return load_run(
                 loaded.ownership,
                 process,
                 loaded.tasks,
@@ -239,17 +249,19 @@ class RunWorker:
                     TaskDependType(process.task_depend_type),
                 ),
             )
-        except (InvalidDefinitionError, ImpossibleError) as error:
+        except (InvalidDefinitionError, ImpossibleError, BadCommandError) as error:
             # Nothing that this or another master could do would make these rows a run.
             self._fail(loaded.ownership, str(error))
-            return None
-        run.worker_group_id = process.worker_group_id
-        return run
+        except Exception as error:  # noqa: BLE001  # One run's fault must not end the others.
+            self._suspect(loaded.ownership, error)
+        return None
 
     def _due(self, now: datetime) -> list[tuple[ProcessRun, TimerFired]]:
         due: list[tuple[ProcessRun, TimerFired]] = []
         while self._timers and self._timers[0][0] <= now:
-            _, process_instance_id, name, attempt = heappop(self._timers)
+            timer = heappop(self._timers)
+            self._armed.discard(timer)
+            _, process_instance_id, name, attempt = timer
             run = self._runs.get(process_instance_id)
             if run is not None and name in run.tasks:
                 due.append((run, TimerFired(name=name, attempt=attempt)))
@@ -260,7 +272,8 @@ class RunWorker:
     def _advance(self, events: dict[Ownership, list[Event]], now: datetime) -> None:
         steps: list[Step] = []
         stepped: list[ProcessRun] = []
-        for ownership, happened in events.items():
+        for ownership in list(events):
+            happened = events.pop(ownership)
             # Out of memory until the step is saved: on any error the next event loads what is true.
             run = self._runs.pop(ownership.process_instance_id, None)
             if run is None:
@@ -298,6 +311,7 @@ class RunWorker:
             return
         for run in stepped:
             if run.ownership in saved.lost:
+                self._faults.pop(run.ownership.process_instance_id, None)
                 metrics.fenced_writes.inc()
                 log.warning(
                     "run was lost to another master",
@@ -355,8 +369,24 @@ class RunWorker:
         ]
         decisions.append(FinishProcess(state=ProcessState.FAILURE, reason=reason))
         step = Step(ownership=ownership, decisions=tuple(decisions), at=self._clock.now())
-        self._saved(self._store.save([step]))
+        try:
+            saved = self._store.save([step])
+        except ServiceUnreachableError:
+            raise
+        except SchedulerError as error:
+            log.error(  # noqa: TRY400  # The text of the error is the whole story.
+                "process instance can't go on and can't be ended either",
+                extra={
+                    "process_instance_id": ownership.process_instance_id,
+                    "reason": reason,
+                    "cause": str(error),
+                },
+            )
+            return
+        self._saved(saved)
         self._faults.pop(ownership.process_instance_id, None)
+        if ownership in saved.lost:
+            return
         log.error(
             "process instance can't go on and was ended",
             extra={"process_instance_id": ownership.process_instance_id, "reason": reason},
@@ -367,8 +397,10 @@ class RunWorker:
         due = run.next_retry()
         if due is not None:
             at, name = due
-            entry = (at, run.ownership.process_instance_id, name, run.tasks[name].attempt)
-            heappush(self._timers, entry)
+            timer = (at, run.ownership.process_instance_id, name, run.tasks[name].attempt)
+            if timer not in self._armed:
+                self._armed.add(timer)
+                heappush(self._timers, timer)
 
     def _forget(self, ownership: Ownership, why: str) -> None:
         if self._runs.pop(ownership.process_instance_id, None) is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +25,7 @@ from common.daemon import (
     heartbeat_text,
     product_version,
     registry_config,
+    show_standing,
     standing_problem,
     zone_of,
 )
@@ -94,15 +96,14 @@ def run(config: Config) -> int:
         schema.check(engine)
         registry = connect_registry(registry_config(config), clock=clock)
         stack.callback(registry.close)
+        commands = PostgresCommandStore(engine, param_limit_bytes=config.command.param_limit_bytes)
         master = Master(
             settings,
             zone=zone,
             clock=clock,
             registry=registry,
             stores=Stores(
-                commands=PostgresCommandStore(
-                    engine, param_limit_bytes=config.command.param_limit_bytes
-                ),
+                commands=commands,
                 runs=PostgresRunStore(engine),
                 failover=PostgresFailoverStore(engine),
             ),
@@ -123,7 +124,20 @@ def run(config: Config) -> int:
         master.heartbeat.run_once()
         stack.callback(_leave, registry)
         _add_loops(service, master, registry, notices)
+        metrics.runs.set_function(lambda: master.runs.active)
+        metrics.command_backlog.set_function(lambda: _backlog(commands)[0])
+        metrics.command_oldest_seconds.set_function(lambda: _backlog(commands)[1])
+        show_standing(registry)
         return service.run()
+
+
+def _backlog(commands: PostgresCommandStore) -> tuple[float, float]:
+    """Commands that wait, and the seconds that the oldest has; not a number if nobody can say."""
+    try:
+        count, age = commands.backlog()
+    except ServiceUnreachableError:
+        return math.nan, math.nan
+    return count, age.total_seconds()
 
 
 def _leave(registry: Registry) -> None:
@@ -145,7 +159,6 @@ def _add_loops(
     for loop in (*master.loops, notice):
         master.wakes.by_name[loop.name] = service.add(Patient(loop)).wake
     service.on_stop("notice", notice.stop)
-    metrics.runs.set_function(lambda: master.runs.active)
     service.ready_if("zookeeper", lambda: standing_problem(registry))
     registry.membership.watch(
         NodeKind.MASTER, lambda: master.wakes.wake("heartbeat", "failover", "command")

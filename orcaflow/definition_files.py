@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from common.errors import InvalidDefinitionError
 from common.model.definitions import read_process_json
 from common.params import ParameterError, parse_properties
+from common.task_types import known_task_types
 
 MAX_BYTES = 10_000_000
 MAX_DEPTH = 100
@@ -219,7 +220,7 @@ def _read_entry(
     global_params = None
     task_count = 0
     try:
-        graph = read_process_json(text)
+        graph = read_process_json(text, task_types=known_task_types())
         global_params = None if graph.global_params == "[]" else graph.global_params
         task_count = len(graph.nodes)
     except InvalidDefinitionError as error:

@@ -24,6 +24,7 @@ from common.model.states import ProcessState, TaskDependType, TaskState
 from common.store.listen import Channel, Notification, Notifications, read_task_payload
 from common.store.requests import RunShape, run_shape
 from common.store.views import task_instances
+from common.task_types import known_task_types
 from orcaflow.lookup import instance_with_id
 from orcaflow.output import duration, escaped, escaped_log, shown
 from orcaflow.rows import name_of, task_duration
@@ -146,7 +147,7 @@ def _dag(shape: RunShape | None) -> Dag | None:
     if shape is None:
         return None
     try:
-        graph = read_process_json(shape.process_instance_json)
+        graph = read_process_json(shape.process_instance_json, task_types=known_task_types())
         names = start_node_names(shape.command_param)
         return select(graph.dag, names, TaskDependType(shape.task_depend_type))
     except (InvalidDefinitionError, ValueError):

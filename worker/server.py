@@ -32,6 +32,7 @@ from common.daemon import (
     heartbeat_text,
     product_version,
     registry_config,
+    show_standing,
     standing_problem,
     zone_of,
 )
@@ -206,6 +207,7 @@ class WorkerServer:
         registry.membership.watch(
             NodeKind.WORKER, lambda: worker.wakes.wake(HeartbeatLoop.name, ClaimLoop.name)
         )
+        show_standing(registry)
         slots = self._settings.exec_threads
         metrics.slots.labels(state="used").set_function(lambda: len(supervisor.running()))
         metrics.slots.labels(state="free").set_function(lambda: slots - len(supervisor.running()))

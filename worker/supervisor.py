@@ -303,6 +303,9 @@ class Supervisor:
             process=process,
         )
         self._watch(attempt)
+        if task.submit_time is not None:
+            latency = self._clock.now() - task.submit_time
+            metrics.dispatch_latency_seconds.observe(latency.total_seconds())
         self._young.append((self._clock.monotonic() + _LONG_LIVED_SECONDS, task.id))
 
     def _spawn(

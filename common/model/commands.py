@@ -19,6 +19,8 @@ from common.model.states import FailureStrategy, Priority, TaskDependType, Warni
 
 _Code = TypeVar("_Code", bound=IntEnum)
 
+_MAX_ID_DIGITS = 20
+
 
 class CommandType(IntEnum):
     """What a command asks for; the values are those of `t_ds_command.command_type`."""
@@ -91,7 +93,8 @@ class Command:
         text = self.param.get("ProcessInstanceId", "")
         if not text:
             return None
-        if not text.isdecimal() or not 0 < int(text) < 2**31:
+        # Python refuses to read numbers of thousands of digits.
+        if not text.isdecimal() or len(text) > _MAX_ID_DIGITS or not 0 < int(text) < 2**31:
             raise BadCommandError(
                 f"command_param: ProcessInstanceId must be the id of an instance, not {text[:40]!r}"
             )
@@ -136,8 +139,14 @@ def _code(column: str, known: type[_Code], value: int | None) -> _Code:
 
 
 def start_node_names(command_param: str) -> tuple[str, ...]:
-    """The start nodes in a process instance's own `command_param`, which a master wrote."""
-    document = json.loads(command_param or "{}")
+    """The start nodes in a process instance's own `command_param`, which a master wrote.
+
+    Raises `BadCommandError` if somebody has spoilt it since.
+    """
+    try:
+        document = json.loads(command_param or "{}")
+    except (ValueError, RecursionError) as error:
+        raise BadCommandError(f"command_param of the instance can't be read: {error}") from error
     return _names(document) if isinstance(document, dict) else ()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, assert_never
 
 from sqlalchemy import (
@@ -201,6 +201,9 @@ def _waiting(limit: int, param_limit_bytes: int) -> Any:
     )
 
 
+_BACKLOG: Final = select(
+    func.count().label("waiting"), (func.now() - func.min(command.c.start_time)).label("age")
+)
 _IS_WAITING: Final = select(exists().select_from(command))
 
 _DEFINITIONS: Final = select(
@@ -270,6 +273,11 @@ class PostgresCommandStore:
 
     def waiting(self) -> bool:
         return repeatable(self._engine, lambda db: bool(db.scalar(_IS_WAITING)))
+
+    def backlog(self) -> tuple[int, timedelta]:
+        """How many commands wait, and since when the oldest does; for the metrics."""
+        row = repeatable(self._engine, lambda db: db.execute(_BACKLOG).one())
+        return row.waiting, row.age or timedelta()
 
     def take(
         self,

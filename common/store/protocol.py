@@ -156,6 +156,7 @@ class ClaimedTask:
     execute_path: str
     log_path: str
     start_time: datetime
+    submit_time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,7 @@ _CLAIMABLE: Final = (
         task_instance.c.attempt,
         task_instance.c.task_type,
         task_instance.c.task_json,
+        task_instance.c.submit_time,
         process_instance.c.global_params,
         process_instance.c.schedule_time,
         func.split_part(process_instance.c.history_cmd, ",", 1).label("first_command"),
@@ -292,4 +293,5 @@ def _claimed(row: AnyRow, paths: AttemptPaths, now: datetime) -> ClaimedTask:
         execute_path=paths.execute_path,
         log_path=paths.log_path,
         start_time=now,
+        submit_time=row.submit_time,
     )

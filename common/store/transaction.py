@@ -30,6 +30,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.types import TypeEngine
 
 from common.errors import SchedulerError, ServiceUnreachableError
+from common.metrics import db_transaction_seconds
 from common.store.connect import is_transient, retrying
 
 MESSAGE_LIMIT: Final = 4000
@@ -75,7 +76,7 @@ def unstorable(values: Mapping[str, Any]) -> str | None:
 def transaction(engine: Engine) -> Iterator[Connection]:
     """`engine.begin()`; what passes by itself leaves it as `ServiceUnreachableError`."""
     try:
-        with engine.begin() as db:
+        with db_transaction_seconds.time(), engine.begin() as db:
             yield db
     except (DBAPIError, PoolTimeoutError) as error:
         if not passes(error):

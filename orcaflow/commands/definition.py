@@ -166,6 +166,7 @@ def show(
     """
     from common.errors import InvalidDefinitionError
     from common.model.definitions import read_process_json
+    from common.task_types import known_task_types
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:
@@ -173,7 +174,9 @@ def show(
     tasks: list[dict[str, object]] = []
     mistakes: list[str] = []
     try:
-        graph = read_process_json(found.process_definition_json or "")
+        graph = read_process_json(
+            found.process_definition_json or "", task_types=known_task_types()
+        )
     except InvalidDefinitionError as error:
         mistakes.extend(error.mistakes)
     else:

@@ -197,8 +197,11 @@ def _known_nodes(definition: DefinitionRow, start_nodes: str) -> list[str]:
 
     from common.errors import NotFoundError
     from common.model.definitions import read_process_json
+    from common.task_types import known_task_types
 
-    graph = read_process_json(definition.process_definition_json or "")
+    graph = read_process_json(
+        definition.process_definition_json or "", task_types=known_task_types()
+    )
     asked = [name.strip() for name in start_nodes.split(",") if name.strip()]
     if not asked:
         raise typer.BadParameter("names no task", param_hint="--start-nodes")

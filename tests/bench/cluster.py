@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,9 @@ def running(settings: Mapping[str, object] | None = None) -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="orcaflow-bench-") as folder:
         home = Path(folder)
         environment = _environment(home, settings or {})
-        try:
+        # Killed, so that tasks of a bench that failed midway don't outlive it.
+        with ExitStack() as stack:
+            stack.callback(_operate, environment, "stop", "standalone-server", "--now")
             started = json.loads(
                 _operate(environment, "start", "standalone-server", "--free-ports", "-o", "json")
             )
@@ -50,16 +52,6 @@ def running(settings: Mapping[str, object] | None = None) -> Iterator[Cluster]:
                 master_pid=pids["master-server"],
                 worker_pid=pids["worker-server"],
             )
-        finally:
-            _stop(environment)
-
-
-def _stop(environment: Mapping[str, str]) -> None:
-    # What tasks are left is of no use to anybody: the folder goes too.
-    try:
-        _operate(environment, "stop", "standalone-server")
-    except subprocess.SubprocessError:
-        _operate(environment, "stop", "standalone-server", "--now")
 
 
 def _environment(home: Path, settings: Mapping[str, object]) -> dict[str, str]:

@@ -1140,6 +1140,7 @@ class MemoryTaskStore:
             execute_path=paths.execute_path,
             log_path=paths.log_path,
             start_time=now,
+            submit_time=task.submit_time,
         )
 
     def _tenant(self, process: ProcessRecord) -> TenantRecord | None:

@@ -424,7 +424,7 @@ def test_a_worker_without_its_python_fails_python_tasks_and_runs_the_others(
     port = free_port()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ORCAFLOW_WORKER__PYTHON", "/no/such/python")
-        cluster.daemons.start_daemon(Kind.WORKER, port, Options(groups=str(group)))
+        cluster.daemons.start_daemon(Kind.WORKER, port, Options(groups="no_python"))
     try:
         node = {
             "name": "a",
@@ -471,7 +471,7 @@ def test_a_full_disk_for_logs_fails_tasks_with_that_cause_until_there_is_room(
     port = free_port()
     logs = home / "tasks" / "logs"
     daemon = f"exec {sys.executable} -m worker.server --home '{home}' --port {port}"
-    mounted = f"mount -t tmpfs -o size=64k tmpfs '{logs}' && {daemon} --groups {group}"
+    mounted = f"mount -t tmpfs -o size=64k tmpfs '{logs}' && {daemon} --groups full_disk"
     with (home / "logs" / "full_disk.out").open("wb") as output:
         worker = subprocess.Popen(
             [*alone, "sh", "-c", mounted],

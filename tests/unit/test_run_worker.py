@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -78,18 +78,23 @@ class LineThatBreaks(MemoryRunStore):
 class OneMaster:
     """A master's run worker; the worker's side of the tables is in the test's hand."""
 
-    def __init__(self, *, config: RunWorkerConfig | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        config: RunWorkerConfig | None = None,
+        store: Callable[[MemoryDatabase], LineThatBreaks] = LineThatBreaks,
+    ) -> None:
         self.config = config
         self.clock = VirtualClock()
         self.database = MemoryDatabase()
-        self.store = LineThatBreaks(self.database)
+        self.store = store(self.database)
         self.tasks = MemoryTaskStore(self.database)
         self.failover = MemoryFailoverStore(self.database)
         self.graphs = GraphCache()
         registry = MemoryZooKeeper(
             clock=self.clock, session_timeout=timedelta(seconds=6)
         ).registry()
-        self.identity = Identity(registry)
+        self.identity = Identity(registry.membership)
         self.identity.become(MASTER)
         self.saved: list[Saved] = []
         self.ends = 0
@@ -308,7 +313,7 @@ def test_a_run_that_is_given_up_leaves_no_live_task(master: OneMaster) -> None:
         ({"process_instance_json": a_definition_json("a >> b; b >> a")}, "cycle"),
         ({"process_instance_json": a_definition_json("x")}, "'a', which was not selected"),
         ({"command_param": "{"}, "command_param"),
-        ({"task_depend_type": 9}, "task_depend_type"),
+        ({"task_depend_type": 9}, "9 is not a valid TaskDependType"),
     ],
 )
 def test_a_row_that_makes_no_run_ends_as_failure_and_the_others_go_on(

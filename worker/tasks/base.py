@@ -21,9 +21,8 @@ from zoneinfo import ZoneInfo
 from common.errors import SchedulerError
 from common.params import substitute
 from common.store.protocol import ClaimedTask
+from common.task_types import ENTRY_POINT_GROUP
 from worker.workspace import Account, write_file
-
-ENTRY_POINT_GROUP = "orcaflow.tasks"
 
 
 class TaskParameterError(SchedulerError):
