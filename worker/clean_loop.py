@@ -1,7 +1,9 @@
 """Removes directories of attempts that are over, apart from everything that is in a hurry.
 
 Removing a directory may take a disk longer than starting a process takes, so it is kept away from
-the supervisor's thread. What a crash leaves undone stays on the disk; nothing else depends on it.
+the supervisor's thread, and done for all that ended within about a second at once: the folders of a
+run that goes on are then not removed between one task of it and the next. What a crash leaves
+undone stays on the disk; nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from worker.workspace import remove_directory
 log = logging.getLogger(__name__)
 
 _IDLE = timedelta(minutes=1)
+_GATHER = timedelta(seconds=1)
 
 
 class CleanLoop:
@@ -27,14 +30,27 @@ class CleanLoop:
     def __init__(self, *, wake: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
         self._waiting: deque[Path] = deque()
+        self._is_gathering = False
 
     def remove(self, directory: Path) -> None:
         """Have a directory removed some time soon."""
         self._waiting.append(directory)
-        self._wake()
+        # Later ones must not cut the rest short in which they are gathered.
+        if not self._is_gathering:
+            self._wake()
 
     def run_once(self) -> timedelta:
-        """Remove what waits; how long to rest."""
+        """Remove what was waiting for about a second; how long to rest."""
+        if self._waiting and not self._is_gathering:
+            self._is_gathering = True
+            return _GATHER
+        self.remove_all()
+        self._is_gathering = False
+        # What came in just now found the loop gathering, and has woken nobody.
+        return _GATHER if self._waiting else _IDLE
+
+    def remove_all(self) -> None:
+        """Remove what waits, now."""
         while self._waiting:
             directory = self._waiting.popleft()
             try:
@@ -44,4 +60,3 @@ class CleanLoop:
                     "directory could not be removed",
                     extra={"directory": str(directory), "cause": str(error)},
                 )
-        return _IDLE

@@ -237,7 +237,7 @@ class WorkerServer:
                 registry.close()
         except ServiceUnreachableError as error:
             log.warning("could not leave properly", extra={"cause": str(error)})
-        self._clean.run_once()
+        self._clean.remove_all()
         supervisor.close()
 
 

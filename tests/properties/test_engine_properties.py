@@ -66,7 +66,8 @@ class Shape:
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
     names = NAMES[: draw(st.integers(1, len(NAMES)))]
-    bits = draw(st.integers(0, 2**15 - 1))
+    # One bit for each pair; few of them set, so that there are several heads and branches.
+    bits = draw(st.integers(0, 2**15 - 1)) & draw(st.integers(0, 2**15 - 1))
     upstream: dict[str, tuple[str, ...]] = {}
     for index, name in enumerate(names):
         upstream[name] = tuple(
@@ -77,25 +78,19 @@ def shapes(draw: st.DrawFn) -> Shape:
     numbers = st.lists(st.integers(0, 2), min_size=len(names), max_size=len(names))
     return Shape(
         upstream=upstream,
-        forbidden=tuple(n for n, x in zip(names, draw(numbers), strict=True) if x == 2),
+        forbidden=tuple(draw(st.lists(st.sampled_from(names), max_size=2, unique=True))),
         retries=dict(zip(names, draw(numbers), strict=True)),
         minutes=dict(zip(names, draw(numbers), strict=True)),
         strategy=draw(st.sampled_from(FailureStrategy)),
     )
 
 
+_KINDS = (
+    *("claim", "both", "both", "end", "end", "end", "wait", "step"),
+    *("look", "lose", "repeat", "again", "stop", "restart", "forget", "unsaved", "unheard"),
+)
 HAPPENINGS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            (
-                *("claim", "end", "end", "step", "step"),
-                *("both", "look", "lose", "repeat", "again", "wait"),
-                *("stop", "restart", "forget", "unsaved", "unheard"),
-            )
-        ),
-        st.integers(0, 7),
-    ),
-    max_size=40,
+    st.tuples(st.sampled_from(_KINDS), st.integers(0, 7)), min_size=15, max_size=50
 )
 
 
@@ -171,7 +166,7 @@ class History:
             case "look":
                 self.master.runs.look()
             case "stop":
-                if number < 2:
+                if number == 7:
                     self.master.stop(self.run)
             case "restart":
                 watched(self.master.start(), self.surprises)
@@ -319,6 +314,8 @@ def test_whatever_happens_to_a_run_it_ends_and_ends_right(
     history.begin()
     for what, number in happenings:
         history.happen(what, number)
+        if number % 3:
+            history.step(timedelta(milliseconds=number))
     history.drain()
     history.check_end()
     # What comes after the end changes nothing.
