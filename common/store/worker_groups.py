@@ -11,14 +11,16 @@ from common.store.tables import worker_group
 _LOCK = "orcaflow worker groups"
 
 
-def ensure_worker_groups(engine: Engine, names: Sequence[str]) -> frozenset[int]:
-    """The ids of these groups; a name that no row has gets one, without any address.
+def ensure_worker_groups(engine: Engine, groups: Sequence[str]) -> frozenset[int]:
+    """The ids of these groups, given by name or by id.
 
-    So a worker may be started with a group before anybody has made it, and two that are started
-    together make it once.
+    A name that no row has gets one, without any address, so a worker may be started with a group
+    before anybody has made it, and two that are started together make it once.
     """
+    ids = frozenset(int(group) for group in groups if _is_id(group))
+    names = [group for group in groups if not _is_id(group)]
     if not names:
-        return frozenset()
+        return ids
     with engine.begin() as db:
         db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _LOCK})
         known = {
@@ -32,4 +34,8 @@ def ensure_worker_groups(engine: Engine, names: Sequence[str]) -> frozenset[int]
                 known[name] = db.execute(
                     insert(worker_group).values(name=name).returning(worker_group.c.id)
                 ).scalar_one()
-    return frozenset(known.values())
+    return ids | frozenset(known.values())
+
+
+def _is_id(group: str) -> bool:
+    return group.isascii() and group.isdecimal()

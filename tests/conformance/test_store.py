@@ -562,7 +562,11 @@ def _raising(error: Exception) -> Callable[[Command, Snapshot], Plan]:
         ({"command_param": "[" * 5900}, None, "command_param"),
         ({"command_param": '{"ProcessInstanceId":"x"}'}, None, "ProcessInstanceId"),
         ({"command_param": '{"ProcessInstanceId":"' + "9" * 30 + '"}'}, None, "ProcessInstanceId"),
-        ({"command_param": '{"ProcessInstanceId":"' + "9" * 5000 + '"}'}, None, "ProcessInstanceId"),
+        (
+            {"command_param": '{"ProcessInstanceId":"' + "9" * 5000 + '"}'},
+            None,
+            "ProcessInstanceId",
+        ),
         ({"command_param": "é" * PARAM_LIMIT}, None, f"has {2 * PARAM_LIMIT} bytes"),
         ({"command_param": '{"n":' + "9" * 5000 + "}"}, None, "command_param can't be read"),
         ({"command_type": 13}, None, "command_type is 13; it must be one of 0 START_PROCESS, "),

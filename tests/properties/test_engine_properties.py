@@ -304,7 +304,7 @@ def _failed_for_good(task: TaskRecord) -> bool:
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 @given(shape=shapes(), happenings=HAPPENINGS)
 def test_whatever_happens_to_a_run_it_ends_and_ends_right(

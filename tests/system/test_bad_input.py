@@ -159,7 +159,8 @@ def test_a_command_with_ten_megabytes_of_parameters_is_refused_and_kept(
 def test_a_command_for_a_definition_that_is_not_there_is_refused(cluster: PrivateCluster) -> None:
     for definition in (2_000_000_000, -1, None):
         message = _refusal(cluster, cluster.put(definition))
-        assert f"no process definition with the id {definition or 0}" in message
+        says = "is NULL" if definition is None else f"with the id {definition}"
+        assert says in message
 
 
 def test_a_command_for_an_offline_definition_is_refused_with_the_cure(
