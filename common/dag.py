@@ -99,8 +99,8 @@ def restrict(dag: Dag, chosen: Iterable[str]) -> Dag:
 
 
 def _reach(neighbours: Mapping[str, tuple[str, ...]], start: Iterable[str]) -> set[str]:
-    seen = set(start)
-    waiting = deque(seen)
+    waiting = deque(start)
+    seen = set(waiting)
     while waiting:
         for name in neighbours[waiting.popleft()]:
             if name not in seen:

@@ -45,7 +45,3 @@ class InvalidDefinitionError(SchedulerError):
     def __init__(self, mistakes: tuple[str, ...]) -> None:
         super().__init__("; ".join(mistakes))
         self.mistakes = mistakes
-
-
-class OwnershipLostError(SchedulerError):
-    """Another master has taken the run over. Drop it; write nothing more for it."""

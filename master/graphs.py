@@ -3,51 +3,68 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import TypeVar
+from hashlib import blake2b
+from threading import Lock
 
 from common.dag import Dag, select
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.states import TaskDependType
 from common.task_types import known_task_types
 
-_Key = TypeVar("_Key", bound=Hashable)
-_Value = TypeVar("_Value")
+_Selection = tuple[tuple[str, ...], TaskDependType]
 
 
 class GraphCache:
-    """Reads definition JSON, and selections of it, at most once while they are in use.
+    """Keeps the graphs that were asked for last, with the selections made of each.
 
-    Used by the command loop and by the run worker; a race between them costs a second reading and
-    nothing else, since what is kept never changes.
+    `size_characters` bounds the definitions' texts, of which a graph is a small multiple. The
+    command loop and the run worker share one cache; what they are given never changes.
     """
 
-    def __init__(self, *, size: int = 256) -> None:
-        self._size = size
-        self._graphs: OrderedDict[str, ProcessGraph] = OrderedDict()
-        self._selections: OrderedDict[tuple[str, tuple[str, ...], TaskDependType], Dag] = (
-            OrderedDict()
-        )
+    def __init__(self, *, size_characters: int = 20_000_000) -> None:
+        self._room = size_characters
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._lock = Lock()
 
     def graph(self, text: str) -> ProcessGraph:
         """The graph of `process_definition_json`; raises `InvalidDefinitionError`."""
-        known = self._graphs.get(text)
-        if known is None:
-            known = read_process_json(text, task_types=known_task_types())
-            _keep(self._graphs, text, known, self._size)
-        return known
+        return self._find(text).graph
 
     def selection(self, text: str, start: tuple[str, ...], mode: TaskDependType) -> Dag:
         """The part of the graph's DAG that a command selects."""
-        key = (text, start, mode)
-        known = self._selections.get(key)
+        return self._find(text).selection(start, mode)
+
+    def _find(self, text: str) -> _Kept:
+        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+        with self._lock:
+            known = self._kept.get(key)
+            if known is not None:
+                self._kept.move_to_end(key)
+                return known
+        # Outside the lock: a large definition takes a while, and reading one twice does no harm.
+        made = _Kept(read_process_json(text, task_types=known_task_types()), len(text))
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = made
+                self._room -= made.characters
+            while self._room < 0 and len(self._kept) > 1:
+                _, oldest = self._kept.popitem(last=False)
+                self._room += oldest.characters
+        return made
+
+
+class _Kept:
+    """A graph, and the selection that nearly every run shares: all of it."""
+
+    def __init__(self, graph: ProcessGraph, characters: int) -> None:
+        self.graph = graph
+        self.characters = characters
+        self._selections: dict[_Selection, Dag] = {}
+
+    def selection(self, start: tuple[str, ...], mode: TaskDependType) -> Dag:
+        known = self._selections.get((start, mode))
         if known is None:
-            known = select(self.graph(text).dag, start, mode)
-            _keep(self._selections, key, known, self._size)
+            known = select(self.graph.dag, start, mode)
+            if not start:
+                self._selections[start, mode] = known
         return known
-
-
-def _keep(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, size: int) -> None:
-    kept[key] = value
-    while len(kept) > size:
-        kept.popitem(last=False)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import islice
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, assert_never
 
 from common import metrics
 from common.clock import Clock
@@ -205,8 +205,9 @@ class RunWorker:
         if node is None:
             return
         owned = self._store.owned(node)
+        waiting = frozenset(self._to_open)
         for ownership in sorted(owned):
-            if not self._holds(ownership) and ownership not in self._to_open:
+            if not self._holds(ownership) and ownership not in waiting:
                 self._to_open.append(ownership)
         for run in list(self._runs.values()):
             if run.ownership not in owned:
@@ -301,13 +302,14 @@ class RunWorker:
             self._lose(stepped)
             raise
         except SchedulerError as error:
-            self._lose(stepped)
             if len(steps) == 1:
+                self._lose(stepped)
                 self._suspect(steps[0].ownership, error)
                 return
             # One of them does not fit its rows; apart, the others are not held up by it.
             log.warning("steps were refused and are saved one by one", extra={"cause": str(error)})
-            self._retry_apart(steps)
+            for step, run in zip(steps, stepped, strict=True):
+                self._save([step], [run])
             return
         for run in stepped:
             if run.ownership in saved.lost:
@@ -328,17 +330,10 @@ class RunWorker:
                     },
                 )
             else:
+                # Only faults in a row tell of a run that can't go on.
+                self._faults.pop(run.ownership.process_instance_id, None)
                 self._keep(run)
         self._saved(saved)
-
-    def _retry_apart(self, steps: list[Step]) -> None:
-        for step in steps:
-            try:
-                self._saved(self._store.save([step]))
-            except ServiceUnreachableError:
-                raise
-            except SchedulerError as error:
-                self._suspect(step.ownership, error)
 
     def _lose(self, stepped: list[ProcessRun]) -> None:
         """Leave runs whose step may not be written out of memory, to be loaded again."""
@@ -387,6 +382,7 @@ class RunWorker:
         self._faults.pop(ownership.process_instance_id, None)
         if ownership in saved.lost:
             return
+        metrics.process_instances.labels(state=ProcessState.FAILURE.name).inc()
         log.error(
             "process instance can't go on and was ended",
             extra={"process_instance_id": ownership.process_instance_id, "reason": reason},
@@ -429,8 +425,12 @@ def _event(report: TaskReport) -> TaskEvent:
             return TaskFailed(name=name, attempt=attempt, at=at)
         case TaskState.NEED_FAULT_TOLERANCE:
             return WorkerLost(name=name, attempt=attempt, at=at)
-        case _:
+        case TaskState.KILL | TaskState.PAUSE:
             return TaskKilled(name=name, attempt=attempt, at=at)
+        case TaskState.SUBMITTED | TaskState.RUNNING:
+            raise ImpossibleError(f"{report} reports an attempt that has not ended")
+        case _:
+            assert_never(report.state)
 
 
 def _drain(queue: deque[_Item], most: int | None = None) -> list[_Item]:

@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from decimal import ROUND_HALF_UP, Decimal
 from enum import Enum
 
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -48,9 +49,9 @@ class Heartbeat:
     beaten: datetime
 
     def text(self) -> str:
-        """The znode's data; numbers have two decimals."""
+        """The znode's data; numbers are rounded half up to two decimals."""
         return (
-            f"{self.host},{self.pid},{self.cpu:.2f},{self.memory:.2f},{self.load:.2f},"
+            f"{self.host},{self.pid},{_two(self.cpu)},{_two(self.memory)},{_two(self.load)},"
             f"{self.created:{_TIME_FORMAT}},{self.beaten:{_TIME_FORMAT}}"
         )
 
@@ -72,6 +73,10 @@ class Heartbeat:
             )
         except ValueError:
             return None
+
+
+def _two(number: float) -> str:
+    return str(Decimal(number).quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
 def ip_number(address: str) -> int:
@@ -124,10 +129,13 @@ class QueueEntry:
         parts = name.split("_")
         if not 4 <= len(parts) <= 6:
             return None
+        numbers_as_text = parts[:4] + parts[5:]
+        if not all(part.isascii() and part.isdecimal() for part in numbers_as_text):
+            return None
         try:
-            numbers = [int(part) for part in parts[:4]]
-            group = int(parts[5]) if len(parts) == 6 else -1
+            numbers = [int(part) for part in numbers_as_text]
         except ValueError:
+            # Python refuses to read numbers of thousands of digits.
             return None
         return cls(
             process_priority=numbers[0],
@@ -135,7 +143,7 @@ class QueueEntry:
             task_priority=numbers[2],
             task_instance_id=numbers[3],
             hosts=parts[4] if len(parts) > 4 else ANY_WORKER,
-            worker_group_id=group,
+            worker_group_id=numbers[4] if len(numbers) > 4 else -1,
         )
 
     def suits(self, *, group_ids: Iterable[int], ip: int | None) -> bool:
@@ -165,4 +173,8 @@ class KillEntry:
         address, dash, task = name.rpartition("-")
         if not dash or not address or not task.isdecimal():
             return None
-        return cls(address=address, task_instance_id=int(task))
+        try:
+            return cls(address=address, task_instance_id=int(task))
+        except ValueError:
+            # Python refuses to read numbers of thousands of digits.
+            return None

@@ -168,7 +168,8 @@ def _read_param(row: CommandRow, limit: int) -> dict[str, str]:
     if not row.command_param or not row.command_param.strip():
         return {}
     try:
-        document = json.loads(row.command_param)
+        # A decimal stays the text it was written as: 1.10 must not become 1.1.
+        document = json.loads(row.command_param, parse_float=str)
     except json.JSONDecodeError as error:
         raise BadCommandError(
             f"command_param is not JSON: {error.msg} at line {error.lineno} column {error.colno}"

@@ -8,6 +8,7 @@ holds JSON; specification §1.20) and refuses clearly what can't run. The master
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +21,8 @@ from common.model.states import Priority
 MAX_NODES = 10_000
 MAX_NAME_LENGTH = 200
 MAX_RETRIES = 1_000
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 
 MASTER_TASK_TYPES: frozenset[str] = frozenset()
 
@@ -104,12 +107,9 @@ class _Reader:
         timeout = self._integer(document, "timeout", "timeout", default=0, highest=10_000_000)
         tenant = self._integer(document, "tenantId", "tenantId", default=-1, lowest=-1)
         global_params = self._global_params(document.get("globalParams"))
-        if self._mistakes:
+        dag = self._dag(nodes)
+        if dag is None or self._mistakes:
             raise InvalidDefinitionError(tuple(self._mistakes))
-        try:
-            dag = build_dag({node.name: node.upstream for node in nodes.values()})
-        except DagError as error:
-            raise InvalidDefinitionError((f"tasks: {error}",)) from error
         return ProcessGraph(
             nodes=nodes,
             dag=dag,
@@ -117,6 +117,19 @@ class _Reader:
             timeout_minutes=timeout,
             tenant_id=tenant,
         )
+
+    def _dag(self, nodes: Mapping[str, TaskNode]) -> Dag | None:
+        """The DAG of the edges between tasks that exist, so that a cycle hides behind nothing."""
+        try:
+            return build_dag(
+                {
+                    node.name: [name for name in node.upstream if name in nodes]
+                    for node in nodes.values()
+                }
+            )
+        except DagError as error:
+            self._mistakes.append(f"tasks: {error}")
+            return None
 
     def _document(self, text: str) -> dict[str, Any]:
         try:
@@ -127,6 +140,9 @@ class _Reader:
             ) from error
         except RecursionError as error:
             raise InvalidDefinitionError(("the JSON is nested too deeply",)) from error
+        except ValueError as error:
+            # A whole number of thousands of digits is refused by Python itself.
+            raise InvalidDefinitionError((f"the JSON can't be read: {error}",)) from error
         if not isinstance(document, dict):
             raise InvalidDefinitionError(("the JSON must be an object with the key 'tasks'",))
         return document
@@ -207,7 +223,7 @@ class _Reader:
         if isinstance(value, str):
             try:
                 value = json.loads(value)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 self._mistakes.append(f"{place}, {key}: the text is not JSON")
                 return default
         if type(value) is not kind:
@@ -230,12 +246,12 @@ class _Reader:
         value = entry.get(key)
         if value is None or value == "":
             return default
-        try:
-            # 1.5 and true are mistakes here, though int() takes both.
-            number = int(str(value).strip())
-        except ValueError:
+        # 1.5, true and 1_0 are mistakes here, though int() takes all three.
+        text = str(value).strip()
+        if not _WHOLE_NUMBER.fullmatch(text):
             self._mistakes.append(f"{place}: must be a whole number, not {value!r:.60}")
             return default
+        number = int(text)
         if not lowest <= number <= highest:
             self._mistakes.append(f"{place}: must be from {lowest} to {highest}, not {number}")
             return default
@@ -245,7 +261,7 @@ class _Reader:
         if isinstance(value, str) and value:
             try:
                 value = json.loads(value)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 self._mistakes.append("globalParams: the text is not JSON")
                 return "[]"
         if value is None or value == "":
@@ -286,5 +302,15 @@ def _task_json(entry: dict[str, Any], params: object, upstream: tuple[str, ...])
     node["depList"] = list(upstream)
     for key in _AS_TEXT:
         if key in node and not isinstance(node[key], str):
-            node[key] = json.dumps(node[key], ensure_ascii=False)
-    return json.dumps(node, ensure_ascii=False, sort_keys=True)
+            node[key] = _text(node[key])
+    return _text(dict(sorted(node.items())))
+
+
+def _text(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair has no UTF-8 form: no table could hold it unless it is escaped.
+        return json.dumps(value)
+    return text

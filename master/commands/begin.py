@@ -90,7 +90,7 @@ def _cured(
     now: datetime,
     origin: Origin,
 ) -> str:
-    properties = parse_properties(definition.global_params or of_json)
+    properties = parse_properties(definition.global_params) or parse_properties(of_json)
     cured = cure_global_parameters(
         properties,
         moment=command.schedule_time or now,
@@ -107,12 +107,17 @@ def _start_params(command: Command) -> dict[str, str]:
     if not text:
         return {}
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_float=str)
     except json.JSONDecodeError as error:
         raise ParameterError(f"StartParams is not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ParameterError("StartParams is nested too deeply") from error
+    except ValueError as error:
+        # A whole number of thousands of digits is refused by Python itself.
+        raise ParameterError(f"StartParams can't be read: {error}") from error
     if not isinstance(document, dict):
         raise ParameterError("StartParams must be an object of names and values")
     return {
-        name: value if isinstance(value, str) else json.dumps(value)
+        name: value if isinstance(value, str) else "" if value is None else json.dumps(value)
         for name, value in document.items()
     }

@@ -25,7 +25,8 @@ _NAMED_IN_REASON = 5
 def halt(run: ProcessRun) -> list[Decision]:
     """Give up what was promised and kill what is live; for a run that is halting.
 
-    Kills that were asked for before are left alone: their owner asks again when it opens the run.
+    Kills that were asked for before are left alone: their wish stands in the rows, where the worker
+    looks for it itself.
     """
     given_up: list[Decision] = [
         GiveUpRetry(name=name, attempt=run.tasks[name].attempt) for name in run.retries

@@ -108,7 +108,7 @@ class ProcessRun:
         self.failed: dict[str, None] = {}
         self.unfinished = len(dag.names)
         self._due: list[tuple[datetime, str]] = []
-        self._story: deque[str] = deque(maxlen=STORY_LENGTH)
+        self._story: deque[Event | Decision] = deque(maxlen=STORY_LENGTH)
 
     @property
     def is_halting(self) -> bool:
@@ -177,11 +177,11 @@ class ProcessRun:
 
     def note(self, happened: Event | Decision) -> None:
         """Add a line to the story."""
-        self._story.append(str(happened))
+        self._story.append(happened)
 
     def story(self) -> tuple[str, ...]:
         """The last events and decisions, oldest first, for a person who wonders how it came."""
-        return tuple(self._story)
+        return tuple(map(_in_short, self._story))
 
     def impossible(self, what: str) -> ImpossibleError:
         """An error that says what can't be, of which run."""
@@ -300,3 +300,10 @@ def phase_of_finished(state: TaskState, *, kill_requested: bool) -> TaskPhase:
             raise ImpossibleError(f"{state.name} is not the end of an attempt")
         case _:
             assert_never(state)
+
+
+def _in_short(happened: Event | Decision) -> str:
+    """A line of the story. A submission's script may be long, and may hold what is secret."""
+    if isinstance(happened, SubmitTask):
+        return f"SubmitTask(name={happened.name!r}, attempt={happened.attempt})"
+    return str(happened)

@@ -248,10 +248,16 @@ def test_a_port_in_use_is_told_with_the_cure(operator: Operator) -> None:
     assert "--port" in done.stderr
 
 
-def test_a_worker_of_an_unknown_group_is_not_started(operator: Operator) -> None:
-    done = operator.run("server", "start", "worker-server", "--port", "0", "--groups", "nobody")
-    assert done.returncode == 3
-    assert "no worker group 'nobody'" in done.stderr
+def test_a_worker_of_a_new_group_is_started_and_the_group_made(operator: Operator) -> None:
+    started = operator.told(
+        "server", "start", "worker-server", "--port", "0", "--groups", "nobody_yet"
+    )
+    (worker,) = started if isinstance(started, list) else [started]
+    # Now that the group is there, a run may ask for it.
+    done = operator.run("run", "unknown", "--worker-group", "nobody_yet")
+    assert "nobody_yet" not in done.stderr
+    port = str(worker["port"])
+    assert operator.run("server", "stop", "worker-server", "--port", port).returncode == 0
 
 
 def test_a_daemon_that_can_not_start_shows_its_last_words(operator: Operator) -> None:

@@ -272,6 +272,25 @@ def test_a_refused_step_does_not_hold_up_the_others_of_its_batch(master: OneMast
     assert master.state(good) is master.state(other) is ProcessState.SUCCESS
 
 
+def test_runs_that_are_saved_apart_from_a_refused_step_end_and_stay_like_others(
+    master: OneMaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    ending, bad, staying = master.begin("a"), master.begin("a >> b"), master.begin("a >> b")
+    master.step()
+    for run in (ending, bad, staying):
+        master.end(run, "a")
+    master.database.begin_hook = lambda name: _once(master, name, lambda: master.spoil(bad))
+    with caplog.at_level("INFO"):
+        master.step()
+    ended = [one for one in caplog.records if one.getMessage() == "process instance ended"]
+    assert [vars(one)["process_instance_id"] for one in ended] == [ending]
+    master.end(staying, "b")
+    master.step()
+    assert master.state(staying) is ProcessState.SUCCESS
+    # Only the run whose step was refused was loaded again.
+    assert master.store.loads == [3, 1]
+
+
 def _once(master: OneMaster, name: str, act: Any) -> None:
     if name == "save":
         master.database.begin_hook = lambda _: None

@@ -1,0 +1,571 @@
+"""Commands: how a row is read, and what each type amounts to. Values in, plans out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from common.model.cluster import Node
+from common.model.commands import (
+    BadCommandError,
+    Command,
+    CommandRow,
+    CommandType,
+    read_command,
+    start_node_names,
+)
+from common.model.definitions import read_process_json
+from common.model.plans import (
+    Begin,
+    DefinitionSnapshot,
+    Drop,
+    InstanceSnapshot,
+    Plan,
+    Reject,
+    Resume,
+    Signal,
+    Snapshot,
+)
+from common.model.states import (
+    FailureStrategy,
+    Priority,
+    ProcessState,
+    ReleaseState,
+    TaskDependType,
+    WarningType,
+)
+from master.commands import PLANNERS, plan
+from master.commands.origin import Origin
+from tests.builders import NOON, a_definition_json
+
+LIMIT = 1_000
+ORIGIN = Origin(zone=ZoneInfo("America/New_York"), graph=read_process_json)
+MASTER = Node(address="m1:5678", incarnation=7)
+STARTS = (
+    CommandType.START_PROCESS,
+    CommandType.START_CURRENT_TASK_PROCESS,
+    CommandType.SCHEDULER,
+)
+TOO_DEEP = "[" * 100_000
+TOO_MANY_DIGITS = "1" * 5_000
+
+
+def a_row(param: str | None = None, **columns: Any) -> CommandRow:
+    """A START_PROCESS row of definition 3, with every column's default."""
+    row = CommandRow(
+        id=1,
+        command_type=0,
+        process_definition_id=3,
+        command_param=param,
+        param_bytes=len((param or "").encode()),
+        task_depend_type=2,
+        failure_strategy=1,
+        warning_type=0,
+        warning_group_id=0,
+        schedule_time=None,
+        start_time=NOON,
+        executor_id=1,
+        process_instance_priority=2,
+        worker_group_id=-1,
+    )
+    return replace(row, **columns)
+
+
+def read(param: str | None = None, **columns: Any) -> Command:
+    return read_command(a_row(param, **columns), param_limit_bytes=LIMIT)
+
+
+def a_definition(shape: str = "a >> b >> c", **columns: Any) -> DefinitionSnapshot:
+    definition = DefinitionSnapshot(
+        id=3,
+        name="flights",
+        version=2,
+        release_state=ReleaseState.ONLINE,
+        usable=True,
+        process_definition_json=a_definition_json(shape),
+        global_params=None,
+        timeout_minutes=0,
+        tenant_id=-1,
+    )
+    return replace(definition, **columns)
+
+
+def planned(
+    command: Command,
+    definition: DefinitionSnapshot | None = None,
+    *,
+    instance: InstanceSnapshot | None = None,
+    live: frozenset[Node] = frozenset(),
+) -> Plan:
+    snapshot = Snapshot(definition=definition, instance=instance, live_masters=live)
+    return plan(command, snapshot, now=NOON, origin=ORIGIN)
+
+
+def begun(command: Command, definition: DefinitionSnapshot | None = None) -> Begin:
+    found = planned(command, definition or a_definition())
+    assert isinstance(found, Begin), found
+    return found
+
+
+def why(found: Plan) -> str:
+    assert isinstance(found, Reject), found
+    return found.reason
+
+
+def an_instance(state: ProcessState = ProcessState.RUNNING, **columns: Any) -> InstanceSnapshot:
+    instance = InstanceSnapshot(id=12, state=state, owner=MASTER, owner_epoch=4)
+    return replace(instance, **columns)
+
+
+def about(command_type: CommandType, param: str = '{"ProcessInstanceId":12}') -> Command:
+    return read(param, command_type=int(command_type))
+
+
+# Reading a row
+
+
+@pytest.mark.parametrize("param", [None, "", "  \n ", "{}", '{"a": null}'])
+def test_a_row_without_parameters_has_none(param: str | None) -> None:
+    assert read(param).param == {}
+
+
+def test_parameters_may_be_text_or_numbers_and_are_text_from_then_on() -> None:
+    command = read('{"ProcessInstanceId": 12, "a": "x", "b": true, "c": [1], "d": {"e": 1}}')
+    assert command.param == {
+        "ProcessInstanceId": "12",
+        "a": "x",
+        "b": "true",
+        "c": "[1]",
+        "d": '{"e": 1}',
+    }
+
+
+def test_a_number_and_its_text_name_the_same_instance() -> None:
+    numbers = [read(f'{{"ProcessInstanceId": {text}}}') for text in ("12", '"12"')]
+    assert [command.process_instance_id for command in numbers] == [12, 12]
+
+
+@pytest.mark.parametrize("param", ["{}", '{"ProcessInstanceId": null}', '{"ProcessInstanceId":""}'])
+def test_no_instance_may_be_named(param: str) -> None:
+    assert read(param).process_instance_id is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("0", "-5", '"0"', '"-5"', "2147483648", "1e3", "12.0", '"twelve"', '" 12"', "true"),
+        *("[12]", "{}", f'"{"1" * 900}"'),
+    ],
+)
+def test_what_can_t_be_the_id_of_an_instance_is_refused(value: str) -> None:
+    command = read(f'{{"ProcessInstanceId": {value}}}')
+    with pytest.raises(BadCommandError, match="ProcessInstanceId must be the id of an instance"):
+        _ = command.process_instance_id
+
+
+def test_an_id_of_thousands_of_digits_is_refused_like_any_other() -> None:
+    row = a_row(f'{{"ProcessInstanceId": "{TOO_MANY_DIGITS}"}}')
+    command = read_command(row, param_limit_bytes=10_000)
+    with pytest.raises(BadCommandError, match="must be the id of an instance") as refused:
+        _ = command.process_instance_id
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("param", "cause"),
+    [
+        ("{", "not JSON.*line 1 column 2"),
+        ('{"a": 1,\n "b" 2}', "not JSON.*line 2 column 6"),
+        ("{'a': 1}", "not JSON"),
+        ("\0", "not JSON"),
+        ("[1]", "must be a JSON object, not list"),
+        ('"text"', "must be a JSON object, not str"),
+        ("12", "must be a JSON object, not int"),
+        ("null", "must be a JSON object, not NoneType"),
+    ],
+)
+def test_parameters_that_are_no_object_are_refused_with_the_place(param: str, cause: str) -> None:
+    with pytest.raises(BadCommandError, match=rf"command_param.*{cause}"):
+        read(param)
+
+
+@pytest.mark.parametrize(
+    ("param", "cause"),
+    [(TOO_DEEP, "nested too deeply"), (f'{{"a": {TOO_MANY_DIGITS}}}', "can't be read")],
+)
+def test_parameters_that_python_gives_up_on_are_refused(param: str, cause: str) -> None:
+    with pytest.raises(BadCommandError, match=cause):
+        read_command(a_row(param), param_limit_bytes=10**6)
+
+
+def test_parameters_that_are_too_long_are_refused_with_their_size_and_the_setting() -> None:
+    with pytest.raises(BadCommandError, match=r"1001 bytes; at most 1000.*param_limit_bytes"):
+        read(None, param_bytes=LIMIT + 1)
+
+
+def test_parameters_as_long_as_is_allowed_are_read() -> None:
+    text = json.dumps({"a": "x" * (LIMIT - 9)})
+    assert len(text) == LIMIT
+    assert len(read(text).param["a"]) == LIMIT - 9
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "command_type",
+        "task_depend_type",
+        "failure_strategy",
+        "warning_type",
+        "process_instance_priority",
+    ],
+)
+def test_an_unknown_code_is_refused_with_the_codes_that_are_known(column: str) -> None:
+    with pytest.raises(BadCommandError, match=rf"^{column} is 99; it must be one of 0 "):
+        read(None, **{column: 99})
+
+
+def test_a_row_without_a_type_is_refused() -> None:
+    with pytest.raises(BadCommandError, match=r"command_type is NULL.*9 STOP"):
+        read(command_type=None)
+
+
+def test_a_time_that_nothing_here_can_hold_is_refused() -> None:
+    with pytest.raises(BadCommandError, match=r"schedule_time is infinity.*years 1 to 9999"):
+        read(bad_time="schedule_time is infinity")
+
+
+def test_columns_that_are_null_have_their_defaults() -> None:
+    command = read(
+        process_definition_id=None,
+        task_depend_type=None,
+        failure_strategy=None,
+        warning_type=None,
+        warning_group_id=None,
+        executor_id=None,
+        process_instance_priority=None,
+        worker_group_id=None,
+    )
+    assert command == Command(
+        id=1,
+        command_type=CommandType.START_PROCESS,
+        process_definition_id=0,
+        task_depend_type=TaskDependType.TASK_POST,
+        failure_strategy=FailureStrategy.CONTINUE,
+        warning_type=WarningType.NONE,
+        warning_group_id=0,
+        start_time=NOON,
+        executor_id=1,
+        priority=Priority.MEDIUM,
+        worker_group_id=-1,
+    )
+
+
+def test_worker_group_0_means_none() -> None:
+    assert read(worker_group_id=0).worker_group_id == -1
+    assert read(worker_group_id=5).worker_group_id == 5
+
+
+def test_start_nodes_are_a_comma_list_without_blanks_and_doubles() -> None:
+    command = read('{"StartNodeNameList": " b, a,,b ,c d"}')
+    assert command.start_node_names == ("b", "a", "c d")
+
+
+@pytest.mark.parametrize("param", ["", "{}", "[]", "7", '{"StartNodeNameList": ""}'])
+def test_an_instance_without_start_nodes_has_none(param: str) -> None:
+    assert start_node_names(param) == ()
+
+
+def test_the_start_nodes_of_an_instance_are_those_of_its_command() -> None:
+    command = read('{"StartNodeNameList": "b,a", "x": "ü"}')
+    assert start_node_names(begun(command).command_param) == command.start_node_names
+
+
+@pytest.mark.parametrize("param", ["{", TOO_DEEP, TOO_MANY_DIGITS])
+def test_a_spoilt_parameter_of_an_instance_is_refused(param: str) -> None:
+    with pytest.raises(BadCommandError, match="command_param of the instance can't be read"):
+        start_node_names(param)
+
+
+# The registry of planners
+
+
+SUPPORTED = (0, 1, 2, 6, 9)
+
+
+def test_these_types_have_a_planner() -> None:
+    assert sorted(int(command_type) for command_type in PLANNERS) == list(SUPPORTED)
+
+
+@pytest.mark.parametrize("command_type", CommandType)
+def test_every_type_has_a_plan_or_a_clear_refusal(command_type: CommandType) -> None:
+    param = '{"ProcessInstanceId": 12, "StartNodeNameList": "a"}'
+    found = planned(about(command_type, param), a_definition(), instance=an_instance())
+    if command_type in SUPPORTED:
+        assert not isinstance(found, Reject)
+    else:
+        assert why(found) == f"{command_type.name} is not supported yet"
+
+
+# Starting
+
+
+@pytest.mark.parametrize("command_type", STARTS)
+def test_a_start_begins_an_instance_with_all_that_row_and_definition_say(
+    command_type: CommandType,
+) -> None:
+    planned_for = datetime(2026, 1, 1, tzinfo=UTC)
+    definition = a_definition(
+        timeout_minutes=30, tenant_id=4, locations='{"a":1}', connects="[]", version=5
+    )
+    command = read(
+        '{"StartNodeNameList": "b"}',
+        command_type=int(command_type),
+        task_depend_type=1,
+        failure_strategy=0,
+        warning_type=3,
+        warning_group_id=8,
+        schedule_time=planned_for,
+        start_time=NOON - timedelta(minutes=1),
+        executor_id=6,
+        process_instance_priority=0,
+        worker_group_id=0,
+    )
+    assert begun(command, definition) == Begin(
+        name="flights-5-1767355200000",
+        process_definition_id=3,
+        command_type=command_type,
+        command_param='{"StartNodeNameList": "b"}',
+        process_instance_json=definition.process_definition_json,
+        global_params="[]",
+        task_depend_type=TaskDependType.TASK_PRE,
+        failure_strategy=FailureStrategy.END,
+        warning_type=WarningType.ALL,
+        warning_group_id=8,
+        schedule_time=planned_for,
+        command_start_time=NOON - timedelta(minutes=1),
+        executor_id=6,
+        priority=Priority.HIGHEST,
+        worker_group_id=-1,
+        timeout_minutes=30,
+        tenant_id=4,
+        locations='{"a":1}',
+        connects="[]",
+    )
+
+
+def test_a_definition_without_a_timeout_of_its_own_has_that_of_its_json() -> None:
+    text = json.dumps({"tasks": [{"name": "a", "type": "SHELL"}], "timeout": "45"})
+    assert begun(read(), a_definition(process_definition_json=text)).timeout_minutes == 45
+
+
+def test_a_schedule_row_without_a_time_begins_without_one() -> None:
+    assert begun(read(command_type=6)).schedule_time is None
+
+
+@pytest.mark.parametrize("command_type", STARTS)
+def test_an_unknown_definition_is_refused_by_its_id(command_type: CommandType) -> None:
+    command = about(command_type, '{"StartNodeNameList": "a"}')
+    assert "no process definition with the id 3" in why(planned(command, None))
+
+
+def test_a_row_whose_definition_is_null_is_refused_by_its_column() -> None:
+    assert "process_definition_id is NULL" in why(planned(read(process_definition_id=None)))
+
+
+@pytest.mark.parametrize("columns", [{"release_state": ReleaseState.OFFLINE}, {"usable": False}])
+def test_a_definition_that_is_offline_is_refused_with_the_cure(columns: dict[str, Any]) -> None:
+    reason = why(planned(read(), a_definition(**columns)))
+    assert "'flights' is OFFLINE" in reason
+    assert "orcaflow definition online 'flights'" in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("", "not JSON"),
+        ('{"tasks": [', "not JSON.*line 1 column 12"),
+        ("{}", "at least one task"),
+        (TOO_DEEP, "nested too deeply"),
+        (f'{{"tasks": {TOO_MANY_DIGITS}}}', "digits"),
+        (a_definition_json("a >> b; b >> a"), "a cycle: 'a' → 'b' → 'a'|a cycle: 'b'"),
+        (a_definition_json("a", a={"preTasks": ["a"]}), "a cycle: 'a' → 'a'"),
+        (a_definition_json("a", a={"preTasks": ["x"]}), "'a', preTasks: there is no task 'x'"),
+        (a_definition_json("a; b", b={"name": "a"}), "'a' is used twice"),
+        (a_definition_json("a", a={"type": "COBOL"}), "type: 'COBOL' is unknown.*SHELL"),
+    ],
+)
+def test_a_definition_that_can_t_run_is_refused_with_the_place(text: str, cause: str) -> None:
+    found = planned(read(), a_definition(process_definition_json=text))
+    assert re.search(rf"'flights' can't run: .*({cause})", why(found))
+
+
+@pytest.mark.parametrize("mode", [TaskDependType.TASK_ONLY, TaskDependType.TASK_PRE])
+def test_only_and_pre_need_start_nodes(mode: TaskDependType) -> None:
+    reason = why(planned(read(task_depend_type=int(mode)), a_definition()))
+    assert reason == f"{mode.name} needs a non-empty StartNodeNameList in command_param"
+
+
+@pytest.mark.parametrize("mode", TaskDependType)
+def test_start_nodes_none_of_which_exists_are_refused_by_name(mode: TaskDependType) -> None:
+    command = read('{"StartNodeNameList": "x,y"}', task_depend_type=int(mode))
+    assert "none of the start nodes 'x', 'y' exists" in why(planned(command, a_definition()))
+
+
+def test_start_nodes_of_which_some_exist_begin_with_those() -> None:
+    assert begun(read('{"StartNodeNameList": "x,b"}')).command_param == (
+        '{"StartNodeNameList": "x,b"}'
+    )
+
+
+@pytest.mark.parametrize("param", [None, "{}", '{"StartNodeNameList": " , "}'])
+def test_type_1_needs_start_nodes(param: str | None) -> None:
+    reason = why(planned(read(param, command_type=1), a_definition()))
+    assert "START_CURRENT_TASK_PROCESS needs the nodes to start from" in reason
+
+
+# Global parameters
+
+
+def globals_of(text: str) -> DefinitionSnapshot:
+    return a_definition(global_params=text)
+
+
+def cured(command: Command, definition: DefinitionSnapshot) -> dict[str, str]:
+    return {
+        item["prop"]: item["value"] for item in json.loads(begun(command, definition).global_params)
+    }
+
+
+DAY = '[{"prop": "day", "value": "$[yyyy-MM-dd]"}, {"prop": "copy", "value": "${day}"}]'
+
+
+def test_global_parameters_are_worked_out_for_the_schedule_time_in_the_zone() -> None:
+    command = read(schedule_time=datetime(2026, 3, 1, 3, tzinfo=UTC))
+    assert cured(command, globals_of(DAY)) == {"day": "2026-02-28", "copy": "2026-02-28"}
+
+
+def test_global_parameters_without_a_schedule_time_are_those_of_now() -> None:
+    assert cured(read(), globals_of(DAY))["day"] == "2026-01-02"
+
+
+def test_global_parameters_of_the_json_count_if_the_definition_has_none() -> None:
+    document = json.loads(a_definition_json("a")) | {"globalParams": [{"prop": "x", "value": "1"}]}
+    definition = a_definition(process_definition_json=json.dumps(document))
+    assert cured(read(), definition) == {"x": "1"}
+    with_own = replace(definition, global_params='[{"prop": "y", "value": "2"}]')
+    assert cured(read(), with_own) == {"y": "2"}
+
+
+def test_start_parameters_go_before_the_definition_s_own() -> None:
+    command = read('{"StartParams": {"day": "never", "n": 7}}')
+    found = cured(command, globals_of(DAY))
+    assert (found["day"], found["copy"], found["n"]) == ("never", "never", "7")
+
+
+@pytest.mark.parametrize("start", [{"x": 1.10}, '{"x": 1.10}'])
+def test_a_decimal_among_start_parameters_stays_as_it_was_written(start: object) -> None:
+    param = json.dumps({"StartParams": start}).replace("1.1}", "1.10}")
+    assert "1.10" in param
+    assert cured(read(param), globals_of("[]"))["x"] == "1.10"
+
+
+def test_start_parameters_may_be_text_that_holds_an_object() -> None:
+    command = read(json.dumps({"StartParams": '{"day": "never"}'}))
+    assert cured(command, globals_of(DAY))["day"] == "never"
+
+
+@pytest.mark.parametrize(
+    ("start", "cause"),
+    [
+        ("{", "StartParams is not JSON"),
+        ("[1]", "StartParams must be an object"),
+        ("7", "StartParams must be an object"),
+        (TOO_DEEP, "StartParams is nested too deeply"),
+        (f'{{"a": {TOO_MANY_DIGITS}}}', "StartParams can't be read"),
+    ],
+)
+def test_start_parameters_that_are_no_object_are_refused(start: str, cause: str) -> None:
+    row = a_row(json.dumps({"StartParams": start}))
+    command = read_command(row, param_limit_bytes=10**6)
+    reason = why(planned(command, a_definition()))
+    assert f"global parameters of 'flights': {cause}" in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ('[{"prop": "a", "value": "${b}"}, {"prop": "b", "value": "${a}"}]', "a"),
+        ('[{"prop": "a", "value": "${a}"}]', "a"),
+        ("[{}]", "'prop' must be a name"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_global_parameters_that_make_no_sense_are_refused(text: str, cause: str) -> None:
+    reason = why(planned(read(), globals_of(text)))
+    assert reason.startswith("global parameters of 'flights': ")
+    assert cause in reason
+
+
+# RECOVER_TOLERANCE_FAULT_PROCESS
+
+RECOVER = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
+LIVE = [state for state in ProcessState if not state.is_terminal]
+ENDED = [state for state in ProcessState if state.is_terminal]
+
+
+@pytest.mark.parametrize("state", LIVE)
+def test_a_recovery_takes_a_run_over_whose_owner_is_gone(state: ProcessState) -> None:
+    found = planned(about(RECOVER), instance=an_instance(state))
+    assert found == Resume(process_instance_id=12, epoch=4)
+
+
+def test_a_recovery_takes_a_run_over_that_nobody_owns() -> None:
+    found = planned(about(RECOVER), instance=an_instance(owner=None), live=frozenset({MASTER}))
+    assert found == Resume(process_instance_id=12, epoch=4)
+
+
+def test_a_recovery_takes_over_from_a_former_start_at_a_live_address() -> None:
+    reborn = replace(MASTER, incarnation=MASTER.incarnation + 1)
+    found = planned(about(RECOVER), instance=an_instance(), live=frozenset({reborn}))
+    assert isinstance(found, Resume)
+
+
+def test_a_recovery_leaves_a_run_to_its_owner_if_that_is_alive() -> None:
+    found = planned(about(RECOVER), instance=an_instance(), live=frozenset({MASTER}))
+    assert found == Drop(reason="the owner of process instance 12 is alive")
+
+
+@pytest.mark.parametrize("command_type", [RECOVER, CommandType.STOP])
+@pytest.mark.parametrize("state", ENDED)
+def test_what_has_ended_is_left_alone(state: ProcessState, command_type: CommandType) -> None:
+    found = planned(about(command_type), instance=an_instance(state))
+    assert found == Drop(reason=f"process instance 12 has ended: {state.name}")
+
+
+@pytest.mark.parametrize("command_type", [RECOVER, CommandType.STOP])
+def test_an_instance_that_does_not_exist_is_refused_by_its_id(command_type: CommandType) -> None:
+    assert why(planned(about(command_type))) == "there is no process instance 12"
+
+
+@pytest.mark.parametrize("command_type", [RECOVER, CommandType.STOP])
+@pytest.mark.parametrize("param", ["{}", '{"ProcessInstanceId": 0}', '{"ProcessInstanceId": "x"}'])
+def test_a_command_about_an_instance_must_name_one(command_type: CommandType, param: str) -> None:
+    found = planned(about(command_type, param), instance=an_instance())
+    assert "ProcessInstanceId" in why(found)
+
+
+# STOP
+
+
+@pytest.mark.parametrize("state", LIVE)
+def test_a_stop_is_a_signal_to_whoever_owns_the_run(state: ProcessState) -> None:
+    found = planned(about(CommandType.STOP), instance=an_instance(state))
+    assert found == Signal(
+        process_instance_id=12, command_type=CommandType.STOP, wanted_state=ProcessState.STOP
+    )
