@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-from common.store.listen import Channel, Notification, read_task_payload
+from common.store.listen import Channel, Notification, read_task_report
 from master.run_worker import RunWorker
 
 CHANNELS = (Channel.COMMAND, Channel.TASK, Channel.WANTED)
@@ -53,8 +53,7 @@ class NoticeLoop:
                 case Channel.COMMAND:
                     self._command_waiting()
                 case Channel.TASK:
-                    process_instance_id, task_ids = read_task_payload(notification.payload)
-                    self._runs.reported(process_instance_id, task_ids)
+                    self._reported(notification.payload)
                 case Channel.WANTED:
                     self._runs.look()
                 case _:
@@ -62,3 +61,10 @@ class NoticeLoop:
                     self._command_waiting()
                     self._runs.look()
         return timedelta()
+
+    def _reported(self, payload: str) -> None:
+        try:
+            self._runs.reported(read_task_report(payload))
+        except ValueError:
+            # Somebody's own notification; if it meant anything, the rows tell.
+            self._runs.look()

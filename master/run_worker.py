@@ -90,7 +90,7 @@ class RunWorker:
         self._config = config or RunWorkerConfig()
         # Filled by other threads; `deque.append` and `popleft` are atomic.
         self._to_open: deque[Ownership] = deque()
-        self._to_read: deque[int] = deque()
+        self._heard: deque[TaskReport] = deque()
         self._orders: deque[str] = deque()
         # Ids of the runs in memory and of those whose step is being saved; asked, never iterated.
         self._known: set[int] = set()
@@ -113,10 +113,10 @@ class RunWorker:
         self._to_open.extend(ownerships)
         self._wake()
 
-    def reported(self, process_instance_id: int, task_instance_ids: Iterable[int]) -> None:
-        """Attempts of a run have ended, so somebody heard."""
-        if process_instance_id in self._known:
-            self._to_read.extend(task_instance_ids)
+    def reported(self, report: TaskReport) -> None:
+        """An attempt has ended, so somebody heard; ignored if its run is not in memory."""
+        if report.process_instance_id in self._known:
+            self._heard.append(report)
             self._wake()
 
     def look(self) -> None:
@@ -147,7 +147,7 @@ class RunWorker:
             before, self._active = self._active, len(self._runs)
             if self._active < before:
                 self._ended()
-        if self._to_open or self._to_read or self._orders:
+        if self._to_open or self._heard or self._orders:
             return timedelta()
         return self._rest(now)
 
@@ -159,7 +159,7 @@ class RunWorker:
         node = self._identity.node
         if node is None:
             self._to_open.clear()
-            self._to_read.clear()
+            self._heard.clear()
             return
         monotonic = self._clock.monotonic()
         if self._looked_at is None or (
@@ -171,11 +171,9 @@ class RunWorker:
         self._open(events)
         # What was taken over may have reports that its former owner alone heard of.
         look = look or any(ownership.epoch > 1 for ownership in events)
-        ids = _drain(self._to_read)
+        reports = _drain(self._heard)
         if look:
-            reports = self._store.reports(node, None)
-        else:
-            reports = self._store.reports(node, ids) if ids else ()
+            reports += self._store.reports(node)
         for report in reports:
             run = self._runs.get(report.process_instance_id)
             if run is not None:
@@ -196,6 +194,7 @@ class RunWorker:
             self._armed.clear()
             self._faults.clear()
             self._to_open.clear()
+            self._heard.clear()
             self._looked_at = None
         return "look" in orders
 

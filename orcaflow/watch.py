@@ -21,7 +21,7 @@ from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreach
 from common.model.commands import start_node_names
 from common.model.definitions import read_process_json
 from common.model.states import ProcessState, TaskDependType, TaskState
-from common.store.listen import Channel, Notification, Notifications, read_task_payload
+from common.store.listen import Channel, Notification, Notifications, read_task_report
 from common.store.requests import RunShape, run_shape
 from common.store.views import task_instances
 from common.task_types import known_task_types
@@ -199,7 +199,7 @@ def _concerns(news: Notification, process_instance_id: int) -> bool:
         return True
     try:
         if news.channel == Channel.TASK:
-            return read_task_payload(news.payload)[0] == process_instance_id
+            return read_task_report(news.payload).process_instance_id == process_instance_id
         return int(news.payload) == process_instance_id
     except ValueError:
         return False

@@ -4,8 +4,9 @@ The triggers of the schema (`common.store.schema`) call these *channels*:
 
 - `orcaflow_command`: a command was inserted, or a definition went ONLINE for which one may wait.
   The payload is empty.
-- `orcaflow_task`: attempts have ended that their owner hasn't taken into account. The payload is
-  `<process_instance_id>:<task_instance_id>[,<task_instance_id>…]`.
+- `orcaflow_task`: an attempt has ended, which its owner hasn't taken into account. The payload is
+  the JSON array `[process instance, task instance, attempt, state, end in seconds, name]`: all that
+  the owner has to know, so that it need not ask.
 - `orcaflow_wanted`: a pause or stop is wanted. The payload is the process instance's id.
 - `orcaflow_process`: a process instance has ended. The payload is its id.
 
@@ -16,11 +17,12 @@ follows a (re)connection has an empty channel and means that anything may have b
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import selectors
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, Self
 
@@ -29,7 +31,9 @@ from psycopg2 import sql
 
 from common.clock import Clock, SystemClock
 from common.errors import ServiceUnreachableError
+from common.model.states import TaskState
 from common.store.connect import connect
+from common.store.protocol import TaskReport
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 5.0
@@ -60,10 +64,23 @@ class Notification:
 _REMINDER: Final = Notification(channel="", payload="")
 
 
-def read_task_payload(payload: str) -> tuple[int, tuple[int, ...]]:
-    """The process instance and its ended task instances, from a payload of `orcaflow_task`."""
-    process_instance_id, _, task_ids = payload.partition(":")
-    return int(process_instance_id), tuple(int(task_id) for task_id in task_ids.split(","))
+def read_task_report(payload: str) -> TaskReport:
+    """The end of an attempt, from a payload of `orcaflow_task`; `ValueError` if it is none.
+
+    Anybody may notify, so this is a hint: what is made of it is written only if the row agrees.
+    """
+    try:
+        process_instance_id, task_instance_id, attempt, state, seconds, name = json.loads(payload)
+        return TaskReport(
+            process_instance_id=int(process_instance_id),
+            task_instance_id=int(task_instance_id),
+            name=str(name),
+            attempt=int(attempt),
+            state=TaskState(state),
+            end_time=datetime.fromtimestamp(seconds, UTC),
+        )
+    except (TypeError, OverflowError, OSError, RecursionError) as error:
+        raise ValueError(f"no report: {payload[:80]!r}") from error
 
 
 class Notifications:

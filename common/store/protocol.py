@@ -113,13 +113,11 @@ class RunStore(Protocol):
         """The live runs that this incarnation owns."""
         ...
 
-    def reports(
-        self, node: Node, task_instance_ids: Collection[int] | None
-    ) -> tuple[TaskReport, ...]:
+    def reports(self, node: Node) -> tuple[TaskReport, ...]:
         """Ended attempts that this node's runs have not settled, in order of id.
 
-        With ids, only those; with None, all (the slow look that makes a lost notification cost
-        a second and not an instance).
+        Notifications tell the same at once; this slow look makes a lost one cost a second and not
+        an instance.
         """
         ...
 

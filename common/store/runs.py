@@ -7,7 +7,7 @@ Used by the run workers and the queue loop of a master. How a save is written st
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -40,7 +40,6 @@ from common.store.transaction import (
     AnyRow,
     StoreConflictError,
     any_of,
-    possible_ids,
     refusal,
     repeatable,
     transaction,
@@ -126,7 +125,6 @@ _UNSETTLED: Final = (
     .where(task_instance.c.flag == 1)
     .order_by(task_instance.c.id)
 )
-_UNSETTLED_OF: Final = _UNSETTLED.where(task_instance.c.id == any_of("ids"))
 _EFFECTIVE_GROUP: Final = case(
     (task_instance.c.worker_group_id > 0, task_instance.c.worker_group_id),
     else_=process_instance.c.worker_group_id,
@@ -182,14 +180,8 @@ class PostgresRunStore:
         rows = repeatable(self._engine, lambda db: db.execute(_OWNED, _owner(node)).all())
         return frozenset(ownership_of(row) for row in rows)
 
-    def reports(
-        self, node: Node, task_instance_ids: Collection[int] | None
-    ) -> tuple[TaskReport, ...]:
-        question, parameters = _UNSETTLED, _owner(node)
-        if task_instance_ids is not None:
-            question = _UNSETTLED_OF
-            parameters["ids"] = possible_ids(task_instance_ids)
-        rows = repeatable(self._engine, lambda db: db.execute(question, parameters).all())
+    def reports(self, node: Node) -> tuple[TaskReport, ...]:
+        rows = repeatable(self._engine, lambda db: db.execute(_UNSETTLED, _owner(node)).all())
         return tuple(
             TaskReport(
                 process_instance_id=row.process_instance_id,

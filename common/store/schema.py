@@ -59,7 +59,9 @@ END $$""",
     """\
 CREATE FUNCTION orcaflow_notify_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_notify(TG_ARGV[0], NEW.process_instance_id || ':' || NEW.id);
+    PERFORM pg_notify(TG_ARGV[0], json_build_array(
+        NEW.process_instance_id, NEW.id, NEW.attempt, NEW.state,
+        extract(epoch FROM NEW.end_time), NEW.name)::text);
     RETURN NULL;
 END $$""",
     """\

@@ -45,7 +45,7 @@ from common.store import tables as t
 from common.store.commands import PostgresCommandStore
 from common.store.connect import connect, engine
 from common.store.failover import PostgresFailoverStore
-from common.store.listen import Channel
+from common.store.listen import Channel, read_task_report
 from common.store.protocol import (
     AttemptEnd,
     AttemptPaths,
@@ -853,7 +853,7 @@ def test_settling_an_end_and_submitting_the_next_task_are_one_save(db: Tables) -
     saved = save(db, owned, finish("a"), a_submit("b"), PassForbidden(name="c"))
     assert len(saved.offers) == 1
     assert the_task(db, first)["settled"] is True
-    assert db.runs.reports(MASTER, None) == ()
+    assert db.runs.reports(MASTER) == ()
 
 
 def test_the_steps_of_several_runs_are_written_together(db: Tables) -> None:
@@ -999,8 +999,8 @@ def test_killing_withdraws_what_waits_asks_for_what_runs_and_ends_nothing_twice(
     kill_requested = {task.name: task.kill_requested for task in load(db, owned).tasks}
     assert kill_requested == {"waiting": True, "running": True, "ended": True}
     # The run hears of the withdrawal as of any other end.
-    reports = db.runs.reports(MASTER, [waiting])
-    assert [(report.name, report.state) for report in reports] == [("waiting", TaskState.KILL)]
+    reports = {report.name: report.state for report in db.runs.reports(MASTER)}
+    assert reports["waiting"] is TaskState.KILL
     save(db, owned, finish("waiting", TaskState.KILL))
 
 
@@ -1072,16 +1072,14 @@ def test_reports_are_the_unsettled_ends_of_this_nodes_live_runs(db: Tables) -> N
     end(db, an_end(b, TaskState.FAILURE, reason="exit 3"), an_end(a))
     end(db, an_end(foreign), an_end(late))
     save(db, over, FinishProcess(state=ProcessState.FAILURE))
-    found = db.runs.reports(MASTER, None)
+    found = db.runs.reports(MASTER)
     assert [report.task_instance_id for report in found] == [a, b]
     assert found[1].process_instance_id == owned.process_instance_id
     assert (found[1].name, found[1].attempt, found[1].state) == ("b", 1, TaskState.FAILURE)
     assert (found[1].end_time, found[1].reason) == (LATER, "exit 3")
-    assert db.runs.reports(MASTER, [b, c, foreign]) == found[1:]
-    assert db.runs.reports(MASTER, []) == db.runs.reports(MASTER, [2**70]) == ()
-    assert db.runs.reports(REBORN, None) == ()
+    assert db.runs.reports(REBORN) == ()
     save(db, owned, finish("a"))
-    assert db.runs.reports(MASTER, None) == found[1:]
+    assert db.runs.reports(MASTER) == found[1:]
 
 
 def test_the_queue_must_hold_what_is_submitted_and_not_claimed_in_its_order(db: Tables) -> None:
@@ -1223,7 +1221,7 @@ def test_a_report_ends_the_attempt_and_tells_its_owner(db: Tables) -> None:
     assert (row["state"], row["end_time"], row["exit_code"]) == (TaskState.FAILURE, LATER, 3)
     assert (row["reason"], row["pid"]) == ("exit\N{REPLACEMENT CHARACTER}code 3", 4711)
     assert not row["settled"]
-    assert [found.task_instance_id for found in db.runs.reports(MASTER, None)] == [task_id]
+    assert [found.task_instance_id for found in db.runs.reports(MASTER)] == [task_id]
 
 
 def test_a_repeated_report_changes_nothing(db: Tables) -> None:
@@ -1337,9 +1335,8 @@ def test_a_lost_workers_attempts_end_and_their_runs_hear_of_it(db: Tables) -> No
     assert states == [8, 1, 0, 7, 1]
     assert the_task(db, a)["end_time"] == LATER
     assert WORKER.address in the_task(db, a)["reason"]
-    assert [(one.task_instance_id, one.state) for one in db.runs.reports(MASTER, [a])] == [
-        (a, TaskState.NEED_FAULT_TOLERANCE)
-    ]
+    reports = {one.task_instance_id: one.state for one in db.runs.reports(MASTER)}
+    assert reports[a] is TaskState.NEED_FAULT_TOLERANCE
 
 
 def test_a_report_that_comes_after_the_failover_changes_nothing(db: Tables) -> None:
@@ -1518,7 +1515,7 @@ class _Walk:
 def _sight_of(master: Node, db: Tables) -> Any:
     return (
         db.runs.load(sorted(db.runs.owned(master))),
-        db.runs.reports(master, None),
+        db.runs.reports(master),
         db.runs.wanted(master),
         db.runs.unclaimed(master, submitted_before=LATER),
     )
@@ -1561,6 +1558,23 @@ def test_both_stores_make_the_same_of_any_history(
 # What is called out
 
 
+def told_of(heard: list[tuple[str, str]]) -> list[tuple[object, ...]]:
+    """What notifications of ended attempts say; nothing else may have been called out."""
+    assert {channel for channel, _ in heard} == {Channel.TASK}
+    reports = [read_task_report(payload) for _, payload in heard]
+    return [
+        (
+            one.process_instance_id,
+            one.task_instance_id,
+            one.name,
+            one.attempt,
+            one.state,
+            one.end_time,
+        )
+        for one in reports
+    ]
+
+
 def test_each_change_that_somebody_waits_for_is_called_out(db: Tables) -> None:
     owned = a_run(db)
     run_id = owned.process_instance_id
@@ -1569,11 +1583,11 @@ def test_each_change_that_somebody_waits_for_is_called_out(db: Tables) -> None:
     claim(db, [a])
     assert db.heard() == []
     end(db, an_end(a))
-    assert db.heard() == [(Channel.TASK, f"{run_id}:{a}")]
+    assert told_of(db.heard()) == [(run_id, a, "a", 1, TaskState.SUCCESS, LATER)]
     save(db, owned, finish("a"))
     assert db.heard() == []
     save(db, owned, kill("b"))
-    assert db.heard() == [(Channel.TASK, f"{run_id}:{b}")]
+    assert [told[:5] for told in told_of(db.heard())] == [(run_id, b, "b", 1, TaskState.KILL)]
     a_command(db, command_type=9)
     take(db, always(a_stop(owned)))
     assert db.heard() == [(Channel.COMMAND, ""), (Channel.WANTED, str(run_id))]

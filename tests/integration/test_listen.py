@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import Engine, make_url, text
 
 from common.errors import ConfigurationError
+from common.model.states import TaskState
 from common.store import schema
 from common.store.connect import engine
-from common.store.listen import Channel, Notification, Notifications, read_task_payload
+from common.store.listen import Channel, Notification, Notifications, read_task_report
 
 LONG = timedelta(seconds=30)
 NO_TIME = timedelta()
@@ -107,9 +108,21 @@ def test_finished_attempts_are_heard_with_their_process_unless_already_settled(
     )
     news = heard.wait(LONG)
     assert {one.channel for one in news} == {Channel.TASK}
-    told = [read_task_payload(one.payload) for one in news]
-    assert {process for process, _ in told} == {process_id}
-    assert sorted(task for _, tasks in told for task in tasks) == [first, second]
+    told = [read_task_report(one.payload) for one in news]
+    assert {one.process_instance_id for one in told} == {process_id}
+    assert sorted(one.task_instance_id for one in told) == [first, second]
+    assert {(one.attempt, one.state) for one in told} == {(1, TaskState.SUCCESS)}
+    with db_engine.begin() as db:
+        query = text("SELECT name, end_time FROM t_ds_task_instance WHERE id = :id")
+        for one in told:
+            row = db.execute(query, {"id": one.task_instance_id}).one()
+            assert (one.name, one.end_time) == (row.name, row.end_time)
+
+
+@pytest.mark.parametrize("payload", ["", "7:8", "[1, 2]", '{"a": 1}', "[" * 5000, "[1,2,3,99,5,6]"])
+def test_what_is_no_report_is_refused(payload: str) -> None:
+    with pytest.raises(ValueError):
+        read_task_report(payload)
 
 
 def test_a_wanted_stop_and_the_end_of_a_process_are_heard_once_each(

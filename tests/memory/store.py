@@ -436,12 +436,19 @@ class Transaction:
             case TaskRecord(), TaskRecord(settled=False) if (
                 new.is_finished and new.state != old.state
             ):
-                calls.append((Channel.TASK, f"{new.process_instance_id}:{new.id}"))
+                calls.append((Channel.TASK, _report_payload(new)))
             case ProcessRecord(), ProcessRecord():
                 if new.wanted_state is not None and new.wanted_state != old.wanted_state:
                     calls.append((Channel.WANTED, str(new.id)))
                 if new.state in TERMINAL_PROCESS_STATES and new.state != old.state:
                     calls.append((Channel.PROCESS, str(new.id)))
+
+
+def _report_payload(task: TaskRecord) -> str:
+    assert task.end_time is not None
+    seconds = task.end_time.timestamp()
+    ids = [task.process_instance_id, task.id, task.attempt, task.state]
+    return json.dumps([*ids, seconds, task.name])
 
 
 def _no_hook(_transaction: str, _moment: Literal["before", "after"]) -> None:
@@ -811,9 +818,7 @@ class MemoryRunStore:
     def owned(self, node: Node) -> frozenset[Ownership]:
         return frozenset(_ownership(process) for process in self._live_runs(node))
 
-    def reports(
-        self, node: Node, task_instance_ids: Collection[int] | None
-    ) -> tuple[TaskReport, ...]:
+    def reports(self, node: Node) -> tuple[TaskReport, ...]:
         mine = [process.id for process in self._live_runs(node)]
         return tuple(
             TaskReport(
@@ -830,7 +835,6 @@ class MemoryRunStore:
             and task.is_finished
             and not task.settled
             and task.flag == 1
-            and (task_instance_ids is None or task.id in task_instance_ids)
         )
 
     def wanted(self, node: Node) -> dict[Ownership, ProcessState]:

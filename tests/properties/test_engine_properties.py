@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.states import FailureStrategy, ProcessState, TaskState
+from common.store.listen import Channel, read_task_report
 from common.store.protocol import AttemptEnd, AttemptPaths, TaskReport
 from tests.memory.store import MemoryDatabase, MemoryRunStore, ProcessRecord, TaskRecord
 from tests.simulation.world import differences, watched
@@ -102,10 +103,8 @@ class Forgetful(LineThatBreaks):
         self.told: list[TaskReport] = []
         self.again = False
 
-    def reports(
-        self, node: Node, task_instance_ids: Collection[int] | None
-    ) -> tuple[TaskReport, ...]:
-        reports = super().reports(node, task_instance_ids)
+    def reports(self, node: Node) -> tuple[TaskReport, ...]:
+        reports = super().reports(node)
         repeated = tuple(self.told) if self.again else ()
         self.told += reports
         return repeated + reports
@@ -120,6 +119,7 @@ class History:
     worker: Node = WORKER
     surprises: list[str] = field(default_factory=list)
     said: list[tuple[Node, AttemptEnd]] = field(default_factory=list)
+    heard: list[TaskReport] = field(default_factory=list)
     seen: int = 0
     run: int = 0
 
@@ -155,8 +155,8 @@ class History:
                 # Workers that say again what they said, whoever owns the attempt by now.
                 for node, end in self.said:
                     self.master.tasks.report(node, [end])
-                ids = [task.id for task in self.master.attempts(self.run)]
-                self.master.runs.reported(self.run, ids)
+                for report in self.heard:
+                    self.master.runs.reported(report)
             case "again":
                 store = self.master.store
                 assert isinstance(store, Forgetful)
@@ -276,7 +276,10 @@ class History:
             end = AttemptEnd(task_instance_id=task.id, state=state, end_time=now)
             self.said.append((self.worker, end))
             self.master.tasks.report(self.worker, [end])
-            self.master.runs.reported(self.run, [task.id])
+            for channel, payload in self.master.database.drain_notifications():
+                if channel == Channel.TASK:
+                    self.heard.append(read_task_report(payload))
+                    self.master.runs.reported(self.heard[-1])
 
     def _step_without_answer(self, moment: str) -> None:
         def hook(_: str, when: str) -> None:

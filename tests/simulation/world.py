@@ -7,7 +7,7 @@ gives the same history, whatever the machine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
@@ -110,10 +110,8 @@ class RepeatingRunStore(MemoryRunStore):
         self._world = world
         self._told: list[TaskReport] = []
 
-    def reports(
-        self, node: Node, task_instance_ids: Collection[int] | None
-    ) -> tuple[TaskReport, ...]:
-        reports = super().reports(node, task_instance_ids)
+    def reports(self, node: Node) -> tuple[TaskReport, ...]:
+        reports = super().reports(node)
         again = tuple(
             report
             for report in self._told

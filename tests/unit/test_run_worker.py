@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -17,13 +17,14 @@ from common.model.commands import Command, CommandType
 from common.model.instances import Ownership
 from common.model.plans import Plan, Snapshot
 from common.model.states import FailureStrategy, ProcessState, TaskState
+from common.store.listen import Channel, read_task_report
 from common.store.protocol import AttemptEnd, AttemptPaths, LoadedRun, Saved, TaskReport
 from master.commands import plan
 from master.commands.origin import Origin
 from master.graphs import GraphCache
 from master.identity import Identity
 from master.run_worker import RunWorker, RunWorkerConfig
-from tests.builders import a_definition_json
+from tests.builders import NOON, a_definition_json
 from tests.memory.registry import MemoryZooKeeper
 from tests.memory.store import (
     MemoryCommandStore,
@@ -60,11 +61,9 @@ class LineThatBreaks(MemoryRunStore):
         self._answers("owned")
         return super().owned(node)
 
-    def reports(
-        self, node: Node, task_instance_ids: Collection[int] | None
-    ) -> tuple[TaskReport, ...]:
+    def reports(self, node: Node) -> tuple[TaskReport, ...]:
         self._answers("reports")
-        return super().reports(node, task_instance_ids)
+        return super().reports(node)
 
     def wanted(self, node: Node) -> dict[Ownership, ProcessState]:
         self._answers("wanted")
@@ -175,8 +174,14 @@ class OneMaster:
         task_id = self.claim(run_id, name)
         end = AttemptEnd(task_instance_id=task_id, state=state, end_time=self.clock.now())
         self.tasks.report(WORKER, [end])
-        self.runs.reported(run_id, [task_id])
+        self.hear()
         return task_id
+
+    def hear(self) -> None:
+        """Have the master hear what the triggers have called out."""
+        for channel, payload in self.database.drain_notifications():
+            if channel == Channel.TASK:
+                self.runs.reported(read_task_report(payload))
 
     def step(self) -> timedelta:
         return self.runs.run_once()
@@ -505,7 +510,16 @@ def test_a_notification_of_somebody_else_s_run_is_not_read(master: OneMaster) ->
     run = master.begin("a")
     master.step()
     woken = master.wakes
-    master.runs.reported(run + 1, [99])
+    master.runs.reported(
+        TaskReport(
+            process_instance_id=run + 1,
+            task_instance_id=99,
+            name="a",
+            attempt=1,
+            state=TaskState.SUCCESS,
+            end_time=NOON,
+        )
+    )
     assert master.wakes == woken
     assert master.step() > timedelta()
 
