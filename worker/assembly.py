@@ -13,7 +13,7 @@ from typing import TypeAlias
 from common.clock import Clock
 from common.config import WorkerConfig
 from common.registry.protocol import Registry
-from common.store.protocol import AttemptEnd, AttemptPaths, TaskStore
+from common.store.protocol import AttemptEnd, AttemptFolders, TaskStore
 from common.wakes import Wakes
 from worker.attempts import Ended, LocalAttempts, Started
 from worker.claim_loop import ClaimLoop
@@ -36,7 +36,7 @@ class Worker:
         registry: Registry,
         store: TaskStore,
         make_attempts: MakeAttempts,
-        paths: Callable[[int, int, int], AttemptPaths],
+        folders: AttemptFolders,
         heartbeat_text: Callable[[], str],
         group_ids: Callable[[], Collection[int]] = lambda: (),
         ip: int | None = None,
@@ -61,7 +61,7 @@ class Worker:
             slots=config.exec_threads,
             group_ids=group_ids,
             ip=ip,
-            paths=paths,
+            folders=folders,
             clock=clock,
             batch=config.fetch_task_num,
             admits=admitted,

@@ -18,7 +18,7 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, QueueEntry
 from common.model.states import TaskState
 from common.registry.protocol import Membership, Standing, TaskQueue
-from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask, TaskStore
+from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
 from worker.attempts import Attempts, Ended
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class ClaimLoop:
         slots: int,
         group_ids: Callable[[], Collection[int]],
         ip: int | None,
-        paths: Callable[[int, int, int], AttemptPaths],
+        folders: AttemptFolders,
         clock: Clock,
         batch: int,
         admits: Callable[[], bool] = lambda: True,
@@ -62,7 +62,7 @@ class ClaimLoop:
         self._slots = slots
         self._group_ids = group_ids
         self._ip = ip
-        self._paths = paths
+        self._folders = folders
         self._clock = clock
         self._batch = batch
         self._admits = admits
@@ -155,7 +155,7 @@ class ClaimLoop:
         return self._store.claim(
             node,
             [entry.task_instance_id for entry in entries],
-            paths=self._paths,
+            folders=self._folders,
             now=self._clock.now(),
         )
 

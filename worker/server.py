@@ -57,7 +57,7 @@ from worker.heartbeat import HeartbeatLoop
 from worker.launcher import Launcher, seen_by_tasks
 from worker.supervisor import Supervisor
 from worker.tasks.base import TaskSettings
-from worker.workspace import Workspaces
+from worker.workspace import attempt_folders
 
 NAME = "worker-server"
 
@@ -180,7 +180,7 @@ class WorkerServer:
             registry=registry,
             store=store,
             make_attempts=make_attempts,
-            paths=Workspaces(tasks).paths,
+            folders=attempt_folders(tasks),
             heartbeat_text=heartbeat_text(
                 settings.host, created=self._clock.now(), zone=self._zone, clock=self._clock
             ),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from common.store.protocol import AttemptPaths
+from common.store.protocol import AttemptFolders
 
 # Parents may be passed through but not listed; what is inside belongs to one attempt.
 _PARENT_MODE = 0o711
@@ -35,20 +35,10 @@ class Account:
     home: str
 
 
-class Workspaces:
-    """The tree `<definition>/<process instance>/<task instance>`, and `logs` like it beside it."""
-
-    def __init__(self, tasks: Path) -> None:
-        self._tasks = tasks.absolute()
-
-    def paths(
-        self, process_definition_id: int, process_instance_id: int, task_instance_id: int
-    ) -> AttemptPaths:
-        """Where an attempt works and writes its log."""
-        place = f"{process_definition_id:d}/{process_instance_id:d}/{task_instance_id:d}"
-        return AttemptPaths(
-            execute_path=f"{self._tasks}/{place}", log_path=f"{self._tasks}/logs/{place}.log"
-        )
+def attempt_folders(tasks: Path) -> AttemptFolders:
+    """The tree `<definition>/<process instance>/<task instance>`, and `logs` like it inside."""
+    top = tasks.absolute()
+    return AttemptFolders(work=str(top), logs=f"{top}/logs")
 
 
 def open_log(path: Path) -> int:

@@ -177,6 +177,27 @@ class AttemptPaths:
     log_path: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFolders:
+    """The folders on the worker's host that hold the directories and the logs of all attempts.
+
+    Only numbers become parts of a path below them. A store that writes paths by a statement of its
+    own must write what `paths` gives.
+    """
+
+    work: str
+    logs: str
+
+    def paths(
+        self, process_definition_id: int, process_instance_id: int, task_instance_id: int
+    ) -> AttemptPaths:
+        """Where an attempt works and writes its log."""
+        place = f"{process_definition_id:d}/{process_instance_id:d}/{task_instance_id:d}"
+        return AttemptPaths(
+            execute_path=f"{self.work}/{place}", log_path=f"{self.logs}/{place}.log"
+        )
+
+
 class TaskStore(Protocol):
     """Task instances, as the worker that runs them sees them."""
 
@@ -185,13 +206,13 @@ class TaskStore(Protocol):
         node: Node,
         task_instance_ids: Collection[int],
         *,
-        paths: Callable[[int, int, int], AttemptPaths],
+        folders: AttemptFolders,
         now: datetime,
     ) -> tuple[ClaimedTask, ...]:
         """SUBMITTED → RUNNING for those that still may start, in the order of the ids given.
 
-        `paths` is called with (definition id, process instance id, task instance id). An attempt
-        that is missing from the answer was finished, withdrawn or claimed by somebody else.
+        An attempt that is missing from the answer was finished, withdrawn or claimed by somebody
+        else.
         """
         ...
 

@@ -164,7 +164,7 @@ class PostgresRunStore:
         self._engine = engine
 
     def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
-        return repeatable(self._engine, lambda db: _load(db, ownerships))
+        return repeatable(self._engine, lambda db: _load(db, ownerships), begin=transaction)
 
     def save(self, steps: Sequence[Step]) -> Saved:
         try:

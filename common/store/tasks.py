@@ -7,7 +7,7 @@ reporter of a worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    cast,
     func,
     select,
     update,
@@ -30,7 +31,7 @@ from sqlalchemy import (
 from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.states import LIVE_PROCESS_STATES, TaskState
-from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask
+from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask
 from common.store.tables import (
     process_definition,
     process_instance,
@@ -41,10 +42,10 @@ from common.store.tables import (
 )
 from common.store.transaction import (
     AnyRow,
-    StoreConflictError,
     any_of,
     possible_ids,
     repeatable,
+    single,
     storable,
     transaction,
     unnested,
@@ -106,20 +107,34 @@ _CLAIMABLE: Final = (
     .with_for_update(of=task_instance, key_share=True, skip_locked=True)
 )
 
-_CLAIMED: Final = unnested("claimed", id=Integer, execute_path=Text, log_path=Text)
-_CLAIM: Final = (
+_CLAIMABLE_ROWS: Final = _CLAIMABLE.cte("claimable")
+_PLACE: Final = func.concat(
+    _CLAIMABLE_ROWS.c.process_definition_id,
+    "/",
+    _CLAIMABLE_ROWS.c.process_instance_id,
+    "/",
+    _CLAIMABLE_ROWS.c.id,
+)
+_CLAIMED_ROWS: Final = (
     update(task_instance)
-    .where(task_instance.c.id == _CLAIMED.c.id)
+    .where(task_instance.c.id == _CLAIMABLE_ROWS.c.id)
     .where(task_instance.c.state == TaskState.SUBMITTED)
     .values(
         state=int(TaskState.RUNNING),
         host=bindparam("worker_host"),
         worker_incarnation=bindparam("incarnation"),
         start_time=bindparam("now"),
-        execute_path=_CLAIMED.c.execute_path,
-        log_path=_CLAIMED.c.log_path,
+        # As `AttemptFolders.paths` gives them.
+        execute_path=func.concat(cast(bindparam("work"), Text), "/", _PLACE),
+        log_path=func.concat(cast(bindparam("logs"), Text), "/", _PLACE, ".log"),
     )
+    .returning(task_instance.c.id, task_instance.c.execute_path, task_instance.c.log_path)
+    .cte("claimed")
 )
+# One statement, hence one transaction: what it answers is what it changed.
+_CLAIM: Final = select(
+    _CLAIMABLE_ROWS, _CLAIMED_ROWS.c.execute_path, _CLAIMED_ROWS.c.log_path
+).join_from(_CLAIMABLE_ROWS, _CLAIMED_ROWS, _CLAIMED_ROWS.c.id == _CLAIMABLE_ROWS.c.id)
 
 _IS_HELD: Final = and_(
     task_instance.c.state == TaskState.RUNNING,
@@ -197,37 +212,22 @@ class PostgresTaskStore:
         node: Node,
         task_instance_ids: Collection[int],
         *,
-        paths: Callable[[int, int, int], AttemptPaths],
+        folders: AttemptFolders,
         now: datetime,
     ) -> tuple[ClaimedTask, ...]:
         ids = possible_ids(task_instance_ids)
         if not ids:
             return ()
-        with transaction(self._engine) as db:
-            rows = {row.id: row for row in db.execute(_CLAIMABLE, {"ids": ids})}
-            claimed = [
-                _claimed(
-                    row, paths(row.process_definition_id, row.process_instance_id, row.id), now
-                )
-                for row in (rows[task_id] for task_id in ids if task_id in rows)
-            ]
-            if claimed:
-                changed = db.execute(
-                    _CLAIM,
-                    {
-                        "claimed_id": [task.id for task in claimed],
-                        "claimed_execute_path": [task.execute_path for task in claimed],
-                        "claimed_log_path": [task.log_path for task in claimed],
-                        "now": now,
-                        **_holder(node),
-                    },
-                ).rowcount
-                if changed != len(claimed):
-                    # The rows are locked, so this can't be; but if it were, a task would run twice.
-                    raise StoreConflictError(
-                        f"{len(claimed)} attempts were locked, {changed} claimed"
-                    )
-        return tuple(claimed)
+        values = {
+            "ids": ids,
+            "now": now,
+            "work": folders.work,
+            "logs": folders.logs,
+            **_holder(node),
+        }
+        with single(self._engine) as db:
+            rows = {row.id: row for row in db.execute(_CLAIM, values)}
+        return tuple(_claimed(rows[task_id], now) for task_id in ids if task_id in rows)
 
     def started(self, node: Node, pids: dict[int, tuple[int, float]]) -> None:
         if not pids:
@@ -254,7 +254,7 @@ class PostgresTaskStore:
             "ended_pid": [end.pid for end in ends],
             "ended_reason": [None if end.reason is None else storable(end.reason) for end in ends],
         }
-        with transaction(self._engine) as db:
+        with single(self._engine) as db:
             return frozenset(db.scalars(_REPORT, rows | _holder(node)))
 
     def running(self, node: Node) -> dict[int, bool]:
@@ -274,7 +274,7 @@ def _holder(node: Node) -> dict[str, Any]:
     return {"worker_host": node.address, "incarnation": node.incarnation}
 
 
-def _claimed(row: AnyRow, paths: AttemptPaths, now: datetime) -> ClaimedTask:
+def _claimed(row: AnyRow, now: datetime) -> ClaimedTask:
     return ClaimedTask(
         id=row.id,
         process_instance_id=row.process_instance_id,
@@ -290,8 +290,8 @@ def _claimed(row: AnyRow, paths: AttemptPaths, now: datetime) -> ClaimedTask:
         tenant_code=row.tenant_code,
         queue=row.queue,
         executor_id=row.executor_id,
-        execute_path=paths.execute_path,
-        log_path=paths.log_path,
+        execute_path=row.execute_path,
+        log_path=row.log_path,
         start_time=now,
         submit_time=row.submit_time,
     )

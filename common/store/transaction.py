@@ -7,7 +7,7 @@ succeed another time. Reads and writes no table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg2
@@ -75,9 +75,25 @@ def unstorable(values: Mapping[str, Any]) -> str | None:
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
     """`engine.begin()`; what passes by itself leaves it as `ServiceUnreachableError`."""
+    with _told(), engine.begin() as db:
+        yield db
+
+
+@contextmanager
+def single(engine: Engine) -> Iterator[Connection]:
+    """For one statement, which is a transaction of its own: no BEGIN before it, no COMMIT after.
+
+    Each of the two would be a way to the server and back.
+    """
+    with _told(), engine.connect() as db:
+        yield db.execution_options(isolation_level="AUTOCOMMIT")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
     try:
-        with db_transaction_seconds.time(), engine.begin() as db:
-            yield db
+        with db_transaction_seconds.time():
+            yield
     except (DBAPIError, PoolTimeoutError) as error:
         if not passes(error):
             raise
@@ -93,11 +109,19 @@ def passes(error: Exception) -> bool:
     return is_transient(error) or (code is not None and code.startswith(_PASSING_CLASSES))
 
 
-def repeatable(engine: Engine, work: Callable[[Connection], Answer]) -> Answer:
-    """Do what bears being done twice, once more if the first connection turned out to be lost."""
+def repeatable(
+    engine: Engine,
+    work: Callable[[Connection], Answer],
+    *,
+    begin: Callable[[Engine], AbstractContextManager[Connection]] = single,
+) -> Answer:
+    """Do what bears being done twice, once more if the first connection turned out to be lost.
+
+    One statement, unless `begin` is `transaction`.
+    """
 
     def attempt() -> Answer:
-        with transaction(engine) as db:
+        with begin(engine) as db:
             return work(db)
 
     return retrying(attempt, attempts=2)

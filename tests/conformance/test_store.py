@@ -48,7 +48,7 @@ from common.store.failover import PostgresFailoverStore
 from common.store.listen import Channel, read_task_report
 from common.store.protocol import (
     AttemptEnd,
-    AttemptPaths,
+    AttemptFolders,
     CommandStore,
     FailoverStore,
     LoadedRun,
@@ -339,13 +339,11 @@ def submit(db: Tables, owned: Ownership, *names: str) -> list[int]:
 
 
 def claim(db: Tables, ids: Sequence[int], *, node: Node = WORKER) -> list[int]:
-    claimed = db.tasks.claim(node, ids, paths=paths, now=NOON)
+    claimed = db.tasks.claim(node, ids, folders=FOLDERS, now=NOON)
     return [task.id for task in claimed]
 
 
-def paths(definition_id: int, process_instance_id: int, task_instance_id: int) -> AttemptPaths:
-    place = f"{definition_id}/{process_instance_id}/{task_instance_id}"
-    return AttemptPaths(execute_path=f"/work/{place}", log_path=f"/logs/{place}.log")
+FOLDERS = AttemptFolders(work="/work", logs="/logs")
 
 
 def an_end(task_id: int, state: TaskState = TaskState.SUCCESS, **changes: Any) -> AttemptEnd:
@@ -1114,7 +1112,7 @@ def test_a_claim_gives_all_that_the_process_needs(db: Tables) -> None:
         command_type=CommandType.COMPLEMENT_DATA,
     )
     (task_id,) = submit(db, owned, "a")
-    (claimed,) = db.tasks.claim(WORKER, [task_id], paths=paths, now=LATER)
+    (claimed,) = db.tasks.claim(WORKER, [task_id], folders=FOLDERS, now=LATER)
     place = f"{definition_id}/{owned.process_instance_id}/{task_id}"
     assert (claimed.id, claimed.process_instance_id) == (task_id, owned.process_instance_id)
     assert (claimed.name, claimed.attempt, claimed.task_type) == ("a", 1, "SHELL")
@@ -1152,7 +1150,7 @@ def test_a_run_that_began_otherwise_is_no_complement_run(db: Tables) -> None:
     db.update(
         t.process_instance, owned.process_instance_id, history_cmd="SCHEDULER,COMPLEMENT_DATA"
     )
-    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), paths=paths, now=NOON)
+    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
     assert not claimed.complement
 
 
@@ -1179,7 +1177,7 @@ def test_a_task_runs_as_the_runs_tenant_else_as_its_definitions_creators(
     there = a_definition(db, user_id=creator)
     definition_id = there if definition == "there" else 2_000_000_000
     owned = a_run(db, process_definition_id=definition_id, tenant_id=tenants[of_run])
-    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), paths=paths, now=NOON)
+    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
     assert claimed.tenant_code == expected
 
 
@@ -1195,7 +1193,7 @@ def test_a_task_goes_to_its_executors_queue_else_to_its_tenants(
     owned = a_run(
         db, process_definition_id=a_definition(db), tenant_id=tenant_id, executor_id=executor
     )
-    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), paths=paths, now=NOON)
+    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
     assert claimed.queue == expected
 
 
@@ -1491,7 +1489,7 @@ class _Walk:
 
     def _claim(self) -> Callable[[Tables], Any]:
         worker, ids = self._worker(), self._some_tasks()
-        return lambda db: db.tasks.claim(worker, ids, paths=paths, now=NOON)
+        return lambda db: db.tasks.claim(worker, ids, folders=FOLDERS, now=NOON)
 
     def _report(self) -> Callable[[Tables], Any]:
         worker = self._worker()

@@ -34,7 +34,7 @@ from common.store import tables as t
 from common.store.commands import PostgresCommandStore
 from common.store.connect import engine
 from common.store.failover import PostgresFailoverStore
-from common.store.protocol import AttemptEnd, AttemptPaths, Saved, Step
+from common.store.protocol import AttemptEnd, AttemptFolders, Saved, Step
 from common.store.runs import PostgresRunStore
 from common.store.tasks import PostgresTaskStore
 from tests.builders import NOON
@@ -115,10 +115,6 @@ def a_submit(name: str) -> SubmitTask:
     )
 
 
-def paths(*ids: int) -> AttemptPaths:
-    return AttemptPaths(execute_path=f"/work/{ids}", log_path=f"/logs/{ids}")
-
-
 def commands(made: Engine, count: int, **columns: Any) -> list[int]:
     rows = [{"command_type": 0, "process_definition_id": 1, **columns}] * count
     with made.begin() as db:
@@ -160,7 +156,9 @@ def submit(made: Engine, owned: Ownership, *names: str) -> list[int]:
 
 
 def claim(made: Engine, node: Node, ids: list[int]) -> list[int]:
-    claimed = PostgresTaskStore(made).claim(node, ids, paths=paths, now=NOON)
+    claimed = PostgresTaskStore(made).claim(
+        node, ids, folders=AttemptFolders(work="/work", logs="/logs"), now=NOON
+    )
     return [task.id for task in claimed]
 
 

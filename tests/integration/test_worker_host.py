@@ -20,7 +20,7 @@ from common.store.protocol import AttemptEnd, ClaimedTask
 from worker.launcher import Launcher, seen_by_tasks
 from worker.supervisor import DirectoryPolicy, Supervisor
 from worker.tasks.base import TaskSettings
-from worker.workspace import Workspaces, remove_directory
+from worker.workspace import attempt_folders, remove_directory
 
 PATIENCE_SECONDS = 60.0
 SCHEDULED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -42,7 +42,7 @@ class Host:
         self.home = home
         self.ends: dict[int, AttemptEnd] = {}
         self.starts: dict[int, tuple[int, float]] = {}
-        self._workspaces = Workspaces(home / "tasks")
+        self._folders = attempt_folders(home / "tasks")
         self._clock = SystemClock()
         self.launcher = Launcher(
             home=home,
@@ -74,7 +74,7 @@ class Host:
         **changes: Any,
     ) -> ClaimedTask:
         """A claimed task; a script becomes its `rawScript`."""
-        paths = self._workspaces.paths(1, 2, task_instance_id)
+        paths = self._folders.paths(1, 2, task_instance_id)
         node = {"localParams": list(local), **(params or {})}
         if script is not None:
             node["rawScript"] = script
@@ -123,12 +123,12 @@ class Host:
 
     def log(self, task_instance_id: int) -> str:
         """The attempt's log."""
-        path = Path(self._workspaces.paths(1, 2, task_instance_id).log_path)
+        path = Path(self._folders.paths(1, 2, task_instance_id).log_path)
         return path.read_text(encoding="utf-8")
 
     def directory(self, task_instance_id: int) -> Path:
         """The attempt's own directory."""
-        return Path(self._workspaces.paths(1, 2, task_instance_id).execute_path)
+        return Path(self._folders.paths(1, 2, task_instance_id).execute_path)
 
     def _ended(self, end: AttemptEnd) -> None:
         assert end.task_instance_id not in self.ends, "an end must be told once"

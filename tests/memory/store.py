@@ -63,6 +63,7 @@ from common.store.commands import (
 from common.store.listen import Channel
 from common.store.protocol import (
     AttemptEnd,
+    AttemptFolders,
     AttemptPaths,
     ClaimedTask,
     LoadedRun,
@@ -1033,7 +1034,7 @@ class MemoryTaskStore:
         node: Node,
         task_instance_ids: Collection[int],
         *,
-        paths: Callable[[int, int, int], AttemptPaths],
+        folders: AttemptFolders,
         now: datetime,
     ) -> tuple[ClaimedTask, ...]:
         claimed = []
@@ -1042,7 +1043,9 @@ class MemoryTaskStore:
                 task = self._db.tasks.get(task_id)
                 if task is None or not self._may_start(task):
                     continue
-                places = paths(task.process_definition_id, task.process_instance_id, task.id)
+                places = folders.paths(
+                    task.process_definition_id, task.process_instance_id, task.id
+                )
                 tx.update(
                     self._db.tasks,
                     task.id,

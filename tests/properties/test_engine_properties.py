@@ -19,7 +19,7 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
-from common.store.protocol import AttemptEnd, AttemptPaths, TaskReport
+from common.store.protocol import AttemptEnd, AttemptFolders, TaskReport
 from tests.memory.store import MemoryDatabase, MemoryRunStore, ProcessRecord, TaskRecord
 from tests.simulation.world import differences, watched
 from tests.unit.test_run_worker import WORKER, LineThatBreaks, OneMaster
@@ -266,7 +266,7 @@ class History:
         self.master.tasks.claim(
             self.worker,
             [task.id for task in tasks],
-            paths=lambda *_: AttemptPaths(execute_path="/t", log_path="/t.log"),
+            folders=AttemptFolders(work="/t", logs="/t/logs"),
             now=self.master.clock.now(),
         )
 

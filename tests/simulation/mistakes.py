@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from common.model.cluster import Node, NodeKind
 from common.model.instances import Ownership
 from common.model.states import TaskState
-from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask
+from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask
 from master.engine.run import ProcessRun
 from master.run_worker import RunWorker
 from tests.memory.store import (
@@ -46,14 +46,16 @@ class UncountedTaskStore(MemoryTaskStore):
         node: Node,
         task_instance_ids: Collection[int],
         *,
-        paths: Callable[[int, int, int], AttemptPaths],
+        folders: AttemptFolders,
         now: datetime,
     ) -> tuple[ClaimedTask, ...]:
-        claimed = super().claim(node, task_instance_ids, paths=paths, now=now)
+        claimed = super().claim(node, task_instance_ids, folders=folders, now=now)
         known = [task.id for task in claimed]
         missed = [self._db.tasks.get(i) for i in task_instance_ids if i not in known]
         return claimed + tuple(
-            self._claimed(task, paths(0, 0, task.id), now) for task in missed if task is not None
+            self._claimed(task, folders.paths(0, 0, task.id), now)
+            for task in missed
+            if task is not None
         )
 
 

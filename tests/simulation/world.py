@@ -22,7 +22,7 @@ from common.model.instances import Ownership
 from common.patience import Patient
 from common.service import Loop
 from common.store.listen import Notification
-from common.store.protocol import AttemptPaths, TaskReport
+from common.store.protocol import AttemptFolders, TaskReport
 from master.assembly import Master, Stores
 from master.engine.run import ProcessRun
 from master.notice_loop import NoticeLoop
@@ -427,9 +427,7 @@ class World:
             registry=daemon.registry,
             store=self.parts.task_store(self.database),
             make_attempts=make_attempts,
-            paths=lambda _definition, _process, task: AttemptPaths(
-                execute_path=f"/t/{task}", log_path=f"/t/{task}.log"
-            ),
+            folders=AttemptFolders(work="/t", logs="/t/logs"),
             heartbeat_text=lambda: self.heartbeat(host),
         )
         for loop in worker.loops:

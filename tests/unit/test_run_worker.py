@@ -18,7 +18,7 @@ from common.model.instances import Ownership
 from common.model.plans import Plan, Snapshot
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
-from common.store.protocol import AttemptEnd, AttemptPaths, LoadedRun, Saved, TaskReport
+from common.store.protocol import AttemptEnd, AttemptFolders, LoadedRun, Saved, TaskReport
 from master.commands import plan
 from master.commands.origin import Origin
 from master.graphs import GraphCache
@@ -164,7 +164,7 @@ class OneMaster:
         self.tasks.claim(
             WORKER,
             [task.id],
-            paths=lambda *_: AttemptPaths(execute_path="/t", log_path="/t.log"),
+            folders=AttemptFolders(work="/t", logs="/t/logs"),
             now=self.clock.now(),
         )
         return task.id

@@ -15,7 +15,7 @@ from common.errors import ServiceUnreachableError
 from common.host import HostLoad
 from common.model.cluster import KillEntry, Node, QueueEntry
 from common.model.states import TaskState
-from common.store.protocol import AttemptEnd, AttemptPaths, ClaimedTask
+from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask
 from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
 from tests.memory.store import MemoryDatabase, MemoryTaskStore
 from tests.simulation.virtual_clock import VirtualClock
@@ -93,7 +93,7 @@ class Place:
             registry=self.registry,
             store=self.store,
             make_attempts=self._make_attempts,
-            paths=lambda *ids: AttemptPaths(execute_path=f"/{ids}", log_path=f"/{ids}.log"),
+            folders=AttemptFolders(work="/t", logs="/t/logs"),
             heartbeat_text=lambda: "w,1,0,0,0,2026-01-01 00:00:00,2026-01-01 00:00:00",
             group_ids=lambda: group_ids,
         )

@@ -21,7 +21,7 @@ from worker.supervisor import Prepared
 from worker.tasks.base import TaskParameterError, TaskSettings
 from worker.tenants import account_of, banner
 from worker.workspace import (
-    Workspaces,
+    attempt_folders,
     make_directory,
     open_log,
     remove_directory,
@@ -51,7 +51,7 @@ def prepared(
     **changes: Any,
 ) -> Prepared:
     """What the launcher makes of a task."""
-    paths = Workspaces(home / "tasks").paths(1, 2, 3)
+    paths = attempt_folders(home / "tasks").paths(1, 2, 3)
     values: dict[str, Any] = {
         "id": 3,
         "process_instance_id": 2,
@@ -286,7 +286,7 @@ def test_a_task_without_a_schedule_counts_its_dates_from_its_start(tmp_path: Pat
 
 
 def test_only_numbers_become_parts_of_a_path(tmp_path: Path) -> None:
-    paths = Workspaces(tmp_path).paths(4, 5, 6)
+    paths = attempt_folders(tmp_path).paths(4, 5, 6)
     assert paths.execute_path == f"{tmp_path}/4/5/6"
     assert paths.log_path == f"{tmp_path}/logs/4/5/6.log"
 
