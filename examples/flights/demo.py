@@ -233,7 +233,7 @@ def failures(connection: Any, runs: list[Run]) -> list[str]:
 def report(home: Path, runs: list[Run]) -> list[str]:
     """Print the results of each day beside the figures computed again; what differs."""
     table = Table(title="Flights from New York: Orcaflow's figures and plain Python's", box=None)
-    for heading in ("day", "landed", "kept", "late", "mean delay", "worst route", "chart", "check"):
+    for heading in ("day", "landed", "kept", "late", "delay, min", "worst route", "chart", "check"):
         table.add_column(heading, justify="right" if heading != "worst route" else "left")
     wrong = []
     for run in runs:
@@ -255,8 +255,8 @@ def report(home: Path, runs: list[Run]) -> list[str]:
             str(actual["landed"]["flights"]),
             str(whole["flights"]),
             str(whole["late"]),
-            f"{whole['mean_arrival_delay']:+.2f} min",
-            f"{worst['origin']} → {worst['dest']} {worst['mean_arrival_delay']:+.1f} min",
+            f"{whole['mean_arrival_delay']:+.2f}",
+            f"{worst['origin']} → {worst['dest']} {worst['mean_arrival_delay']:+.1f}",
             "PNG" if has_chart else "missing",
             "all equal" if not differences else f"{len(differences)} differ",
         )
