@@ -343,7 +343,7 @@ def claim(db: Tables, ids: Sequence[int], *, node: Node = WORKER) -> list[int]:
     return [task.id for task in claimed]
 
 
-FOLDERS = AttemptFolders(work="/work", logs="/logs")
+FOLDERS = AttemptFolders(work="/attempts", logs="/logs")
 
 
 def an_end(task_id: int, state: TaskState = TaskState.SUCCESS, **changes: Any) -> AttemptEnd:
@@ -1122,7 +1122,7 @@ def test_a_claim_gives_all_that_the_process_needs(db: Tables) -> None:
     assert (claimed.global_params, claimed.schedule_time) == ('[{"prop":"day"}]', LATER)
     assert claimed.complement
     assert (claimed.tenant_code, claimed.queue, claimed.executor_id) == ("tester", "default", 1)
-    assert (claimed.execute_path, claimed.log_path) == (f"/work/{place}", f"/logs/{place}.log")
+    assert (claimed.execute_path, claimed.log_path) == (f"/attempts/{place}", f"/logs/{place}.log")
     row = the_task(db, task_id)
     assert (row["state"], row["host"], row["worker_incarnation"]) == (
         TaskState.RUNNING,

@@ -157,7 +157,7 @@ def submit(made: Engine, owned: Ownership, *names: str) -> list[int]:
 
 def claim(made: Engine, node: Node, ids: list[int]) -> list[int]:
     claimed = PostgresTaskStore(made).claim(
-        node, ids, folders=AttemptFolders(work="/work", logs="/logs"), now=NOON
+        node, ids, folders=AttemptFolders(work="/attempts", logs="/logs"), now=NOON
     )
     return [task.id for task in claimed]
 
