@@ -54,14 +54,19 @@ class Operator:
         return json.loads(self.does(*arguments, "-o", "json"))
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "orcaflow", *arguments],
-            cwd=ROOT,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        # A shell's background job, and so its children, ignore SIGINT; a terminal's do not.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-m", "orcaflow", *arguments],
+                cwd=ROOT,
+                env=self._environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def define(self, name: str, *scripts: str) -> None:
         """Import a chain of SHELL tasks, t0 to tn."""
