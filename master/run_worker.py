@@ -204,7 +204,8 @@ class RunWorker:
         if node is None:
             return
         owned = self._store.owned(node)
-        waiting = frozenset(self._to_open)
+        # Copied in one go first: other threads add to it, and may do so between two comparisons.
+        waiting = frozenset(tuple(self._to_open))
         for ownership in sorted(owned):
             if not self._holds(ownership) and ownership not in waiting:
                 self._to_open.append(ownership)

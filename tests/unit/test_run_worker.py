@@ -657,3 +657,18 @@ def test_nothing_is_kept_of_runs_that_have_ended(master: OneMaster) -> None:
     assert not worker._known
     assert not worker._faults
     assert worker.active == 0
+
+
+def test_a_run_that_is_told_of_in_the_midst_of_a_look_does_no_harm(master: OneMaster) -> None:
+    class Meddler(Ownership):
+        """Has the command loop's thread tell of another run whenever somebody looks at it."""
+
+        def __hash__(self) -> int:
+            master.runs.open([Ownership(process_instance_id=98, host="m:1", epoch=1)])
+            return 1
+
+    run = master.begin("a")
+    master.runs.open([Meddler(process_instance_id=99, host="m:1", epoch=1)])
+    master.step()
+    master.later(timedelta(seconds=2))
+    assert master.names(run) == ["a"]
