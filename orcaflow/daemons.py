@@ -285,6 +285,7 @@ class Cluster:
                     f"the {kind} at port {port} (pid {pid}) was not ready within "
                     f"{self._within.total_seconds():g} s: {reason}{self._log_tail(kind, port)}"
                 )
+            # A daemon's readiness is told by its /readyz alone, to those who ask.
             time.sleep(_LOOK_EVERY_SECONDS)
         raise _EndedError(f"the {kind} at port {port} has ended")
 

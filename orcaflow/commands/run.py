@@ -273,6 +273,7 @@ def _instance_of(
                     "(`orcaflow server list` shows the masters)"
                 )
                 told = True
+        # No trigger tells of a command that was refused; a person is waiting, so ask often.
         time.sleep(pause)
         pause = min(pause * 1.3, 0.25)
 

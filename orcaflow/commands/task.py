@@ -197,6 +197,7 @@ def _awaited_path(session: Session, task_instance_id: int) -> str | None:
         if not told:
             say(f"waiting for a worker to start task instance {task_instance_id}")
             told = True
+        # No trigger tells of a task that begins; only a person waits here, and no daemon.
         time.sleep(0.3)
 
 

@@ -45,6 +45,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
         asked = time.monotonic()
         stage.database.stop_all(definition)
         stopped.append(stage.database.await_ends(INSTANCES, within=_LONGEST_SECONDS) - asked)
+        # What is measured is what stays after the work, so the work must be over.
         time.sleep(_SETTLE_SECONDS)
         ended_with.append(daemons.resident_mb(pid))
     return [
@@ -77,4 +78,5 @@ def _await_attempts(stage: Stage, definition: int, number: int) -> None:
             return
         if time.monotonic() > deadline:
             raise TimeoutError(f"{there} of {number} attempts in {_LONGEST_SECONDS:g} s")
+        # Seldom, since each look costs the database that is being measured.
         time.sleep(_LOOK_SECONDS)

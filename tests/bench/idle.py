@@ -16,6 +16,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     pids = {"master": stage.cluster.master_pid, "worker": stage.cluster.worker_pid}
     shares: dict[str, list[float]] = {name: [] for name in pids}
     memory: dict[str, list[float]] = {name: [] for name in pids}
+    # Doing nothing for a while is what is measured here.
     time.sleep(SETTLE_SECONDS)
     for _ in range(runs):
         began = time.monotonic()

@@ -34,6 +34,7 @@ def until(is_so: Callable[[], bool], *, within: float = 60) -> None:
     deadline = time.monotonic() + within
     while not is_so():
         assert time.monotonic() < deadline, "waited in vain"
+        # Between looks at other processes' effects; no test's outcome depends on its length.
         time.sleep(0.02)
 
 
