@@ -118,6 +118,8 @@ class MasterConfig:
     """Serves health and metrics; several masters on one host differ by it."""
     exec_threads: Positive = 100
     """Process instances at the same time (not threads); a big installation sets 1000 or more."""
+    exec_task_num: Annotated[int, Ge(0)] = 0
+    """Tasks of one process instance on workers at the same time; 0 is no limit but the slots."""
     fetch_size: Positive = 50
     """Commands taken at once: fewer spread the work better, more cost less."""
     heartbeat_interval_seconds: Seconds = 10
@@ -128,6 +130,14 @@ class MasterConfig:
     """How often the queue and the timers are compared with the tables and put right."""
     failover_interval_seconds: Seconds = 2.0
     """How often owners in the tables are compared with living daemons."""
+    hold_interval_seconds: Seconds = 2.0
+    """How often delays, pools and waiting instances are looked at if nothing tells of them."""
+    timeout_interval_seconds: Seconds = 1.0
+    """How often it is looked for tasks and processes that take too long."""
+    dependent_interval_seconds: Seconds = 5.0
+    """How often DEPENDENT tasks look at their upstream if nothing tells of it."""
+    stop_deadline_seconds: Annotated[float, Gt(0), Le(86_400)] = 13
+    """A stop is over after this, whatever workers do; take worker.kill_grace_seconds + 8."""
     max_cpuload_avg: Annotated[float, Gt(0)] = 100
     """Above this load average no new command is taken."""
     reserved_memory_gb: Annotated[float, Ge(0)] = 0.1
@@ -172,6 +182,8 @@ class WorkerConfig:
     """A Spark installation; empty uses the one inside the pyspark package."""
     env_path: str = ""
     """A shell file that is sourced before each SHELL task; empty sources nothing."""
+    http_denied: str = "169.254.0.0/16,fe80::/10"
+    """Networks that HTTP tasks may not reach, as a,b: here those with a cloud's own secrets."""
     data_dir: str = ""
     """Where tasks keep what they share; empty is $ORCAFLOW_HOME/data."""
     http_host: str = "127.0.0.1"

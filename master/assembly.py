@@ -15,16 +15,27 @@ from common.clock import Clock
 from common.config import MasterConfig
 from common.model.cluster import Node
 from common.registry.protocol import Registry
-from common.store.protocol import CommandStore, FailoverStore, RunStore, Saved
+from common.store.protocol import (
+    CommandStore,
+    DependentStore,
+    FailoverStore,
+    HoldStore,
+    RunStore,
+    Saved,
+    TimeoutStore,
+)
 from common.wakes import Wakes
 from master.command_loop import CommandConfig, CommandLoop
 from master.commands.origin import Origin
+from master.dependent_loop import DependentConfig, DependentLoop
 from master.failover_loop import FailoverConfig, FailoverLoop
 from master.graphs import GraphCache
 from master.heartbeat import HeartbeatLoop
+from master.hold_loop import HoldConfig, HoldLoop
 from master.identity import Identity
 from master.queue_loop import QueueConfig, QueueLoop
 from master.run_worker import RunWorker, RunWorkerConfig
+from master.timeout_loop import TimeoutConfig, TimeoutLoop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +45,9 @@ class Stores:
     commands: CommandStore
     runs: RunStore
     failover: FailoverStore
+    holds: HoldStore
+    timeouts: TimeoutStore
+    dependents: DependentStore
 
 
 class Master:
@@ -71,7 +85,33 @@ class Master:
             saved=self._saved,
             ended=lambda: self.wakes.wake(CommandLoop.name),
             wake=lambda: self.wakes.wake(RunWorker.name),
-            config=RunWorkerConfig(look_interval=timedelta(seconds=config.repair_interval_seconds)),
+            config=RunWorkerConfig(
+                look_interval=timedelta(seconds=config.repair_interval_seconds),
+                stop_deadline=timedelta(seconds=config.stop_deadline_seconds),
+                exec_task_num=config.exec_task_num,
+                zone=zone,
+            ),
+        )
+        self.holds = HoldLoop(
+            stores.holds,
+            identity=self.identity,
+            clock=clock,
+            queue=self.queue,
+            config=HoldConfig(interval=timedelta(seconds=config.hold_interval_seconds)),
+        )
+        self.timeouts = TimeoutLoop(
+            stores.timeouts,
+            identity=self.identity,
+            clock=clock,
+            config=TimeoutConfig(interval=timedelta(seconds=config.timeout_interval_seconds)),
+        )
+        self.dependents = DependentLoop(
+            stores.dependents,
+            identity=self.identity,
+            clock=clock,
+            zone=zone,
+            wake=lambda: self.wakes.wake(DependentLoop.name),
+            config=DependentConfig(interval=timedelta(seconds=config.dependent_interval_seconds)),
         )
         self.commands = CommandLoop(
             stores.commands,
@@ -82,6 +122,8 @@ class Master:
             origin=Origin(zone=zone, graph=graphs.graph),
             clock=clock,
             admitted=admitted,
+            waits=lambda: self.wakes.wake(HoldLoop.name),
+            taken_over=self.dependents.look,
             config=CommandConfig(
                 exec_threads=config.exec_threads,
                 fetch_size=config.fetch_size,
@@ -109,12 +151,34 @@ class Master:
     @property
     def loops(
         self,
-    ) -> tuple[HeartbeatLoop, RunWorker, QueueLoop, FailoverLoop, CommandLoop]:
+    ) -> tuple[
+        HeartbeatLoop,
+        RunWorker,
+        QueueLoop,
+        HoldLoop,
+        TimeoutLoop,
+        DependentLoop,
+        FailoverLoop,
+        CommandLoop,
+    ]:
         """In the order of their start; what takes new work comes last."""
-        return self.heartbeat, self.runs, self.queue, self.failover, self.commands
+        return (
+            self.heartbeat,
+            self.runs,
+            self.queue,
+            self.holds,
+            self.timeouts,
+            self.dependents,
+            self.failover,
+            self.commands,
+        )
 
     def _saved(self, saved: Saved) -> None:
         self.queue.add(saved)
+        if saved.holds:
+            self.wakes.wake(HoldLoop.name)
+        if saved.dependents:
+            self.dependents.look()
 
     def _is_clean(self, node: Node) -> bool:
         return node not in self._failover_store.run_owners()

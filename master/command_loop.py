@@ -14,8 +14,8 @@ from datetime import timedelta
 from common import metrics
 from common.clock import Clock
 from common.model.cluster import NodeKind
-from common.model.commands import Command
-from common.model.plans import Handled, Plan, Reject, Resume, Signal, Snapshot
+from common.model.commands import Command, CommandType
+from common.model.plans import Begin, Handled, Plan, Reject, Restart, Resume, Signal, Snapshot
 from common.registry.protocol import Membership, Mutex
 from common.store.protocol import CommandStore
 from master.commands import plan
@@ -27,10 +27,15 @@ log = logging.getLogger(__name__)
 
 MUTEX = "masters"
 
+_FAILOVER = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandConfig:
-    """`exec_threads`: the process instances that this master runs at the same time."""
+    """`exec_threads`: the process instances that this master runs at the same time.
+
+    Sub processes are not counted: their parents are.
+    """
 
     exec_threads: int = 100
     fetch_size: int = 50
@@ -39,7 +44,11 @@ class CommandConfig:
 
 
 class CommandLoop:
-    """`admitted` says whether the host has the memory and load for more (§5.0)."""
+    """`admitted` says whether the host has the memory and load for more runs (§5.0).
+
+    `waits` is told that an instance was made that waits for its turn, `taken_over` that there are
+    runs whose tasks may wait for something already.
+    """
 
     name = "command"
 
@@ -54,8 +63,12 @@ class CommandLoop:
         origin: Origin,
         clock: Clock,
         admitted: Callable[[], bool] = lambda: True,
+        waits: Callable[[], None] = lambda: None,
+        taken_over: Callable[[], None] = lambda: None,
         config: CommandConfig | None = None,
     ) -> None:
+        self._waits = waits
+        self._taken_over = taken_over
         self._store = store
         self._mutex = mutex
         self._membership = membership
@@ -69,15 +82,18 @@ class CommandLoop:
     def run_once(self) -> timedelta:
         """Take what there is room for; answers how long to rest."""
         node = self._identity.trusted()
-        limit = min(self._config.fetch_size, self._config.exec_threads - self._runs.active)
-        if node is None or limit <= 0 or not self._store.waiting() or not self._admitted():
+        if node is None or not self._store.waiting():
             return self._config.poll_interval
+        # Without room there are still those that need none: pauses and stops, which a loaded host
+        # needs most, and sub processes, which runs that it has already wait for.
+        room = max(0, self._config.exec_threads - self._runs.active) if self._admitted() else 0
         with self._mutex.hold(MUTEX, timeout=self._config.mutex_timeout) as held:
             if not held:
                 return timedelta()
             handled = self._store.take(
                 node=node,
-                limit=limit,
+                limit=self._config.fetch_size,
+                room=room,
                 live_masters=self._membership.nodes(NodeKind.MASTER),
                 planner=self._plan,
                 now=self._clock.now(),
@@ -96,7 +112,7 @@ class CommandLoop:
             extra = {"command_id": one.command_id, "plan": type(one.plan).__name__}
             if one.ownership is not None:
                 extra["process_instance_id"] = str(one.ownership.process_instance_id)
-            if isinstance(one.plan, Resume):
+            if isinstance(one.plan, Resume) and one.plan.command_type is _FAILOVER:
                 metrics.takeovers.inc()
             if isinstance(one.plan, Reject):
                 log.warning("command was rejected", extra=extra | {"reason": one.plan.reason})
@@ -104,5 +120,9 @@ class CommandLoop:
                 log.info("command was handled", extra=extra)
         if owned:
             self._runs.open(owned)
+        if any(isinstance(one.plan, Resume) and one.ownership for one in handled):
+            self._taken_over()
         if any(isinstance(one.plan, Signal) for one in handled):
             self._runs.look()
+        if any(isinstance(one.plan, Begin | Restart) and not one.ownership for one in handled):
+            self._waits()

@@ -9,7 +9,7 @@ from typing import Protocol
 from common.store.listen import Channel, Notification, read_task_report
 from master.run_worker import RunWorker
 
-CHANNELS = (Channel.COMMAND, Channel.TASK, Channel.WANTED)
+CHANNELS = (Channel.COMMAND, Channel.TASK, Channel.WANTED, Channel.PROCESS, Channel.HOLD)
 
 
 class NotificationSource(Protocol):
@@ -31,11 +31,15 @@ class NoticeLoop:
         *,
         runs: RunWorker,
         command_waiting: Callable[[], None],
+        upstream_changed: Callable[[], None] = lambda: None,
+        hold_changed: Callable[[], None] = lambda: None,
         patience: timedelta = timedelta(seconds=5),
     ) -> None:
         self._source = source
         self._runs = runs
         self._command_waiting = command_waiting
+        self._upstream_changed = upstream_changed
+        self._hold_changed = hold_changed
         self._patience = patience
         self._stopping = False
 
@@ -54,11 +58,18 @@ class NoticeLoop:
                     self._command_waiting()
                 case Channel.TASK:
                     self._reported(notification.payload)
+                    self._upstream_changed()
                 case Channel.WANTED:
                     self._runs.look()
+                case Channel.PROCESS:
+                    self._upstream_changed()
+                case Channel.HOLD:
+                    self._hold_changed()
                 case _:
                     # The connection was lost in between: anything may have been missed.
                     self._command_waiting()
+                    self._upstream_changed()
+                    self._hold_changed()
                     self._runs.look()
         return timedelta()
 

@@ -2,18 +2,21 @@
 
 After a save the entries that it calls for are put in at once. Slowly behind that, submitted
 attempts of this master's runs that have neither a queue entry nor a claim get one again, so that a
-lost registry, a lost claim or a crash between commit and offer costs seconds and nothing else.
+lost registry, a lost claim or a crash between commit and offer costs seconds and nothing else. An
+entry whose name the tables no longer give, since a group or a priority has changed, is replaced: it
+might name workers that are no more (trap T08).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from common.clock import Clock
+from common.model.cluster import QueueEntry
 from common.registry.protocol import KillQueue, RegistryUnavailableError, TaskQueue
 from common.store.protocol import RunStore, Saved
 from master.identity import Identity
@@ -61,6 +64,10 @@ class QueueLoop:
             self._pending.append(saved)
             self._wake()
 
+    def offer(self, entries: Sequence[QueueEntry]) -> None:
+        """Attempts that were held back may be claimed now, whoever owns their runs."""
+        self.add(Saved(lost=frozenset(), offers=tuple(entries), kills=(), withdrawn=()))
+
     def run_once(self) -> timedelta:
         """Put in what is pending, and repair if it is time; answers how long to rest."""
         self._put_in()
@@ -91,12 +98,19 @@ class QueueLoop:
             # once too often, and its second claimant finds no row to change.
             unclaimed = self._store.unclaimed(node, submitted_before=before)
             if unclaimed:
-                known = {entry.task_instance_id for entry in self._tasks.entries()}
-                known |= self._tasks.claimed()
-                missing = [e for e in unclaimed if e.task_instance_id not in known]
+                entries = self._tasks.entries()
+                claimed = self._tasks.claimed()
+                wanted = {e.task_instance_id: e for e in unclaimed}
+                stale = [e for e in entries if wanted.get(e.task_instance_id, e) != e]
+                there = frozenset(entries)
+                missing = [
+                    e for e in unclaimed if e not in there and e.task_instance_id not in claimed
+                ]
                 if missing:
                     log.warning("queue entries were missing", extra={"count": len(missing)})
                     self._tasks.offer(missing)
+                if stale:
+                    self._tasks.withdraw(stale)
         self._repaired_at = self._clock.monotonic()
         # A long queue takes long to compare; never more than a tenth of the time goes into it.
         took = self._repaired_at - started

@@ -13,28 +13,35 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import islice
 from typing import TypeAlias, TypeVar, assert_never
+from zoneinfo import ZoneInfo
 
 from common import metrics
 from common.clock import Clock
 from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreachableError
 from common.model.commands import BadCommandError, start_node_names
+from common.model.control import Dependent, SubProcess
 from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskDependType, TaskState
-from common.store.protocol import LoadedRun, RunStore, Saved, Step, TaskReport
+from common.store.protocol import LoadedRun, RunStore, Saved, Step, TaskReport, Wish
 from master.engine.advance import advance
 from master.engine.events import (
+    DeadlinePassed,
     Event,
+    PauseRequested,
+    ProcessEvent,
+    ProcessTimedOut,
     RunOpened,
     StopRequested,
     TaskEvent,
     TaskFailed,
     TaskKilled,
+    TaskPaused,
     TaskSucceeded,
     TimerFired,
     WorkerLost,
@@ -47,17 +54,26 @@ from master.identity import Identity
 log = logging.getLogger(__name__)
 
 _Item = TypeVar("_Item")
-# When a retry is due, and whose: process instance, task, attempt.
+# When a retry is due, and whose: process instance, task, attempt. Attempt 0 of no task stands for
+# the time by which the run itself has to have stopped.
 _Timer: TypeAlias = tuple[datetime, int, str, int]
+_DEADLINE = ("", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunWorkerConfig:
-    """`opened_at_once` bounds a pass, so that the first of many new runs starts early."""
+    """`opened_at_once` bounds a pass, so that the first of many new runs starts early.
+
+    `exec_task_num`: how many tasks of a run workers may have at the same time; 0 is no limit.
+    `stop_deadline`: a stop is over so long after it was asked for, whatever workers do.
+    """
 
     look_interval: timedelta = timedelta(seconds=1)
     opened_at_once: int = 25
     faults_until_failure: int = 3
+    stop_deadline: timedelta = timedelta(seconds=13)
+    exec_task_num: int = 0
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
 
 
 class RunWorker:
@@ -105,7 +121,11 @@ class RunWorker:
 
     @property
     def active(self) -> int:
-        """How many runs this master has, or is about to open."""
+        """How many runs take up room: those of which something is under way, or about to open.
+
+        One that only waits for other runs takes none, be it for a child or for an upstream: if
+        such took all the room, what they wait for would never begin (traps T36d, T67).
+        """
         return self._active + len(self._to_open)
 
     def open(self, ownerships: Iterable[Ownership]) -> None:
@@ -115,7 +135,10 @@ class RunWorker:
 
     def reported(self, report: TaskReport) -> None:
         """An attempt has ended, so somebody heard; ignored if its run is not in memory."""
-        if report.process_instance_id in self._known:
+        if not report.state.is_finished:
+            # Anybody may notify; what does not speak of an end is a reason to look at the rows.
+            self.look()
+        elif report.process_instance_id in self._known:
             self._heard.append(report)
             self._wake()
 
@@ -132,6 +155,7 @@ class RunWorker:
     def run_once(self) -> timedelta:
         """Bring every run concerned up to date; answers how long nothing is due."""
         now = self._clock.now()
+        before = self.active
         events: dict[Ownership, list[Event]] = {}
         try:
             self._gather(events, now)
@@ -144,8 +168,8 @@ class RunWorker:
             raise
         finally:
             self._known.intersection_update(self._runs)
-            before, self._active = self._active, len(self._runs)
-            if self._active < before:
+            self._active = sum(map(_takes_room, self._runs.values()))
+            if self.active < before:
                 self._ended()
         if self._to_open or self._heard or self._orders:
             return timedelta()
@@ -166,25 +190,45 @@ class RunWorker:
             monotonic - self._looked_at >= self._config.look_interval.total_seconds()
         ):
             look = True
+        if self._is_deadline_due(now):
+            # Nothing may be given up of which the rows know by now that it has ended.
+            look = True
         if look:
             self._compare_with_tables()
         self._open(events)
         # What was taken over may have reports that its former owner alone heard of.
         look = look or any(ownership.epoch > 1 for ownership in events)
-        reports = _drain(self._heard)
-        if look:
+        heard = _drain(self._heard)
+        # What an attempt put out stands in its row alone.
+        reports = [report for report in heard if not report.has_output]
+        if look or len(reports) < len(heard):
             reports += self._store.reports(node)
         for report in reports:
             run = self._runs.get(report.process_instance_id)
             if run is not None:
                 events.setdefault(run.ownership, []).append(_event(report))
         if look:
-            for ownership, state in self._store.wanted(node).items():
-                if state is ProcessState.STOP and self._holds(ownership):
-                    events.setdefault(ownership, []).append(StopRequested())
+            for ownership, wish in self._store.wanted(node).items():
+                event = self._wanted(wish)
+                if event is not None and self._holds(ownership):
+                    events.setdefault(ownership, []).append(event)
+            if self._runs:
+                self._store.pass_wishes_on(node)
             self._looked_at = monotonic
-        for run, event in self._due(now):
-            events.setdefault(run.ownership, []).append(event)
+        for run, due in self._due(now):
+            events.setdefault(run.ownership, []).append(due)
+
+    def _wanted(self, wish: Wish) -> ProcessEvent | None:
+        deadline = wish.at + self._config.stop_deadline
+        match wish.state:
+            case ProcessState.STOP:
+                return StopRequested(deadline=deadline)
+            case ProcessState.PAUSE:
+                return PauseRequested()
+            case ProcessState.FAILURE:
+                return ProcessTimedOut(deadline=deadline)
+            case _:
+                return None
 
     def _obey(self) -> bool:
         orders = _drain(self._orders)
@@ -243,6 +287,8 @@ class RunWorker:
                 loaded.ownership,
                 process,
                 loaded.tasks,
+                zone=self._config.zone,
+                task_limit=self._config.exec_task_num,
                 nodes=graph.nodes,
                 dag=self._graphs.selection(
                     process.process_instance_json,
@@ -257,16 +303,32 @@ class RunWorker:
             self._suspect(loaded.ownership, error)
         return None
 
-    def _due(self, now: datetime) -> list[tuple[ProcessRun, TimerFired]]:
-        due: list[tuple[ProcessRun, TimerFired]] = []
+    def _due(self, now: datetime) -> list[tuple[ProcessRun, TimerFired | DeadlinePassed]]:
+        due: list[tuple[ProcessRun, TimerFired | DeadlinePassed]] = []
         while self._timers and self._timers[0][0] <= now:
             timer = heappop(self._timers)
             self._armed.discard(timer)
             _, process_instance_id, name, attempt = timer
             run = self._runs.get(process_instance_id)
-            if run is not None and name in run.tasks:
+            if run is None:
+                continue
+            if (name, attempt) == _DEADLINE:
+                # It may be that of an earlier stop, which a recovery has undone.
+                if run.deadline is not None and run.deadline <= now:
+                    due.append((run, DeadlinePassed()))
+            elif name in run.tasks:
                 due.append((run, TimerFired(name=name, attempt=attempt)))
         return due
+
+    def _is_deadline_due(self, now: datetime) -> bool:
+        # The first of a heap is the smallest: mostly it alone says that nothing is due.
+        return (
+            bool(self._timers)
+            and self._timers[0][0] <= now
+            and any(
+                at <= now and (name, attempt) == _DEADLINE for at, _, name, attempt in self._timers
+            )
+        )
 
     # What follows from it
 
@@ -303,8 +365,9 @@ class RunWorker:
             raise
         except SchedulerError as error:
             if len(steps) == 1:
-                self._lose(stepped)
-                self._suspect(steps[0].ownership, error)
+                # Loaded at once it may fit; one that never does is left to the slow look.
+                if self._suspect(steps[0].ownership, error):
+                    self._lose(stepped)
                 return
             # One of them does not fit its rows; apart, the others are not held up by it.
             log.warning("steps were refused and are saved one by one", extra={"cause": str(error)})
@@ -333,14 +396,21 @@ class RunWorker:
                 # Only faults in a row tell of a run that can't go on.
                 self._faults.pop(run.ownership.process_instance_id, None)
                 self._keep(run)
+        self._tell(saved)
+
+    def _tell(self, saved: Saved) -> None:
         self._saved(saved)
+        node = self._identity.node
+        if saved.wishes and node is not None:
+            # Apart from the save: it locks the rows of the children, whose owners lock ours.
+            self._store.pass_wishes_on(node)
 
     def _lose(self, stepped: list[ProcessRun]) -> None:
         """Leave runs whose step may not be written out of memory, to be loaded again."""
         self._to_open.extend(run.ownership for run in stepped)
 
-    def _suspect(self, ownership: Ownership, error: Exception) -> None:
-        """A run met what can't be. Load it afresh; if that does not help, end it and say why."""
+    def _suspect(self, ownership: Ownership, error: Exception) -> bool:
+        """A run met what can't be; whether loading it afresh may help. If not, it is ended."""
         faults = self._faults.get(ownership.process_instance_id, 0) + 1
         self._faults[ownership.process_instance_id] = faults
         log.error(
@@ -351,8 +421,10 @@ class RunWorker:
                 "faults": faults,
             },
         )
-        if faults >= self._config.faults_until_failure:
-            self._fail(ownership, str(error))
+        if faults < self._config.faults_until_failure:
+            return True
+        self._fail(ownership, str(error))
+        return False
 
     def _fail(self, ownership: Ownership, reason: str) -> None:
         """End a run that can't go on, so that even this one ends, and nothing of it stays alive."""
@@ -378,7 +450,7 @@ class RunWorker:
                 },
             )
             return
-        self._saved(saved)
+        self._tell(saved)
         self._faults.pop(ownership.process_instance_id, None)
         if ownership in saved.lost:
             return
@@ -391,12 +463,17 @@ class RunWorker:
     def _keep(self, run: ProcessRun) -> None:
         self._runs[run.ownership.process_instance_id] = run
         due = run.next_retry()
-        if due is not None:
+        if due is not None and not run.is_pausing:
             at, name = due
-            timer = (at, run.ownership.process_instance_id, name, run.tasks[name].attempt)
-            if timer not in self._armed:
-                self._armed.add(timer)
-                heappush(self._timers, timer)
+            self._arm((at, run.ownership.process_instance_id, name, run.tasks[name].attempt))
+        # In any other state nothing would follow from it, and it would be armed for ever.
+        if run.deadline is not None and run.state is ProcessState.READY_STOP:
+            self._arm((run.deadline, run.ownership.process_instance_id, *_DEADLINE))
+
+    def _arm(self, timer: _Timer) -> None:
+        if timer not in self._armed:
+            self._armed.add(timer)
+            heappush(self._timers, timer)
 
     def _forget(self, ownership: Ownership, why: str) -> None:
         if self._runs.pop(ownership.process_instance_id, None) is not None:
@@ -416,18 +493,35 @@ class RunWorker:
         return self._config.look_interval
 
 
+def _takes_room(run: ProcessRun) -> bool:
+    """Whether anything of it is under way besides waiting for other runs."""
+    waiting = (SubProcess, Dependent)
+    return (
+        not run.live
+        or bool(run.retries)
+        or any(not isinstance(run.tasks[name].node.control, waiting) for name in run.live)
+    )
+
+
 def _event(report: TaskReport) -> TaskEvent:
     name, attempt, at = report.name, report.attempt, report.end_time
     match report.state:
-        case TaskState.SUCCESS:
-            return TaskSucceeded(name=name, attempt=attempt, at=at)
+        case TaskState.SUCCESS | TaskState.FORCED_SUCCESS:
+            return TaskSucceeded(name=name, attempt=attempt, at=at, var_pool=report.var_pool)
         case TaskState.FAILURE:
             return TaskFailed(name=name, attempt=attempt, at=at)
         case TaskState.NEED_FAULT_TOLERANCE:
             return WorkerLost(name=name, attempt=attempt, at=at)
-        case TaskState.KILL | TaskState.PAUSE:
+        case TaskState.KILL:
             return TaskKilled(name=name, attempt=attempt, at=at)
-        case TaskState.SUBMITTED | TaskState.RUNNING:
+        case TaskState.PAUSE:
+            return TaskPaused(name=name, attempt=attempt, at=at)
+        case (
+            TaskState.SUBMITTED
+            | TaskState.RUNNING
+            | TaskState.WAITING_DEPEND
+            | TaskState.DELAY_EXECUTION
+        ):
             raise ImpossibleError(f"{report} reports an attempt that has not ended")
         case _:
             assert_never(report.state)

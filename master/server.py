@@ -12,6 +12,9 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from common.store.dependents import PostgresDependentStore
+from common.store.holds import PostgresHoldStore
+from common.store.timeouts import PostgresTimeoutStore
 from setproctitle import setproctitle
 
 from common import config as configuration
@@ -106,6 +109,9 @@ def run(config: Config) -> int:
                 commands=commands,
                 runs=PostgresRunStore(engine),
                 failover=PostgresFailoverStore(engine),
+                holds=PostgresHoldStore(engine),
+                timeouts=PostgresTimeoutStore(engine),
+                dependents=PostgresDependentStore(engine),
             ),
             heartbeat_text=heartbeat_text(
                 settings.host, created=clock.now(), zone=zone, clock=clock
@@ -155,6 +161,8 @@ def _add_loops(
         notices,
         runs=master.runs,
         command_waiting=lambda: master.wakes.wake(master.commands.name),
+        upstream_changed=master.dependents.heard,
+        hold_changed=lambda: master.wakes.wake(master.holds.name),
     )
     for loop in (*master.loops, notice):
         master.wakes.by_name[loop.name] = service.add(Patient(loop)).wake

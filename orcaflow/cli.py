@@ -17,9 +17,11 @@ from common.errors import InvalidDefinitionError, SchedulerError
 from orcaflow.commands import (
     config,
     database,
+    datasource,
     definition,
     doctor,
     instance,
+    pool,
     run,
     server,
     task,
@@ -37,13 +39,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
-        "Runs DAGs of shell, Python and Spark tasks on master and worker daemons.\n\n"
+        "Runs DAGs of shell, Python, SQL, HTTP and Spark tasks on master and worker daemons.\n\n"
         "A first tour:\n\n"
         "\b\n"
         "  orcaflow server start standalone-server   a whole cluster on this computer\n"
         "  orcaflow definition import FILE           what is to run, from a file\n"
         "  orcaflow run NAME --wait                  run it, and watch it\n"
         "  orcaflow task list --instance 1           what its tasks came to\n"
+        "  orcaflow instance why 1                   why something is not running\n"
         "  orcaflow doctor                           when something does not work\n"
     ),
     epilog=(
@@ -56,6 +59,8 @@ app.add_typer(definition.app, name="definition")
 app.command(name="run", epilog=run.EXAMPLES)(run.run)
 app.add_typer(instance.app, name="instance")
 app.add_typer(task.app, name="task")
+app.add_typer(pool.app, name="pool")
+app.add_typer(datasource.app, name="datasource")
 app.add_typer(server.app, name="server")
 app.add_typer(config.app, name="config")
 app.command(name="doctor", epilog=doctor.EXAMPLES)(doctor.doctor)

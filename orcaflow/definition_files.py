@@ -2,8 +2,10 @@
 
 A file holds one JSON object, a list of them, or a bare 1.2 JSON that gets its name elsewhere. An
 object has `name` and `processDefinitionJson` (an object, or text that holds one), and may have
-`description`, `globalParams`, `timeout` (minutes) and `tenantId`; the names that the original's
-exports use are understood too. What the JSON itself must be is known to `common.model.definitions`.
+`description`, `globalParams`, `timeout` (minutes), `tenantId` and `executionType`. What
+DolphinScheduler 1.x exports is understood too: it is told by the key `processDefinitionName`, its
+ids are those of another database, and what can't be taken over is listed. What the JSON itself must
+be is known to `common.model.definitions`.
 
 Scripts, jars and resources that a task names by a relative path are looked for beside the file, and
 stored by their absolute path; a resource may also stand in the folder of resources, where workers
@@ -12,6 +14,7 @@ find it by its relative path. Nothing here talks to a database.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,105 +24,232 @@ from typing import Any, NoReturn
 
 from common.errors import InvalidDefinitionError
 from common.model.definitions import read_process_json
+from common.model.imports import (
+    Finding,
+    Kind,
+    Names,
+    Severity,
+    awaited,
+    cycles,
+    labels_in,
+    name_references,
+    provisional,
+)
+from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
 from common.task_types import known_task_types
+from orcaflow.surprises import surprises
 
 MAX_BYTES = 10_000_000
 MAX_DEPTH = 100
 MAX_NAME_LENGTH = 200
 
-_NAME_KEYS = ("name", "processDefinitionName")
+_EXPORTED_NAME_KEY = "processDefinitionName"
+_NAME_KEYS = ("name", _EXPORTED_NAME_KEY)
 _DESCRIPTION_KEYS = ("description", "processDefinitionDescription")
 _JSON_KEY = "processDefinitionJson"
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 _PLACEHOLDER = re.compile(r"\$[{\[]")
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+# How `common.model.definitions` and this module begin a mistake: the node, then the key in it.
+_PLACE = re.compile(
+    r"(?:task (?P<node>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?:, (?P<key>[^:]+))?"
+    r"|(?P<top>[A-Za-z][\w.\[\]-]*)): (?P<problem>.*)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where in the files something stands; `index` is that in the file's list."""
+
+    file: Path
+    index: int | None = None
+    definition: str | None = None
+
+    def __str__(self) -> str:
+        index = "" if self.index is None else f": [{self.index}]"
+        name = f": {self.definition!r:.80}" if self.definition else ""
+        return f"{self.file}{index}{name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One thing that is wrong; `text` begins with the node and the key, where it has them."""
+
+    place: Place
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
+
+    def row(self) -> dict[str, object]:
+        """Its documented fields: file, definition, node, key, problem."""
+        found = _PLACE.match(self.text)
+        node = key = None
+        problem = self.text
+        if found is not None:
+            node = found["node"] and str(ast.literal_eval(found["node"]))
+            key = found["key"] or found["top"]
+            problem = found["problem"]
+        return {
+            "file": str(self.place.file),
+            "definition": self.place.definition,
+            "node": node,
+            "key": key,
+            "problem": problem,
+        }
+
+
+class InvalidFilesError(InvalidDefinitionError):
+    """Files can't be imported; `found` has every mistake with its file, definition, node, key."""
+
+    def __init__(self, found: Sequence[Mistake]) -> None:
+        super().__init__(tuple(str(mistake) for mistake in found))
+        self.found = tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionDocument:
-    """One definition that can be imported; `task_count` is for telling."""
+    """One definition that can be imported; `task_count` is for telling.
+
+    In `document` references have names where names are known, and still have to be given the ids
+    of a database. `findings` are what is left out of an export, and what may surprise.
+    """
 
     name: str
     description: str | None
-    process_definition_json: str
+    document: Mapping[str, Any]
     global_params: str | None
     timeout_minutes: int
     tenant_id: int
     task_count: int
-    file: Path
+    place: Place
+    locations: str | None = None
+    connects: str | None = None
+    execution_type: ExecutionType | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def file(self) -> Path:
+        return self.place.file
+
+    @property
+    def process_definition_json(self) -> str:
+        """The JSON as it stands before any reference has been given an id."""
+        return json.dumps(self.document, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """An object of a file whose JSON could be read, and no more."""
+
+    place: Place
+    folder: Path
+    wrapped: Mapping[str, Any]
+    inner: dict[str, Any]
+    name: object
+    exported: bool
 
 
 def read_definition_files(
-    paths: Sequence[Path], *, resources: Path, name: str | None = None
+    paths: Sequence[Path],
+    *,
+    resources: Path,
+    name: str | None = None,
+    given: Mapping[tuple[Kind, int], str] | None = None,
 ) -> list[DefinitionDocument]:
-    """All definitions of the files, or `InvalidDefinitionError` with all mistakes of all files.
+    """All definitions of the files, or `InvalidFilesError` with all mistakes of all files.
 
     `resources` is the folder that workers take resources from. `name` is for a file with a single
-    definition, and goes before the name that stands in it.
+    definition, and goes before the name that stands in it. `given` says what ids of another
+    database are called.
     """
-    found: list[DefinitionDocument] = []
-    mistakes: list[str] = []
+    mistakes: list[Mistake] = []
+    entries: list[_Entry] = []
     for path in paths:
-        try:
-            found.extend(_read_file(path, name, resources))
-        except InvalidDefinitionError as error:
-            mistakes.extend(error.mistakes)
+        entries.extend(_entries(path, name, mistakes))
+    labels: dict[int, str] = {}
+    for entry in entries:
+        if entry.exported:
+            labels |= labels_in(entry.inner)
+    names = Names(given=given or {}, labels=labels)
+    found = [
+        document
+        for entry in entries
+        if (document := _within_depth(entry, names, resources, mistakes)) is not None
+    ]
     first: dict[str, Path] = {}
     for document in found:
         if document.name in first:
-            mistakes.append(
-                f"{document.file}: {document.name!r} is defined twice"
-                f" (also in {first[document.name]})"
-            )
+            text = f"{document.name!r} is defined twice (also in {first[document.name]})"
+            mistakes.append(Mistake(place=Place(file=document.file), text=text))
         first.setdefault(document.name, document.file)
+    places = {
+        each.name: [
+            (place, place.target)
+            for place in awaited(each.document)
+            if isinstance(place.target, str)
+        ]
+        for each in found
+    }
+    graph = {name: [target for _, target in those] for name, those in places.items()}
+    for document in found:
+        mistakes.extend(
+            Mistake(place=document.place, text=str(finding))
+            for finding in cycles(document.name, places[document.name], graph)
+        )
     if mistakes:
-        raise InvalidDefinitionError(tuple(mistakes))
+        raise InvalidFilesError(mistakes)
     return found
 
 
-def _read_file(path: Path, name: str | None, resources: Path) -> list[DefinitionDocument]:
-    document = strict_json(_content(path), place=str(path))
-    entries = document if isinstance(document, list) else [document]
-    if not entries:
-        _refuse(f"{path}: the list is empty")
-    if name is not None and len(entries) > 1:
-        _refuse(f"{path}: holds {len(entries)} definitions, so one name can't be given to it")
-    found: list[DefinitionDocument] = []
-    mistakes: list[str] = []
-    for index, entry in enumerate(entries):
-        place = f"{path}: [{index}]" if isinstance(document, list) else f"{path}"
-        try:
-            found.append(_read_entry(entry, name, place, path, resources))
-        except InvalidDefinitionError as error:
-            mistakes.extend(error.mistakes)
-    if mistakes:
-        raise InvalidDefinitionError(tuple(mistakes))
+def _entries(path: Path, name: str | None, mistakes: list[Mistake]) -> list[_Entry]:
+    file = Place(file=path)
+    try:
+        document = strict_json(_content(path))
+    except InvalidDefinitionError as error:
+        mistakes.extend(Mistake(place=file, text=text) for text in error.mistakes)
+        return []
+    listed = document if isinstance(document, list) else [document]
+    if not listed:
+        mistakes.append(Mistake(place=file, text="the list is empty"))
+        return []
+    if name is not None and len(listed) > 1:
+        text = f"holds {len(listed)} definitions, so one name can't be given to it"
+        mistakes.append(Mistake(place=file, text=text))
+        return []
+    found: list[_Entry] = []
+    for index, entry in enumerate(listed):
+        place = Place(file=path, index=index if isinstance(document, list) else None)
+        made = _entry(entry, name, place, mistakes)
+        if made is not None:
+            found.append(made)
     return found
 
 
 def _content(path: Path) -> bytes:
     try:
         if path.is_dir():
-            _refuse(f"{path}: is a folder, not a file")
+            _refuse("is a folder, not a file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        _refuse(f"{path}: can't be read: {reason}")
+        _refuse(f"can't be read: {reason}")
     if len(content) > MAX_BYTES:
-        _refuse(f"{path}: is larger than {MAX_BYTES // 1_000_000} MB")
+        _refuse(f"is larger than {MAX_BYTES // 1_000_000} MB")
     return content
 
 
-def strict_json(content: bytes, *, place: str) -> Any:
+def strict_json(content: bytes) -> Any:
     """The document, refusing what JSON readers silently bend: repeated keys, NaN, deep nesting."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        _refuse(f"{place}: line {line}: byte {error.start} is not UTF-8")
-    _check_depth(content, place)
+        _refuse(f"line {line}: byte {error.start} is not UTF-8")
+    _check_depth(content)
     mistakes: list[str] = []
 
     def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -130,28 +260,27 @@ def strict_json(content: bytes, *, place: str) -> Any:
                 if key in seen:
                     near = made.get("name")
                     where = f" (in the object named {near!r:.80})" if isinstance(near, str) else ""
-                    mistakes.append(f"{place}: the key {key!r:.80} stands twice{where}")
+                    mistakes.append(f"the key {key!r:.80} stands twice{where}")
                 seen.add(key)
         return made
 
     def constant(word: str) -> None:
-        mistakes.append(f"{place}: {word} is not JSON")
+        mistakes.append(f"{word} is not JSON")
 
     try:
         document = json.loads(text, object_pairs_hook=of_pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
-        _refuse(f"{place}: line {error.lineno} column {error.colno}: not JSON: {error.msg}")
+        _refuse(f"line {error.lineno} column {error.colno}: not JSON: {error.msg}")
     except ValueError as error:
         # A whole number of thousands of digits is refused by Python itself.
-        _refuse(f"{place}: {error}")
-    for where, bad in _unstorable(document, ""):
-        mistakes.append(f"{place}: {where}: {bad}")
+        _refuse(str(error))
+    mistakes.extend(f"{where}: {bad}" for where, bad in _unstorable(document, ""))
     if mistakes:
         raise InvalidDefinitionError(tuple(mistakes))
     return document
 
 
-def _check_depth(content: bytes, place: str) -> None:
+def _check_depth(content: bytes) -> None:
     """Before parsing, since the parser itself recurses."""
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(content):
@@ -160,7 +289,7 @@ def _check_depth(content: bytes, place: str) -> None:
             depth += 1
             if depth > MAX_DEPTH:
                 line = content.count(b"\n", 0, token.start()) + 1
-                _refuse(f"{place}: line {line}: nested more than {MAX_DEPTH} levels deep")
+                _refuse(f"line {line}: nested more than {MAX_DEPTH} levels deep")
         elif sign in (b"]", b"}"):
             depth -= 1
 
@@ -182,71 +311,167 @@ def _unstorable(value: object, where: str) -> Iterator[tuple[str, str]]:
             yield from _unstorable(item, inner)
 
 
-def _read_entry(
-    entry: object, name: str | None, place: str, path: Path, resources: Path
-) -> DefinitionDocument:
+def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake]) -> _Entry | None:
     if not isinstance(entry, dict):
-        _refuse(f"{place}: a definition must be an object")
+        mistakes.append(Mistake(place=place, text="a definition must be an object"))
+        return None
     # A bare 1.2 JSON is what others carry in `processDefinitionJson`.
     is_bare = "tasks" in entry and _JSON_KEY not in entry
     of_bare = {key: entry.get(key) for key in (*_NAME_KEYS, *_DESCRIPTION_KEYS)}
     wrapped = {**of_bare, _JSON_KEY: entry} if is_bare else entry
-    mistakes: list[str] = []
-    name = name if name is not None else _first(wrapped, _NAME_KEYS)
-    place = f"{place}: {name!r:.80}" if isinstance(name, str) and name else place
-    if fault := _fault_of_name(name):
-        mistakes.append(f"{place}: name: {fault}")
-    description = _first(wrapped, _DESCRIPTION_KEYS)
-    if description is not None and not isinstance(description, str):
-        mistakes.append(f"{place}: description: must be text")
+    own = name if name is not None else _first(wrapped, _NAME_KEYS)
+    if isinstance(own, str) and own:
+        place = Place(file=place.file, index=place.index, definition=own)
+    if fault := _fault_of_name(own):
+        mistakes.append(Mistake(place=place, text=f"name: {fault}"))
     inner = wrapped.get(_JSON_KEY)
     if isinstance(inner, str):
         try:
-            inner = strict_json(inner.encode(), place=f"{place}: {_JSON_KEY}")
+            inner = strict_json(inner.encode())
         except InvalidDefinitionError as error:
-            mistakes.extend(error.mistakes)
-            raise InvalidDefinitionError(tuple(mistakes)) from error
+            mistakes.extend(
+                Mistake(place=place, text=f"{_JSON_KEY}: {text}") for text in error.mistakes
+            )
+            return None
     if not isinstance(inner, dict):
-        mistakes.append(
-            f"{place}: {_JSON_KEY}: must be an object with the key 'tasks'"
+        text = (
+            f"{_JSON_KEY}: must be an object with the key 'tasks'"
             if _JSON_KEY in wrapped
-            else f"{place}: neither {_JSON_KEY} nor tasks is there, so nothing is defined"
+            else f"neither {_JSON_KEY} nor tasks is there, so nothing is defined"
         )
-        raise InvalidDefinitionError(tuple(mistakes))
-    mistakes.extend(
-        f"{place}: {mistake}" for mistake in _with_absolute_files(inner, path.parent, resources)
+        mistakes.append(Mistake(place=place, text=text))
+        return None
+    return _Entry(
+        place=place,
+        folder=place.file.parent,
+        wrapped=wrapped,
+        inner=inner,
+        name=own,
+        exported=not is_bare and _EXPORTED_NAME_KEY in entry,
     )
-    text = json.dumps(inner, ensure_ascii=False)
-    global_params = None
-    task_count = 0
+
+
+def _within_depth(
+    entry: _Entry, names: Names, resources: Path, mistakes: list[Mistake]
+) -> DefinitionDocument | None:
+    """The document, unless a text in it holds JSON that is deeper than the file itself may be."""
+    try:
+        return _document(entry, names, resources, mistakes)
+    except RecursionError:
+        mistakes.append(Mistake(place=entry.place, text="a text in it is nested too deeply"))
+        return None
+
+
+def _document(
+    entry: _Entry, names: Names, resources: Path, mistakes: list[Mistake]
+) -> DefinitionDocument | None:
+    wrong: list[str] = []
+    description = _first(entry.wrapped, _DESCRIPTION_KEYS)
+    if description is not None and not isinstance(description, str):
+        wrong.append("description: must be text")
+    inner = entry.inner
+    # References first: a resource that is named by its id is given its path by this.
+    findings = list(name_references(inner, names=names, foreign=entry.exported))
+    wrong.extend(str(each) for each in findings if each.severity is Severity.MISTAKE)
+    wrong.extend(_with_absolute_files(inner, entry.folder, resources))
+    graph = None
+    text = json.dumps(provisional(inner), ensure_ascii=False)
     try:
         graph = read_process_json(text, task_types=known_task_types())
-        global_params = None if graph.global_params == "[]" else graph.global_params
-        task_count = len(graph.nodes)
     except InvalidDefinitionError as error:
-        mistakes.extend(f"{place}: {mistake}" for mistake in error.mistakes)
-    mistakes.extend(f"{place}: {mistake}" for mistake in _parameter_mistakes(inner))
-    own = wrapped.get("globalParams")
+        wrong.extend(error.mistakes)
+    wrong.extend(_parameter_mistakes(inner))
+    own = entry.wrapped.get("globalParams")
+    global_params = None if graph is None or graph.global_params == "[]" else graph.global_params
     if own:
         try:
             parse_properties(own)
             global_params = own if isinstance(own, str) else json.dumps(own, ensure_ascii=False)
         except ParameterError as error:
-            mistakes.append(f"{place}: globalParams: {error}")
-    timeout = _number(wrapped, "timeout", place, mistakes, default=0, lowest=0)
-    tenant = _number(wrapped, "tenantId", place, mistakes, default=-1, lowest=-1)
-    if mistakes or not isinstance(name, str):
-        raise InvalidDefinitionError(tuple(mistakes))
+            wrong.append(f"globalParams: {error}")
+    timeout = _number(
+        entry.wrapped, "timeout", wrong, default=graph.timeout_minutes if graph else 0, lowest=0
+    )
+    tenant = _number(
+        entry.wrapped, "tenantId", wrong, default=graph.tenant_id if graph else -1, lowest=-1
+    )
+    execution_type = _execution_type(entry.wrapped.get("executionType"), wrong)
+    mistakes.extend(Mistake(place=entry.place, text=each) for each in wrong)
+    if wrong or graph is None or not isinstance(entry.name, str) or _fault_of_name(entry.name):
+        return None
+    if entry.exported:
+        findings.extend(_left_out(entry.wrapped))
+    findings.extend(surprises(entry.name, inner))
     return DefinitionDocument(
-        name=name,
+        name=entry.name,
         description=description,
-        process_definition_json=text,
+        document=inner,
         global_params=global_params,
         timeout_minutes=timeout,
         tenant_id=tenant,
-        task_count=task_count,
-        file=path,
+        task_count=len(graph.nodes),
+        place=entry.place,
+        locations=_drawing(entry.wrapped, "processDefinitionLocations"),
+        connects=_drawing(entry.wrapped, "processDefinitionConnects"),
+        execution_type=execution_type,
+        findings=tuple(each for each in findings if each.severity is not Severity.MISTAKE),
     )
+
+
+def _execution_type(value: object, wrong: list[str]) -> ExecutionType | None:
+    """By name; None where the file says nothing, so that what is set stays."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or value.upper() not in ExecutionType.__members__:
+        known = ", ".join(ExecutionType.__members__)
+        wrong.append(f"executionType: must be one of {known}, not {value!r:.60}")
+        return None
+    return ExecutionType[value.upper()]
+
+
+_SCHEDULE_KEYS = (
+    ("scheduleStartTime", "from"),
+    ("scheduleEndTime", "until"),
+    ("scheduleReleaseState", "release state"),
+    ("scheduleFailureStrategy", "failure strategy"),
+    ("scheduleProcessInstancePriority", "priority"),
+    ("scheduleWorkerGroupName", "worker group"),
+    ("scheduleWorkerGroup", "worker group"),
+    ("scheduleWarningType", "warning type"),
+    ("scheduleWarningGroupName", "warning group"),
+)
+
+
+def _left_out(exported: Mapping[str, Any]) -> Iterator[Finding]:
+    """What an export says of a definition that has no place here, so that nothing is lost."""
+    cron = exported.get("scheduleCrontab")
+    if cron:
+        more = ", ".join(
+            f"{word} {exported[key]!s:.80}" for key, word in _SCHEDULE_KEYS if exported.get(key)
+        )
+        yield Finding(
+            severity=Severity.UNMAPPED,
+            key="scheduleCrontab",
+            problem=f"the schedule {cron!r:.200} is not imported yet"
+            + (f" ({more})" if more else ""),
+            cure="keep the line: it has to be made again once schedules can be",
+        )
+    project = exported.get("projectName")
+    if project and project != "default":
+        yield Finding(
+            severity=Severity.UNMAPPED,
+            key="projectName",
+            problem=f"the project {project!r:.200} is not kept: the definition goes into 'default'",
+            cure="nothing has to be done as long as names differ",
+        )
+
+
+def _drawing(wrapped: Mapping[str, Any], key: str) -> str | None:
+    """Where a front end drew the tasks: opaque, and kept as it is (specification §1.3)."""
+    value = wrapped.get(key)
+    if value is None or value == "":
+        return None
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _fault_of_name(name: object) -> str | None:
@@ -268,7 +493,6 @@ def _fault_of_name(name: object) -> str | None:
 def _number(
     entry: Mapping[str, Any],
     key: str,
-    place: str,
     mistakes: list[str],
     *,
     default: int,
@@ -282,7 +506,7 @@ def _number(
     except ValueError:
         number = lowest - 1
     if not lowest <= number <= 10_000_000:
-        mistakes.append(f"{place}: {key}: must be a whole number from {lowest}, not {value!r:.60}")
+        mistakes.append(f"{key}: must be a whole number from {lowest}, not {value!r:.60}")
         return default
     return number
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+import typer
+
 from common.errors import NotAllowedError, NotFoundError
 
 if TYPE_CHECKING:
@@ -63,3 +65,20 @@ def worker_group_named(db: Connection, name: str) -> int:
         known = ", ".join(repr(other) for other in worker_group_names(db)) or "none"
         raise NotFoundError(f"there is no worker group {name!r} (there are: {known})")
     return found
+
+
+def nodes_named(process_json: str, names: str, *, owner: str, option: str) -> list[str]:
+    """The tasks of a comma list, each of which must be there: a master would leave out others."""
+    from common.model.definitions import read_process_json
+    from common.task_types import known_task_types
+
+    graph = read_process_json(process_json, task_types=known_task_types())
+    asked = [name.strip() for name in names.split(",") if name.strip()]
+    if not asked:
+        raise typer.BadParameter("names no task", param_hint=option)
+    for name in asked:
+        if name not in graph.nodes:
+            near = difflib.get_close_matches(name, list(graph.nodes), n=1)
+            perhaps = f"; did you mean {near[0]!r}?" if near else ""
+            raise NotFoundError(f"{owner} has no task {name!r:.200}{perhaps}")
+    return asked

@@ -139,6 +139,11 @@ def shown(value: object, zone: tzinfo | None = None) -> str:
             return escaped(str(value))
 
 
+def counted(number: int, what: str) -> str:
+    """A number with its noun: `1 task`, `2 tasks`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def duration(span: timedelta) -> str:
     """A span of time, with tenths while it is short."""
     seconds = max(0.0, span.total_seconds())

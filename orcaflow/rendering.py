@@ -1,9 +1,12 @@
-"""Works out what a worker makes of a task's parameters, without running anything."""
+"""Works out what a worker makes of a task's parameters, without running anything.
+
+Values of parameters whose names sound secret are masked, wherever they came to stand.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,21 +16,30 @@ from common.config import Config
 from common.errors import SchedulerError
 from common.model.commands import CommandType
 from common.params import (
+    Direct,
+    Property,
     effective_parameters,
     parse_properties,
     substitute,
     system_parameters,
 )
 from common.store.requests import TaskDocument
+from orcaflow.masking import masked, secrets_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """`params` is the node's, every text in it with the parameters put in."""
+    """`params` is the node's, every text in it with the parameters put in.
+
+    `origins` says where each parameter's value comes from; `put_out` is what the attempt has put
+    out for those downstream.
+    """
 
     moment: datetime
     parameters: Mapping[str, str]
+    origins: Mapping[str, str]
     params: Mapping[str, Any]
+    put_out: Mapping[str, str]
 
 
 def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Rendered:
@@ -40,13 +52,20 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
         zone=zone,
         complement=(document.history_cmd or "").startswith(CommandType.COMPLEMENT_DATA.name),
     )
+    global_properties = parse_properties(document.global_params or None)
+    local_properties = parse_properties(params.get("localParams") or None)
+    pool = parse_properties(document.input_pool or None)
+    start_params = _start_params(document.command_param)
     parameters = effective_parameters(
-        parse_properties(document.global_params or None),
-        parse_properties(params.get("localParams") or None),
+        global_properties,
+        local_properties,
         system=system,
         moment=moment,
         zone=zone,
+        pool=pool,
+        start_params=start_params,
     )
+    secrets = secrets_in(parameters)
 
     def put_in(value: Any) -> Any:
         match value:
@@ -60,7 +79,55 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
                 return value
 
     texts = {key: put_in(value) for key, value in params.items() if key != "localParams"}
-    return Rendered(moment=moment, parameters=parameters, params=texts)
+    put_out = {each.prop: each.value for each in parse_properties(document.var_pool or None)}
+    return Rendered(
+        moment=moment,
+        parameters=masked(dict(parameters), secrets),
+        origins={
+            name: _origin(name, global_properties, local_properties, pool, start_params)
+            for name in parameters
+        },
+        params=masked(texts, secrets),
+        put_out=masked(put_out, (*secrets, *secrets_in(put_out))),
+    )
+
+
+def _origin(
+    name: str,
+    global_properties: Iterable[Property],
+    local_properties: Iterable[Property],
+    pool: Iterable[Property],
+    start_params: Mapping[str, str],
+) -> str:
+    """Which of equal names counted, by the table of `common.params`."""
+    upstream = any(each.prop == name for each in pool)
+    if name in start_params:
+        return "start-up"
+    if any(
+        each.prop == name and each.direct is Direct.IN and (each.value or not upstream)
+        for each in local_properties
+    ):
+        return "local"
+    if upstream:
+        return "upstream"
+    return "global" if any(each.prop == name for each in global_properties) else "built-in"
+
+
+def _start_params(command_param: str | None) -> dict[str, str]:
+    """What the run was started with; it may stand in the command as an object, or as text."""
+    try:
+        given = json.loads(command_param or "{}", parse_int=str, parse_float=str)
+        start = given.get("StartParams") if isinstance(given, dict) else None
+        if isinstance(start, str) and start.strip():
+            start = json.loads(start, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise SchedulerError(f"the run's StartParams can't be read: {error}") from error
+    if not isinstance(start, dict):
+        return {}
+    return {
+        each.prop: each.value
+        for each in parse_properties([{"prop": k, "value": v} for k, v in start.items()])
+    }
 
 
 def _params(task_json: str) -> dict[str, Any]:

@@ -6,12 +6,19 @@ that has no name here is shown as itself. Durations are in seconds.
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from common.model.commands import CommandType
-from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
+from common.model.states import (
+    UNSTARTED_TASK_STATES,
+    FailureStrategy,
+    Priority,
+    ProcessState,
+    TaskState,
+)
 
 if TYPE_CHECKING:
     from common.store.views import ProcessInstanceView, TaskInstanceView
@@ -51,6 +58,9 @@ def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, objec
         "duration": _span(view.start_time, view.end_time, now),
         "host": view.host,
         "owner_epoch": view.owner_epoch,
+        "root_id": view.root_id or None,
+        "parent_task_instance_id": view.parent_task_instance_id or None,
+        "wanted_deadline": view.wanted_deadline,
     }
 
 
@@ -80,12 +90,25 @@ def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:
         "log_path": view.log_path,
         "execute_path": view.execute_path,
         "app_link": view.app_link,
+        "due_at": view.due_at,
+        "branch": _names(view.branch),
     }
+
+
+def _names(stored: str | None) -> list[str] | None:
+    """The nodes that a branching task took; None for any other task."""
+    if stored is None:
+        return None
+    try:
+        names = json.loads(stored)
+    except (ValueError, RecursionError):
+        return None
+    return [str(name) for name in names] if isinstance(names, list) else None
 
 
 def task_duration(view: TaskInstanceView, *, now: datetime) -> timedelta | None:
     """How long the attempt has run, or ran; None before a worker has started it."""
-    if view.state == TaskState.SUBMITTED:
+    if view.state in UNSTARTED_TASK_STATES:
         return None
     return _span(view.start_time, view.end_time, now)
 

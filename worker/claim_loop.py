@@ -3,14 +3,16 @@
 A claim is made twice: in the registry, so that workers don't run after the same entry, and then in
 the row, which alone decides. What a call that failed may have done is never guessed: the entries
 are remembered and looked at again in the tables before any other is claimed, so that an attempt
-whose row says that it is ours is either started or reported, never forgotten. No threads and no
-time of its own: a service or a simulator calls `run_once`.
+whose row says that it is ours is either started or reported, never forgotten. Attempts whose type
+needs a data source are *needy* from their claim until it has been read; nothing else is claimed
+before that. No threads and no time of its own: a service or a simulator calls `run_once`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import timedelta
 
 from common.clock import Clock
@@ -20,6 +22,7 @@ from common.model.states import TaskState
 from common.registry.protocol import Membership, Standing, TaskQueue
 from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
 from worker.attempts import Attempts, Ended
+from worker.tasks.datasource import datasource_id, needs_datasource
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +78,8 @@ class ClaimLoop:
         self._unsure_node: Node | None = None
         self._to_release: tuple[QueueEntry, ...] = ()
         self._claimed: tuple[ClaimedTask, ...] = ()
+        self._needy: tuple[ClaimedTask, ...] = ()
+        self._needy_node: Node | None = None
         queue.watch(self._entries_changed)
 
     def run_once(self) -> timedelta:
@@ -89,6 +94,10 @@ class ClaimLoop:
             self._tidy()
         if self._unsure:
             self._resolve(node)
+            return timedelta()
+        if self._needy:
+            # The look of the pass that claimed them failed; it is made again.
+            self._begin_needy(node)
             return timedelta()
         free = self._slots - len(self._attempts.running())
         if free <= 0 or not self._admits():
@@ -110,6 +119,8 @@ class ClaimLoop:
             self._unsure = ()
             self._to_release += won
             self._claimed += claimed
+            # Last, since it may fail: by now nothing else is left open.
+            self._begin_needy(node)
             if not self._entries:
                 # Long enough for the supervisor to start them undisturbed; a new entry ends it.
                 return _REST_AFTER_START
@@ -117,7 +128,10 @@ class ClaimLoop:
 
     def claiming(self) -> frozenset[int]:
         """Attempts whose claim is under way, or whose answer was lost."""
-        return frozenset(entry.task_instance_id for entry in self._unsure)
+        # Called from another thread: each tuple is looked at once. The needy come last, for an
+        # attempt moves from the unsure to them.
+        unsure = [entry.task_instance_id for entry in self._unsure]
+        return frozenset(unsure).union(task.id for task in self._needy)
 
     def _entries_changed(self) -> None:
         """Called on the registry's thread."""
@@ -164,8 +178,32 @@ class ClaimLoop:
             # The answer took so long that the rows may have been given to others meanwhile.
             log.warning("claims given up with the session", extra={"attempts": len(claimed)})
             return
+        needy = tuple(task for task in claimed if needs_datasource(task.task_type))
+        if needy:
+            self._needy += needy
+            self._needy_node = node
         for task in claimed:
-            self._attempts.start(task)
+            if task not in needy:
+                self._attempts.start(task)
+
+    def _begin_needy(self, node: Node) -> None:
+        """Start the needy with what `t_ds_datasource` says; one without a row fails by its type."""
+        needy = self._needy
+        if not needy:
+            return
+        if self._needy_node == node:
+            wanted = {task.id: datasource_id(task) for task in needy}
+            ids = sorted({each for each in wanted.values() if each is not None})
+            found = self._store.datasources(ids) if ids else {}
+            if self._node() == node and self._membership.standing() is not Standing.LOST:
+                for task in needy:
+                    source = found.get(wanted[task.id] or 0)
+                    self._attempts.start(replace(task, datasource=source))
+                self._needy = ()
+                return
+        # Whatever that incarnation held is failed over with it.
+        log.warning("claims given up with the session", extra={"attempts": len(needy)})
+        self._needy = ()
 
     def _resolve(self, node: Node) -> None:
         """Find out what became of the claims whose answer was lost."""

@@ -14,14 +14,16 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from common.params import (
+    Direct,
     ParameterError,
     Property,
     effective_parameters,
+    parameter_types,
     parse_properties,
     system_parameters,
 )
 from common.store.protocol import ClaimedTask
-from worker import task_log, tenants
+from worker import outputs, task_log, tenants
 from worker.supervisor import Prepared
 from worker.tasks import built_in_task_types
 from worker.tasks.base import (
@@ -57,6 +59,7 @@ _SEEN_BY_TASKS = frozenset(
         "HIVE_HOME",
     }
 )
+_OUTPUT_FILE = "output.jsonl"
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -92,12 +95,17 @@ class Launcher:
         task_type = self._types.find(task.task_type)
         params, local = read_node(task)
         moment = task.schedule_time or task.start_time
+        global_properties = _properties("the run's global parameters", task.global_params)
+        local_properties = _properties("params.localParams", local)
+        pool = _properties("what tasks upstream put out", task.input_pool)
         parameters = effective_parameters(
-            _properties("the run's global parameters", task.global_params),
-            _properties("params.localParams", local),
+            global_properties,
+            local_properties,
             system=system_parameters(moment=moment, zone=self._zone, complement=task.complement),
             moment=moment,
             zone=self._zone,
+            pool=pool,
+            start_params=_start_params(task.start_params),
         )
         directory = Path(task.execute_path)
         make_directory(directory, account)
@@ -107,6 +115,8 @@ class Launcher:
                 task=task,
                 params=params,
                 parameters=parameters,
+                types=parameter_types(global_properties, local_properties, pool=pool),
+                local=local_properties,
                 moment=moment,
                 zone=self._zone,
                 directory=directory,
@@ -122,16 +132,20 @@ class Launcher:
             "ORCAFLOW_TASK_NAME": task.name,
             "ORCAFLOW_ATTEMPT": str(task.attempt),
             **given,
+            outputs.VARIABLE: f"{task.execute_path}/{_OUTPUT_FILE}",
             "TMPDIR": task.execute_path,
             **(_of_account(account) if account else {}),
             **launch.environment,
         }
+        header = task_log.header(task, launch.argv, parameters)
         return Prepared(
             argv=_with_program(launch, environment),
             environment=environment,
             directory=task.execute_path,
-            header=task_log.header(task, launch.argv, parameters),
+            header=header,
             account=account,
+            outputs=_declared(task, local_properties, launch, header),
+            job_file=launch.job_file,
         )
 
 
@@ -150,6 +164,38 @@ def _properties(place: str, stored: object) -> tuple[Property, ...]:
         return parse_properties(stored)
     except ParameterError as error:
         raise TaskParameterError(f"{place}: {error}") from error
+
+
+def _start_params(stored: str | None) -> dict[str, str]:
+    if not stored:
+        return {}
+    try:
+        given = json.loads(stored, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise TaskParameterError(f"StartParams are not valid JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise TaskParameterError("StartParams must be a JSON object")
+    each = _properties("StartParams", [{"prop": k, "value": v} for k, v in given.items()])
+    return {start.prop: start.value for start in each}
+
+
+def _declared(
+    task: ClaimedTask, local: tuple[Property, ...], launch: Launch, header: str
+) -> outputs.Declared | None:
+    """What the task may put out; None, and no further cost, for most."""
+    types = {each.prop: each.type for each in local if each.direct is Direct.OUT}
+    if not types:
+        return None
+    names_bytes = sum(len(name.encode("utf-8", "replace")) for name in types)
+    if len(types) > outputs.MAX_VALUES or names_bytes > outputs.MAX_BYTES:
+        raise TaskParameterError(
+            f"params.localParams declares {len(types):,} OUT parameters, whose names have"
+            f" {names_bytes:,} bytes; {outputs.MAX_VALUES:,} and {outputs.MAX_BYTES:,} are allowed"
+        )
+    # A script that prints its parameters must not put them out by that: the header is left out.
+    log_from = len(header.encode("utf-8", "replace")) if launch.prints_outputs else None
+    file = f"{task.execute_path}/{_OUTPUT_FILE}"
+    return outputs.Declared(types=types, file=file, log_from=log_from)
 
 
 def _parameters_file(

@@ -4,7 +4,7 @@ One small file an attempt, named by its id, in a directory of the worker's own t
 write. The first line says what runs; the attempt's wrapper, which inherits the open file, adds its
 pid before the task starts and the exit code after it ended. So a result outlives the daemon, and a
 crash between starting a process and noting it is no gap. A record is removed after the end has been
-written to the tables.
+written to the tables. What an attempt puts out and when its time is out stand there too.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-_LIMIT_BYTES = 20_000
+from worker.outputs import Declared
+
+_LIMIT_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,10 @@ class Record:
     task_type: str
     execute_path: str
     log_path: str
+    outputs: Declared | None = None
+    job_file: Path | None = None
+    times_out_at: datetime | None = None
+    timeout: timedelta | None = None
     pid: int | None = None
     exit_code: int | None = None
 
@@ -37,20 +44,13 @@ class Records:
         self._directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def begin(
-        self, task_instance_id: int, *, task_type: str, execute_path: str, log_path: str
-    ) -> int:
+    def begin(self, record: Record) -> int:
         """Make the record; the file descriptor is the wrapper's to write to."""
-        path = self._path(task_instance_id)
+        path = self._path(record.task_instance_id)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
         file = os.open(path, flags, 0o600)
         try:
-            about = {
-                "task_type": task_type,
-                "execute_path": execute_path,
-                "log_path": log_path,
-            }
-            os.write(file, json.dumps(about).encode() + b"\n")
+            os.write(file, json.dumps(_about(record)).encode() + b"\n")
         except OSError:
             os.close(file)
             path.unlink()
@@ -67,15 +67,21 @@ class Records:
             with self._path(task_instance_id).open("rb") as file:
                 lines = file.read(_LIMIT_BYTES).split(b"\n")
             about = json.loads(lines[0])
+            outputs, job_file = about.get("outputs"), about.get("job_file")
+            times_out_at, timeout = about.get("times_out_at", 0), about.get("timeout")
             return Record(
                 task_instance_id=task_instance_id,
                 task_type=str(about["task_type"]),
                 execute_path=str(about["execute_path"]),
                 log_path=str(about["log_path"]),
+                outputs=Declared.from_json(outputs) if outputs else None,
+                job_file=None if job_file is None else Path(job_file),
+                times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
+                timeout=timedelta(seconds=timeout) if timeout else None,
                 pid=_number(lines, b"pid "),
                 exit_code=_number(lines, b"exit "),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
 
     def ids(self) -> tuple[int, ...]:
@@ -89,6 +95,22 @@ class Records:
 
     def _path(self, task_instance_id: int) -> Path:
         return self._directory / f"{task_instance_id:d}"
+
+
+def _about(record: Record) -> dict[str, object]:
+    about: dict[str, object] = {
+        "task_type": record.task_type,
+        "execute_path": record.execute_path,
+        "log_path": record.log_path,
+    }
+    if record.outputs is not None:
+        about["outputs"] = record.outputs.to_json()
+    if record.job_file is not None:
+        about["job_file"] = str(record.job_file)
+    if record.timeout is not None and record.times_out_at is not None:
+        about["times_out_at"] = record.times_out_at.timestamp()
+        about["timeout"] = record.timeout.total_seconds()
+    return about
 
 
 def _number(lines: list[bytes], key: bytes) -> int | None:

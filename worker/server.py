@@ -9,6 +9,7 @@ failover. SIGQUIT stops the tasks too.
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import logging
 import os
 import signal
@@ -36,7 +37,7 @@ from common.daemon import (
     standing_problem,
     zone_of,
 )
-from common.errors import SchedulerError, ServiceUnreachableError
+from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.host import host_load
 from common.model.cluster import NodeKind, ip_number
 from common.patience import Patient
@@ -154,6 +155,7 @@ class WorkerServer:
                 spark_home=settings.spark_home,
                 env_path=settings.env_path,
                 environment=seen_by_tasks(os.environ),
+                http_denied=_networks(settings.http_denied),
             ),
         )
         made: list[Supervisor] = []
@@ -239,6 +241,17 @@ class WorkerServer:
             log.warning("could not leave properly", extra={"cause": str(error)})
         self._clean.remove_all()
         supervisor.close()
+
+
+def _networks(text: str) -> tuple[str, ...]:
+    """The networks as written, each checked: a mistake must not open what was to be closed."""
+    networks = tuple(each.strip() for each in text.split(",") if each.strip())
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            raise ConfigurationError(f"worker.http_denied: {error}") from error
+    return networks
 
 
 def _ip(settings_host: str) -> int | None:

@@ -10,7 +10,8 @@ Words: the *leader* is the wrapper, whose pid names the session and the process 
 is an attempt of a former incarnation that is not this one's any more. To *sweep* is to look
 through all processes for those of an attempt and kill them; a killed attempt has ended when a
 sweep finds none. The leader stays unreaped until then, so that its pid can't come to mean somebody
-else.
+else. An attempt whose time is out is ended like a killed one, and fails; what an attempt has put
+out is read after it has succeeded, a step at each pass.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import signal
 import subprocess
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ from common.model.states import TaskState
 from common.store.protocol import AttemptEnd, ClaimedTask
 from worker import processes, task_log, workspace
 from worker.attempts import Ended, Started
+from worker.outputs import Declared, OutputError, OutputReader
 from worker.records import Record, Records
 from worker.workspace import Account
 
@@ -57,6 +59,7 @@ exit "$status"
 its children get the default; all it runs itself are builtins. The kernel is told to take a task
 before a daemon when memory runs out."""
 
+_CUT_PUTS_OUT_NOTHING = "what was cut out of this log puts out no parameters"
 _KILLED = 137
 _UNKNOWN = "unknown"
 _LONGEST_REST = 1.0
@@ -79,6 +82,9 @@ class Prepared:
     directory: str
     header: str
     account: Account | None = None
+    outputs: Declared | None = None
+    """What the attempt may put out; None if that is nothing. It prints from behind the header."""
+    job_file: Path | None = None
 
 
 Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
@@ -97,7 +103,17 @@ class _Attempt:
     """None for an adopted attempt, whose leader is somebody else's child."""
     stranger: bool = False
     cut: task_log.Cut | None = None
+    outputs: Declared | None = None
+    job_file: Path | None = None
+    timeout: timedelta | None = None
+    times_out_at: float | None = None
+    timed_out: bool = False
+    reading: OutputReader | None = None
+    result: _Result | None = None
+    """Set along with `reading`: how it ended, but for what it puts out."""
     kill_wanted: bool = False
+    is_ending: bool = False
+    """It was told to end, because a kill was asked for or because its time is out."""
     abandoned: bool = False
     leader_ended: bool = False
     reaped: int | None = None
@@ -137,7 +153,8 @@ class _Ended:
 class _Result:
     exit_code: int | None
     state: TaskState
-    reason: str | None = field(default=None)
+    reason: str | None = None
+    var_pool: str | None = None
 
 
 class Supervisor:
@@ -173,6 +190,7 @@ class Supervisor:
         self._kill_all_asked = False
         self._attempts: dict[int, _Attempt] = {}
         self._by_pidfd: dict[int, _Attempt] = {}
+        self._reading: dict[int, _Attempt] = {}
         self._young: deque[tuple[float, int]] = deque()
         self._kills_before_start: OrderedDict[int, None] = OrderedDict()
         self._ended: dict[int, _Ended] = {}
@@ -223,13 +241,17 @@ class Supervisor:
         if self._kill_all_asked:
             self._kill_everything()
         self._take_messages()
+        for attempt in list(self._reading.values()):
+            self._guarded(attempt, self._go_on_reading)
         now = self._clock.monotonic()
         self._tell_long_lived(now)
+        self._end_what_is_overdue(now)
         self._go_on_killing(now)
         if self._attempts and now >= self._look_at_logs:
             self._look_at_logs = now + _LOG_LOOK_SECONDS
             for attempt in list(self._attempts.values()):
-                self._cut_log(attempt)
+                if attempt.reading is None:
+                    self._cut_log(attempt)
         return timedelta()
 
     def close(self) -> None:
@@ -242,10 +264,11 @@ class Supervisor:
         os.close(self._wake)
 
     def _rest(self) -> float:
-        if self._messages or self._kill_all_asked:
+        if self._messages or self._kill_all_asked or self._reading:
             return 0.0
         now = self._clock.monotonic()
         due = [a.act_at for a in self._attempts.values() if a.act_at is not None]
+        due += [a.times_out_at for a in self._attempts.values() if a.times_out_at is not None]
         if self._young:
             due.append(self._young[0][0])
         if self._attempts:
@@ -284,15 +307,19 @@ class Supervisor:
 
     def _begin(self, task: ClaimedTask) -> None:
         output = workspace.open_log(Path(task.log_path))
+        prepared: Prepared | None = None
         try:
             prepared = self._prepare(task)
             if prepared.account is not None:
                 # Else a script that writes to /dev/stderr by name would be refused.
                 os.fchown(output, prepared.account.uid, prepared.account.gid)
             task_log.write(output, prepared.header)
-            process, pidfd = self._spawn(task, prepared, output)
+            record = _record(task, prepared, self._clock)
+            process, pidfd = self._spawn(record, prepared, output)
         except BaseException:
             os.close(output)
+            if prepared is not None:
+                _remove_job(prepared.job_file)
             raise
         attempt = _Attempt(
             id=task.id,
@@ -302,6 +329,7 @@ class Supervisor:
             execute_path=prepared.directory,
             process=process,
         )
+        self._take_from_record(attempt, record)
         self._watch(attempt)
         if task.submit_time is not None:
             latency = self._clock.now() - task.submit_time
@@ -309,20 +337,15 @@ class Supervisor:
         self._young.append((self._clock.monotonic() + _LONG_LIVED_SECONDS, task.id))
 
     def _spawn(
-        self, task: ClaimedTask, prepared: Prepared, output: int
+        self, record: Record, prepared: Prepared, output: int
     ) -> tuple[subprocess.Popen[bytes], int]:
-        record = self._records.begin(
-            task.id,
-            task_type=task.task_type,
-            execute_path=prepared.directory,
-            log_path=task.log_path,
-        )
+        record_file = self._records.begin(record)
         account = prepared.account
         try:
             # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
             process = subprocess.Popen(
                 ("/bin/sh", "-c", _WRAPPER, "orcaflow", *prepared.argv),
-                stdin=record,
+                stdin=record_file,
                 stdout=output,
                 stderr=output,
                 cwd=prepared.directory,
@@ -333,18 +356,28 @@ class Supervisor:
                 extra_groups=None if account is None else account.groups,
             )
         except BaseException:
-            self._records.remove(task.id)
+            self._records.remove(record.task_instance_id)
             raise
         finally:
-            os.close(record)
+            os.close(record_file)
         try:
             return process, os.pidfd_open(process.pid)
         except OSError:
             # Out of file descriptors: what can't be watched must not run.
             _signal_group(process.pid, signal.SIGKILL)
             process.wait()
-            self._records.remove(task.id)
+            self._records.remove(record.task_instance_id)
             raise
+
+    def _take_from_record(self, attempt: _Attempt, record: Record) -> None:
+        """What a new attempt and an adopted one know alike."""
+        attempt.outputs = record.outputs
+        attempt.job_file = record.job_file
+        if record.timeout is not None and record.times_out_at is not None:
+            # From here on by the clock that never jumps; never more than the whole time-out.
+            left = min(record.times_out_at - self._clock.now(), record.timeout)
+            attempt.timeout = record.timeout
+            attempt.times_out_at = self._clock.monotonic() + left.total_seconds()
 
     def _watch(self, attempt: _Attempt) -> None:
         self._attempts[attempt.id] = attempt
@@ -390,24 +423,44 @@ class Supervisor:
             else:
                 self._messages.append(message)
         for attempt in list(self._attempts.values()):
-            if not attempt.kill_wanted and not attempt.leader_ended:
+            if not attempt.is_ending and not attempt.leader_ended:
                 attempt.abandoned = True
-            self._kill_attempt(attempt, grace=0.0)
+            if not attempt.timed_out:
+                self._kill_attempt(attempt, grace=0.0)
+            elif not attempt.leader_ended:
+                self._tell_to_end(attempt, grace=0.0)
 
     def _kill_attempt(self, attempt: _Attempt, *, grace: float) -> None:
-        now = self._clock.monotonic()
-        if attempt.leader_ended:
+        if attempt.leader_ended and not attempt.timed_out:
             # How it ended is settled; only what is left of it may be hurried.
             if attempt.lingers_until is not None:
-                attempt.act_at = attempt.lingers_until = now
-        elif not attempt.kill_wanted:
+                attempt.act_at = attempt.lingers_until = self._clock.monotonic()
+            return
+        if not attempt.kill_wanted:
             attempt.kill_wanted = True
-            attempt.act_at = now + grace
             self._note(attempt, "a kill was asked for")
+        if not attempt.leader_ended:
+            self._tell_to_end(attempt, grace=grace)
+
+    def _end_what_is_overdue(self, now: float) -> None:
+        for attempt in self._attempts.values():
+            if attempt.times_out_at is not None and attempt.times_out_at <= now:
+                attempt.times_out_at = None
+                if not attempt.leader_ended and not attempt.is_ending:
+                    attempt.timed_out = True
+                    self._note(attempt, _timed_out(attempt.timeout))
+                    self._tell_to_end(attempt, grace=self._grace)
+
+    def _tell_to_end(self, attempt: _Attempt, *, grace: float) -> None:
+        """TERM at once, KILL when the grace is over; repeated, it can only become sooner."""
+        kill_at = self._clock.monotonic() + grace
+        if not attempt.is_ending:
+            attempt.is_ending = True
+            attempt.act_at = kill_at
             if grace:
                 _signal_group(attempt.pid, signal.SIGTERM)
         elif attempt.act_at is not None:
-            attempt.act_at = min(attempt.act_at, now + grace)
+            attempt.act_at = min(attempt.act_at, kill_at)
 
     def _go_on_killing(self, now: float) -> None:
         sweeping: list[_Attempt] = []
@@ -450,7 +503,7 @@ class Supervisor:
         del self._by_pidfd[attempt.pidfd]
         attempt.leader_ended = True
         now = self._clock.monotonic()
-        if attempt.kill_wanted or attempt.process is None:
+        if attempt.is_ending or attempt.process is None:
             if attempt.process is not None:
                 # The unreaped leader keeps the group's number.
                 _signal_group(attempt.pid, signal.SIGKILL)
@@ -487,6 +540,25 @@ class Supervisor:
         if left:
             pids = ", ".join(str(each.pid) for each in left)
             result.reason = f"{result.reason or 'ended'}; these processes can't be killed: {pids}"
+        if result.state is TaskState.SUCCESS and attempt.outputs is not None:
+            # So that no more is to be read than a log may have.
+            self._cut_log(attempt)
+            if attempt.cut is not None and attempt.outputs.log_from is not None:
+                self._note(attempt, _CUT_PUTS_OUT_NOTHING)
+            attempt.act_at = None
+            attempt.result = result
+            attempt.reading = OutputReader(attempt.outputs, attempt.log)
+            self._reading[attempt.id] = attempt
+        else:
+            self._end(attempt, result)
+
+    def _go_on_reading(self, attempt: _Attempt) -> None:
+        reader, result = attempt.reading, attempt.result
+        if reader is None or result is None or not _read(reader, result, reader.step):
+            return
+        if result.state is TaskState.SUCCESS and (told := reader.told()):
+            self._note(attempt, told)
+        del self._reading[attempt.id]
         self._end(attempt, result)
 
     def _result(self, attempt: _Attempt) -> _Result:
@@ -500,28 +572,26 @@ class Supervisor:
             return _Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, "the worker lost its session")
         if attempt.kill_wanted:
             return _Result(exit_code, TaskState.KILL, "killed")
-        return _of_exit_code(exit_code)
+        if attempt.timed_out:
+            return _Result(exit_code, TaskState.FAILURE, _timed_out(attempt.timeout))
+        return _of_exit_code(exit_code, attempt.job_file)
 
     def _end(self, attempt: _Attempt, result: _Result) -> None:
         del self._attempts[attempt.id]
         os.close(attempt.pidfd)
+        _remove_job(attempt.job_file)
         self._cut_log(attempt)
-        last = "no exit code" if result.exit_code is None else f"exit code {result.exit_code}"
         try:
-            begin = "" if task_log.ends_with_newline(attempt.log) else "\n"
-            explained = f"{last}: {result.reason}" if result.reason else last
-            task_log.write(attempt.log, begin + task_log.line(explained))
+            _write_line(attempt.log, _explained(result))
         except OSError as error:
             if result.state is TaskState.FAILURE:
-                result.reason = f"{result.reason or last}; its log is cut off: {error.strerror}"
+                result.reason = f"{_explained(result)}; its log is cut off: {error.strerror}"
             log.warning(
                 "task log could not be written",
                 extra={"task_instance_id": attempt.id, "error": str(error)},
             )
         os.close(attempt.log)
-        self._ended[attempt.id] = _Ended(
-            attempt.execute_path, result.exit_code == 0 and not attempt.kill_wanted
-        )
+        self._ended[attempt.id] = _Ended(attempt.execute_path, result.state is TaskState.SUCCESS)
         if attempt.stranger:
             self._forget(attempt.id)
         else:
@@ -542,6 +612,7 @@ class Supervisor:
                 exit_code=result.exit_code,
                 pid=pid,
                 reason=reason,
+                var_pool=result.var_pool,
             )
         )
         metrics.task_attempts.labels(state=result.state.name, type=task_type).inc()
@@ -611,14 +682,18 @@ class Supervisor:
         if record is None:
             self._lost(task_instance_id, pid=None)
         elif not self._take_over(record, stranger=False):
+            _remove_job(record.job_file)
+            result = None
+            if record.exit_code is not None:
+                result = _of_exit_code(record.exit_code, record.job_file)
+                self._close_log(record, result)
             self._ended[record.task_instance_id] = _Ended(
-                record.execute_path, record.exit_code == 0
+                record.execute_path, result is not None and result.state is TaskState.SUCCESS
             )
-            if record.exit_code is None:
+            if result is None:
                 self._lost(task_instance_id, pid=record.pid)
             else:
-                self._close_log(record)
-                self._tell(task_instance_id, _of_exit_code(record.exit_code), pid=record.pid)
+                self._tell(task_instance_id, result, pid=record.pid)
 
     def _take_over(self, record: Record, *, stranger: bool) -> bool:
         """Watch a process of a former incarnation; False if it is gone."""
@@ -648,6 +723,10 @@ class Supervisor:
             process=None,
             stranger=stranger,
         )
+        if stranger:
+            attempt.job_file = record.job_file
+        else:
+            self._take_from_record(attempt, record)
         self._watch(attempt)
         log.info(
             "stranger is being killed" if stranger else "attempt adopted",
@@ -661,6 +740,7 @@ class Supervisor:
 
     def _clear_stranger(self, task_instance_id: int, record: Record | None) -> None:
         if record is not None:
+            _remove_job(record.job_file)
             self._ended[task_instance_id] = _Ended(record.execute_path, record.exit_code == 0)
         self._forget(task_instance_id)
 
@@ -669,13 +749,26 @@ class Supervisor:
         reason = "its process was gone when the worker came back, and left no exit code"
         self._tell(task_instance_id, _Result(None, TaskState.NEED_FAULT_TOLERANCE, reason), pid=pid)
 
-    def _close_log(self, record: Record) -> None:
+    def _close_log(self, record: Record, result: _Result) -> None:
+        """Read what the attempt put out while no daemon was here, and say how it ended."""
         try:
             output = workspace.reopen_log(Path(record.log_path))
-        except OSError:
+        except OSError as error:
+            if record.outputs is not None and result.state is TaskState.SUCCESS:
+                result.state = TaskState.FAILURE
+                result.reason = f"what it put out can't be read from its log: {error}"
             return
         try:
-            task_log.write(output, task_log.line(f"exit code {record.exit_code}"))
+            # No more is read at the daemon's start than a log may have.
+            cut = task_log.cut(output, limit_bytes=self._log_limit, before=None)
+            if record.outputs is not None and result.state is TaskState.SUCCESS:
+                if cut is not None and record.outputs.log_from is not None:
+                    _write_line(output, _CUT_PUTS_OUT_NOTHING)
+                reader = OutputReader(record.outputs, output)
+                _read(reader, result, reader.read_all)
+                if result.state is TaskState.SUCCESS and (told := reader.told()):
+                    _write_line(output, told)
+            _write_line(output, _explained(result))
         except OSError as error:
             log.warning(
                 "task log could not be written",
@@ -706,7 +799,7 @@ class Supervisor:
 
     def _note(self, attempt: _Attempt, text: str) -> None:
         try:
-            task_log.write(attempt.log, task_log.line(text))
+            _write_line(attempt.log, text)
         except OSError as error:
             log.warning(
                 "task log could not be written",
@@ -721,13 +814,60 @@ class Supervisor:
             log.exception(
                 "attempt could not be ended properly", extra={"task_instance_id": attempt.id}
             )
+            self._reading.pop(attempt.id, None)
             if self._attempts.pop(attempt.id, None) is not None:
                 reason = "the worker failed to end it properly; see the worker's log"
                 self._tell(attempt.id, _Result(None, TaskState.FAILURE, reason), pid=attempt.pid)
 
 
-def _of_exit_code(code: int | None) -> _Result:
+def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:
+    return Record(
+        task_instance_id=task.id,
+        task_type=task.task_type,
+        execute_path=prepared.directory,
+        log_path=task.log_path,
+        outputs=prepared.outputs,
+        job_file=prepared.job_file,
+        times_out_at=None if task.timeout is None else clock.now() + task.timeout,
+        timeout=task.timeout,
+    )
+
+
+def _remove_job(job_file: Path | None) -> None:
+    """Who was to read and remove it may have been killed before."""
+    if job_file is not None:
+        try:
+            job_file.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning(
+                "job could not be removed", extra={"path": str(job_file), "error": str(error)}
+            )
+
+
+def _read(reader: OutputReader, result: _Result, read: Callable[[], bool | None]) -> bool:
+    """Read outputs into a result, which fails if they can't be taken; whether that is over."""
+    try:
+        if read() is False:
+            return False
+        result.var_pool = reader.var_pool()
+    except (OutputError, OSError) as error:
+        result.state = TaskState.FAILURE
+        result.reason = str(error)
+    return True
+
+
+def _timed_out(timeout: timedelta | None) -> str:
+    minutes = (timeout or timedelta()) / timedelta(minutes=1)
+    unit = "minute" if minutes == 1 else "minutes"
+    return f"timed out after {minutes:g} {unit} (timeout strategy FAILED)"
+
+
+def _of_exit_code(code: int | None, job_file: Path | None = None) -> _Result:
     """How an attempt ended that nobody asked to be killed (T23b: then 137 is a failure)."""
+    if job_file is not None and code not in (None, 0):
+        told = workspace.read_line(job_file.with_suffix(".reason"), limit_bytes=_REASON_CHARS)
+        if told:
+            return _Result(code, TaskState.FAILURE, told)
     if code == 0:
         return _Result(code, TaskState.SUCCESS)
     if code is None:
@@ -739,6 +879,19 @@ def _of_exit_code(code: int | None) -> _Result:
     if 128 < code < 128 + signal.NSIG:
         return _Result(code, TaskState.FAILURE, f"killed by signal {code - 128}")
     return _Result(code, TaskState.FAILURE, f"exit code {code}")
+
+
+def _write_line(log_file: int, text: str) -> None:
+    """Say something in a log, in a line of its own even if the task has not ended its last one."""
+    begin = "" if task_log.ends_with_newline(log_file) else "\n"
+    task_log.write(log_file, begin + task_log.line(text))
+
+
+def _explained(result: _Result) -> str:
+    code = "no exit code" if result.exit_code is None else f"exit code {result.exit_code}"
+    if not result.reason or result.reason.startswith(code):
+        return result.reason or code
+    return f"{code}: {result.reason}"
 
 
 def _what_failed(error: OSError) -> str:

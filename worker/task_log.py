@@ -8,34 +8,28 @@ is cut out. Values of parameters whose names sound secret never appear.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.store.protocol import ClaimedTask
+from worker.masking import MASK, is_secret, masked, printable
 
 _PREFIX = "[orcaflow]"
-_SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?$|passw|pwd|secret|token|credential|private.?key|api.?key|access.?key",
-    re.IGNORECASE,
-)
-_MASK = "******"
 _SHOWN_VALUE_CHARS = 200
 _SHOWN_COMMAND_CHARS = 2_000
-_SHORTEST_MASKED = 4
 
 
 def header(task: ClaimedTask, argv: Sequence[str], parameters: Mapping[str, str]) -> str:
     """The first lines of a log: which attempt this is, what it runs, with which parameters."""
-    secrets = [value for name, value in parameters.items() if _SECRET_NAME.search(name) and value]
-    what = f"task {_printable(task.name)} ({_printable(task.task_type)}), attempt {task.attempt}"
-    where = f"process instance {task.process_instance_id} {_printable(task.process_name)}"
+    secrets = [value for name, value in parameters.items() if is_secret(name) and value]
+    what = f"task {printable(task.name)} ({printable(task.task_type)}), attempt {task.attempt}"
+    where = f"process instance {task.process_instance_id} {printable(task.process_name)}"
     lines = [f"{_PREFIX} {what}; task instance {task.id} of {where}"]
     if argv:
-        command = _masked(" ".join(map(_printable, argv)), secrets)
+        command = masked(" ".join(map(printable, argv)), secrets)
         lines.append(f"{_PREFIX} runs {_cut(command, _SHOWN_COMMAND_CHARS)}")
     declared = [
-        f"{_printable(name)}={_MASK if _SECRET_NAME.search(name) else _shown(value, secrets)}"
+        f"{printable(name)}={MASK if is_secret(name) else _shown(value, secrets)}"
         for name, value in parameters.items()
         if not name.startswith("system.")
     ]
@@ -46,7 +40,7 @@ def header(task: ClaimedTask, argv: Sequence[str], parameters: Mapping[str, str]
 
 def line(text: str) -> str:
     """A line about what Orcaflow did to the attempt; the last line of a log says how it ended."""
-    return f"{_PREFIX} {_printable(text)}\n"
+    return f"{_PREFIX} {printable(text)}\n"
 
 
 def write(log: int, text: str) -> None:
@@ -104,25 +98,9 @@ def _line_start_before(log: int, position: int) -> int:
     return position if last < 0 else start + last + 1
 
 
-def _printable(text: str) -> str:
-    """On one line and without control characters, which could forge lines or command a terminal."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text
-    )
-
-
 def _shown(value: str, secrets: Sequence[str]) -> str:
-    return _cut(_masked(_printable(value), secrets), _SHOWN_VALUE_CHARS)
+    return _cut(masked(printable(value), secrets), _SHOWN_VALUE_CHARS)
 
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
-
-
-def _masked(text: str, secrets: Sequence[str]) -> str:
-    for secret in secrets:
-        # A very short value is hidden by name only: replacing "1" everywhere would hide the rest
-        # too.
-        if len(secret) >= _SHORTEST_MASKED:
-            text = text.replace(_printable(secret), _MASK)
-    return text

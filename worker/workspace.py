@@ -52,6 +52,20 @@ def reopen_log(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
 
 
+def artefact_path(log: Path, name: str) -> Path:
+    """Where an attempt keeps a file for people: beside its log, so that it lives as long as that.
+
+    An attempt's own directory goes when it has succeeded.
+    """
+    return log.with_name(f"{log.stem}.{name}")
+
+
+def make_artefact(path: Path, account: Account | None) -> None:
+    """A new, empty file that the attempt may write, in the folder of logs, where it may not."""
+    path.unlink(missing_ok=True)
+    write_file(path, "", account)
+
+
 def make_directory(path: Path, account: Account | None) -> None:
     """An empty directory of the attempt's own."""
     try:
@@ -76,6 +90,21 @@ def write_file(
         rest = memoryview(content.encode("utf-8", errors="replace"))
         while rest:
             rest = rest[os.write(file, rest) :]
+    finally:
+        os.close(file)
+
+
+def read_line(path: Path, *, limit_bytes: int) -> str:
+    """The first line of a file that an attempt may have made, "" if there is none to be read."""
+    try:
+        # Neither a link out of the directory nor a pipe that nobody writes to.
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return os.read(file, limit_bytes).decode("utf-8", "replace").partition("\n")[0].strip()
+    except OSError:
+        return ""
     finally:
         os.close(file)
 

@@ -8,7 +8,7 @@ goes into `t_ds_error_command`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
@@ -40,6 +40,50 @@ class CommandType(IntEnum):
     EXECUTE_TASK = 12
 
 
+BEGINNING_COMMANDS = (
+    CommandType.START_PROCESS,
+    CommandType.START_CURRENT_TASK_PROCESS,
+    CommandType.COMPLEMENT_DATA,
+    CommandType.SCHEDULER,
+)
+"""They make a new process instance."""
+
+RESTARTING_COMMANDS = (
+    CommandType.RECOVER_SUSPENDED_PROCESS,
+    CommandType.START_FAILURE_TASK_PROCESS,
+    CommandType.REPEAT_RUNNING,
+    CommandType.EXECUTE_TASK,
+)
+"""They make an ended process instance live again."""
+
+OWN_RECOVERIES = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, CommandType.RECOVER_SERIAL_WAIT)
+"""Masters ask these of themselves; what people ask of the same instance does not hold them up."""
+
+SIGNALLING_COMMANDS = (CommandType.PAUSE, CommandType.STOP)
+"""They tell a live process instance what is wanted of it; no room is needed for them."""
+
+
+def child_command_type(history: Sequence[str], *, has_child: bool) -> CommandType:
+    """What a SUB_PROCESS attempt asks for its child (§3.8, by the simpler rule of 1.3; trap T34).
+
+    `history` are the names in the parent's `history_cmd`. A new child is begun the way the first
+    of the line was begun, so that its dates are worked out alike; one that exists is treated as the
+    parent was when it was last restarted.
+    """
+    if not has_child:
+        first = CommandType.__members__.get(history[0]) if history else None
+        if first in (CommandType.SCHEDULER, CommandType.COMPLEMENT_DATA):
+            return first
+        return CommandType.START_PROCESS
+    for name in reversed(history):
+        known = CommandType.__members__.get(name)
+        if known is CommandType.EXECUTE_TASK:
+            return CommandType.REPEAT_RUNNING
+        if known in RESTARTING_COMMANDS:
+            return known
+    return CommandType.REPEAT_RUNNING
+
+
 class BadCommandError(SchedulerError):
     """A command can't be carried out, now or ever. Move it to the error table with this text."""
 
@@ -66,6 +110,7 @@ class CommandRow:
     executor_id: int | None
     process_instance_priority: int | None
     worker_group_id: int | None
+    parent_task_instance_id: int = 0
     bad_time: str | None = None
 
 
@@ -86,17 +131,25 @@ class Command:
     executor_id: int = 1
     priority: Priority = Priority.MEDIUM
     worker_group_id: int = -1
+    parent_task_instance_id: int = 0
+    """The SUB_PROCESS attempt that wants the run; a column, since only masters write it."""
 
     @property
     def process_instance_id(self) -> int | None:
         """The instance that a recovery or a signal speaks of; None if it names none."""
-        text = self.param.get("ProcessInstanceId", "")
+        key = (
+            "WaittingThreadInstanceId"
+            if self.command_type is CommandType.RECOVER_WAITTING_THREAD
+            and "ProcessInstanceId" not in self.param
+            else "ProcessInstanceId"
+        )
+        text = self.param.get(key, "")
         if not text:
             return None
         # Python refuses to read numbers of thousands of digits.
-        if not text.isdecimal() or len(text) > _MAX_ID_DIGITS or not 0 < int(text) < 2**31:
+        if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_ID_DIGITS or not 0 < int(text) < 2**31:
             raise BadCommandError(
-                f"command_param: ProcessInstanceId must be the id of an instance, not {text[:40]!r}"
+                f"command_param: {key} must be the id of an instance, not {text[:40]!r}"
             )
         return int(text)
 
@@ -126,6 +179,7 @@ def read_command(row: CommandRow, *, param_limit_bytes: int) -> Command:
             "process_instance_priority", Priority, _or(row.process_instance_priority, 2)
         ),
         worker_group_id=_or(row.worker_group_id, -1) or -1,
+        parent_task_instance_id=row.parent_task_instance_id,
     )
 
 
@@ -148,6 +202,26 @@ def start_node_names(command_param: str) -> tuple[str, ...]:
     except (ValueError, RecursionError) as error:
         raise BadCommandError(f"command_param of the instance can't be read: {error}") from error
     return _names(document) if isinstance(document, dict) else ()
+
+
+def start_params(command_param: str | None) -> dict[str, str]:
+    """The `StartParams` in a process instance's own `command_param`; none if they can't be read.
+
+    They were read strictly when the run began: what does not parse now was not the user's.
+    """
+    try:
+        document = json.loads(command_param or "{}", parse_float=str)
+        given = document.get("StartParams") if isinstance(document, dict) else None
+        if isinstance(given, str):
+            given = json.loads(given or "{}", parse_float=str)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(given, dict):
+        return {}
+    return {
+        name: value if isinstance(value, str) else "" if value is None else json.dumps(value)
+        for name, value in given.items()
+    }
 
 
 def _names(param: Mapping[str, str]) -> tuple[str, ...]:

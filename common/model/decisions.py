@@ -12,12 +12,34 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from common.model.states import Priority, ProcessState, TaskState
+from common.model.states import Priority, ProcessState, TaskState, TimeoutStrategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PoolShare:
+    """How many slots of a pool an attempt needs; the pool is named by its id or by its name."""
+
+    slots: int = 1
+    pool_id: int | None = None
+    pool_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTimeout:
+    """How long an attempt may take from its start, and what follows if it takes longer."""
+
+    after: timedelta
+    strategy: TimeoutStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitTask:
-    """Write the row of a new attempt and offer it to the workers; supersedes the one before."""
+    """Write the row of a new attempt and offer it to the workers; supersedes the one before.
+
+    One with `due_at` is held back until then, and one with `pools` until all their slots are free.
+    `input_pool` is a JSON list of properties that its upstream has put out. A SUB_PROCESS brings a
+    command for its child with it, whose definition `child_definition` names by id or name.
+    """
 
     name: str
     attempt: int
@@ -28,15 +50,45 @@ class SubmitTask:
     worker_group_id: int
     max_retry_times: int
     retry_interval: timedelta
+    due_at: datetime | None = None
+    pools: tuple[PoolShare, ...] = ()
+    pool_priority: int = 0
+    timeout: TaskTimeout | None = None
+    input_pool: str | None = None
+    child_definition: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideTask:
+    """Write the row of an attempt that the engine itself has begun and ended: a branch was chosen.
+
+    `branch` names the direct downstream that is taken; None if none could be chosen, which `reason`
+    explains and which makes the state FAILURE.
+    """
+
+    name: str
+    attempt: int
+    task_type: str
+    task_json: str
+    priority: Priority
+    state: TaskState
+    branch: tuple[str, ...] | None
+    reason: str | None = None
+    input_pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishTask:
-    """Take an attempt's end into account: the run has drawn its conclusions from `state`."""
+    """Take an attempt's end into account: the run has drawn its conclusions from `state`.
+
+    `var_pool` and `at` (its end) are what the row holds already; the run in memory learns them.
+    """
 
     name: str
     attempt: int
     state: TaskState
+    var_pool: str | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +111,26 @@ class GiveUpRetry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillTask:
-    """Withdraw an attempt that no worker has claimed, or ask its worker to kill it."""
+    """Withdraw an attempt that nobody has begun, or ask its worker, or its child, to end it."""
+
+    name: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseTask:
+    """Withdraw an attempt that nobody has begun, or ask its child to pause; others go on."""
+
+    name: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbandonTask:
+    """End an attempt as KILL though nobody has reported it: the time for stopping is over.
+
+    Whoever still runs it finds that its row is not its own any more, and ends it.
+    """
 
     name: str
     attempt: int
@@ -73,25 +144,50 @@ class PassForbidden:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SkipTask:
+    """Leave out a node that no branch leads to. Nothing is stored: loading derives it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseProcess:
+    """Make the pause that was wanted visible: READY_PAUSE."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopProcess:
-    """Make the stop that was wanted visible: READY_STOP."""
+    """Make the stop that was wanted visible: READY_STOP, to be over by `deadline`."""
+
+    deadline: datetime
+    failing: bool = False
+    """Whether it is to end as FAILURE, since it took too long, and not as STOP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishProcess:
-    """End the run. `reason` tells a person why it did not succeed."""
+    """End the run. `reason` tells a person why it did not succeed.
+
+    `var_pool`, a JSON list of properties, is what a sub process hands to the task that began it.
+    """
 
     state: ProcessState
     reason: str | None = None
+    var_pool: str | None = None
 
 
 Decision: TypeAlias = (
     SubmitTask
+    | DecideTask
     | FinishTask
     | RetryTask
     | GiveUpRetry
     | KillTask
+    | PauseTask
+    | AbandonTask
     | PassForbidden
+    | SkipTask
+    | PauseProcess
     | StopProcess
     | FinishProcess
 )

@@ -12,21 +12,46 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from math import isfinite
 from typing import Any, TypeVar
 
 from common.dag import Dag, DagError, build_dag
 from common.errors import InvalidDefinitionError
-from common.model.states import Priority
+from common.model.control import Control, check_targets, read_control
+from common.model.decisions import PoolShare, TaskTimeout
+from common.model.states import Priority, TimeoutStrategy
 
 MAX_NODES = 10_000
 MAX_NAME_LENGTH = 200
 MAX_RETRIES = 1_000
+MAX_MINUTES = 10_000_000
+MAX_POOLS = 16
+MAX_SLOTS = 1_000_000
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 
-MASTER_TASK_TYPES: frozenset[str] = frozenset()
+MASTER_TASK_TYPES: frozenset[str] = frozenset({"SUB_PROCESS", "DEPENDENT", "CONDITIONS", "SWITCH"})
+"""Control tasks: decided in the master, they take no worker's slot."""
 
-WORKER_TASK_TYPES: frozenset[str] = frozenset({"SHELL", "PYTHON", "SPARK", "PYSPARK"})
+WORKER_TASK_TYPES: frozenset[str] = frozenset(
+    {"SHELL", "PYTHON", "SPARK", "PYSPARK", "SQL", "PROCEDURE", "HTTP"}
+)
+
+_NEVER_RETRIED = frozenset({"SUB_PROCESS", "CONDITIONS", "SWITCH"})
+"""A sub process retries inside; trying a branch again gives the same branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How the interval between retries grows, and how far chance may shift it.
+
+    The n-th retry waits interval × `factor`ⁿ⁻¹, no longer than `longest`, give or take the share
+    `jitter` of it, so that tasks which failed together do not come back together.
+    """
+
+    factor: float = 2.0
+    longest: timedelta | None = None
+    jitter: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +71,12 @@ class TaskNode:
     priority: Priority
     worker_group_id: int
     task_json: str
+    backoff: Backoff | None = None
+    delay: timedelta = timedelta()
+    timeout: TaskTimeout | None = None
+    pools: tuple[PoolShare, ...] = ()
+    pool_priority: int = 0
+    control: Control | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +88,7 @@ class ProcessGraph:
     global_params: str
     timeout_minutes: int
     tenant_id: int
+    timeout_strategy: TimeoutStrategy = TimeoutStrategy.WARN
 
 
 def read_process_json(
@@ -104,10 +136,13 @@ class _Reader:
                     self._mistakes.append(
                         f"task {node.name!r}, preTasks: there is no task {upstream!r}"
                     )
-        timeout = self._integer(document, "timeout", "timeout", default=0, highest=10_000_000)
+        timeout = self._integer(document, "timeout", "timeout", default=0, highest=MAX_MINUTES)
+        strategy = self._strategy(document.get("timeoutStrategy"), "timeoutStrategy")
         tenant = self._integer(document, "tenantId", "tenantId", default=-1, lowest=-1)
         global_params = self._global_params(document.get("globalParams"))
         dag = self._dag(nodes)
+        if dag is not None:
+            self._check_branches(dag, nodes)
         if dag is None or self._mistakes:
             raise InvalidDefinitionError(tuple(self._mistakes))
         return ProcessGraph(
@@ -116,7 +151,19 @@ class _Reader:
             global_params=global_params,
             timeout_minutes=timeout,
             tenant_id=tenant,
+            timeout_strategy=strategy or TimeoutStrategy.WARN,
         )
+
+    def _check_branches(self, dag: Dag, nodes: Mapping[str, TaskNode]) -> None:
+        for node in nodes.values():
+            if node.control is not None:
+                self._mistakes += check_targets(
+                    node.name,
+                    node.control,
+                    downstream=dag.downstream[node.name],
+                    node_names=nodes,
+                    upstream=dag.upstream[node.name],
+                )
 
     def _dag(self, nodes: Mapping[str, TaskNode]) -> Dag | None:
         """The DAG of the edges between tasks that exist, so that a cycle hides behind nothing."""
@@ -169,7 +216,6 @@ class _Reader:
                 f"{place}, runFlag: must be NORMAL or FORBIDDEN, not {run_flag!r}"
             )
         params: dict[str, Any] = self._nested(entry, "params", place, dict, default={})
-        self._nested(entry, "timeout", place, dict, default={})
         upstream = self._names(entry, place)
         retries = self._integer(
             entry, "maxRetryTimes", f"{place}, maxRetryTimes", default=0, highest=MAX_RETRIES
@@ -187,17 +233,155 @@ class _Reader:
                 f" {', '.join(Priority.__members__)}, not {priority!r}"
             )
             priority = "MEDIUM"
+        task_type = task_type.upper()
+        delay = self._integer(
+            entry, "delayTime", f"{place}, delayTime", default=0, highest=MAX_MINUTES
+        )
+        pools, pool_priority = self._pools(entry, place)
+        if task_type in MASTER_TASK_TYPES and (delay or pools):
+            key = "delayTime" if delay else "taskGroups"
+            self._mistakes.append(
+                f"{place}, {key}: a {task_type} takes no slot and is never held back;"
+                " give it to the tasks around it"
+            )
         return TaskNode(
             name=name,
-            task_type=task_type.upper(),
+            task_type=task_type,
             upstream=upstream,
             forbidden=run_flag == "FORBIDDEN",
-            max_retry_times=retries,
+            max_retry_times=0 if task_type in _NEVER_RETRIED else retries,
+            backoff=self._backoff(entry, place),
+            delay=timedelta(minutes=delay),
+            timeout=self._timeout(entry, place),
+            pools=pools,
+            pool_priority=pool_priority,
+            control=read_control(task_type, entry, place, self._mistakes),
             retry_interval=timedelta(minutes=interval),
             priority=Priority[priority],
             worker_group_id=group,
             task_json=_task_json(entry, params, upstream),
         )
+
+    def _timeout(self, entry: dict[str, Any], place: str) -> TaskTimeout | None:
+        """`{"strategy": "WARN,FAILED", "interval": 30, "enable": true}`, in minutes (§1.20.2)."""
+        timeout: dict[str, Any] = self._nested(entry, "timeout", place, dict, default={})
+        if timeout.get("enable") not in (True, "true", "TRUE", 1, "1"):
+            return None
+        where = f"{place}, timeout"
+        minutes = self._integer(
+            timeout, "interval", f"{where}.interval", default=0, highest=MAX_MINUTES
+        )
+        strategy = self._strategy(timeout.get("strategy"), f"{where}.strategy")
+        if minutes <= 0:
+            self._mistakes.append(f"{where}.interval: an enabled time-out needs minutes, 1 or more")
+        if strategy is None:
+            if timeout.get("strategy") in (None, ""):
+                self._mistakes.append(
+                    f"{where}.strategy: an enabled time-out needs WARN, FAILED or WARN,FAILED"
+                )
+            return None
+        return TaskTimeout(after=timedelta(minutes=minutes), strategy=strategy)
+
+    def _strategy(self, value: object, place: str) -> TimeoutStrategy | None:
+        """WARN, FAILED, or the two joined in either order; None if it is absent or a mistake."""
+        if value is None or value == "":
+            return None
+        words = sorted({word.strip() for word in str(value).upper().split(",")})
+        name = "WARNFAILED" if words == ["FAILED", "WARN"] else "".join(words)
+        if name not in TimeoutStrategy.__members__:
+            self._mistakes.append(
+                f"{place}: must be WARN, FAILED or WARN,FAILED, not {value!r:.60}"
+            )
+            return None
+        return TimeoutStrategy[name]
+
+    def _backoff(self, entry: dict[str, Any], place: str) -> Backoff | None:
+        """`{"factor": 2, "maxInterval": 60, "jitter": 0.2}`, all of it optional."""
+        backoff: dict[str, Any] = self._nested(entry, "retryBackoff", place, dict, default={})
+        if not backoff:
+            return None
+        where = f"{place}, retryBackoff"
+        for key in backoff:
+            if key not in ("factor", "maxInterval", "jitter"):
+                self._mistakes.append(
+                    f"{where}.{key[:40]}: unknown (known: factor, maxInterval, jitter)"
+                )
+        longest = self._integer(
+            backoff, "maxInterval", f"{where}.maxInterval", default=0, highest=MAX_MINUTES
+        )
+        return Backoff(
+            factor=self._share(backoff, "factor", where, default=2.0, lowest=1.0, highest=100.0),
+            longest=timedelta(minutes=longest) if longest else None,
+            jitter=self._share(backoff, "jitter", where, default=0.0, lowest=0.0, highest=1.0),
+        )
+
+    def _share(
+        self,
+        entry: Mapping[str, Any],
+        key: str,
+        place: str,
+        *,
+        default: float,
+        lowest: float,
+        highest: float,
+    ) -> float:
+        value = entry.get(key)
+        if value is None or value == "":
+            return default
+        try:
+            number = float("nan") if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = float("nan")
+        if not isfinite(number) or not lowest <= number <= highest:
+            self._mistakes.append(
+                f"{place}.{key}: must be a number from {lowest:g} to {highest:g}, not {value!r:.40}"
+            )
+            return default
+        return number
+
+    def _pools(self, entry: dict[str, Any], place: str) -> tuple[tuple[PoolShare, ...], int]:
+        """The pools whose slots a task takes: `taskGroupId` of later releases, or `taskGroups`."""
+        priority = self._integer(
+            entry,
+            "taskGroupPriority",
+            f"{place}, taskGroupPriority",
+            default=0,
+            lowest=-1_000_000,
+            highest=1_000_000,
+        )
+        single = self._integer(entry, "taskGroupId", f"{place}, taskGroupId", default=0)
+        shares = [PoolShare(pool_id=single)] if single > 0 else []
+        several: list[Any] = self._nested(entry, "taskGroups", place, list, default=[])
+        for index, each in enumerate(several[: MAX_POOLS + 1]):
+            share = self._pool(each, f"{place}, taskGroups[{index}]")
+            if share is not None:
+                shares.append(share)
+        named = [(share.pool_id, share.pool_name) for share in shares]
+        if len(several) > MAX_POOLS:
+            self._mistakes.append(
+                f"{place}, taskGroups: at most {MAX_POOLS} pools, not {len(several)}"
+            )
+        elif len(set(named)) < len(named):
+            self._mistakes.append(f"{place}, taskGroups: a pool is named twice")
+        return tuple(shares), priority
+
+    def _pool(self, entry: object, place: str) -> PoolShare | None:
+        if isinstance(entry, str):
+            entry = {"name": entry}
+        if not isinstance(entry, dict):
+            self._mistakes.append(f'{place}: must be {{"name": "db", "slots": 1}} or a name')
+            return None
+        slots = self._integer(
+            entry, "slots", f"{place}.slots", default=1, lowest=1, highest=MAX_SLOTS
+        )
+        pool_id = self._integer(entry, "id", f"{place}.id", default=0)
+        name = entry.get("name")
+        if pool_id > 0:
+            return PoolShare(pool_id=pool_id, slots=slots)
+        if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_LENGTH:
+            self._mistakes.append(f"{place}.name: a pool is named by its name, or by its id")
+            return None
+        return PoolShare(pool_name=name, slots=slots)
 
     def _names(self, entry: dict[str, Any], place: str) -> tuple[str, ...]:
         key = "preTasks" if entry.get("preTasks") is not None else "depList"

@@ -30,7 +30,12 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow:
-    """One attempt, as its owner needs it. `settled`: the run has taken its end into account."""
+    """One attempt, as its owner needs it.
+
+    `settled`: the run has taken its end into account. `valid`: it has not been superseded, neither
+    by a later attempt nor by a recovery that starts its task afresh. `var_pool` is what it put out,
+    `branch` the nodes that a branching task took.
+    """
 
     id: int
     name: str
@@ -42,11 +47,18 @@ class TaskRow:
     end_time: datetime | None
     retry_at: datetime | None
     kill_requested: bool
+    pause_requested: bool = False
+    var_pool: str | None = None
+    branch: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRow:
-    """One process instance, as its owner needs it."""
+    """One process instance, as its owner needs it.
+
+    `run_scope`: the nodes that may run, if a command asked for these alone. `wanted_deadline`: when
+    a stop has to be over. `parent_task_instance_id` is 0 unless it is a sub process.
+    """
 
     id: int
     name: str
@@ -61,3 +73,9 @@ class ProcessRow:
     process_instance_json: str
     executor_id: int
     start_time: datetime | None
+    global_params: str | None = None
+    schedule_time: datetime | None = None
+    complement: bool = False
+    run_scope: tuple[str, ...] | None = None
+    wanted_deadline: datetime | None = None
+    parent_task_instance_id: int = 0

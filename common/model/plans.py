@@ -12,13 +12,15 @@ from typing import TypeAlias
 
 from common.model.cluster import Node
 from common.model.commands import CommandType
-from common.model.instances import Ownership
+from common.model.instances import Ownership, TaskRow
 from common.model.states import (
+    ExecutionType,
     FailureStrategy,
     Priority,
     ProcessState,
     ReleaseState,
     TaskDependType,
+    TimeoutStrategy,
     WarningType,
 )
 
@@ -38,30 +40,86 @@ class DefinitionSnapshot:
     tenant_id: int
     locations: str | None = None
     connects: str | None = None
+    execution_type: ExecutionType = ExecutionType.PARALLEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSnapshot:
-    """A process instance as it stands when a command about it is planned."""
+    """A process instance as it stands when a command about it is planned.
+
+    What a recovery asks for is read for the commands that recover, and empty for the others:
+    `tasks` holds every attempt, oldest first.
+    """
 
     id: int
     state: ProcessState
     owner: Node | None
     owner_epoch: int
+    process_definition_id: int = 0
+    root_id: int = 0
+    """The instance at the top of the tree that this sub process belongs to; 0 if it is none."""
+    command_param: str = ""
+    process_instance_json: str = ""
+    global_params: str | None = None
+    task_depend_type: TaskDependType = TaskDependType.TASK_POST
+    history: tuple[str, ...] = ()
+    schedule_time: datetime | None = None
+    run_scope: tuple[str, ...] | None = None
+    tasks: tuple[TaskRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParentSnapshot:
+    """What a sub process inherits: the SUB_PROCESS attempt that wants it, and that one's run.
+
+    `ancestors` are the ids of the definitions above it, the root's first and the parent's last.
+    """
+
+    process_instance_id: int
+    task_instance_id: int
+    task_name: str
+    task_json: str
+    input_pool: str | None
+    waits: bool
+    """Whether the attempt still waits for its child to begin."""
+    root_id: int
+    history: tuple[str, ...]
+    global_params: str | None
+    schedule_time: datetime | None
+    ancestors: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All that a planner may look at besides the command and the time."""
+    """All that a planner may look at besides the command and the time.
+
+    `asked_instance_id` is the instance that the command names; `instance` is the root of its tree
+    where commands to a sub process go to the whole tree, and the named one otherwise.
+    """
 
     definition: DefinitionSnapshot | None = None
     instance: InstanceSnapshot | None = None
+    asked_instance_id: int | None = None
+    parent: ParentSnapshot | None = None
     live_masters: frozenset[Node] = field(default_factory=frozenset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildOf:
+    """Whose sub process a run is. It begins only while that attempt still waits for it."""
+
+    process_instance_id: int
+    task_instance_id: int
+    root_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Write a new process instance (specification §3.5), owned by the master that planned it."""
+    """Write a new process instance (specification §3.5), owned by the master that planned it.
+
+    If another run of the same definition is live, `execution_type` decides: the new one waits for
+    its turn, is discarded at once, or has the others stopped and then begins.
+    """
 
     name: str
     process_definition_id: int
@@ -80,16 +138,45 @@ class Begin:
     worker_group_id: int
     timeout_minutes: int
     tenant_id: int
+    timeout_strategy: TimeoutStrategy = TimeoutStrategy.WARN
     locations: str | None = None
     connects: str | None = None
+    execution_type: ExecutionType = ExecutionType.PARALLEL
+    child_of: ChildOf | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """Take over a run whose owner is gone, if nobody did since the snapshot (`epoch`)."""
+    """Take over a live run, if nobody did since the snapshot (`epoch`); its tasks stay as they are.
+
+    `command_type` tells why: its owner is gone (2), its turn has come (11), or there is room (10).
+    """
 
     process_instance_id: int
     epoch: int
+    command_type: CommandType = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Make an ended run live again, if it is still as the snapshot had it (`epoch`).
+
+    `reset` names the tasks whose valid attempt is superseded, so that they count as not begun;
+    all others keep their results. `run_scope`: only these may run; None for the whole selection.
+    `global_params` and `command_param` replace what the instance has, unless they are None.
+    `afresh` also gives it a new start time, as if it had never run (REPEAT_RUNNING).
+    """
+
+    process_instance_id: int
+    epoch: int
+    command_type: CommandType
+    reset: tuple[str, ...]
+    run_scope: tuple[str, ...] | None = None
+    global_params: str | None = None
+    command_param: str | None = None
+    afresh: bool = False
+    child_of: ChildOf | None = None
+    execution_type: ExecutionType = ExecutionType.PARALLEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +202,7 @@ class Reject:
     reason: str
 
 
-Plan: TypeAlias = Begin | Resume | Signal | Drop | Reject
+Plan: TypeAlias = Begin | Resume | Restart | Signal | Drop | Reject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ class ProcessState(IntEnum):
     FAILURE = 6
     SUCCESS = 7
     WAITING_THREAD = 10
+    SERIAL_WAIT = 14
 
     @property
     def is_terminal(self) -> bool:
@@ -46,13 +47,27 @@ class TaskState(IntEnum):
     SUCCESS = 7
     NEED_FAULT_TOLERANCE = 8
     KILL = 9
+    WAITING_DEPEND = 11
+    """Held back for want of slots in a pool."""
+    DELAY_EXECUTION = 12
+    """Held back until its delay is over."""
+    FORCED_SUCCESS = 13
+    """A person has declared a failed attempt to be good."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether the attempt is over; its row keeps this state for ever."""
-        return self not in (TaskState.SUBMITTED, TaskState.RUNNING)
+        """Whether the attempt is over; but for a forced success its row keeps this state."""
+        return self not in LIVE_TASK_STATES
+
+    @property
+    def is_success(self) -> bool:
+        """Whether what is downstream may build on it."""
+        return self in (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 
 
+HELD_TASK_STATES = (TaskState.WAITING_DEPEND, TaskState.DELAY_EXECUTION)
+UNSTARTED_TASK_STATES = (TaskState.SUBMITTED, *HELD_TASK_STATES)
+LIVE_TASK_STATES = (TaskState.RUNNING, *UNSTARTED_TASK_STATES)
 FINISHED_TASK_STATES = tuple(state for state in TaskState if state.is_finished)
 
 
@@ -95,3 +110,30 @@ class ReleaseState(IntEnum):
 
     OFFLINE = 0
     ONLINE = 1
+
+
+class TimeoutStrategy(IntEnum):
+    """What becomes of a task or a process that takes too long."""
+
+    WARN = 0
+    FAILED = 1
+    WARNFAILED = 2
+
+    @property
+    def warns(self) -> bool:
+        """Whether an alert is made, once."""
+        return self is not TimeoutStrategy.FAILED
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is ended as a failure."""
+        return self is not TimeoutStrategy.WARN
+
+
+class ExecutionType(IntEnum):
+    """What a new run does while another run of the same definition goes on."""
+
+    PARALLEL = 0
+    SERIAL_WAIT = 1
+    SERIAL_DISCARD = 2
+    SERIAL_PRIORITY = 3

@@ -5,7 +5,21 @@ clock, a table or the environment. The master cures global parameters when an in
 the worker works out the effective parameters of a task and substitutes them in its script.
 
 A *property* is a declared parameter. A *reference* is `${name}`; a *placeholder* is `$[form]`,
-which a *moment* (an instant, read on the wall clock of a zone) gives its value.
+which a *moment* (an instant, read on the wall clock of a zone) gives its value. The *pool* is what
+tasks upstream have put out.
+
+Of parameters with the same name the one further down counts:
+
+| from weak to strong | where it comes from | worked out by |
+|---|---|---|
+| built-in | `system.biz.date`, `system.biz.curdate`, `system.datetime` | worker |
+| global | `globalParams` of the definition | master, once a run |
+| pool | OUT parameters of tasks upstream, of equal ones the latest | who put it out |
+| local | `localParams` with `direct` IN | worker, for each attempt |
+| start-up | `StartParams` of the command | master, together with the globals |
+
+A local IN with an empty value takes the pool's value, if the pool has that name. A local OUT is not
+read: it names a value that the task puts out, and hides nothing.
 """
 
 from common.params.errors import CircularParameterError, ParameterError, ParameterLimitError
@@ -22,6 +36,7 @@ from common.params.references import replace_references
 from common.params.scope import (
     cure_global_parameters,
     effective_parameters,
+    parameter_types,
     substitute,
     system_parameters,
 )
@@ -36,6 +51,7 @@ __all__ = [
     "cure_global_parameters",
     "effective_parameters",
     "format_moment",
+    "parameter_types",
     "parse_moment",
     "parse_properties",
     "properties_json",

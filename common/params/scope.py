@@ -1,7 +1,7 @@
 """Which parameters a run and a task have, and what they stand for in a script.
 
-From weak to strong: system parameters, global parameters of the run, local parameters of the task.
-The master cures global parameters; the worker does the rest for each task.
+The master cures global parameters; the worker does the rest for each task. Which of two equal names
+counts is the table in the package's docstring.
 
 Time placeholders in values count from what `system.datetime` says, those in a script from the
 moment given: in a complement run the two may differ by a day.
@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from common.params.moments import days_later, format_compact, in_zone, parse_compact
 from common.params.placeholders import replace_placeholders
-from common.params.properties import Property
+from common.params.properties import DataType, Direct, Property
 from common.params.references import References, replace_references
 
 BIZ_DATE: Final = "system.biz.date"
@@ -94,23 +94,48 @@ def effective_parameters(
     system: Mapping[str, str],
     moment: datetime,
     zone: ZoneInfo,
+    pool: Iterable[Property] = (),
+    start_params: Mapping[str, str] = _NONE,
 ) -> dict[str, str]:
-    """What a task's scripts may refer to: system parameters, hidden by globals, hidden by locals.
+    """What a task's scripts may refer to; the package's table says which of equal names counts.
 
-    A value may refer to globals and system parameters; a local one not to other locals, so that
-    `day` may be declared as `${day}-x` from the global of the same name. Processing happens even
-    when nothing is declared.
+    A value may refer to system parameters, globals and the pool; a local one not to other locals,
+    so that `day` may be declared as `${day}-x` from the global of the same name. What the pool
+    holds was worked out upstream and is taken as it is. Start-up parameters are found cured among
+    the globals; one that is missing there counts as it was given. Processing happens even when
+    nothing is declared.
     """
-    global_values = {each.prop: each.value for each in global_properties}
-    local_values = {each.prop: each.value for each in local_properties}
-    known_values = {**system, **global_values}
+    global_values = {**start_params, **{each.prop: each.value for each in global_properties}}
+    strongest = {prop: global_values[prop] for prop in start_params}
+    pool_values = {each.prop: each.value for each in pool if each.prop not in strongest}
+    local_values = {
+        each.prop: each.value
+        for each in local_properties
+        if each.direct is Direct.IN and (each.value or each.prop not in pool_values)
+    }
+    known_values = {**system, **global_values, **pool_values}
     references = References(known_values)
     at = _moment_of_values(known_values, moment, zone)
     worked_out = {
         prop: replace_placeholders(references.replace(value), moment=at, zone=zone)
-        for prop, value in {**global_values, **local_values}.items()
+        for prop, value in {**global_values, **local_values, **strongest}.items()
+        if prop not in pool_values or prop in local_values
     }
-    return {**system, **worked_out}
+    return {**system, **pool_values, **worked_out}
+
+
+def parameter_types(
+    global_properties: Iterable[Property],
+    local_properties: Iterable[Property],
+    *,
+    pool: Iterable[Property] = (),
+) -> dict[str, DataType]:
+    """How a value is bound where its type matters: as a local says, else the pool, else a global.
+
+    A name that is missing is text.
+    """
+    read = (each for each in local_properties if each.direct is Direct.IN)
+    return {each.prop: each.type for each in (*global_properties, *pool, *read)}
 
 
 def substitute(

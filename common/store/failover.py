@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import (
+    Connection,
     Engine,
     Text,
     and_,
@@ -19,19 +20,27 @@ from sqlalchemy import (
     func,
     literal,
     select,
+    text,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from common.model.cluster import Node
-from common.model.commands import CommandType
+from common.model.cluster import Node, NodeKind
+from common.model.commands import OWN_RECOVERIES, CommandType
 from common.model.states import LIVE_PROCESS_STATES, TaskState
-from common.store.tables import command, process_instance, task_instance
+from common.store.alerts import tell_of_lost_daemon
+from common.store.tables import OWN_RECOVERY, command, process_instance, task_instance
 from common.store.transaction import repeatable, transaction
 
 _IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
 
-_IS_AWAITED: Final = exists().where(command.c.process_instance_id == process_instance.c.id)
+_IS_AWAITED: Final = (
+    exists()
+    # Said so that the index of these is used, which leaves the others out.
+    .where(command.c.process_instance_id != 0)
+    .where(command.c.command_type.in_(OWN_RECOVERIES))
+    .where(command.c.process_instance_id == process_instance.c.id)
+)
 
 _RUN_OWNERS: Final = (
     select(process_instance.c.host, process_instance.c.owner_incarnation)
@@ -46,6 +55,8 @@ _RUN_OWNERS: Final = (
 _IS_RUNNING: Final = and_(
     task_instance.c.state == TaskState.RUNNING,
     task_instance.c.flag == 1,
+    # What a master carries out itself has no worker, and goes on with whoever takes the run over.
+    task_instance.c.host.is_not(None),
     process_instance.c.id == task_instance.c.process_instance_id,
     _IS_LIVE,
 )
@@ -63,6 +74,7 @@ _RECOVER_RUNS: Final = (
             "executor_id",
             "process_instance_priority",
             "process_instance_id",
+            "parent_task_instance_id",
             "start_time",
             "update_time",
         ],
@@ -73,6 +85,8 @@ _RECOVER_RUNS: Final = (
             process_instance.c.executor_id,
             process_instance.c.process_instance_priority,
             process_instance.c.id,
+            # One of a sub process needs no room, as its own beginning did not (trap T36d).
+            process_instance.c.parent_task_instance_id,
             bindparam("now"),
             bindparam("now"),
         )
@@ -85,7 +99,7 @@ _RECOVER_RUNS: Final = (
     )
     .on_conflict_do_nothing(
         index_elements=[command.c.process_instance_id],
-        index_where=command.c.process_instance_id != 0,
+        index_where=text(OWN_RECOVERY),
     )
 )
 
@@ -130,15 +144,21 @@ class PostgresFailoverStore:
     def recover_runs(self, dead: Node, *, now: datetime) -> int:
         # Twice is harmless, hence once more if the connection was lost: one recovery waits for a
         # process instance at most (a unique index), and one for a run that lives is dropped.
-        return repeatable(
-            self._engine,
-            lambda db: db.execute(_RECOVER_RUNS, _lost(dead, now)).rowcount,
-        )
+        def recover(db: Connection) -> int:
+            recovered = db.execute(_RECOVER_RUNS, _lost(dead, now)).rowcount
+            if recovered:
+                tell_of_lost_daemon(db, NodeKind.MASTER, dead, now)
+            return recovered
+
+        return repeatable(self._engine, recover, begin=transaction)
 
     def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
         why = {"why": f"worker {dead.address} was lost"}
         with transaction(self._engine) as db:
-            return db.execute(_FAIL_OVER, _lost(dead, now) | why).rowcount
+            failed = db.execute(_FAIL_OVER, _lost(dead, now) | why).rowcount
+            if failed:
+                tell_of_lost_daemon(db, NodeKind.WORKER, dead, now)
+            return failed
 
 
 def _lost(dead: Node, now: datetime) -> dict[str, Any]:

@@ -5,10 +5,13 @@ The triggers of the schema (`common.store.schema`) call these *channels*:
 - `orcaflow_command`: a command was inserted, or a definition went ONLINE for which one may wait.
   The payload is empty.
 - `orcaflow_task`: an attempt has ended, which its owner hasn't taken into account. The payload is
-  the JSON array `[process instance, task instance, attempt, state, end in seconds, name]`: all that
-  the owner has to know, so that it need not ask.
+  the JSON array `[process instance, task instance, attempt, state, end in seconds, name, whether it
+  put something out]`: all that the owner has to know, so that it need not ask, unless the last is
+  true.
 - `orcaflow_wanted`: a pause or stop is wanted. The payload is the process instance's id.
 - `orcaflow_process`: a process instance has ended. The payload is its id.
+- `orcaflow_hold`: a pool has another size, so that something may be let go of. The payload is
+  empty.
 
 A notification only wakes early: each listener must also look at the tables now and then. One that
 follows a (re)connection has an empty channel and means that anything may have been missed.
@@ -46,6 +49,7 @@ class Channel(StrEnum):
     TASK = "orcaflow_task"
     WANTED = "orcaflow_wanted"
     PROCESS = "orcaflow_process"
+    HOLD = "orcaflow_hold"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,9 @@ def read_task_report(payload: str) -> TaskReport:
     Anybody may notify, so this is a hint: what is made of it is written only if the row agrees.
     """
     try:
-        process_instance_id, task_instance_id, attempt, state, seconds, name = json.loads(payload)
+        process_instance_id, task_instance_id, attempt, state, seconds, name, has_output = (
+            json.loads(payload)
+        )
         return TaskReport(
             process_instance_id=int(process_instance_id),
             task_instance_id=int(task_instance_id),
@@ -78,6 +84,7 @@ def read_task_report(payload: str) -> TaskReport:
             attempt=int(attempt),
             state=TaskState(state),
             end_time=datetime.fromtimestamp(seconds, UTC),
+            has_output=bool(has_output),
         )
     except (TypeError, OverflowError, OSError, RecursionError) as error:
         raise ValueError(f"no report: {payload[:80]!r}") from error

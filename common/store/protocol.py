@@ -10,8 +10,8 @@ outcome, and the caller must look at the tables before it acts on what it believ
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from common.model.cluster import KillEntry, Node, QueueEntry
@@ -20,6 +20,7 @@ from common.model.decisions import Decision
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.plans import Handled, Plan, Snapshot
 from common.model.states import ProcessState, TaskState
+from common.model.upstream import Answer, Question
 
 Planner = Callable[[Command, Snapshot], Plan]
 
@@ -36,15 +37,20 @@ class CommandStore(Protocol):
         *,
         node: Node,
         limit: int,
+        room: int,
         live_masters: frozenset[Node],
         planner: Planner,
         now: datetime,
     ) -> tuple[Handled, ...]:
         """Take up to `limit` commands off the table and carry out what each amounts to.
 
-        Order: priority, then `update_time`, then id. Rows that another master holds are passed
-        over. A row that can't be read, planned or carried out goes to `t_ds_error_command` alone;
-        its neighbours are handled all the same.
+        Order: priority, then `update_time`, then id, where a minute of waiting makes up for a level
+        of priority, so that nothing starves (trap T68). At most `room` of them need room, which
+        those of sub processes, take-overs and PAUSE and STOP do not: a parent that waits for a
+        child which waits for room would wait for ever (trap T36d). Rows that another master holds
+        are passed over. A row that can't be read, planned or carried out goes to
+        `t_ds_error_command` alone, and its neighbours are handled all the same; if it is a sub
+        process's, the attempt that wants it fails.
         """
         ...
 
@@ -60,7 +66,11 @@ class LoadedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """How an attempt ended, as its row says; it waits until the owner settles it."""
+    """How an attempt ended, as its row says; it waits until the owner settles it.
+
+    `has_output` without `var_pool`: it put something out that this report does not carry, and that
+    its row does. Only a look at the rows may be acted on then.
+    """
 
     process_instance_id: int
     task_instance_id: int
@@ -69,6 +79,16 @@ class TaskReport:
     state: TaskState
     end_time: datetime
     reason: str | None = None
+    var_pool: str | None = None
+    has_output: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A state that is wanted of a live run, and since when."""
+
+    state: ProcessState
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +113,12 @@ class Saved:
     offers: tuple[QueueEntry, ...]
     kills: tuple[KillEntry, ...]
     withdrawn: tuple[QueueEntry, ...]
+    holds: bool = False
+    """Whether attempts or instances may be let go of now, or were added that are held back."""
+    wishes: bool = False
+    """Whether something is wanted of sub processes that has to be passed on to them."""
+    dependents: bool = False
+    """Whether attempts have begun that wait for other process instances."""
 
 
 class RunStore(Protocol):
@@ -121,8 +147,17 @@ class RunStore(Protocol):
         """
         ...
 
-    def wanted(self, node: Node) -> dict[Ownership, ProcessState]:
+    def wanted(self, node: Node) -> dict[Ownership, Wish]:
         """This node's live runs of which a state is wanted that they don't have yet."""
+        ...
+
+    def pass_wishes_on(self, node: Node) -> int:
+        """Ask the children of this node's runs for what is wanted of their SUB_PROCESS attempts.
+
+        What is wanted stands in the attempt's row; here it becomes the wish of the child, if that
+        has none like it and is not being stopped already. Children that nobody waits for any more
+        are to stop too. Said again it changes nothing. How many children were asked.
+        """
         ...
 
     def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:
@@ -134,8 +169,23 @@ class RunStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DataSource:
+    """A row of `t_ds_datasource`. `connection_params` holds a password: it is never logged."""
+
+    id: int
+    name: str
+    type: int
+    connection_params: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTask:
-    """An attempt that this worker, and no other, may start; with all that its process needs."""
+    """An attempt that this worker, and no other, may start; with all that its process needs.
+
+    `input_pool` is a JSON list of properties that upstream tasks put out, `start_params` a JSON
+    object of values given with the command. `timeout` is set when the attempt is to fail after it,
+    counted from its start. `datasource` is filled by whoever knows that the task's type needs one.
+    """
 
     id: int
     process_instance_id: int
@@ -155,11 +205,18 @@ class ClaimedTask:
     log_path: str
     start_time: datetime
     submit_time: datetime | None = None
+    input_pool: str | None = None
+    start_params: str | None = None
+    timeout: timedelta | None = None
+    datasource: DataSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    """What a worker has to say of an attempt that is over."""
+    """What a worker has to say of an attempt that is over.
+
+    `var_pool` is what the attempt puts out for those downstream: a JSON list of properties.
+    """
 
     task_instance_id: int
     state: TaskState
@@ -167,6 +224,7 @@ class AttemptEnd:
     exit_code: int | None = None
     pid: int | None = None
     reason: str | None = None
+    var_pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +285,10 @@ class TaskStore(Protocol):
         """
         ...
 
+    def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
+        """Those of these data sources that exist, by id."""
+        ...
+
     def running(self, node: Node) -> dict[int, bool]:
         """The attempts that this incarnation holds, and whether a kill of each is wanted."""
         ...
@@ -257,4 +319,83 @@ class FailoverStore(Protocol):
 
     def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
         """RUNNING → NEED_FAULT_TOLERANCE for each of its attempts in live runs; how many."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """What was let go of: attempts to be queued, and how many instances whose turn has come.
+
+    `next_due` is when the first of those is due that a delay still holds.
+    """
+
+    offers: tuple[QueueEntry, ...]
+    instances: int
+    next_due: datetime | None
+
+
+class HoldStore(Protocol):
+    """What is held back in the tables, whoever owns it; any master may let go of it."""
+
+    def release(self, *, now: datetime) -> Released:
+        """Let go of what need not be held any longer.
+
+        Attempts whose delay is over; then, in order of the process's priority, the task's priority
+        in the pool and the id, attempts all of whose pools have room for them; instances of a
+        serial definition of which no other is live, as commands RECOVER_SERIAL_WAIT; and waiting
+        instances that are to be stopped, which end at once. An attempt whose pool does not exist,
+        or is smaller than what it needs, ends as FAILURE with the reason. The rows of the pools and
+        definitions are locked, so that two masters never let go of more than there is room for.
+        """
+        ...
+
+
+class TimeoutStore(Protocol):
+    """What takes too long, whoever owns it; any master may say so, once."""
+
+    def time_out(self, *, now: datetime) -> int:
+        """Carry out what is due of the time-outs; how many.
+
+        Warnings: an alert (§5.14) and its flag in one transaction. Failures: of SUB_PROCESS
+        attempts, whose child is to be stopped, and of DEPENDENT ones, which end; of process
+        instances, which are wanted FAILURE. Attempts on workers are ended by their worker.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingDependent:
+    """A DEPENDENT attempt that has not been decided."""
+
+    ownership: Ownership
+    task_instance_id: int
+    name: str
+    task_json: str
+    process_definition_id: int
+    schedule_time: datetime | None
+    start_time: datetime
+    evidence: str | None
+
+
+class DependentStore(Protocol):
+    """What a master needs to decide the DEPENDENT attempts of its runs."""
+
+    def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
+        """The undecided ones of this node's runs, in order of id."""
+        ...
+
+    def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        """The newest run by id that each question asks about, or why there is none."""
+        ...
+
+    def decide(
+        self,
+        waiting: WaitingDependent,
+        *,
+        state: TaskState | None,
+        evidence: str,
+        reason: str | None,
+        now: datetime,
+    ) -> bool:
+        """Note what was looked at and, with a state, end the attempt; whether it still waited."""
         ...

@@ -6,6 +6,7 @@ Used by the run workers and the queue loop of a master. How a save is written st
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,12 +18,16 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    func,
+    or_,
     select,
     text,
+    update,
 )
 from sqlalchemy.exc import DataError, IntegrityError
 
 from common.model.cluster import Node, QueueEntry
+from common.model.commands import CommandType
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.states import (
     FINISHED_TASK_STATES,
@@ -32,21 +37,37 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
-from common.store.protocol import LoadedRun, Saved, Step, TaskReport
+from common.store.endings import ChildEnd, ProcessEnd, tell_parents
+from common.store.protocol import LoadedRun, Saved, Step, TaskReport, Wish
 from common.store.queue_entries import queue_entry
 from common.store.save import is_owned, ownership_of, run_ids, save
-from common.store.tables import process_instance, task_instance, worker_group
+from common.store.submissions import SUB_PROCESS
+from common.store.tables import (
+    WORKERLESS_TASK_TYPES,
+    process_instance,
+    relation_process_instance,
+    task_instance,
+    worker_group,
+)
 from common.store.transaction import (
     AnyRow,
     StoreConflictError,
     any_of,
     refusal,
     repeatable,
+    single,
     transaction,
 )
 
 log = logging.getLogger(__name__)
 
+_TERMINAL_PROCESS_STATES: Final = tuple(state for state in ProcessState if state.is_terminal)
+# Of a run that is being stopped it is settled how it ends; one in line has not begun.
+_ASKABLE_PROCESS_STATES: Final = tuple(
+    state
+    for state in LIVE_PROCESS_STATES
+    if state not in (ProcessState.SERIAL_WAIT, ProcessState.READY_STOP)
+)
 _IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
 
 _PROCESSES: Final = select(
@@ -65,9 +86,15 @@ _PROCESSES: Final = select(
     process_instance.c.process_instance_json,
     process_instance.c.executor_id,
     process_instance.c.start_time,
+    process_instance.c.global_params,
+    process_instance.c.schedule_time,
+    func.split_part(process_instance.c.history_cmd, ",", 1).label("first_command"),
+    process_instance.c.run_scope,
+    process_instance.c.wanted_deadline,
+    process_instance.c.parent_task_instance_id,
 ).where(process_instance.c.id == any_of("ids"))
 
-_ATTEMPTS: Final = (
+ATTEMPTS: Final = (
     select(
         task_instance.c.id,
         task_instance.c.process_instance_id,
@@ -80,6 +107,8 @@ _ATTEMPTS: Final = (
         task_instance.c.end_time,
         task_instance.c.retry_at,
         task_instance.c.wanted_state,
+        task_instance.c.var_pool,
+        task_instance.c.branch,
     )
     .where(task_instance.c.process_instance_id == any_of("ids"))
     .order_by(task_instance.c.id)
@@ -99,6 +128,7 @@ _WANTED: Final = (
         process_instance.c.host,
         process_instance.c.owner_epoch,
         process_instance.c.wanted_state,
+        func.coalesce(process_instance.c.wanted_at, func.now()).label("wanted_at"),
     )
     .where(_IS_OWN)
     .where(process_instance.c.wanted_state.is_not(None))
@@ -113,6 +143,7 @@ _UNSETTLED: Final = (
         task_instance.c.state,
         task_instance.c.end_time,
         task_instance.c.reason,
+        task_instance.c.var_pool,
     )
     .join_from(
         task_instance,
@@ -147,6 +178,7 @@ _UNCLAIMED: Final = (
     .where(_IS_OWN)
     .where(task_instance.c.state == TaskState.SUBMITTED)
     .where(task_instance.c.flag == 1)
+    .where(task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES))
     .where(task_instance.c.submit_time < bindparam("submitted_before"))
     .order_by(
         process_instance.c.process_instance_priority,
@@ -154,6 +186,97 @@ _UNCLAIMED: Final = (
         task_instance.c.task_instance_priority,
         task_instance.c.id,
     )
+)
+
+_CHILD: Final = process_instance.alias("child")
+_OWN_CHILDREN: Final = (
+    process_instance.join(
+        task_instance, task_instance.c.process_instance_id == process_instance.c.id
+    )
+    .join(
+        relation_process_instance,
+        relation_process_instance.c.parent_task_instance_id == task_instance.c.id,
+    )
+    .join(_CHILD, _CHILD.c.id == relation_process_instance.c.process_instance_id)
+)
+_HAS_CHILD: Final = and_(
+    _IS_OWN,
+    task_instance.c.state == TaskState.RUNNING,
+    task_instance.c.task_type == SUB_PROCESS,
+    task_instance.c.flag == 1,
+)
+_CHILDS_WISH: Final = case(
+    (task_instance.c.wanted_state == TaskState.KILL, int(ProcessState.STOP)),
+    (task_instance.c.wanted_state == TaskState.PAUSE, int(ProcessState.PAUSE)),
+)
+# The children alone are locked, in order of id, as all that lock several runs do it.
+_UNASKED: Final = (
+    select(_CHILD.c.id, _CHILDS_WISH.label("wanted"))
+    .select_from(_OWN_CHILDREN)
+    .where(_HAS_CHILD)
+    .where(_CHILD.c.state.in_(_ASKABLE_PROCESS_STATES))
+    .where(
+        or_(
+            and_(
+                task_instance.c.wanted_state == TaskState.KILL,
+                _CHILD.c.wanted_state.is_distinct_from(int(ProcessState.STOP)),
+            ),
+            # A pause never replaces what is wanted already.
+            and_(task_instance.c.wanted_state == TaskState.PAUSE, _CHILD.c.wanted_state.is_(None)),
+        )
+    )
+    .order_by(_CHILD.c.id)
+    .with_for_update(key_share=True, of=_CHILD)
+    .cte("unasked")
+)
+_PASS_WISHES_ON: Final = (
+    update(process_instance)
+    .where(process_instance.c.id == _UNASKED.c.id)
+    .values(wanted_state=_UNASKED.c.wanted, wanted_at=func.now(), update_time=func.now())
+)
+_PARENT: Final = process_instance.alias("parent")
+# Its attempt was given up before it heard of that, or is gone with all of its run.
+_ORPHANS: Final = (
+    select(process_instance.c.id)
+    .join_from(
+        process_instance,
+        task_instance,
+        task_instance.c.id == process_instance.c.parent_task_instance_id,
+    )
+    .join(_PARENT, _PARENT.c.id == task_instance.c.process_instance_id)
+    .where(_IS_OWN)
+    .where(process_instance.c.state != ProcessState.READY_STOP)
+    .where(process_instance.c.wanted_state.is_distinct_from(int(ProcessState.STOP)))
+    .where(
+        or_(
+            task_instance.c.state.in_(FINISHED_TASK_STATES),
+            _PARENT.c.state.not_in(LIVE_PROCESS_STATES),
+        )
+    )
+    .order_by(process_instance.c.id)
+    .with_for_update(key_share=True, of=process_instance)
+    .cte("orphans")
+)
+_STOP_ORPHANS: Final = (
+    update(process_instance)
+    .where(process_instance.c.id == _ORPHANS.c.id)
+    .values(wanted_state=int(ProcessState.STOP), wanted_at=func.now(), update_time=func.now())
+)
+# Only somebody who ends a process instance by hand leaves one of these behind.
+_ENDED_UNTOLD: Final = (
+    select(
+        task_instance.c.id,
+        _CHILD.c.id.label("child_id"),
+        _CHILD.c.state,
+        _CHILD.c.end_time,
+        _CHILD.c.state_reason,
+    )
+    .select_from(_OWN_CHILDREN)
+    .where(_HAS_CHILD)
+    .where(_CHILD.c.state.in_(_TERMINAL_PROCESS_STATES))
+    .where(_CHILD.c.parent_task_instance_id == task_instance.c.id)
+    .order_by(task_instance.c.id)
+    .with_for_update(key_share=True, of=task_instance)
 )
 
 
@@ -191,13 +314,29 @@ class PostgresRunStore:
                 state=TaskState(row.state),
                 end_time=row.end_time,
                 reason=row.reason,
+                var_pool=row.var_pool,
+                has_output=row.var_pool is not None,
             )
             for row in rows
         )
 
-    def wanted(self, node: Node) -> dict[Ownership, ProcessState]:
+    def wanted(self, node: Node) -> dict[Ownership, Wish]:
         rows = repeatable(self._engine, lambda db: db.execute(_WANTED, _owner(node)).all())
-        return {ownership_of(row): ProcessState(row.wanted_state) for row in rows}
+        return {
+            ownership_of(row): Wish(state=ProcessState(row.wanted_state), at=row.wanted_at)
+            for row in rows
+        }
+
+    def pass_wishes_on(self, node: Node) -> int:
+        # Each locks several runs in order of id, which both together would not do.
+        with single(self._engine) as db:
+            stopped = db.execute(_STOP_ORPHANS, _owner(node)).rowcount
+        with transaction(self._engine) as db:
+            asked = db.execute(_PASS_WISHES_ON, _owner(node)).rowcount
+            untold = db.execute(_ENDED_UNTOLD, _owner(node)).all()
+            if untold:
+                tell_parents(db, [_child_end(row) for row in untold])
+        return stopped + asked
 
     def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:
         parameters = _owner(node) | {"submitted_before": submitted_before}
@@ -215,6 +354,16 @@ class PostgresRunStore:
         )
 
 
+def _child_end(row: AnyRow) -> ChildEnd:
+    return ChildEnd(
+        process_instance_id=row.child_id,
+        parent_task_instance_id=row.id,
+        end=ProcessEnd(
+            state=ProcessState(row.state), at=row.end_time, reason=row.state_reason or None
+        ),
+    )
+
+
 def _owner(node: Node) -> dict[str, Any]:
     return {"owner_host": node.address, "incarnation": node.incarnation}
 
@@ -228,7 +377,7 @@ def _load(db: Connection, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, .
     processes = {row.id: row for row in db.execute(_PROCESSES, {"ids": ids})}
     attempts: dict[int, list[AnyRow]] = {run_id: [] for run_id in processes}
     if attempts:
-        for row in db.execute(_ATTEMPTS, {"ids": list(attempts)}):
+        for row in db.execute(ATTEMPTS, {"ids": list(attempts)}):
             attempts[row.process_instance_id].append(row)
     loaded = []
     for ownership in ownerships:
@@ -239,7 +388,7 @@ def _load(db: Connection, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, .
             run = LoadedRun(
                 ownership=ownership,
                 process=_process_row(processes[run_id]),
-                tasks=tuple(_task_row(row) for row in attempts[run_id]),
+                tasks=tuple(task_row(row) for row in attempts[run_id]),
             )
         except ValueError as error:
             # A code that this version does not know: no reason to load none of the others.
@@ -267,10 +416,17 @@ def _process_row(row: AnyRow) -> ProcessRow:
         process_instance_json=row.process_instance_json,
         executor_id=row.executor_id,
         start_time=row.start_time,
+        global_params=row.global_params,
+        schedule_time=row.schedule_time,
+        complement=row.first_command == CommandType.COMPLEMENT_DATA.name,
+        run_scope=names_in(row.run_scope, "run_scope"),
+        wanted_deadline=row.wanted_deadline,
+        parent_task_instance_id=row.parent_task_instance_id,
     )
 
 
-def _task_row(row: AnyRow) -> TaskRow:
+def task_row(row: AnyRow) -> TaskRow:
+    """An attempt as its owner needs it; `ValueError` if its row holds what no master wrote."""
     return TaskRow(
         id=row.id,
         name=row.name,
@@ -282,7 +438,20 @@ def _task_row(row: AnyRow) -> TaskRow:
         end_time=row.end_time,
         retry_at=row.retry_at,
         kill_requested=row.wanted_state == TaskState.KILL,
+        pause_requested=row.wanted_state == TaskState.PAUSE,
+        var_pool=row.var_pool,
+        branch=names_in(row.branch, f"branch of task {row.name!r}"),
     )
 
 
-# An attempt as the decisions name it: process instance, task, attempt.
+def names_in(text_of_list: str | None, what: str) -> tuple[str, ...] | None:
+    """A JSON list of names in a column; `ValueError`, which says `what` it is, if it is none."""
+    if text_of_list is None:
+        return None
+    try:
+        names = json.loads(text_of_list)
+    except RecursionError as error:
+        raise ValueError(f"{what} is nested too deeply") from error
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{what} is no list of names")
+    return tuple(names)

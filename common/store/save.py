@@ -9,9 +9,9 @@ concern the same task in the wrong order. A save is nearly always one wave.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, assert_never
 
 from sqlalchemy import (
@@ -21,34 +21,56 @@ from sqlalchemy import (
     SmallInteger,
     Text,
     and_,
+    bindparam,
     case,
+    cast,
     func,
-    insert,
     select,
     update,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 
-from common.model.cluster import KillEntry, QueueEntry
 from common.model.decisions import (
+    AbandonTask,
+    DecideTask,
     Decision,
     FinishProcess,
     FinishTask,
     GiveUpRetry,
     KillTask,
     PassForbidden,
+    PauseProcess,
+    PauseTask,
     RetryTask,
+    SkipTask,
     StopProcess,
     SubmitTask,
 )
 from common.model.instances import Ownership
-from common.model.states import (
-    LIVE_PROCESS_STATES,
-    ProcessState,
-    TaskState,
+from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.store.alerts import is_worth_an_alert, tell_of_ends, tell_of_lost_attempts
+from common.store.attempts import (
+    IS_NAMED,
+    NAMED,
+    USES_POOLS,
+    AttemptName,
+    conflict,
+    named,
+    queue_entries,
+    require_all,
 )
+from common.store.endings import ChildEnd, ProcessEnd, end_processes, tell_parents
 from common.store.protocol import Saved, Step
-from common.store.queue_entries import effective_group, queue_entry
-from common.store.tables import process_instance, task_instance, worker_group
+from common.store.submissions import (
+    Submission,
+    Submitted,
+    decided_row,
+    insert_decided,
+    submission,
+    submit,
+    texts_of,
+)
+from common.store.tables import process_instance, task_instance
 from common.store.transaction import (
     AnyRow,
     StoreConflictError,
@@ -57,10 +79,8 @@ from common.store.transaction import (
     unnested,
     unstorable,
 )
-
-WITHDRAWN: Final = "withdrawn before it started"
-
-_IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
+from common.store.withdrawals import WITHDRAWN as WITHDRAWN  # noqa: PLC0414  # Re-exported.
+from common.store.withdrawals import Ending, Withdrawals, end_attempts
 
 # Not FOR UPDATE: inserting an attempt shares a key lock on its process instance.
 _LOCK_RUNS: Final = (
@@ -73,6 +93,13 @@ _LOCK_RUNS: Final = (
         process_instance.c.executor_id,
         process_instance.c.process_instance_priority,
         process_instance.c.worker_group_id,
+        process_instance.c.failure_strategy,
+        process_instance.c.warning_type,
+        process_instance.c.warning_group_id,
+        process_instance.c.schedule_time,
+        process_instance.c.history_cmd,
+        process_instance.c.is_sub_process,
+        process_instance.c.parent_task_instance_id,
     )
     .where(process_instance.c.id == any_of("ids"))
     .order_by(process_instance.c.id)
@@ -95,119 +122,100 @@ _SETTLE: Final = (
     .where(task_instance.c.state == _ENDED.c.state)
     .where(~task_instance.c.settled)
     .values(settled=True, retry_at=_ENDED.c.retry_at)
-    .returning(task_instance.c.process_instance_id, task_instance.c.name, task_instance.c.attempt)
+    .returning(
+        task_instance.c.process_instance_id,
+        task_instance.c.name,
+        task_instance.c.attempt,
+        USES_POOLS.label("uses_pools"),
+    )
 )
 
-_NAMED: Final = unnested("named", run_id=Integer, name=Text, attempt=Integer)
-_IS_NAMED: Final = and_(
-    task_instance.c.process_instance_id == _NAMED.c.run_id,
-    task_instance.c.name == _NAMED.c.name,
-    task_instance.c.attempt == _NAMED.c.attempt,
-)
 _GIVE_UP_RETRY: Final = (
     update(task_instance)
-    .where(_IS_NAMED)
+    .where(IS_NAMED)
     .where(task_instance.c.retry_at.is_not(None))
     .values(retry_at=None)
     .returning(task_instance.c.process_instance_id, task_instance.c.name, task_instance.c.attempt)
 )
 _SUPERSEDE: Final = (
     update(task_instance)
-    .where(task_instance.c.process_instance_id == _NAMED.c.run_id)
-    .where(task_instance.c.name == _NAMED.c.name)
-    .where(task_instance.c.attempt < _NAMED.c.attempt)
+    .where(task_instance.c.process_instance_id == NAMED.c.run_id)
+    .where(task_instance.c.name == NAMED.c.name)
+    .where(task_instance.c.attempt < NAMED.c.attempt)
     .where(task_instance.c.flag == 1)
     .values(flag=0)
 )
-_SUBMIT: Final = insert(task_instance).returning(task_instance.c.id, sort_by_parameter_order=True)
-# Locked in order of id, as a worker's reports are, so that the two can't wait for each other. The
-# lock also decides between a withdrawal and a claim: who comes second sees what the first has done.
+# All attempts that a save may have to wait for, in order of id, before it writes any: two masters
+# that end each other's attempts, as parents and children do, must not wait for each other.
 _LOCK_ATTEMPTS: Final = (
-    select(
-        task_instance.c.id,
-        task_instance.c.process_instance_id,
-        task_instance.c.name,
-        task_instance.c.attempt,
-        task_instance.c.state,
-        task_instance.c.host,
-        task_instance.c.task_instance_priority,
-        task_instance.c.worker_group_id,
+    select(task_instance.c.id)
+    .where(
+        task_instance.c.id
+        == func.any(
+            func.array_cat(
+                cast(bindparam("ids"), ARRAY(Integer)),
+                func.array(
+                    select(task_instance.c.id)
+                    .join_from(task_instance, NAMED, IS_NAMED)
+                    .scalar_subquery()
+                ),
+            )
+        )
     )
-    .join_from(task_instance, _NAMED, _IS_NAMED)
     .order_by(task_instance.c.id)
-    .with_for_update(key_share=True, of=task_instance)
-)
-_WITHDRAWN: Final = unnested("withdrawn", id=Integer, at=DateTime(timezone=True))
-_WITHDRAW: Final = (
-    update(task_instance)
-    .where(task_instance.c.id == _WITHDRAWN.c.id)
-    .where(task_instance.c.state == TaskState.SUBMITTED)
-    .values(
-        state=int(TaskState.KILL),
-        wanted_state=int(TaskState.KILL),
-        end_time=_WITHDRAWN.c.at,
-        reason=WITHDRAWN,
-    )
-)
-_ASK_FOR_KILL: Final = (
-    update(task_instance)
-    .where(task_instance.c.id == any_of("ids"))
-    .where(task_instance.c.state != TaskState.SUBMITTED)
-    .values(wanted_state=int(TaskState.KILL))
+    .with_for_update(key_share=True)
 )
 
 _MOVED: Final = unnested(
-    "moved", run_id=Integer, state=SmallInteger, at=DateTime(timezone=True), reason=Text
+    "moved",
+    run_id=Integer,
+    state=SmallInteger,
+    at=DateTime(timezone=True),
+    wanted=SmallInteger,
+    deadline=DateTime(timezone=True),
 )
 _MOVE_PROCESSES: Final = (
     update(process_instance)
     .where(process_instance.c.id == _MOVED.c.run_id)
-    .where(_IS_LIVE)
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
     .values(
         state=_MOVED.c.state,
         update_time=_MOVED.c.at,
-        end_time=case(
-            (_MOVED.c.state == ProcessState.READY_STOP, process_instance.c.end_time),
-            else_=_MOVED.c.at,
+        wanted_deadline=func.coalesce(_MOVED.c.deadline, process_instance.c.wanted_deadline),
+        wanted_state=func.coalesce(_MOVED.c.wanted, process_instance.c.wanted_state),
+        wanted_at=case(
+            (
+                and_(
+                    _MOVED.c.wanted.is_not(None),
+                    process_instance.c.wanted_state.is_distinct_from(_MOVED.c.wanted),
+                ),
+                _MOVED.c.at,
+            ),
+            else_=process_instance.c.wanted_at,
         ),
-        state_reason=func.coalesce(_MOVED.c.reason, process_instance.c.state_reason),
     )
 )
-
-_ADDRESS_LISTS: Final = select(worker_group.c.id, worker_group.c.ip_list).where(
-    worker_group.c.id == any_of("ids")
-)
-
-_Name = tuple[int, str, int]
 
 
 @dataclass(slots=True)
 class _Wave:
     """Decisions that are written kind by kind, in the order of these fields."""
 
-    settled: dict[_Name, tuple[TaskState, datetime | None]] = field(default_factory=dict)
-    given_up: list[_Name] = field(default_factory=list)
-    submitted: dict[_Name, dict[str, Any]] = field(default_factory=dict)
-    killed: dict[_Name, datetime] = field(default_factory=dict)
+    settled: dict[AttemptName, tuple[TaskState, datetime | None]] = field(default_factory=dict)
+    given_up: list[AttemptName] = field(default_factory=list)
+    decided: dict[AttemptName, dict[str, Any]] = field(default_factory=dict)
+    submitted: dict[AttemptName, Submission] = field(default_factory=dict)
+    ended: dict[AttemptName, Ending] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """What an attempt's place in the queue is made of, besides its own id."""
+class _Move:
+    """A live run's new state, and what comes with it."""
 
-    process_priority: int
-    process_instance_id: int
-    task_priority: int
-    worker_group_id: int
-
-
-@dataclass(slots=True)
-class _Wake:
-    """What the registry has to be told once the save stands, by task instance id."""
-
-    offered: dict[int, _Place] = field(default_factory=dict)
-    kills: list[KillEntry] = field(default_factory=list)
-    withdrawn: dict[int, _Place] = field(default_factory=dict)
+    state: ProcessState
+    at: datetime
+    wanted: ProcessState | None = None
+    deadline: datetime | None = None
 
 
 class _Save:
@@ -215,7 +223,9 @@ class _Save:
 
     def __init__(self, runs: Mapping[int, AnyRow]) -> None:
         self.waves: list[_Wave] = []
-        self.moves: list[dict[int, tuple[ProcessState, datetime, str | None]]] = [{}, {}]
+        self.moves: dict[int, _Move] = {}
+        self.ends: dict[int, ProcessEnd] = {}
+        self.failed_over: dict[AttemptName, datetime] = {}
         self._runs = runs
         self._last: dict[tuple[int, str], tuple[int, int]] = {}
         self._ended = {run_id for run_id, run in runs.items() if not _is_live(run)}
@@ -224,37 +234,74 @@ class _Save:
         run_id = step.ownership.process_instance_id
         match decision:
             case FinishTask():
-                name = (run_id, decision.name, decision.attempt)
-                self._wave(run_id, decision.name, 0).settled[name] = (decision.state, None)
+                self._settle(run_id, decision, None)
             case RetryTask():
-                name = (run_id, decision.name, decision.attempt)
-                self._wave(run_id, decision.name, 0).settled[name] = (decision.state, decision.at)
+                self._settle(run_id, decision, decision.at)
+                if decision.state is TaskState.NEED_FAULT_TOLERANCE:
+                    self.failed_over[run_id, decision.name, decision.attempt] = step.at
             case GiveUpRetry():
                 name = (run_id, decision.name, decision.attempt)
                 self._wave(run_id, decision.name, 1).given_up.append(name)
             case SubmitTask():
+                self._submit(run_id, decision, step.at)
+            case DecideTask():
+                self._decide(run_id, decision, step.at)
+            case KillTask() | PauseTask() | AbandonTask():
+                name = (run_id, decision.name, decision.attempt)
+                ending = Ending(decision=decision, at=step.at)
+                self._wave(run_id, decision.name, 3).ended[name] = ending
+            case PauseProcess():
                 self._require_live(run_id)
-                name = (run_id, decision.name, decision.attempt)
-                row = _new_attempt(self._runs[run_id], decision, step.at)
-                cause = unstorable(row)
-                if cause is not None:
-                    raise _conflict(name, cause)
-                self._wave(run_id, decision.name, 2).submitted[name] = row
-            case KillTask():
-                name = (run_id, decision.name, decision.attempt)
-                self._wave(run_id, decision.name, 3).killed[name] = step.at
+                self.moves[run_id] = _Move(state=ProcessState.READY_PAUSE, at=step.at)
             case StopProcess():
                 self._require_live(run_id)
-                self.moves[0][run_id] = (ProcessState.READY_STOP, step.at, None)
+                self.moves[run_id] = _Move(
+                    state=ProcessState.READY_STOP,
+                    at=step.at,
+                    wanted=ProcessState.FAILURE if decision.failing else None,
+                    deadline=decision.deadline,
+                )
             case FinishProcess():
-                self._require_live(run_id)
-                self._ended.add(run_id)
-                reason = None if decision.reason is None else storable(decision.reason)
-                self.moves[1][run_id] = (decision.state, step.at, reason)
-            case PassForbidden():
+                self._finish(run_id, decision, step.at)
+            case PassForbidden() | SkipTask():
                 pass
             case _:
                 assert_never(decision)
+
+    def _settle(
+        self, run_id: int, decision: FinishTask | RetryTask, retry_at: datetime | None
+    ) -> None:
+        name = (run_id, decision.name, decision.attempt)
+        self._wave(run_id, decision.name, 0).settled[name] = (decision.state, retry_at)
+
+    def _submit(self, run_id: int, decision: SubmitTask, at: datetime) -> None:
+        self._require_live(run_id)
+        name = (run_id, decision.name, decision.attempt)
+        made = submission(self._runs[run_id], decision, at)
+        _require_storable(name, made.row)
+        if decision.pools or decision.child_definition is not None:
+            _require_storable(name, texts_of(decision))
+        self._wave(run_id, decision.name, 2).submitted[name] = made
+
+    def _decide(self, run_id: int, decision: DecideTask, at: datetime) -> None:
+        self._require_live(run_id)
+        name = (run_id, decision.name, decision.attempt)
+        row = decided_row(self._runs[run_id], decision, at)
+        _require_storable(name, row)
+        self._wave(run_id, decision.name, 2).decided[name] = row
+
+    def _finish(self, run_id: int, decision: FinishProcess, at: datetime) -> None:
+        self._require_live(run_id)
+        cause = unstorable({"var_pool": decision.var_pool})
+        if cause is not None:
+            raise StoreConflictError(f"process instance {run_id}: {cause}")
+        self._ended.add(run_id)
+        self.ends[run_id] = ProcessEnd(
+            state=decision.state,
+            at=at,
+            reason=None if decision.reason is None else storable(decision.reason),
+            var_pool=decision.var_pool,
+        )
 
     def _wave(self, run_id: int, task: str, kind: int) -> _Wave:
         """The first wave in which this kind comes after all that was decided of the task before."""
@@ -280,23 +327,32 @@ def save(db: Connection, steps: Sequence[Step]) -> Saved:
         if step.ownership not in lost:
             for decision in step.decisions:
                 save.add(step, decision)
-    wake = _Wake()
+    children = _children(save, runs)
+    _lock_attempts(db, save, children)
+    submitted, withdrawals = Submitted(), Withdrawals()
+    holds = False
     for wave in save.waves:
-        _settle(db, wave)
+        holds |= _settle(db, wave)
         _give_up_retries(db, wave)
-        _submit(db, wave, runs, wake)
-        _kill(db, wave, runs, wake)
-    for moves in save.moves:
-        _move_processes(db, moves)
-    offered = {
-        task_id: place for task_id, place in wake.offered.items() if task_id not in wake.withdrawn
-    }
-    lists = _address_lists(db, [*offered.values(), *wake.withdrawn.values()])
+        _submit(db, wave, runs, submitted)
+        if wave.ended:
+            end_attempts(db, wave.ended, runs, withdrawals)
+    if save.failed_over:
+        tell_of_lost_attempts(db, save.failed_over)
+    if save.moves:
+        _move_processes(db, save.moves)
+    holds |= _end_processes(db, save, runs, children)
+    for task_id in withdrawals.withdrawn:
+        submitted.offered.pop(task_id, None)
+    offers, withdrawn = queue_entries(db, (submitted.offered, withdrawals.withdrawn))
     return Saved(
         lost=lost,
-        offers=tuple(_entry(task_id, place, lists) for task_id, place in offered.items()),
-        kills=tuple(wake.kills),
-        withdrawn=tuple(_entry(*withdrawn, lists) for withdrawn in wake.withdrawn.items()),
+        offers=tuple(offers),
+        kills=tuple(withdrawals.kills),
+        withdrawn=tuple(withdrawn),
+        holds=holds or submitted.held or withdrawals.pools,
+        wishes=withdrawals.wishes,
+        dependents=submitted.dependents,
     )
 
 
@@ -320,152 +376,95 @@ def _is_live(row: AnyRow) -> bool:
     return row.state in LIVE_PROCESS_STATES
 
 
-def _conflict(
-    name: _Name, cause: str = "its row is not as its owner believes"
-) -> StoreConflictError:
-    run_id, task, attempt = name
-    return StoreConflictError(
-        f"process instance {run_id}: attempt {attempt} of task {task!r}: {cause}"
-    )
+def _require_storable(name: AttemptName, values: Mapping[str, Any]) -> None:
+    cause = unstorable(values)
+    if cause is not None:
+        raise conflict(name, cause)
 
 
-def _require_all(expected: Collection[_Name], changed: Sequence[AnyRow]) -> None:
-    if len(changed) == len(expected):
+def _children(save: _Save, runs: Mapping[int, AnyRow]) -> list[ChildEnd]:
+    """Those of the runs that end here which an attempt of another run waits for."""
+    return [
+        ChildEnd(
+            process_instance_id=run_id,
+            parent_task_instance_id=runs[run_id].parent_task_instance_id,
+            end=end,
+        )
+        for run_id, end in save.ends.items()
+        if runs[run_id].parent_task_instance_id
+    ]
+
+
+def _lock_attempts(db: Connection, save: _Save, children: Sequence[ChildEnd]) -> None:
+    ended = [list(wave.ended) for wave in save.waves if wave.ended]
+    if len(ended) + len(children) < 2:
+        # Then one statement locks all that there is to lock, in order, when it comes to it.
         return
-    found = {tuple(row) for row in changed}
-    raise _conflict(next(name for name in expected if name not in found))
+    names = [name for names in ended for name in names]
+    parents = {"ids": [child.parent_task_instance_id for child in children]}
+    db.execute(_LOCK_ATTEMPTS, named(names) | parents)
 
 
-def _names(names: Collection[_Name], prefix: str) -> dict[str, list[Any]]:
-    return {
-        f"{prefix}_run_id": [run_id for run_id, _, _ in names],
-        f"{prefix}_name": [task for _, task, _ in names],
-        f"{prefix}_attempt": [attempt for _, _, attempt in names],
-    }
-
-
-def _settle(db: Connection, wave: _Wave) -> None:
+def _settle(db: Connection, wave: _Wave) -> bool:
+    """Whether slots in pools have become free."""
     if not wave.settled:
-        return
-    rows = _names(wave.settled, "ended") | {
+        return False
+    rows = named(wave.settled, "ended") | {
         "ended_state": [int(state) for state, _ in wave.settled.values()],
         "ended_retry_at": [retry_at for _, retry_at in wave.settled.values()],
     }
-    _require_all(wave.settled, db.execute(_SETTLE, rows).all())
+    changed = db.execute(_SETTLE, rows).all()
+    require_all(wave.settled, changed)
+    return any(row.uses_pools for row in changed)
 
 
 def _give_up_retries(db: Connection, wave: _Wave) -> None:
     if wave.given_up:
-        changed = db.execute(_GIVE_UP_RETRY, _names(wave.given_up, "named")).all()
-        _require_all(wave.given_up, changed)
+        changed = db.execute(_GIVE_UP_RETRY, named(wave.given_up)).all()
+        require_all(wave.given_up, changed)
 
 
-def _submit(db: Connection, wave: _Wave, runs: Mapping[int, AnyRow], wake: _Wake) -> None:
-    later = [name for name in wave.submitted if name[2] > 1]
+def _submit(db: Connection, wave: _Wave, runs: Mapping[int, AnyRow], submitted: Submitted) -> None:
+    later = [name for name in (*wave.decided, *wave.submitted) if name[2] > 1]
     if later:
-        db.execute(_SUPERSEDE, _names(later, "named"))
-    if not wave.submitted:
-        return
-    rows = list(wave.submitted.values())
-    for task_id, row in zip(db.scalars(_SUBMIT, rows), rows, strict=True):
-        wake.offered[task_id] = _place(
-            runs[row["process_instance_id"]],
-            task_priority=row["task_instance_priority"],
-            task_group_id=row["worker_group_id"],
-        )
+        db.execute(_SUPERSEDE, named(later))
+    if wave.decided:
+        insert_decided(db, list(wave.decided.values()))
+    if wave.submitted:
+        submit(db, list(wave.submitted.values()), runs, submitted)
 
 
-def _new_attempt(run: AnyRow, decision: SubmitTask, at: datetime) -> dict[str, Any]:
-    return {
-        "name": decision.name,
-        "task_type": decision.task_type,
-        "process_definition_id": run.process_definition_id,
-        "process_instance_id": run.id,
-        "task_json": decision.task_json,
-        "state": int(TaskState.SUBMITTED),
-        "submit_time": at,
-        "start_time": at,
-        "retry_times": decision.retry_times,
-        "retry_interval": decision.retry_interval // timedelta(minutes=1),
-        "max_retry_times": decision.max_retry_times,
-        "task_instance_priority": int(decision.priority),
-        "worker_group_id": decision.worker_group_id,
-        "executor_id": run.executor_id,
-        "attempt": decision.attempt,
-    }
-
-
-def _kill(db: Connection, wave: _Wave, runs: Mapping[int, AnyRow], wake: _Wake) -> None:
-    if not wave.killed:
-        return
-    rows = db.execute(_LOCK_ATTEMPTS, _names(wave.killed, "named")).all()
-    names = {row.id: (row.process_instance_id, row.name, row.attempt) for row in rows}
-    if len(rows) < len(wave.killed):
-        found = list(names.values())
-        raise _conflict(next(name for name in wave.killed if name not in found))
-    waiting = {row.id: row for row in rows if row.state == TaskState.SUBMITTED}
-    claimed = [row for row in rows if row.state != TaskState.SUBMITTED]
-    if waiting:
-        ends = [wave.killed[names[task_id]] for task_id in waiting]
-        db.execute(_WITHDRAW, {"withdrawn_id": list(waiting), "withdrawn_at": ends})
-        for row in waiting.values():
-            wake.withdrawn[row.id] = _place(
-                runs[row.process_instance_id],
-                task_priority=row.task_instance_priority,
-                task_group_id=row.worker_group_id,
-            )
-    if claimed:
-        # Also of one that has just ended: its report is read with the wish in mind.
-        db.execute(_ASK_FOR_KILL, {"ids": [row.id for row in claimed]})
-        wake.kills.extend(
-            KillEntry(address=row.host, task_instance_id=row.id)
-            for row in claimed
-            if row.state == TaskState.RUNNING
-        )
-
-
-def _move_processes(
-    db: Connection, moves: Mapping[int, tuple[ProcessState, datetime, str | None]]
-) -> None:
-    if not moves:
-        return
+def _move_processes(db: Connection, moves: Mapping[int, _Move]) -> None:
     changed = db.execute(
         _MOVE_PROCESSES,
         {
             "moved_run_id": list(moves),
-            "moved_state": [int(state) for state, _, _ in moves.values()],
-            "moved_at": [at for _, at, _ in moves.values()],
-            "moved_reason": [reason for _, _, reason in moves.values()],
+            "moved_state": [int(move.state) for move in moves.values()],
+            "moved_at": [move.at for move in moves.values()],
+            "moved_wanted": [
+                None if move.wanted is None else int(move.wanted) for move in moves.values()
+            ],
+            "moved_deadline": [move.deadline for move in moves.values()],
         },
     )
     if changed.rowcount != len(moves):
         raise StoreConflictError(f"one of the process instances {list(moves)} has ended already")
 
 
-def _place(run: AnyRow, *, task_priority: int, task_group_id: int) -> _Place:
-    return _Place(
-        process_priority=run.process_instance_priority,
-        process_instance_id=run.id,
-        task_priority=task_priority,
-        worker_group_id=effective_group(task_group_id, run.worker_group_id),
-    )
-
-
-def _address_lists(db: Connection, places: Sequence[_Place]) -> dict[int, str | None]:
-    groups = sorted({place.worker_group_id for place in places if place.worker_group_id > 0})
-    if not groups:
-        return {}
-    return {row.id: row.ip_list for row in db.execute(_ADDRESS_LISTS, {"ids": groups})}
-
-
-def _entry(
-    task_instance_id: int, place: _Place, address_lists: Mapping[int, str | None]
-) -> QueueEntry:
-    return queue_entry(
-        process_priority=place.process_priority,
-        process_instance_id=place.process_instance_id,
-        task_priority=place.task_priority,
-        task_instance_id=task_instance_id,
-        worker_group_id=place.worker_group_id,
-        ip_list=address_lists.get(place.worker_group_id),
-    )
+def _end_processes(
+    db: Connection, save: _Save, runs: Mapping[int, AnyRow], children: Sequence[ChildEnd]
+) -> bool:
+    """Whether other instances may have waited for one of these to end."""
+    if not save.ends:
+        return False
+    others_may_wait = end_processes(db, save.ends)
+    if children:
+        tell_parents(db, children)
+    told = {
+        run_id: end.at
+        for run_id, end in save.ends.items()
+        if is_worth_an_alert(runs[run_id], end.state)
+    }
+    if told:
+        tell_of_ends(db, told)
+    return others_may_wait

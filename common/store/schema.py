@@ -27,6 +27,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from common.errors import ConfigurationError
+from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.store import tables
 
 REVISIONS: Final = ("0001",)
@@ -37,6 +38,17 @@ REVISION_TABLE: Final = "t_ds_schema_revision"
 _UPGRADE_LOCK: Final = 0x0CAF_1035
 
 _FINISHED_TASK: Final = ", ".join(str(state) for state in tables.FINISHED_TASK_STATES)
+_RECOVERIES: Final = ", ".join(
+    str(int(kind))
+    for kind in sorted(
+        (
+            *RESTARTING_COMMANDS,
+            CommandType.RECOVER_TOLERANCE_FAULT_PROCESS,
+            CommandType.RECOVER_WAITTING_THREAD,
+            CommandType.RECOVER_SERIAL_WAIT,
+        )
+    )
+)
 _TERMINAL_PROCESS: Final = ", ".join(str(state) for state in tables.TERMINAL_PROCESS_STATES)
 
 # The payloads are documented in `common.store.listen`. An attempt that its owner ends and settles
@@ -61,14 +73,33 @@ CREATE FUNCTION orcaflow_notify_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify(TG_ARGV[0], json_build_array(
         NEW.process_instance_id, NEW.id, NEW.attempt, NEW.state,
-        extract(epoch FROM NEW.end_time), NEW.name)::text);
+        extract(epoch FROM NEW.end_time), NEW.name, NEW.var_pool IS NOT NULL)::text);
     RETURN NULL;
+END $$""",
+    # Nothing that anybody writes into `command_param` makes this fail: the row has to get in, so
+    # that a master can say what is wrong with it.
+    r"""CREATE FUNCTION orcaflow_name_recovered() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    named bigint := substring(left(NEW.command_param, 100000) FROM
+        '"(?:ProcessInstanceId|WaittingThreadInstanceId)"\s*:\s*"?\s*([0-9]{1,10})(?![0-9.eE])');
+BEGIN
+    IF named BETWEEN 1 AND 2147483647 THEN
+        NEW.process_instance_id := named;
+    END IF;
+    RETURN NEW;
 END $$""",
     """\
 CREATE TRIGGER orcaflow_command_inserted
     AFTER INSERT ON t_ds_command
     FOR EACH STATEMENT
     EXECUTE FUNCTION orcaflow_notify('orcaflow_command')""",
+    f"""\
+CREATE TRIGGER orcaflow_command_names_recovered
+    BEFORE INSERT ON t_ds_command
+    FOR EACH ROW
+    WHEN (NEW.process_instance_id = 0 AND NEW.parent_task_instance_id = 0
+        AND NEW.command_type IN ({_RECOVERIES}))
+    EXECUTE FUNCTION orcaflow_name_recovered()""",
     """\
 CREATE TRIGGER orcaflow_definition_released
     AFTER UPDATE OF release_state ON t_ds_process_definition
@@ -93,6 +124,12 @@ CREATE TRIGGER orcaflow_process_ended
     FOR EACH ROW
     WHEN (NEW.state IN ({_TERMINAL_PROCESS}) AND NEW.state <> OLD.state)
     EXECUTE FUNCTION orcaflow_notify_id('orcaflow_process')""",
+    """\
+CREATE TRIGGER orcaflow_pool_resized
+    AFTER UPDATE OF group_size ON t_ds_task_group
+    FOR EACH ROW
+    WHEN (NEW.group_size <> OLD.group_size)
+    EXECUTE FUNCTION orcaflow_notify('orcaflow_hold')""",
 )
 
 

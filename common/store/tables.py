@@ -31,6 +31,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    func,
     text,
 )
 
@@ -51,12 +52,18 @@ FINISHED_TASK_STATES: Final = (3, 5, 6, 7, 8, 9, 13)
 TERMINAL_PROCESS_STATES: Final = (3, 5, 6, 7, 9, 13)
 # States of a process instance that somebody must own.
 LIVE_PROCESS_STATES: Final = (0, 1, 2, 4, 10, 11, 12, 14)
-# States of a task instance that hold, or may soon hold, a worker's slot.
-LIVE_TASK_STATES: Final = (0, 1)
+# States of an attempt that may still change.
+LIVE_TASK_STATES: Final = (0, 1, 11, 12)
+# Attempts that the master itself carries out: they run without a worker.
+WORKERLESS_TASK_TYPES: Final = ("SUB_PROCESS", "DEPENDENT")
 
 
 def _list(codes: Iterable[int]) -> str:
     return ", ".join(str(code) for code in codes)
+
+
+def _texts(words: Iterable[str]) -> str:
+    return ", ".join(f"'{word}'" for word in words)
 
 
 def _known(column: str, codes: Sequence[int]) -> CheckConstraint:
@@ -117,20 +124,44 @@ command: Final = Table(
     _time_now("update_time"),
     _number("process_instance_priority", 2, nullable=True),
     _number("worker_group_id", -1, nullable=True),
+    # What a recovery recovers; filled by a trigger from `command_param` if it is left out.
     _number("process_instance_id", 0),
+    _number("parent_task_instance_id", 0),
+)
+# When a command's turn comes: a minute of waiting makes up for a level of priority (trap T68). No
+# code and no time, however senseless, may make this fail, or the row would hold up all the others.
+TURN_OF_COMMAND: Final = (
+    "(LEAST(update_time, TIMESTAMPTZ '9999-01-01 00:00:00+00') AT TIME ZONE 'UTC')"
+    " + LEAST(GREATEST(COALESCE(process_instance_priority, 2), 0), 4) * INTERVAL '1 minute'"
 )
 Index(
     "t_ds_command_picking_idx",
+    text(f"({TURN_OF_COMMAND})"),
     command.c.process_instance_priority,
-    command.c.update_time,
     command.c.id,
 )
-# Two masters that see the same dead master insert one recovery of an instance, not two.
+# What a master takes that has no room for another run.
+Index(
+    "t_ds_command_roomless_idx",
+    command.c.id,
+    postgresql_where=text("command_type IN (2, 8, 9) OR parent_task_instance_id <> 0"),
+)
+# Of two recoveries of an instance that people ask for, the second is refused. What masters ask of
+# themselves (types 2 and 11) is apart from that: two that see the same dead master insert one
+# recovery, not two, and a person's recovery of a run that goes on does not hold up its failover.
+OWN_RECOVERY: Final = "process_instance_id <> 0 AND command_type IN (2, 11)"
+ASKED_RECOVERY: Final = "process_instance_id <> 0 AND command_type NOT IN (2, 11)"
 Index(
     "t_ds_command_one_recovery_idx",
     command.c.process_instance_id,
     unique=True,
-    postgresql_where=text("process_instance_id <> 0"),
+    postgresql_where=text(ASKED_RECOVERY),
+)
+Index(
+    "t_ds_command_one_own_recovery_idx",
+    command.c.process_instance_id,
+    unique=True,
+    postgresql_where=text(OWN_RECOVERY),
 )
 
 # Takes every row as it was, however wrong: hence neither defaults nor checks.
@@ -179,10 +210,12 @@ process_definition: Final = Table(
     _number("timeout", 0),
     _number("tenant_id", -1),
     Column("modify_by", String(36), server_default=text("''")),
+    _code("execution_type", 0),
     UniqueConstraint("project_id", "name"),
     _not_empty("name"),
     _known("release_state", range(2)),
     _known("flag", range(2)),
+    _known("execution_type", range(4)),
     CheckConstraint("version >= 1", name="version"),
 )
 Index("process_definition_index", process_definition.c.project_id, process_definition.c.id)
@@ -228,6 +261,13 @@ process_instance: Final = Table(
     _code("wanted_state", nullable=True),
     _time("wanted_at"),
     Column("state_reason", Text),
+    _number("root_id", 0),
+    _number("parent_task_instance_id", 0),
+    Column("run_scope", Text),
+    _time("restart_time"),
+    _time("wanted_deadline"),
+    _code("timeout_strategy", 0),
+    _code("timeout_flag", 0),
     _not_empty("name"),
     _known("state", EXECUTION_STATES),
     _known("recovery", range(2)),
@@ -238,7 +278,9 @@ process_instance: Final = Table(
     _known("flag", range(2)),
     _known("is_sub_process", range(2)),
     _known("process_instance_priority", range(5)),
-    _known("wanted_state", (3, 5)),
+    _known("wanted_state", (3, 5, 6)),
+    _known("timeout_strategy", range(3)),
+    _known("timeout_flag", range(2)),
     CheckConstraint("owner_epoch >= 0", name="owner_epoch"),
     CheckConstraint(
         f"state NOT IN ({_list(TERMINAL_PROCESS_STATES)}) OR end_time IS NOT NULL",
@@ -247,6 +289,12 @@ process_instance: Final = Table(
 )
 Index("process_instance_index", process_instance.c.process_definition_id, process_instance.c.id)
 Index("start_time_index", process_instance.c.start_time)
+# What a DEPENDENT asks: the runs of a definition for a time, however many it has had since.
+Index(
+    "t_ds_process_instance_moment_idx",
+    process_instance.c.process_definition_id,
+    func.coalesce(process_instance.c.schedule_time, process_instance.c.start_time),
+)
 # Failover and start-up: what belongs to this master, of the few that still go on.
 Index(
     "t_ds_process_instance_live_idx",
@@ -258,6 +306,19 @@ Index(
     "t_ds_process_instance_wanted_idx",
     process_instance.c.host,
     postgresql_where=text("wanted_state IS NOT NULL"),
+)
+# Whose turn comes next, of the runs of a serial definition.
+Index(
+    "t_ds_process_instance_waiting_idx",
+    process_instance.c.process_definition_id,
+    process_instance.c.id,
+    postgresql_where=text("state = 14"),
+)
+# Which runs may come to take too long.
+Index(
+    "t_ds_process_instance_timeout_idx",
+    process_instance.c.id,
+    postgresql_where=text("timeout > 0 AND timeout_flag = 0 AND state IN (1, 2)"),
 )
 
 task_instance: Final = Table(
@@ -299,6 +360,13 @@ task_instance: Final = Table(
     _number("exit_code", nullable=True),
     Column("reason", Text),
     Column("pid_start_time", Double),
+    Column("input_pool", Text),
+    Column("var_pool", Text),
+    Column("branch", Text),
+    Column("evidence", Text),
+    _time("due_at"),
+    _number("timeout_seconds", nullable=True),
+    _code("timeout_strategy", nullable=True),
     # Also the index by process instance that the contract has.
     UniqueConstraint("process_instance_id", "name", "attempt"),
     _not_empty("name"),
@@ -307,10 +375,12 @@ task_instance: Final = Table(
     _known("alert_flag", range(2)),
     _known("flag", range(2)),
     _known("task_instance_priority", range(5)),
-    _known("wanted_state", (9,)),
+    _known("wanted_state", (3, 9)),
+    _known("timeout_strategy", range(3)),
     CheckConstraint("attempt >= 1", name="attempt"),
     CheckConstraint(
-        "state <> 1 OR (host IS NOT NULL AND worker_incarnation IS NOT NULL)",
+        "state <> 1 OR (host IS NOT NULL AND worker_incarnation IS NOT NULL)"
+        f" OR task_type IN ({_texts(WORKERLESS_TASK_TYPES)})",
         name="running_has_worker",
     ),
     CheckConstraint(
@@ -356,6 +426,82 @@ Index(
     "t_ds_task_instance_submitted_idx",
     task_instance.c.id,
     postgresql_where=text("state = 0 AND flag = 1"),
+)
+# What is held back by a delay or for want of slots.
+Index(
+    "t_ds_task_instance_held_idx",
+    task_instance.c.due_at,
+    postgresql_where=text("state IN (11, 12)"),
+)
+# What the masters themselves carry out.
+Index(
+    "t_ds_task_instance_workerless_idx",
+    task_instance.c.process_instance_id,
+    postgresql_where=text(f"state = 1 AND task_type IN ({_texts(WORKERLESS_TASK_TYPES)})"),
+)
+# Which attempts may come to take too long.
+Index(
+    "t_ds_task_instance_timeout_idx",
+    task_instance.c.id,
+    postgresql_where=text("timeout_seconds IS NOT NULL AND state = 1"),
+)
+
+# A *pool*: how many slots its tasks share, whatever they run. How many are taken is not kept here,
+# where it could go wrong, but follows from the attempts.
+task_group: Final = Table(
+    "t_ds_task_group",
+    metadata,
+    _id(),
+    Column("name", String(255), nullable=False),
+    Column("description", String(255)),
+    _number("group_size"),
+    _number("use_size", 0),
+    _number("user_id", 1),
+    Column("project_code", BigInteger, server_default=text("0"), nullable=False),
+    _code("status", 1),
+    *_times(),
+    UniqueConstraint("name"),
+    _not_empty("name"),
+    _known("status", range(2)),
+    CheckConstraint("group_size BETWEEN 1 AND 1000000", name="group_size"),
+)
+
+# What an attempt asks of one pool. `group_id` is 0 where nobody knows a pool of that name.
+task_group_queue: Final = Table(
+    "t_ds_task_group_queue",
+    metadata,
+    _id(),
+    Column(
+        "task_id",
+        Integer,
+        ForeignKey("t_ds_task_instance.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("task_name", String(255)),
+    _number("group_id"),
+    Column("group_name", String(255)),
+    _number("process_id", nullable=True),
+    _number("priority", 0),
+    _code("status", -1),
+    _code("force_start", 0),
+    _code("in_queue", 0),
+    _number("weight", 1),
+    *_times(),
+    UniqueConstraint("task_id", "group_id"),
+    _known("status", (-1, 1, 2)),
+    _known("force_start", range(2)),
+    _known("in_queue", range(2)),
+    CheckConstraint("weight >= 1", name="weight"),
+)
+Index(
+    "t_ds_task_group_queue_waiting_idx",
+    task_group_queue.c.task_id,
+    postgresql_where=text("status = -1"),
+)
+Index(
+    "t_ds_task_group_queue_taken_idx",
+    task_group_queue.c.group_id,
+    postgresql_where=text("status = 1"),
 )
 
 relation_process_instance: Final = Table(

@@ -7,8 +7,9 @@ reporter of a worker.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -30,9 +31,11 @@ from sqlalchemy import (
 
 from common.model.cluster import Node
 from common.model.commands import CommandType
-from common.model.states import LIVE_PROCESS_STATES, TaskState
-from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask
+from common.model.states import LIVE_PROCESS_STATES, TaskState, TimeoutStrategy
+from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
 from common.store.tables import (
+    WORKERLESS_TASK_TYPES,
+    datasource,
     process_definition,
     process_instance,
     queue,
@@ -78,6 +81,17 @@ _CLAIMABLE: Final = (
         task_instance.c.task_type,
         task_instance.c.task_json,
         task_instance.c.submit_time,
+        task_instance.c.input_pool,
+        task_instance.c.timeout_seconds,
+        task_instance.c.timeout_strategy,
+        # Mostly there are none, and then the text, which may be long, need not travel.
+        case(
+            (
+                process_instance.c.command_param.contains('"StartParams"'),
+                process_instance.c.command_param,
+            ),
+            else_=None,
+        ).label("command_param"),
         process_instance.c.global_params,
         process_instance.c.schedule_time,
         func.split_part(process_instance.c.history_cmd, ",", 1).label("first_command"),
@@ -103,6 +117,7 @@ _CLAIMABLE: Final = (
     .where(task_instance.c.state == TaskState.SUBMITTED)
     .where(task_instance.c.flag == 1)
     .where(task_instance.c.wanted_state.is_(None))
+    .where(task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES))
     .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
     .with_for_update(of=task_instance, key_share=True, skip_locked=True)
 )
@@ -158,6 +173,7 @@ _ENDED: Final = unnested(
     exit_code=Integer,
     pid=Integer,
     reason=Text,
+    var_pool=Text,
 )
 # Locked in order of id first: the owner locks the attempts that it wants killed in that order too,
 # and neither must wait for the other in a ring.
@@ -180,9 +196,17 @@ _REPORT: Final = (
         exit_code=_ENDED.c.exit_code,
         pid=func.coalesce(_ENDED.c.pid, task_instance.c.pid),
         reason=_ENDED.c.reason,
+        var_pool=_ENDED.c.var_pool,
     )
     .returning(task_instance.c.id)
 )
+
+_DATASOURCES: Final = select(
+    datasource.c.id,
+    datasource.c.name,
+    datasource.c.type,
+    datasource.c.connection_params,
+).where(datasource.c.id == any_of("ids"))
 
 _RUNNING: Final = (
     select(task_instance.c.id, task_instance.c.wanted_state)
@@ -253,9 +277,30 @@ class PostgresTaskStore:
             "ended_exit_code": [end.exit_code for end in ends],
             "ended_pid": [end.pid for end in ends],
             "ended_reason": [None if end.reason is None else storable(end.reason) for end in ends],
+            "ended_var_pool": [
+                None if end.var_pool is None else storable(end.var_pool, len(end.var_pool))
+                for end in ends
+            ],
         }
         with single(self._engine) as db:
             return frozenset(db.scalars(_REPORT, rows | _holder(node)))
+
+    def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
+        possible = possible_ids(ids)
+        if not possible:
+            return {}
+        rows = repeatable(
+            self._engine, lambda db: db.execute(_DATASOURCES, {"ids": possible}).all()
+        )
+        return {
+            row.id: DataSource(
+                id=row.id,
+                name=row.name,
+                type=row.type,
+                connection_params=row.connection_params,
+            )
+            for row in rows
+        }
 
     def running(self, node: Node) -> dict[int, bool]:
         rows = repeatable(self._engine, lambda db: db.execute(_RUNNING, _holder(node)).all())
@@ -294,4 +339,30 @@ def _claimed(row: AnyRow, now: datetime) -> ClaimedTask:
         log_path=row.log_path,
         start_time=now,
         submit_time=row.submit_time,
+        input_pool=row.input_pool,
+        start_params=_start_params(row.command_param),
+        timeout=_timeout(row),
     )
+
+
+def _start_params(command_param: str | None) -> str | None:
+    """The object of values given with the command, as JSON; None if there is none."""
+    if command_param is None:
+        return None
+    try:
+        param = json.loads(command_param)
+    except (ValueError, RecursionError):
+        return None
+    values = param.get("StartParams") if isinstance(param, dict) else None
+    if values is None or isinstance(values, str):
+        return values
+    return json.dumps(values)
+
+
+def _timeout(row: AnyRow) -> timedelta | None:
+    """After which time the attempt is to fail; one that is only to be warned of has none."""
+    if row.timeout_seconds is None or row.timeout_strategy is None:
+        return None
+    if not TimeoutStrategy(row.timeout_strategy).fails:
+        return None
+    return timedelta(seconds=row.timeout_seconds)

@@ -86,7 +86,21 @@ def single(engine: Engine) -> Iterator[Connection]:
     Each of the two would be a way to the server and back.
     """
     with _told(), engine.connect() as db:
-        yield db.execution_options(isolation_level="AUTOCOMMIT")
+        # Not by an isolation level of SQLAlchemy's, for whose reset the driver asks the server.
+        driver = db.connection.driver_connection
+        if driver is None:
+            raise ServiceUnreachableError("PostgreSQL: the connection is gone")
+        driver.autocommit = True
+        try:
+            yield db
+        finally:
+            try:
+                if not driver.closed:
+                    driver.autocommit = False
+            except psycopg2.Error:
+                # Whoever had it next would commit each statement of a transaction by itself.
+                db.invalidate()
+                raise
 
 
 @contextmanager

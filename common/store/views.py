@@ -1,4 +1,4 @@
-"""What people look at: process instances, their attempts, commands and rejected commands.
+"""What people look at: process instances, attempts, commands, pools and data sources.
 
 Read only, and tolerant: a state is given as its number, since a row may hold a code that this
 version has no word for. The daemons decide nothing by what is read here.
@@ -6,25 +6,32 @@ version has no word for. The daemons decide nothing by what is read here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, and_, or_, select
 
+from common.model.states import TaskState
 from common.store.tables import (
     command,
+    datasource,
     error_command,
     process_definition,
     process_instance,
+    task_group,
+    task_group_queue,
     task_instance,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInstanceView:
-    """One process instance. `definition_name` is None if the definition has been deleted."""
+    """One process instance. `definition_name` is None if the definition has been deleted.
+
+    `root_id` is the instance at the top of the tree that a sub process belongs to, else 0.
+    """
 
     id: int
     name: str
@@ -42,6 +49,9 @@ class ProcessInstanceView:
     end_time: datetime | None
     host: str | None
     owner_epoch: int
+    root_id: int = 0
+    parent_task_instance_id: int = 0
+    wanted_deadline: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +79,8 @@ class TaskInstanceView:
     execute_path: str | None
     log_path: str | None
     app_link: str | None
+    due_at: datetime | None = None
+    branch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +118,150 @@ class ErrorCommandView:
     definition_name: str | None
     start_time: datetime | None
     message: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """An attempt that holds slots of a pool, or waits for them, submitted at `since`."""
+
+    task_instance_id: int
+    task_name: str
+    process_instance_id: int
+    slots: int
+    holds: bool
+    priority: int
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolView:
+    """A pool with its users: holders first, then those that wait, the next one first."""
+
+    id: int
+    name: str
+    description: str | None
+    size: int
+    users: tuple[PoolUse, ...]
+
+    @property
+    def used(self) -> int:
+        """How many slots are taken."""
+        return sum(use.slots for use in self.users if use.holds)
+
+    @property
+    def waiting(self) -> int:
+        """How many attempts wait."""
+        return sum(not use.holds for use in self.users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasourceView:
+    """A data source. `connection_params` holds a password: it is taken apart before it is shown."""
+
+    id: int
+    name: str
+    note: str | None
+    type: int
+    connection_params: str = field(repr=False)
+    create_time: datetime
+    update_time: datetime
+
+
+def pools(db: Connection, *, name: str | None = None) -> list[PoolView]:
+    """All pools by name, or the one of this name."""
+    statement = select(
+        task_group.c.id, task_group.c.name, task_group.c.description, task_group.c.group_size
+    ).order_by(task_group.c.name)
+    if name is not None:
+        statement = statement.where(task_group.c.name == name)
+    rows = db.execute(statement).all()
+    users: dict[int, list[PoolUse]] = {row.id: [] for row in rows}
+    for group_id, use in pool_users(db, list(users)):
+        users[group_id].append(use)
+    return [
+        PoolView(
+            id=row.id,
+            name=row.name,
+            description=row.description,
+            size=row.group_size,
+            users=tuple(users[row.id]),
+        )
+        for row in rows
+    ]
+
+
+def pool_users(db: Connection, ids: Collection[int]) -> list[tuple[int, PoolUse]]:
+    """Who holds and who waits for slots of these pools, in the order in which slots are given.
+
+    A holder is an attempt that was given slots and may still run: nothing else takes a slot.
+    """
+    holds = task_group_queue.c.status == 1
+    rows = db.execute(
+        select(
+            task_group_queue.c.group_id,
+            task_group_queue.c.priority,
+            task_group_queue.c.weight,
+            holds.label("holds"),
+            task_instance.c.id,
+            task_instance.c.name,
+            task_instance.c.process_instance_id,
+            task_instance.c.submit_time,
+        )
+        .join_from(
+            task_group_queue, task_instance, task_instance.c.id == task_group_queue.c.task_id
+        )
+        .join(process_instance, process_instance.c.id == task_instance.c.process_instance_id)
+        .where(task_group_queue.c.group_id.in_(ids))
+        .where(
+            or_(
+                and_(holds, task_instance.c.state.in_((TaskState.SUBMITTED, TaskState.RUNNING))),
+                and_(
+                    task_group_queue.c.status == -1,
+                    task_instance.c.state == TaskState.WAITING_DEPEND,
+                ),
+            )
+        )
+        .order_by(
+            holds.desc(),
+            process_instance.c.process_instance_priority,
+            task_group_queue.c.priority.desc(),
+            task_instance.c.id,
+        )
+    )
+    return [
+        (
+            row.group_id,
+            PoolUse(
+                task_instance_id=row.id,
+                task_name=row.name,
+                process_instance_id=row.process_instance_id,
+                slots=row.weight,
+                holds=row.holds,
+                priority=row.priority,
+                since=row.submit_time,
+            ),
+        )
+        for row in rows
+    ]
+
+
+def datasources(db: Connection, *, name: str | None = None) -> list[DatasourceView]:
+    """All data sources by name, or those of this name."""
+    statement = select(datasource).order_by(datasource.c.name, datasource.c.id)
+    if name is not None:
+        statement = statement.where(datasource.c.name == name)
+    return [
+        DatasourceView(
+            id=row.id,
+            name=row.name,
+            note=row.note,
+            type=row.type,
+            connection_params=row.connection_params,
+            create_time=row.create_time,
+            update_time=row.update_time,
+        )
+        for row in db.execute(statement)
+    ]
 
 
 def process_instances(
@@ -264,6 +420,9 @@ _INSTANCES: Final[Select[Any]] = select(
     process_instance.c.end_time,
     process_instance.c.host,
     process_instance.c.owner_epoch,
+    process_instance.c.root_id,
+    process_instance.c.parent_task_instance_id,
+    process_instance.c.wanted_deadline,
 ).outerjoin_from(
     process_instance,
     process_definition,
@@ -292,6 +451,8 @@ _TASK_COLUMNS: Final = (
     task_instance.c.execute_path,
     task_instance.c.log_path,
     task_instance.c.app_link,
+    task_instance.c.due_at,
+    task_instance.c.branch,
 )
 
 
@@ -313,6 +474,9 @@ def _instance(row: Row[*tuple[Any, ...]]) -> ProcessInstanceView:
         end_time=row.end_time,
         host=row.host,
         owner_epoch=row.owner_epoch,
+        root_id=row.root_id,
+        parent_task_instance_id=row.parent_task_instance_id,
+        wanted_deadline=row.wanted_deadline,
     )
 
 
@@ -339,4 +503,6 @@ def _task(row: Row[*tuple[Any, ...]]) -> TaskInstanceView:
         execute_path=row.execute_path,
         log_path=row.log_path,
         app_link=row.app_link,
+        due_at=row.due_at,
+        branch=row.branch,
     )

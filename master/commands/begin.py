@@ -3,39 +3,59 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 
 from common.dag import select
 from common.errors import InvalidDefinitionError
-from common.model.commands import Command, CommandType
-from common.model.plans import Begin, DefinitionSnapshot, Plan, Reject, Snapshot
-from common.model.states import ReleaseState, TaskDependType
-from common.params import (
-    ParameterError,
-    cure_global_parameters,
-    parse_properties,
-    properties_json,
+from common.model.commands import Command
+from common.model.plans import (
+    Begin,
+    ChildOf,
+    Drop,
+    ParentSnapshot,
+    Plan,
+    Reject,
+    Snapshot,
 )
+from common.model.states import ReleaseState, TaskDependType
+from common.params import ParameterError
 from master.commands.origin import Origin
+from master.commands.parameters import cured
 
 _MILLISECONDS = 1000
 
 
 def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """`Begin`, or `Reject` with what keeps the definition from running as asked."""
+    """`Begin`, or `Reject` with what keeps the definition from running as asked.
+
+    One that a SUB_PROCESS task asks for begins only while that still waits for it, and whatever the
+    release state of its definition: that holds back new runs alone (trap T39).
+    """
+    parent = snapshot.parent
+    if command.parent_task_instance_id:
+        if parent is None:
+            return Reject(
+                reason=f"task instance {command.parent_task_instance_id} is no SUB_PROCESS"
+                " that could have a child"
+            )
+        if not parent.waits:
+            return Drop(reason=f"task {parent.task_name!r} does not wait for its child any more")
     definition = snapshot.definition
     if definition is None:
-        # A row typed with a sub-select by a name that does not exist holds NULL.
-        which = (
-            f"with the id {command.process_definition_id}"
-            if command.process_definition_id
-            else ("for this command: its process_definition_id is NULL")
-        )
-        return Reject(reason=f"there is no process definition {which}")
-    if not definition.usable or definition.release_state is not ReleaseState.ONLINE:
+        return Reject(reason=_no_definition(command))
+    if not definition.usable or (
+        parent is None and definition.release_state is not ReleaseState.ONLINE
+    ):
         return Reject(
             reason=f"process definition {definition.name!r} is OFFLINE;"
             f" set it online first: orcaflow definition online {definition.name!r}"
+        )
+    if parent is not None and definition.id in parent.ancestors:
+        line = " → ".join(str(each) for each in (*parent.ancestors, definition.id))
+        return Reject(
+            reason=f"process definition {definition.name!r} would run inside itself:"
+            f" the sub processes have the definitions {line}"
         )
     if fault := _fault_of_selection(command):
         return Reject(reason=fault)
@@ -49,17 +69,13 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
             reason=f"none of the start nodes {', '.join(map(repr, command.start_node_names))}"
             f" exists in process definition {definition.name!r}"
         )
-    try:
-        global_params = _cured(command, definition, graph.global_params, now, origin)
-    except ParameterError as error:
-        return Reject(reason=f"global parameters of {definition.name!r}: {error}")
-    return Begin(
+    begin = Begin(
         name=f"{definition.name}-{definition.version}-{int(now.timestamp() * _MILLISECONDS)}",
         process_definition_id=definition.id,
         command_type=command.command_type,
         command_param=json.dumps(dict(command.param), ensure_ascii=False),
         process_instance_json=definition.process_definition_json,
-        global_params=global_params,
+        global_params="[]",
         task_depend_type=command.task_depend_type,
         failure_strategy=command.failure_strategy,
         warning_type=command.warning_type,
@@ -70,10 +86,47 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         priority=command.priority,
         worker_group_id=command.worker_group_id,
         timeout_minutes=definition.timeout_minutes or graph.timeout_minutes,
+        timeout_strategy=graph.timeout_strategy,
         tenant_id=definition.tenant_id,
         locations=definition.locations,
         connects=definition.connects,
+        execution_type=definition.execution_type,
+        child_of=None if parent is None else child_of(parent),
     )
+    try:
+        global_params = cured(
+            (definition.global_params, graph.global_params),
+            history=(command.command_type.name,),
+            given=command.param.get("StartParams"),
+            moment=command.schedule_time or now,
+            parent=parent,
+            origin=origin,
+        )
+    except ParameterError as error:
+        return Reject(reason=f"global parameters of {definition.name!r}: {error}")
+    return replace(begin, global_params=global_params)
+
+
+def child_of(parent: ParentSnapshot) -> ChildOf:
+    """The place of a sub process in its tree."""
+    return ChildOf(
+        process_instance_id=parent.process_instance_id,
+        task_instance_id=parent.task_instance_id,
+        root_id=parent.root_id or parent.process_instance_id,
+    )
+
+
+def _no_definition(command: Command) -> str:
+    name = command.param.get("processDefinitionName")
+    if name and not command.process_definition_id:
+        return f"there is no process definition {name[:80]!r}"
+    # A row typed with a sub-select by a name that does not exist holds NULL.
+    which = (
+        f"with the id {command.process_definition_id}"
+        if command.process_definition_id
+        else "for this command: its process_definition_id is NULL"
+    )
+    return f"there is no process definition {which}"
 
 
 def _fault_of_selection(command: Command) -> str | None:
@@ -81,43 +134,3 @@ def _fault_of_selection(command: Command) -> str | None:
     if command.task_depend_type is TaskDependType.TASK_POST or command.start_node_names:
         return None
     return f"{command.task_depend_type.name} needs a non-empty StartNodeNameList in command_param"
-
-
-def _cured(
-    command: Command,
-    definition: DefinitionSnapshot,
-    of_json: str,
-    now: datetime,
-    origin: Origin,
-) -> str:
-    properties = parse_properties(definition.global_params) or parse_properties(of_json)
-    cured = cure_global_parameters(
-        properties,
-        moment=command.schedule_time or now,
-        zone=origin.zone,
-        complement=command.command_type is CommandType.COMPLEMENT_DATA,
-        start_params=_start_params(command),
-    )
-    return properties_json(cured)
-
-
-def _start_params(command: Command) -> dict[str, str]:
-    """`StartParams`: an object of values that go before the definition's own."""
-    text = command.param.get("StartParams")
-    if not text:
-        return {}
-    try:
-        document = json.loads(text, parse_float=str)
-    except json.JSONDecodeError as error:
-        raise ParameterError(f"StartParams is not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise ParameterError("StartParams is nested too deeply") from error
-    except ValueError as error:
-        # A whole number of thousands of digits is refused by Python itself.
-        raise ParameterError(f"StartParams can't be read: {error}") from error
-    if not isinstance(document, dict):
-        raise ParameterError("StartParams must be an object of names and values")
-    return {
-        name: value if isinstance(value, str) else "" if value is None else json.dumps(value)
-        for name, value in document.items()
-    }

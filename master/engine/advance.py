@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from common.model.decisions import Decision
-from master.engine.events import Event, RunOpened, StopRequested
+from master.engine.events import Event, ProcessEvent
 from master.engine.flow import follow_up
-from master.engine.run import ProcessRun
+from master.engine.run import ProcessRun, in_short
 from master.engine.transitions import PROCESS_TABLE, TASK_TABLE, Answer, Cell
 
 
@@ -21,7 +21,9 @@ def decide(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
     """
     cell = _cell(run, event)
     if cell is Answer.IMPOSSIBLE:
-        raise run.impossible(f"{event} can't have happened; story: {'; '.join(run.story()[-20:])}")
+        raise run.impossible(
+            f"{in_short(event)} can't have happened; story: {'; '.join(run.story()[-20:])}"
+        )
     if isinstance(cell, Answer):
         return []
     return cell(run, event, now)
@@ -37,7 +39,7 @@ def advance(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
     run.note(event)
     pending = decide(run, event, now=now)
     decided: list[Decision] = []
-    most = 4 * len(run.tasks) + 4
+    most = 4 * len(run.tasks) + 5
     while True:
         for decision in pending:
             run.apply(decision)
@@ -51,9 +53,12 @@ def advance(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
 
 def _cell(run: ProcessRun, event: Event) -> Cell:
     cell = PROCESS_TABLE[run.state][type(event)]
-    if cell is not Answer.BY_TASK or isinstance(event, RunOpened | StopRequested):
+    if cell is not Answer.BY_TASK or isinstance(event, ProcessEvent):
         return cell
     task = run.tasks.get(event.name)
+    if task is None and event.name in run.rest:
+        # It was not among the chosen nodes; what it was told of is settled.
+        return Answer.LATE
     if task is None or event.attempt > task.attempt:
         return Answer.IMPOSSIBLE
     if not is_current(event.attempt, task.attempt):

@@ -17,17 +17,37 @@ class RunOpened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRequested:
+    """Somebody wants the run paused; said again until the run shows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """Somebody wants the run stopped; said again until the run is READY_STOP or over."""
+    """Somebody wants the run stopped by `deadline`; said again until the run shows it."""
+
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessTimedOut:
+    """The run has taken longer than its author allows, and is to have failed by `deadline`."""
+
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlinePassed:
+    """The time by which the run was to have stopped is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSucceeded:
-    """The worker reported that the attempt ended well."""
+    """The worker reported that the attempt ended well; `var_pool` is what it put out, as JSON."""
 
     name: str
     attempt: int
     at: datetime
+    var_pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +62,15 @@ class TaskFailed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskKilled:
     """The attempt was withdrawn from the queue, or its worker killed it."""
+
+    name: str
+    attempt: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPaused:
+    """The attempt was withdrawn before it began, or its sub process has paused."""
 
     name: str
     attempt: int
@@ -65,14 +94,26 @@ class TimerFired:
     attempt: int
 
 
-TaskEvent: TypeAlias = TaskSucceeded | TaskFailed | TaskKilled | WorkerLost | TimerFired
-Event: TypeAlias = RunOpened | StopRequested | TaskEvent
+ProcessEvent: TypeAlias = (
+    RunOpened | PauseRequested | StopRequested | ProcessTimedOut | DeadlinePassed
+)
+TaskEvent: TypeAlias = (
+    TaskSucceeded | TaskFailed | TaskKilled | TaskPaused | WorkerLost | TimerFired
+)
+Event: TypeAlias = ProcessEvent | TaskEvent
 
-PROCESS_EVENTS: tuple[type[RunOpened | StopRequested], ...] = (RunOpened, StopRequested)
+PROCESS_EVENTS: tuple[type[ProcessEvent], ...] = (
+    RunOpened,
+    PauseRequested,
+    StopRequested,
+    ProcessTimedOut,
+    DeadlinePassed,
+)
 TASK_EVENTS: tuple[type[TaskEvent], ...] = (
     TaskSucceeded,
     TaskFailed,
     TaskKilled,
+    TaskPaused,
     WorkerLost,
     TimerFired,
 )

@@ -8,18 +8,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from common.model.control import Conditions, SubProcess, Switch
 from common.model.decisions import (
     Decision,
     FinishProcess,
     GiveUpRetry,
     KillTask,
     PassForbidden,
+    PauseTask,
+    SkipTask,
     SubmitTask,
 )
+from common.model.definitions import TaskNode
 from common.model.states import ProcessState
+from common.params import Direct, parse_properties
+from master.engine.branches import decide_branch
 from master.engine.run import ProcessRun, TaskPhase
+from master.engine.variables import merged, properties_of, values_of
 
 _NAMED_IN_REASON = 5
+_FAILED = TaskPhase.FAILED
+
+
+def follow_up(run: ProcessRun, *, now: datetime) -> list[Decision]:
+    """What follows now; an empty list means that the run is quiet.
+
+    Takes names out of `run.ready`. Released tasks come in order of their priority, then of the DAG.
+    """
+    if run.is_over:
+        return []
+    if asked := halt(run) if run.is_halting else hold(run):
+        return asked
+    decisions = list(_released(run, now))
+    if not run.is_halting and not run.is_pausing:
+        decisions += _due(run, now)
+    if not decisions and (end := outcome(run)) is not None:
+        decisions.append(end)
+    return decisions
 
 
 def halt(run: ProcessRun) -> list[Decision]:
@@ -32,31 +57,21 @@ def halt(run: ProcessRun) -> list[Decision]:
         GiveUpRetry(name=name, attempt=run.tasks[name].attempt) for name in run.retries
     ]
     killed: list[Decision] = [
-        KillTask(name=name, attempt=run.tasks[name].attempt)
-        for name in run.live
-        if not run.tasks[name].kill_requested
+        KillTask(name=name, attempt=run.tasks[name].attempt) for name in run.unkilled
     ]
     return given_up + killed
 
 
-def follow_up(run: ProcessRun, *, now: datetime) -> list[Decision]:
-    """What follows now; an empty list means that the run is quiet.
-
-    Takes names out of `run.ready`. Released tasks come in order of their priority, then of the DAG.
-    """
-    if run.is_over:
+def hold(run: ProcessRun) -> list[Decision]:
+    """Withdraw what has not begun, for a run that is pausing; promised retries stay promised."""
+    if not run.is_pausing:
         return []
-    if run.is_halting and (halting := halt(run)):
-        return halting
-    decisions = list(_released(run))
-    if not run.is_halting:
-        decisions += _due(run, now)
-    if not decisions and (end := outcome(run)) is not None:
-        decisions.append(end)
-    return decisions
+    return [PauseTask(name=name, attempt=run.tasks[name].attempt) for name in run.unpaused]
 
 
-def submission(run: ProcessRun, name: str, *, retry_times: int) -> SubmitTask:
+def submission(
+    run: ProcessRun, name: str, *, retry_times: int, due_at: datetime | None = None
+) -> SubmitTask:
     """The next attempt at a task."""
     task = run.tasks[name]
     node = task.node
@@ -70,52 +85,125 @@ def submission(run: ProcessRun, name: str, *, retry_times: int) -> SubmitTask:
         worker_group_id=node.worker_group_id if node.worker_group_id > 0 else run.worker_group_id,
         max_retry_times=node.max_retry_times,
         retry_interval=node.retry_interval,
+        due_at=due_at,
+        pools=node.pools,
+        pool_priority=node.pool_priority,
+        timeout=node.timeout,
+        input_pool=properties_of(values_of(run.input_variables(name))),
+        child_definition=_child_definition(node),
     )
 
 
-def _released(run: ProcessRun) -> Iterator[Decision]:
+def _child_definition(node: TaskNode) -> int | str | None:
+    if not isinstance(node.control, SubProcess):
+        return None
+    return node.control.process_definition_id or node.control.process_definition_name
+
+
+def _released(run: ProcessRun, now: datetime) -> Iterator[Decision]:
     names = [run.ready.popleft() for _ in range(len(run.ready))]
-    names.sort(key=lambda name: run.tasks[name].node.priority)
+    names.sort(key=lambda name: (run.tasks[name].node.priority, run.place[name]))
     for name in names:
-        # Only now is all upstream of a forbidden task done, so what is downstream of it waits for
-        # that as well (trap T26). Passing is no attempt: a halting run passes too.
-        if run.tasks[name].node.forbidden:
+        task = run.tasks[name]
+        if run.dag.upstream[name] and not task.taken:
+            yield SkipTask(name=name)
+        elif task.node.forbidden:
+            # Only now is all upstream of a forbidden task done, so what is downstream of it waits
+            # for that as well (trap T26). Passing is no attempt: a halting run passes too.
             yield PassForbidden(name=name)
-        elif not run.is_halting:
-            yield submission(run, name, retry_times=0)
+        elif run.is_halting:
+            # It stays as it is; nothing leads out of halting but the end.
+            continue
+        elif run.is_pausing or run.is_limited(name):
+            # It waits for the recovery that comes after the pause, or for its turn.
+            run.hold(name)
+        elif isinstance(task.node.control, Conditions | Switch):
+            yield decide_branch(run, name)
+        else:
+            yield _first_submission(run, name, now)
+    if run.held and not run.is_halting and not run.is_pausing:
+        for name in run.let_go():
+            yield _first_submission(run, name, now)
+
+
+def _first_submission(run: ProcessRun, name: str, now: datetime) -> SubmitTask:
+    delay = run.tasks[name].node.delay
+    return submission(run, name, retry_times=0, due_at=now + delay if delay else None)
 
 
 def _due(run: ProcessRun, now: datetime) -> list[Decision]:
-    due = [name for name, at in run.retries.items() if at <= now] if _any_due(run, now) else []
     return [
         submission(
             run, name, retry_times=run.tasks[name].retry_times + run.tasks[name].retry_counts
         )
-        for name in due
+        for name in run.due(now)
     ]
-
-
-def _any_due(run: ProcessRun, now: datetime) -> bool:
-    first = run.next_retry()
-    return first is not None and first[0] <= now
 
 
 def outcome(run: ProcessRun) -> FinishProcess | None:
     """How the run ends, if nothing is live, promised or released any more (§5.9, DO)."""
-    if run.live or run.retries or run.ready:
+    if run.live:
         return None
-    if run.unfinished == 0:
-        return FinishProcess(state=ProcessState.SUCCESS)
+    if run.unfinished == 0 and not run.left_over():
+        return FinishProcess(state=ProcessState.SUCCESS, var_pool=_handed_up(run))
     if run.state is ProcessState.READY_STOP:
+        if run.failing:
+            return FinishProcess(
+                state=ProcessState.FAILURE, reason="it took longer than its time-out"
+            )
         return FinishProcess(state=ProcessState.STOP, reason="stopped on request")
+    if not run.is_halting:
+        waits = bool(run.retries or run.ready or run.held)
+        if waits and not run.is_pausing:
+            return None
+        if waits or run.paused:
+            return FinishProcess(state=ProcessState.PAUSE, reason="paused on request")
     return FinishProcess(state=ProcessState.FAILURE, reason=_reason(run))
 
 
-def _reason(run: ProcessRun) -> str:
-    names = list(run.failed) or [
-        name for name, task in run.tasks.items() if task.phase is TaskPhase.KILLED
+def _handed_up(run: ProcessRun) -> str | None:
+    """The OUT parameters of a sub process: what its tasks made of them, or their own values."""
+    if not run.context.hands_up:
+        return None
+    declared = [
+        each for each in parse_properties(run.context.global_params) if each.direct is Direct.OUT
     ]
+    if not declared:
+        return None
+    known = merged(run.task(name).variables for name in run.whole.names)
+    return properties_of(
+        {
+            each.prop: known[each.prop].value if each.prop in known else each.value
+            for each in declared
+        }
+    )
+
+
+def _reason(run: ProcessRun) -> str:
+    names = [*run.failed, *(name for name, task in run.rest.items() if task.phase is _FAILED)]
+    if not names:
+        names = [name for name, task in run.tasks.items() if task.phase is TaskPhase.KILLED]
+    if not names:
+        return _blocked(run)
+    return f"task{'s' if len(names) > 1 else ''} {_listed(names)} failed"
+
+
+def _blocked(run: ProcessRun) -> str:
+    """Nothing counts as failed, but a failure that a CONDITIONS looks at keeps others waiting."""
+    never = [name for name, task in run.tasks.items() if task.phase is TaskPhase.IDLE]
+    if not never:
+        return "tasks that were not chosen have not succeeded"
+    above = [
+        name
+        for name in run.dag.names
+        if run.tasks[name].phase is TaskPhase.TOLERATED
+        and any(run.edge(name, below) is None for below in run.dag.downstream[name])
+    ]
+    cause = f", since {_listed(above)} failed" if above else ""
+    return f"{_listed(never)} could not run{cause}"
+
+
+def _listed(names: list[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:_NAMED_IN_REASON])
     more = len(names) - _NAMED_IN_REASON
-    suffix = f" and {more} more" if more > 0 else ""
-    return f"task{'s' if len(names) > 1 else ''} {shown}{suffix} failed"
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -2,19 +2,25 @@
 
 The property that stands for a hundred tests: after any history, a run that is loaded equals the run
 in memory. A finished attempt whose row is not *settled* is still live here: its report has not been
-taken into account yet, and will be read as one.
+taken into account yet, and will be read as one. A task whose latest attempt is not *valid* was put
+aside by a recovery: it is as if it had never run, but for the number of its next attempt.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from zoneinfo import ZoneInfo
 
-from common.dag import Dag
+from common.dag import Dag, restrict
+from common.model.commands import start_params
 from common.model.definitions import TaskNode
 from common.model.instances import Ownership, ProcessRow, TaskRow
-from common.model.states import TaskState
+from common.model.states import ProcessState, TaskState
+from master.engine.context import RunContext
 from master.engine.run import ProcessRun, TaskPhase, TaskRun, phase_of_finished
+
+_UTC = ZoneInfo("UTC")
 
 
 def load_run(
@@ -24,57 +30,140 @@ def load_run(
     *,
     dag: Dag,
     nodes: Mapping[str, TaskNode],
+    zone: ZoneInfo = _UTC,
+    task_limit: int = 0,
 ) -> ProcessRun:
     """Build the run; raises `ImpossibleError` if the rows break an invariant.
 
-    `attempts` holds every attempt, oldest first; `dag` is the selection that the command asked for.
+    `attempts` holds every attempt, oldest first; `dag` is the selection that the first command
+    asked for. If a later one asked for some of its nodes alone (`run_scope`), the run is of these,
+    and the others only count for how it ends. `task_limit`: how many of its tasks workers may have
+    at the same time; 0 is no limit.
     """
-    run = ProcessRun(
+    latest = {row.name: row for row in attempts}
+    stray = [name for name in latest if name not in dag.upstream]
+    if process.run_scope is None:
+        run = _run(ownership, process, dag, nodes, zone)
+    else:
+        chosen = restrict(dag, process.run_scope)
+        others = restrict(dag, [name for name in dag.names if name not in chosen.upstream])
+        rest = _run(ownership, process, others, nodes, zone, whole=dag, rest=_blank(chosen, nodes))
+        _fill(rest, latest)
+        run = _run(ownership, process, chosen, nodes, zone, whole=dag, rest=rest.tasks)
+    if stray:
+        raise run.impossible(f"there is a row of {stray[0]!r}, which was not selected")
+    run.task_limit = task_limit
+    _fill(run, latest)
+    run.check()
+    return run
+
+
+def _run(
+    ownership: Ownership,
+    process: ProcessRow,
+    dag: Dag,
+    nodes: Mapping[str, TaskNode],
+    zone: ZoneInfo,
+    *,
+    whole: Dag | None = None,
+    rest: Mapping[str, TaskRun] | None = None,
+) -> ProcessRun:
+    moment = process.schedule_time or process.start_time
+    context = RunContext(
+        global_params=process.global_params,
+        start_params=start_params(process.command_param),
+        zone=zone,
+        complement=process.complement,
+        hands_up=process.parent_task_instance_id != 0,
+    )
+    if moment is not None:
+        context = context.at(moment)
+    return ProcessRun(
         ownership=ownership,
         dag=dag,
         nodes=nodes,
         state=process.state,
         failure_strategy=process.failure_strategy,
         worker_group_id=process.worker_group_id,
+        context=context,
+        whole=whole,
+        rest=rest,
+        deadline=process.wanted_deadline,
+        # What is wanted of a run that does not show it yet is told to it as an event.
+        failing=process.state is ProcessState.READY_STOP
+        and process.wanted_state is ProcessState.FAILURE,
     )
-    latest = {row.name: row for row in attempts}
-    for name in sorted(latest, key=lambda name: latest[name].id):
-        if name not in run.tasks:
-            raise run.impossible(f"there is a row of {name!r}, which was not selected")
+
+
+def _blank(dag: Dag, nodes: Mapping[str, TaskNode]) -> dict[str, TaskRun]:
+    """The chosen tasks as the others see them: what they once put out is not to be relied on."""
+    return {name: TaskRun(node=nodes[name], missing=0) for name in dag.names}
+
+
+def _fill(run: ProcessRun, latest: Mapping[str, TaskRow]) -> None:
+    known = [name for name in latest if name in run.tasks]
+    for name in sorted(known, key=lambda name: latest[name].id):
         _restore(run, run.tasks[name], latest[name])
     _recount(run)
-    run.check()
-    return run
 
 
 def _restore(run: ProcessRun, task: TaskRun, row: TaskRow) -> None:
     task.attempt = row.attempt
+    if not row.valid:
+        return
     task.retry_times = row.retry_times
     task.kill_requested = row.kill_requested
+    task.pause_requested = row.pause_requested
     if not row.settled:
-        task.phase = TaskPhase.LIVE
-        run.live[row.name] = None
-    elif row.retry_at is not None:
+        run.enter_live(row.name)
+    elif row.retry_at is not None and not row.state.is_success:
         task.phase = TaskPhase.RETRYING
         task.retry_at = row.retry_at
         task.retry_counts = row.state is not TaskState.NEED_FAULT_TOLERANCE
         run.promise(row.name, row.retry_at)
+    elif row.branch is not None:
+        task.phase = TaskPhase.BRANCHED
+        task.branch = row.branch
     else:
         task.phase = phase_of_finished(row.state, kill_requested=row.kill_requested)
-        if task.phase is TaskPhase.FAILED:
-            run.failed[row.name] = None
+        if task.phase is TaskPhase.SUCCEEDED:
+            task.var_pool = row.var_pool
+            task.ended_at = row.end_time
+        elif task.phase is TaskPhase.FAILED:
+            if run.tolerates(row.name):
+                task.phase = TaskPhase.TOLERATED
+            else:
+                run.failed[row.name] = None
+        elif task.phase is TaskPhase.PAUSED:
+            run.paused[row.name] = None
 
 
 def _recount(run: ProcessRun) -> None:
-    """Pass forbidden tasks, count upstream, and find what is ready, in topological order."""
+    """Pass and skip, count the edges, and find what is ready, in topological order."""
     ready: deque[str] = deque()
     for name in run.dag.names:
         task = run.tasks[name]
-        task.missing = sum(not run.tasks[other].phase.is_done for other in run.dag.upstream[name])
+        edges = [run.edge(above, name) for above in run.dag.upstream[name]]
+        task.missing = edges.count(None)
+        task.taken = edges.count(True) + run.outside(name)
+        if task.phase is TaskPhase.RETRYING and (task.missing or (edges and not task.taken)):
+            # A recovery put its upstream aside: that comes first, and then this one afresh.
+            task.phase = TaskPhase.IDLE
+            task.retry_at = None
+            task.retry_times = 0
+            run.unpromise(name)
         if task.missing == 0 and task.phase is TaskPhase.IDLE:
-            if task.node.forbidden:
+            if edges and not task.taken:
+                task.phase = TaskPhase.SKIPPED
+            elif task.node.forbidden:
                 task.phase = TaskPhase.PASSED
             elif not run.is_halting:
-                ready.append(name)
+                if run.is_pausing or run.is_limited(name):
+                    run.hold(name)
+                else:
+                    ready.append(name)
+        if task.phase.is_done:
+            # What is upstream of it has been worked out before it.
+            task.variables = run.known(name)
     run.ready = ready
     run.unfinished = sum(not task.phase.is_done for task in run.tasks.values())

@@ -11,7 +11,7 @@ it; the run tells its story and is dropped from memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
 from typing import Any, TypeAlias
@@ -22,11 +22,16 @@ from master.engine import rules
 from master.engine.events import (
     PROCESS_EVENTS,
     TASK_EVENTS,
+    DeadlinePassed,
     Event,
+    PauseRequested,
+    ProcessTimedOut,
     RunOpened,
     StopRequested,
+    TaskEvent,
     TaskFailed,
     TaskKilled,
+    TaskPaused,
     TaskSucceeded,
     TimerFired,
     WorkerLost,
@@ -54,63 +59,86 @@ LATE, REPEATED, IMPOSSIBLE, BY_TASK = (
 )
 
 
-def _process_row(opened: Cell, stop: Cell, task: Cell) -> dict[type[Event], Cell]:
-    row: dict[type[Event], Cell] = {RunOpened: opened, StopRequested: stop}
-    return row | dict.fromkeys(TASK_EVENTS, task)
+def _all(cell: Cell) -> dict[type[Event], Cell]:
+    return dict.fromkeys((*PROCESS_EVENTS, *TASK_EVENTS), cell)
 
 
-_PAUSING = {ProcessState.READY_PAUSE, ProcessState.SUBMITTED, ProcessState.WAITING_THREAD}
+def _by_task(cells: Mapping[type[Event], Cell]) -> dict[type[Event], Cell]:
+    return dict.fromkeys(TASK_EVENTS, BY_TASK) | dict(cells)
+
+
+_NOT_DRIVEN = {ProcessState.SUBMITTED, ProcessState.WAITING_THREAD, ProcessState.SERIAL_WAIT}
 
 PROCESS_TABLE: dict[ProcessState, dict[type[Event], Cell]] = {
-    **{state: _process_row(LATE, LATE, LATE) for state in ProcessState if state.is_terminal},
-    # No command leads into these yet; a row that a person put there is not to be guessed at.
-    **{
-        state: _process_row(IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE)
-        for state in LIVE_PROCESS_STATES
-        if state in _PAUSING
-    },
-    ProcessState.RUNNING: _process_row(rules.open_run, rules.stop, BY_TASK),
-    ProcessState.READY_STOP: _process_row(rules.open_run, REPEATED, BY_TASK),
+    **{state: _all(LATE) for state in ProcessState if state.is_terminal},
+    # Nobody owns an instance in these; a row that a person put there is not to be guessed at.
+    **{state: _all(IMPOSSIBLE) for state in LIVE_PROCESS_STATES if state in _NOT_DRIVEN},
+    ProcessState.RUNNING: _by_task(
+        {
+            RunOpened: rules.open_run,
+            PauseRequested: rules.pause,
+            StopRequested: rules.stop,
+            ProcessTimedOut: rules.break_off,
+            DeadlinePassed: LATE,
+        }
+    ),
+    ProcessState.READY_PAUSE: _by_task(
+        {
+            RunOpened: rules.open_run,
+            PauseRequested: REPEATED,
+            StopRequested: rules.stop,
+            ProcessTimedOut: rules.break_off,
+            DeadlinePassed: LATE,
+        }
+    ),
+    # A stop outranks a pause, and a time-out does not outrun it.
+    ProcessState.READY_STOP: _by_task(
+        {
+            RunOpened: rules.open_run,
+            PauseRequested: LATE,
+            StopRequested: REPEATED,
+            ProcessTimedOut: LATE,
+            DeadlinePassed: rules.abandon,
+        }
+    ),
 }
 
-TASK_TABLE: dict[TaskPhase, dict[type[Event], Cell]] = {
-    TaskPhase.IDLE: dict.fromkeys(TASK_EVENTS, IMPOSSIBLE),
-    TaskPhase.PASSED: dict.fromkeys(TASK_EVENTS, IMPOSSIBLE),
+
+def _task_row(default: Cell, cells: dict[type[TaskEvent], Cell]) -> dict[type[TaskEvent], Cell]:
+    return dict.fromkeys(TASK_EVENTS, default) | cells
+
+
+_ENDED_BADLY: dict[type[TaskEvent], Cell] = {
+    TaskFailed: REPEATED,
+    TaskKilled: REPEATED,
+    WorkerLost: REPEATED,
+    TimerFired: LATE,
+}
+
+TASK_TABLE: dict[TaskPhase, dict[type[TaskEvent], Cell]] = {
+    # An attempt that a recovery has put aside may still be spoken of.
+    **{
+        phase: dict.fromkeys(TASK_EVENTS, LATE)
+        for phase in (TaskPhase.IDLE, TaskPhase.PASSED, TaskPhase.SKIPPED)
+    },
     TaskPhase.LIVE: {
         TaskSucceeded: rules.succeed,
         TaskFailed: rules.fail,
         TaskKilled: rules.killed,
+        TaskPaused: rules.paused,
         WorkerLost: rules.lose,
         TimerFired: LATE,
     },
-    TaskPhase.RETRYING: {
-        TaskSucceeded: IMPOSSIBLE,
-        TaskFailed: REPEATED,
-        TaskKilled: REPEATED,
-        WorkerLost: REPEATED,
-        TimerFired: rules.wake,
-    },
-    TaskPhase.SUCCEEDED: {
-        TaskSucceeded: REPEATED,
-        TaskFailed: IMPOSSIBLE,
-        TaskKilled: IMPOSSIBLE,
-        WorkerLost: IMPOSSIBLE,
-        TimerFired: IMPOSSIBLE,
-    },
-    TaskPhase.FAILED: {
-        TaskSucceeded: IMPOSSIBLE,
-        TaskFailed: REPEATED,
-        TaskKilled: REPEATED,
-        WorkerLost: REPEATED,
-        TimerFired: LATE,
-    },
-    TaskPhase.KILLED: {
-        TaskSucceeded: IMPOSSIBLE,
-        TaskFailed: IMPOSSIBLE,
-        TaskKilled: REPEATED,
-        WorkerLost: REPEATED,
-        TimerFired: LATE,
-    },
+    TaskPhase.RETRYING: _task_row(IMPOSSIBLE, _ENDED_BADLY | {TimerFired: rules.wake}),
+    # It may have failed first: a person can declare a failed attempt to be good.
+    TaskPhase.SUCCEEDED: _task_row(LATE, {TaskSucceeded: REPEATED}),
+    TaskPhase.BRANCHED: _task_row(IMPOSSIBLE, {}),
+    TaskPhase.TOLERATED: _task_row(IMPOSSIBLE, _ENDED_BADLY),
+    TaskPhase.FAILED: _task_row(IMPOSSIBLE, _ENDED_BADLY),
+    TaskPhase.KILLED: _task_row(
+        IMPOSSIBLE, {TaskKilled: REPEATED, WorkerLost: REPEATED, TimerFired: LATE}
+    ),
+    TaskPhase.PAUSED: _task_row(IMPOSSIBLE, {TaskPaused: REPEATED, TimerFired: LATE}),
 }
 
 
@@ -126,7 +154,7 @@ def table_text() -> str:
 
 def _markdown(
     corner: str,
-    table: dict[ProcessState, dict[type[Event], Cell]] | dict[TaskPhase, dict[type[Event], Cell]],
+    table: Mapping[Any, Mapping[Any, Cell]],
     events: tuple[type[Event], ...],
 ) -> str:
     lines = [

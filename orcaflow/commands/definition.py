@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from orcaflow.output import (
     Format,
     FormatOption,
+    counted,
     print_fields,
     print_json,
     print_rows,
@@ -19,6 +21,9 @@ from orcaflow.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from common.model.imports import Finding, Kind, Severity
     from common.model.states import ReleaseState
     from common.store.definitions import DefinitionRow
     from common.store.requests import Connection
@@ -34,6 +39,15 @@ _Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON file
 _NameOption = Annotated[
     str | None, typer.Option("--name", help="Name for a file with one definition.")
 ]
+_MapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="KIND:ID=NAME",
+        help="What an id of another database is called here; KIND is definition, datasource,"
+        " worker-group, resource or tenant. Repeat.",
+    ),
+]
 _Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of definitions.")]
 
 
@@ -44,6 +58,7 @@ _Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of d
         "Examples:\n"
         "  orcaflow definition import examples/flights/flights.json\n"
         "  orcaflow definition import bare.json --name nightly --offline\n"
+        "  orcaflow definition import exported.json --map definition:42=load\n"
     ),
 )
 def import_(
@@ -58,79 +73,112 @@ def import_(
             show_default=False,
         ),
     ] = None,
+    mapped: _MapOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Import definitions: all of them or, if anything is wrong, none.
 
     A file is a JSON object {"name": ..., "description": ..., "processDefinitionJson": {...}}, a
-    list of them, or the bare 1.2 JSON together with --name. Importing a name again brings it to
-    what the file says, and makes a new version only if something changed. Relative paths of
-    scripts and jars are looked for beside the file. Fields: name, id, version, release_state,
-    tasks, changed.
+    list of them, the bare 1.2 JSON together with --name, or what DolphinScheduler 1.x exports.
+    Importing a name again brings it to what the file says, and makes a new version only if
+    something changed. Relative paths of scripts and jars are looked for beside the file.
+
+    Sub processes, dependent items, data sources and worker groups may be given by name
+    (processDefinitionName, definitionName, datasourceName, workerGroup), which goes before an id.
+    The ids in an export are those of another database; where the file does not tell their names,
+    --map does. What has no place here, as a schedule, is listed. Fields: name, id, version,
+    release_state, tasks, changed, unmapped and warnings (both: node, key, problem, cure).
     """
     from common.clock import SystemClock
+    from common.model.imports import Severity
     from common.model.states import ReleaseState
-    from common.store.definitions import definition_by_name, save_definition, set_release_state
+    from orcaflow.importing import import_documents
     from orcaflow.session import opened
 
-    documents = _read(files, name)
-    rows: list[dict[str, object]] = []
+    documents = _read(files, name, mapped)
     with opened() as session, session.engine.begin() as db:
-        at = SystemClock().now()
-        for document in documents:
-            before = definition_by_name(db, document.name)
-            saved = save_definition(
-                db,
-                name=document.name,
-                process_definition_json=document.process_definition_json,
-                at=at,
-                description=document.description,
-                global_params=document.global_params,
-                timeout_minutes=document.timeout_minutes,
-                tenant_id=document.tenant_id,
-            )
-            state = saved.release_state
-            if online is not None or before is None:
-                state = ReleaseState.OFFLINE if online is False else ReleaseState.ONLINE
-                set_release_state(db, saved.id, wanted=state, at=at)
-            rows.append(
-                {
-                    "name": saved.name,
-                    "id": saved.id,
-                    "version": saved.version,
-                    "release_state": state.name,
-                    "tasks": document.task_count,
-                    "changed": before is None or before.version != saved.version,
-                }
-            )
+        imported = import_documents(db, documents, at=SystemClock().now(), online=online)
+    rows: list[dict[str, object]] = [
+        {
+            "name": each.document.name,
+            "id": each.id,
+            "version": each.version,
+            "release_state": each.release_state.name,
+            "tasks": each.document.task_count,
+            "changed": each.changed,
+            "unmapped": _finding_rows(each.findings, Severity.UNMAPPED),
+            "warnings": _finding_rows(each.findings, Severity.WARNING),
+        }
+        for each in imported
+    ]
+    for each in imported:
+        _tell_findings(each.document.name, each.findings)
     if form is Format.JSON:
         print_json(rows)
         return
-    for row in rows:
+    for row, each in zip(rows, imported, strict=True):
         what = "imported" if row["changed"] else "unchanged"
         write(
-            f"{what}: {row['name']} (version {row['version']}, {row['tasks']} tasks,"
-            f" {row['release_state']})"
+            f"{what}: {row['name']} (version {row['version']},"
+            f" {counted(each.document.task_count, 'task')}, {row['release_state']})"
         )
         if row["release_state"] == ReleaseState.OFFLINE.name:
             say(f"It can't run before `orcaflow definition online {row['name']}`.")
 
 
-@app.command(epilog="Example: orcaflow definition lint flights.json other.json")
-def lint(files: _Files, name: _NameOption = None, form: FormatOption = Format.TABLE) -> None:
+@app.command(
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow definition lint flights.json other.json\n"
+        "  orcaflow definition lint exported.json -o json\n"
+    )
+)
+def lint(
+    files: _Files,
+    name: _NameOption = None,
+    mapped: _MapOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
     """Check files as `import` does, without a database; all mistakes are told, each with its place.
 
-    Fields: file, name, tasks.
+    Warnings tell what is allowed and may surprise; they don't change the exit code, which is 1 if
+    there is any mistake. What a file refers to by name may be in the database: only `import` looks
+    there. Fields: definitions (file, name, tasks), mistakes (file, definition, node, key, problem),
+    unmapped and warnings (file, definition, node, key, problem, cure).
     """
+    from common.model.imports import Severity
+    from orcaflow.definition_files import InvalidFilesError
+
+    mistakes: list[dict[str, object]] = []
+    documents: list[DefinitionDocument] = []
+    try:
+        documents = _read(files, name, mapped)
+    except InvalidFilesError as error:
+        if form is not Format.JSON:
+            raise
+        mistakes = [mistake.row() for mistake in error.found]
     rows = [
         {"file": str(document.file), "name": document.name, "tasks": document.task_count}
-        for document in _read(files, name)
+        for document in documents
     ]
     if form is Format.JSON:
-        print_json(rows)
-        return
-    for row in rows:
-        write(f"{row['file']}: {row['name']}: right, {row['tasks']} tasks")
+        found: dict[str, list[dict[str, object]]] = {"unmapped": [], "warnings": []}
+        for key, severity in (("unmapped", Severity.UNMAPPED), ("warnings", Severity.WARNING)):
+            for document in documents:
+                place = {"file": str(document.file), "definition": document.name}
+                found[key].extend(
+                    {**place, **row} for row in _finding_rows(document.findings, severity)
+                )
+        print_json({"definitions": rows, "mistakes": mistakes, **found})
+    else:
+        for document in documents:
+            _tell_findings(document.name, document.findings)
+        for document in documents:
+            tasks = counted(document.task_count, "task")
+            write(f"ok: {document.name} ({tasks}) in {document.file}")
+    if mistakes:
+        raise typer.Exit(1)
 
 
 @app.command(name="list", epilog="Example: orcaflow definition list -o json")
@@ -161,16 +209,20 @@ def show(
 ) -> None:
     """Show a definition with its tasks in the order of the DAG.
 
-    Fields: those of `list`, and tasks: name, type, upstream, max_retry_times, priority, forbidden,
-    worker_group_id; and mistakes, if it can't run as it stands.
+    Fields: those of `list`, execution_type, and tasks: name, type, upstream, max_retry_times,
+    priority, forbidden, worker_group_id; and mistakes, if it can't run as it stands.
     """
     from common.errors import InvalidDefinitionError
     from common.model.definitions import read_process_json
+    from common.model.states import ExecutionType
+    from common.store.requests import execution_type_of
     from common.task_types import known_task_types
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:
         found = _found(db, name)
+        kind = ExecutionType(execution_type_of(db, found.id))
+    fields = {**_row(found), "execution_type": kind.name}
     tasks: list[dict[str, object]] = []
     mistakes: list[str] = []
     try:
@@ -193,9 +245,9 @@ def show(
             for node in (graph.nodes[each] for each in graph.dag.names)
         ]
     if form is Format.JSON:
-        print_json({**_row(found), "tasks": tasks, "mistakes": mistakes})
+        print_json({**fields, "tasks": tasks, "mistakes": mistakes})
         return
-    print_fields(_row(found), zone=session.zone)
+    print_fields(fields, zone=session.zone)
     write("")
     if tasks:
         columns = ("name", "type", "upstream", "max_retry_times", "priority", "forbidden")
@@ -208,29 +260,15 @@ def show(
 def export(
     name: Annotated[str, typer.Argument(help="Name of the definition.")],
 ) -> None:
-    """Print a definition as a file that `import` takes."""
-    import json
+    """Print a definition as a file that `import` takes, into this database or another.
 
+    Other definitions, data sources and worker groups are named, since ids mean nothing elsewhere.
+    """
+    from orcaflow.exporting import exported
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:
-        found = _found(db, name)
-    text = found.process_definition_json or "{}"
-    try:
-        inner: object = json.loads(text)
-    except (ValueError, RecursionError):
-        inner = text  # As it stands in the row, so that it can be mended.
-    document: dict[str, object] = {"name": found.name}
-    if found.description:
-        document["description"] = found.description
-    document["processDefinitionJson"] = inner
-    if found.global_params:
-        document["globalParams"] = found.global_params
-    if found.timeout_minutes:
-        document["timeout"] = found.timeout_minutes
-    if found.tenant_id != -1:
-        document["tenantId"] = found.tenant_id
-    print_json(document)
+        print_json(exported(db, _found(db, name)))
 
 
 @app.command(epilog="Example: orcaflow definition online flights")
@@ -252,11 +290,108 @@ def offline(names: _Names, form: FormatOption = Format.TABLE) -> None:
     _release(names, ReleaseState.OFFLINE, form)
 
 
-def _read(files: list[Path], name: str | None) -> list[DefinitionDocument]:
+class ExecutionChoice(StrEnum):
+    """What a new run does while another run of the same definition goes on."""
+
+    PARALLEL = "parallel"
+    SERIAL_WAIT = "serial-wait"
+    SERIAL_DISCARD = "serial-discard"
+    SERIAL_PRIORITY = "serial-priority"
+
+
+@app.command(
+    name="set",
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow definition set flights --execution-type serial-wait\n"
+        "  orcaflow definition set flights --execution-type parallel\n"
+    ),
+)
+def set_(
+    names: _Names,
+    *,
+    execution_type: Annotated[
+        ExecutionChoice,
+        typer.Option(
+            "--execution-type",
+            help="What a new run does while another goes on: run beside it, wait for its end, end"
+            " at once, or have it stopped and then begin.",
+        ),
+    ],
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Change how definitions run; runs that have begun or wait already stay as they are.
+
+    Fields: name, id, execution_type, changed.
+    """
+    from common.clock import SystemClock
+    from common.model.states import ExecutionType
+    from common.store.requests import set_execution_type
+    from orcaflow.session import opened
+
+    wanted = ExecutionType[execution_type.name]
+    rows = []
+    with opened() as session, session.engine.begin() as db:
+        for found in [_found(db, name) for name in names]:
+            changed = set_execution_type(db, found.id, wanted=int(wanted), at=SystemClock().now())
+            rows.append(
+                {
+                    "name": found.name,
+                    "id": found.id,
+                    "execution_type": wanted.name,
+                    "changed": changed,
+                }
+            )
+    if form is Format.JSON:
+        print_json(rows)
+        return
+    for row in rows:
+        write(f"{row['name']} is {'now' if row['changed'] else 'already'} {row['execution_type']}")
+
+
+def _read(
+    files: list[Path], name: str | None, mapped: list[str] | None = None
+) -> list[DefinitionDocument]:
     from common.config import load
     from orcaflow.definition_files import read_definition_files
 
-    return read_definition_files(files, resources=load().home / "resources", name=name)
+    return read_definition_files(
+        files, resources=load().home / "resources", name=name, given=_given(mapped or [])
+    )
+
+
+def _given(pairs: list[str]) -> dict[tuple[Kind, int], str]:
+    from common.model.imports import Kind
+
+    kinds = {kind.value: kind for kind in Kind}
+    given: dict[tuple[Kind, int], str] = {}
+    for pair in pairs:
+        kind, _, rest = pair.partition(":")
+        number, equals, name = rest.partition("=")
+        known = kinds.get(kind.strip())
+        number = number.strip()
+        if known is None or not equals or not number.isdecimal() or not name.strip():
+            raise typer.BadParameter(
+                f"{pair!r} is not KIND:ID=NAME, as definition:42=load is;"
+                f" KIND is one of {', '.join(kinds)}",
+                param_hint="--map",
+            )
+        given[known, int(number[:10])] = name.strip()
+    return given
+
+
+def _finding_rows(findings: Iterable[Finding], severity: Severity) -> list[dict[str, object]]:
+    return [
+        {"node": each.node, "key": each.key, "problem": each.problem, "cure": each.cure or None}
+        for each in findings
+        if each.severity is severity
+    ]
+
+
+def _tell_findings(name: str, findings: Iterable[Finding]) -> None:
+    for each in findings:
+        say(f"{each.severity.value}: {name!r:.80}: {each}")
 
 
 def _release(names: list[str], wanted: ReleaseState, form: Format) -> None:

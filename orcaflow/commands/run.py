@@ -96,11 +96,11 @@ def run(
 
     from common.model.states import FailureStrategy, Priority, TaskDependType
     from common.store.requests import put_start
-    from orcaflow.lookup import definition_named, worker_group_named
+    from orcaflow.lookup import definition_named, nodes_named, worker_group_named
     from orcaflow.session import moment_of, opened
 
     params = _params(param or [])
-    patience = _patience(timeout, wait=wait)
+    patience = patience_of(timeout, wait=wait)
     if depend is not Depend.POST and not start_nodes:
         raise typer.BadParameter(f"--depend {depend} needs --start-nodes")
     with opened() as session:
@@ -115,7 +115,13 @@ def run(
             if params:
                 document["StartParams"] = params
             if start_nodes is not None:
-                document["StartNodeNameList"] = ",".join(_known_nodes(definition, start_nodes))
+                names = nodes_named(
+                    definition.process_definition_json or "",
+                    start_nodes,
+                    owner=repr(definition.name),
+                    option="--start-nodes",
+                )
+                document["StartNodeNameList"] = ",".join(names)
             _check_size(session, document)
             put = put_start(
                 db,
@@ -136,9 +142,9 @@ def run(
                 _tell_waiting(put, form)
                 return
             if not wait:
-                _tell_begun(session, put, instance_id, form)
+                tell_begun(session, put.id, instance_id, form)
                 return
-            ended_well = _watched(session, put, instance_id, patience, form)
+            ended_well = watched(session, put.id, instance_id, patience, form)
         except KeyboardInterrupt:
             say(f"\nNot watching any more; the run goes on. {_how_to_go_on(session, put)}")
             raise typer.Exit(130) from None
@@ -158,7 +164,8 @@ def _params(pairs: list[str]) -> dict[str, str]:
     return params
 
 
-def _patience(timeout: str | None, *, wait: bool) -> timedelta | None:
+def patience_of(timeout: str | None, *, wait: bool) -> timedelta | None:
+    """How long a person wants to wait; None is for ever. A usage error without --wait."""
     if timeout is None:
         return None
     if not wait:
@@ -189,28 +196,6 @@ def _check_online(definition: DefinitionRow) -> None:
             f"{definition.name!r} is OFFLINE; release it first: "
             f"orcaflow definition online {definition.name!r}"
         )
-
-
-def _known_nodes(definition: DefinitionRow, start_nodes: str) -> list[str]:
-    """The start nodes, each of which must be there: a master would leave out those that are not."""
-    import difflib
-
-    from common.errors import NotFoundError
-    from common.model.definitions import read_process_json
-    from common.task_types import known_task_types
-
-    graph = read_process_json(
-        definition.process_definition_json or "", task_types=known_task_types()
-    )
-    asked = [name.strip() for name in start_nodes.split(",") if name.strip()]
-    if not asked:
-        raise typer.BadParameter("names no task", param_hint="--start-nodes")
-    for name in asked:
-        if name not in graph.nodes:
-            near = difflib.get_close_matches(name, list(graph.nodes), n=1)
-            perhaps = f"; did you mean {near[0]!r}?" if near else ""
-            raise NotFoundError(f"{definition.name!r} has no task {name!r}{perhaps}")
-    return asked
 
 
 def _check_size(session: Session, document: dict[str, object]) -> None:
@@ -287,7 +272,8 @@ def _tell_waiting(put: PutCommand, form: Format) -> None:
         print_json({"command_id": put.id, "instance": None})
 
 
-def _tell_begun(session: Session, put: PutCommand, instance_id: int, form: Format) -> None:
+def tell_begun(session: Session, command_id: int, instance_id: int, form: Format) -> None:
+    """Say that a command was carried out, by the instance that goes on."""
     from common.clock import SystemClock
     from orcaflow.lookup import instance_with_id
     from orcaflow.rows import instance_row
@@ -296,18 +282,19 @@ def _tell_begun(session: Session, put: PutCommand, instance_id: int, form: Forma
         instance = instance_with_id(db, instance_id)
     if form is Format.JSON:
         row = instance_row(instance, now=SystemClock().now())
-        print_json({"command_id": put.id, "instance": row})
+        print_json({"command_id": command_id, "instance": row})
     else:
         write(f"process instance {instance_id} has begun: orcaflow instance watch {instance_id}")
 
 
-def _watched(
+def watched(
     session: Session,
-    put: PutCommand,
+    command_id: int,
     instance_id: int,
     patience: timedelta | None,
     form: Format,
 ) -> bool:
+    """Watch the instance to its end; whether it succeeded."""
     from common.clock import SystemClock
     from orcaflow.rows import instance_row, task_row
     from orcaflow.watch import watch
@@ -317,7 +304,7 @@ def _watched(
         now = SystemClock().now()
         print_json(
             {
-                "command_id": put.id,
+                "command_id": command_id,
                 "instance": instance_row(sight.instance, now=now),
                 "tasks": [task_row(task, now=now) for task in sight.tasks.values()],
             }

@@ -60,7 +60,8 @@ def list_(
 
     Fields: id, process_instance_id, name, task_type, attempt, state, state_code, wanted_state,
     reason, exit_code, valid, submit_time, start_time, end_time, duration (seconds), host, pid,
-    retry_times, max_retry_times, retry_at, log_path, execute_path, app_link.
+    retry_times, max_retry_times, retry_at, log_path, execute_path, app_link, due_at (until when a
+    delay holds it), branch (what a SWITCH or CONDITIONS took).
     """
     from common.clock import SystemClock
     from common.model.states import TaskState
@@ -132,7 +133,8 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     """Print the parameters of an attempt, and its texts with the parameters put in.
 
     Time placeholders count from the schedule time, else from the start of the attempt, else from
-    now. Fields: id, name, task_type, moment, parameters, params.
+    now. Values of parameters whose names sound secret are masked. Fields: id, name, task_type,
+    moment, parameters, origins (built-in, global, upstream, local or start-up), params, put_out.
     """
     from common.clock import SystemClock
     from common.errors import NotFoundError
@@ -155,13 +157,19 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
                 "task_type": task.task_type,
                 "moment": result.moment,
                 "parameters": result.parameters,
+                "origins": result.origins,
                 "params": result.params,
+                "put_out": result.put_out,
             }
         )
         return
     write("parameters:")
     for name, value in result.parameters.items():
-        write(f"  {escaped(name)} = {escaped(value)}")
+        write(f"  {escaped(name)} = {escaped(value)}  ({result.origins[name]})")
+    if result.put_out:
+        write("put out:")
+        for name, value in result.put_out.items():
+            write(f"  {escaped(name)} = {escaped(value)}")
     for key, value in result.params.items():
         if isinstance(value, str):
             write(f"{escaped(key)}:")
@@ -171,6 +179,88 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
             import json
 
             write(f"{escaped(key)}: {json.dumps(value, ensure_ascii=True)}")
+
+
+@app.command(name="force-success", epilog="Example: orcaflow task force-success 34")
+def force_success(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
+    """Declare a failed attempt to be good, so that a recovery goes on behind it.
+
+    Only the valid attempt of a task that failed or was killed, in a run that has ended; else exit
+    code 4. Nothing runs by this alone: `orcaflow instance recover` goes on. Fields: as `list`.
+    """
+    from common.clock import SystemClock
+    from common.errors import NotAllowedError
+    from common.model.states import ProcessState, TaskState
+    from common.store.requests import force_success as force
+    from orcaflow.lookup import instance_with_id, task_with_id
+    from orcaflow.rows import name_of, task_row
+    from orcaflow.session import opened
+
+    now = SystemClock().now()
+    with opened() as session, session.engine.begin() as db:
+        before = task_with_id(db, task_instance_id)
+        reason = "declared a success by hand"
+        if before.state in (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE):
+            was = name_of(TaskState, before.state)
+            reason += f"; it was {was}" + (f": {before.reason}" if before.reason else "")
+        if not force(db, task_instance_id, at=now, reason=reason[:4000]):
+            run = instance_with_id(db, before.process_instance_id)
+            state = name_of(TaskState, before.state)
+            if not before.valid:
+                cause = "another attempt has taken its place"
+            elif before.state not in (
+                TaskState.FAILURE,
+                TaskState.KILL,
+                TaskState.NEED_FAULT_TOLERANCE,
+            ):
+                cause = f"it is {state}, and only a failed or killed attempt can be declared good"
+            else:
+                cause = (
+                    f"its process instance {run.id} is {name_of(ProcessState, run.state)};"
+                    f" wait for its end, or stop it: orcaflow instance stop {run.id}"
+                )
+            raise NotAllowedError(f"task instance {task_instance_id}: {cause}")
+        after = task_with_id(db, task_instance_id)
+    if form is Format.JSON:
+        print_json(task_row(after, now=now))
+        return
+    write(
+        f"task instance {task_instance_id} ({escaped(after.name)}) counts as a success now;"
+        f" go on: orcaflow instance recover {after.process_instance_id}"
+    )
+
+
+@app.command(epilog="Example: orcaflow task why 34")
+def why(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
+    """Say why an attempt is not running, or not done: what it waits for, and what that waits for.
+
+    `orcaflow instance why ID --task NAME` does the same for a task that has no attempt yet. Fields
+    of each cause: cause (a word for programs), subject, since, next (what will be looked at),
+    next_at, text, depth (below the cause before it).
+    """
+    from common.why import Cause, Word, why_task
+    from orcaflow.lookup import task_with_id
+    from orcaflow.reasoning import facts_of_instance, print_causes
+    from orcaflow.session import opened
+
+    with opened() as session:
+        with session.engine.connect() as db:
+            task = task_with_id(db, task_instance_id)
+        facts = facts_of_instance(session, task.process_instance_id)
+    causes = why_task(facts, task.process_instance_id, task.name)
+    current = {each.id for each in facts.runs[task.process_instance_id].attempts}
+    if task_instance_id not in current:
+        causes = (
+            Cause(
+                cause=Word.SUPERSEDED,
+                subject=f"task instance {task_instance_id}",
+                text=f"attempt {task.attempt} at {task.name!r} is over: another has taken its"
+                " place, or a recovery starts the task afresh",
+                since=task.end_time,
+                because=causes,
+            ),
+        )
+    print_causes(causes, form=form, zone=session.zone)
 
 
 def _awaited_path(session: Session, task_instance_id: int) -> str | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench import big, chain, fan, floor, idle, layered, trigger
+from tests.bench import big, chain, engine, fan, floor, idle, layered, trigger, wide
 from tests.bench.figures import Figure
 from tests.bench.stage import Stage, standing
 
@@ -31,12 +31,14 @@ class Bench:
 
 # In this order: what is idle shall have worked before.
 BENCHES: Mapping[str, Bench] = {
+    "engine": Bench(measure=engine.measure),
     "floor": Bench(measure=floor.measure),
     "chain": Bench(measure=chain.measure),
     "fan": Bench(measure=fan.measure),
     "layered": Bench(measure=layered.measure),
     "trigger": Bench(measure=trigger.measure),
     "idle": Bench(measure=idle.measure),
+    "wide": Bench(measure=wide.measure, settings=wide.SETTINGS),
     "big": Bench(measure=big.measure, settings=big.SETTINGS),
 }
 

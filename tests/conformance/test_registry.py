@@ -542,7 +542,7 @@ def test_many_entries_are_offered_claimed_and_withdrawn_together(server: Server)
 # The kill queue.
 
 
-def test_kill_requests_reach_the_worker_at_exactly_that_address(server: Server) -> None:
+def test_t63_kill_requests_reach_the_worker_at_exactly_that_address(server: Server) -> None:
     queue = server.daemon().kill_queue
     mine = KillEntry(address="spark-node-1:12", task_instance_id=45)
     others = KillEntry(address="spark-node-1:1", task_instance_id=46)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,10 @@ PACKAGES = ("common", "master", "worker", "orcaflow")
 
 DOORS = {
     "kazoo": ("common/registry/",),
-    "sqlalchemy": ("common/store/",),
+    # SQL tasks open connections of their own, in processes of their own.
+    "sqlalchemy": ("common/store/", "worker/runners/database.py"),
+    "httpx": ("worker/runners/http.py",),
+    "httpcore": ("worker/runners/http.py",),
     "networkx": ("common/dag.py",),
     "psutil": ("common/host.py", "worker/processes.py", "worker/supervisor.py"),
     "pyspark": ("worker/spark/",),
@@ -40,9 +45,19 @@ def test_a_library_has_one_door(library: str, doors: tuple[str, ...]) -> None:
     assert strangers == []
 
 
-@pytest.mark.parametrize("library", ["kazoo", "sqlalchemy", "networkx", "pydantic"])
+@pytest.mark.parametrize("library", ["kazoo", "sqlalchemy", "networkx", "pydantic", "httpx"])
 def test_a_door_is_used(library: str) -> None:
     assert importers(library)
+
+
+def test_a_worker_daemon_imports_nothing_that_only_its_tasks_need() -> None:
+    code = "import sys, worker.server; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert "worker.tasks.sql" in loaded
+    assert not {"httpx", "httpcore", "pyspark", "worker.runners"}.intersection(loaded)
 
 
 def test_nothing_in_the_engine_iterates_over_a_set() -> None:

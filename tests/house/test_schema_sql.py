@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -52,6 +53,11 @@ def _shape(made: Engine) -> dict[str, list[str]]:
         }
 
 
+def _has_columns_only(item: Any, _name: str | None, kind: str, *_: object) -> bool:
+    """Not so an index over an expression, which PostgreSQL words anew; the shapes compare it."""
+    return kind != "index" or bool(len(item.columns) == len(item.expressions))
+
+
 def test_schema_sql_is_what_the_code_says() -> None:
     kept = (_SQL / "schema.sql").read_text(encoding="utf-8")
     assert kept == schema.schema_sql(), "write it anew: orcaflow db schema > sql/schema.sql"
@@ -72,6 +78,7 @@ def test_the_migrations_make_the_schema_that_the_code_says(
                 "version_table": schema.REVISION_TABLE,
                 "compare_type": True,
                 "compare_server_default": True,
+                "include_object": _has_columns_only,
             },
         )
         assert compare_metadata(context, tables.metadata) == []

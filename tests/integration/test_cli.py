@@ -83,6 +83,7 @@ def a_master(
                 handled = store.take(
                     node=MASTER,
                     limit=10,
+                    room=10,
                     live_masters=frozenset({MASTER}),
                     planner=lambda one, snapshot: plan(
                         one, snapshot, now=clock.now(), origin=ORIGIN
@@ -376,11 +377,44 @@ def test_stopping_puts_a_command_and_what_has_ended_is_not_stopped(
     assert "has ended already: SUCCESS" in err
 
 
+def test_a_failed_run_is_recovered_and_watched_to_its_end(
+    cli: Cli, db: Engine, imported: str, database_url: str
+) -> None:
+    failed = an_attempt(0, "t0", TaskState.FAILURE)
+    ends = iter(
+        (
+            ended(db, ProcessState.FAILURE, failed),
+            ended(db, ProcessState.SUCCESS, an_attempt(0, "t0", TaskState.SUCCESS, attempt=2)),
+        )
+    )
+
+    def work(instance: int) -> None:
+        next(ends)(instance)
+
+    with a_master(database_url, db, work):
+        assert cli("run", imported, "--wait")[0] == 1
+        code, out, err = cli("instance", "recover", "1", "--wait", "-o", "json")
+        assert code == 0, err
+        document = json.loads(out)
+        assert document["instance"]["command_type"] == "START_FAILURE_TASK_PROCESS"
+        assert [(task["attempt"], task["state"]) for task in document["tasks"]] == [(2, "SUCCESS")]
+        code, _, err = cli("instance", "recover", "1")
+    assert code == 4
+    assert "run all of it again" in err
+
+
 def test_what_is_not_there_is_not_found(cli: Cli, db: Engine) -> None:
     for arguments in (
         "instance show 99",
         "instance watch 99",
         "instance stop 99",
+        "instance pause 99",
+        "instance recover 99",
+        "instance execute 99 --tasks a",
+        "task force-success 99",
+        "task why 99",
+        "pool show 99",
+        "datasource test 99",
         "task log 99",
         "task render 99",
         "task list --instance 99",

@@ -103,7 +103,9 @@ def test_finished_attempts_are_heard_with_their_process_unless_already_settled(
         f"WHERE id = {started}",
         "UPDATE t_ds_task_instance SET state = 9, end_time = now(), settled = true "
         f"WHERE id = {settled}",
-        f"UPDATE t_ds_task_instance SET state = 7, end_time = now() WHERE id IN ({first}, {second})",
+        f"UPDATE t_ds_task_instance SET state = 7, end_time = now() WHERE id = {first}",
+        "UPDATE t_ds_task_instance SET state = 7, end_time = now(), var_pool = '[]' "
+        f"WHERE id = {second}",
         f"UPDATE t_ds_task_instance SET settled = true WHERE id = {first}",
     )
     news = heard.wait(LONG)
@@ -112,6 +114,9 @@ def test_finished_attempts_are_heard_with_their_process_unless_already_settled(
     assert {one.process_instance_id for one in told} == {process_id}
     assert sorted(one.task_instance_id for one in told) == [first, second]
     assert {(one.attempt, one.state) for one in told} == {(1, TaskState.SUCCESS)}
+    # What it has put out may be long: that it has is all that is told.
+    assert [one.task_instance_id for one in told if one.has_output] == [second]
+    assert {one.var_pool for one in told} == {None}
     with db_engine.begin() as db:
         query = text("SELECT name, end_time FROM t_ds_task_instance WHERE id = :id")
         for one in told:
@@ -119,10 +124,42 @@ def test_finished_attempts_are_heard_with_their_process_unless_already_settled(
             assert (one.name, one.end_time) == (row.name, row.end_time)
 
 
-@pytest.mark.parametrize("payload", ["", "7:8", "[1, 2]", '{"a": 1}', "[" * 5000, "[1,2,3,99,5,6]"])
+@pytest.mark.parametrize(
+    "payload", ["", "7:8", "[1, 2]", '{"a": 1}', "[" * 5000, "[1,2,3,99,5,6,7]"]
+)
 def test_what_is_no_report_is_refused(payload: str) -> None:
     with pytest.raises(ValueError):
         read_task_report(payload)
+
+
+def test_the_end_of_what_the_master_runs_itself_is_heard_like_a_workers(
+    db_engine: Engine, heard: Notifications
+) -> None:
+    _, (child,) = _a_process_with_tasks(db_engine, tasks=1)
+    _do(
+        db_engine,
+        f"UPDATE t_ds_task_instance SET state = 1, task_type = 'SUB_PROCESS' WHERE id = {child}",
+    )
+    assert heard.wait(NO_TIME) == []
+    _do(
+        db_engine,
+        f"UPDATE t_ds_task_instance SET state = 6, end_time = now() WHERE id = {child}",
+    )
+    (told,) = heard.wait(LONG)
+    report = read_task_report(told.payload)
+    assert (report.task_instance_id, report.state) == (child, TaskState.FAILURE)
+
+
+def test_a_pool_of_another_size_is_heard(db_engine: Engine, heard: Notifications) -> None:
+    _do(
+        db_engine,
+        "INSERT INTO t_ds_task_group (name, group_size) VALUES ('heard', 2)",
+        "UPDATE t_ds_task_group SET description = 'a', group_size = 2 WHERE name = 'heard'",
+    )
+    assert heard.wait(NO_TIME) == []
+    _do(db_engine, "UPDATE t_ds_task_group SET group_size = 3 WHERE name = 'heard'")
+    assert heard.wait(LONG) == [Notification(channel=Channel.HOLD, payload="")]
+    _do(db_engine, "DELETE FROM t_ds_task_group WHERE name = 'heard'")
 
 
 def test_a_wanted_stop_and_the_end_of_a_process_are_heard_once_each(

@@ -141,6 +141,18 @@ _ALLOWED = (
     "INSERT INTO t_ds_command (command_type, process_instance_priority) VALUES (0, 5)",
     "INSERT INTO t_ds_command (command_type, failure_strategy) VALUES (0, NULL)",
     "INSERT INTO t_ds_process_definition (name) VALUES ('only one')",
+    # What a master carries out itself runs nowhere.
+    f"{_TASK} 'SUB_PROCESS', '{{}}', 'sub', 1, 1, 1, false, NULL, NULL, NULL)",
+    f"{_TASK} 'DEPENDENT', '{{}}', 'dep', 1, 1, 1, false, NULL, NULL, NULL)",
+    f"{_TASK} 'SHELL', '{{}}', 'held', 11, 1, 1, false, NULL, NULL, NULL)",
+    f"{_TASK} 'SHELL', '{{}}', 'late', 12, 1, 1, false, NULL, NULL, NULL)",
+    f"{_TASK} 'SHELL', '{{}}', 'forced', 13, 1, 1, true, 'h', 7, now())",
+    f"{_PROCESS} (900003, 'in line', 1, 14, 0, '{{}}', 1, NULL)",
+    "INSERT INTO t_ds_task_group (name, group_size) VALUES ('db', 1)",
+    (
+        "INSERT INTO t_ds_task_group_queue (task_id, task_name, group_id) "
+        "SELECT id, name, 1 FROM t_ds_task_instance WHERE name = 'held'"
+    ),
 )
 _FORBIDDEN = (
     f"{_PROCESS} (900002, 'ended without an end', 1, 7, 0, '{{}}', 1, NULL)",
@@ -165,6 +177,22 @@ _FORBIDDEN = (
     "INSERT INTO t_ds_process_definition (name) VALUES ('only one')",
     "INSERT INTO t_ds_process_definition (name) VALUES ('')",
     "INSERT INTO t_ds_process_definition (name, release_state) VALUES ('x', 2)",
+    "INSERT INTO t_ds_process_definition (name, execution_type) VALUES ('x', 4)",
+    f"{_TASK} 'SHELL', '{{}}', 'c', 11, 1, 1, true, NULL, NULL, NULL)",  # Settled, yet held.
+    f"{_TASK} 'SHELL', '{{}}', 'c', 12, 0, 1, false, NULL, NULL, NULL)",  # Superseded, yet held.
+    "UPDATE t_ds_process_instance SET timeout_strategy = 3",
+    "UPDATE t_ds_task_instance SET timeout_strategy = 3",
+    "INSERT INTO t_ds_task_group (name, group_size) VALUES ('db', 2)",  # A second of that name.
+    "INSERT INTO t_ds_task_group (name, group_size) VALUES ('none', 0)",
+    "INSERT INTO t_ds_task_group (name, group_size) VALUES ('absurd', 1000001)",
+    "INSERT INTO t_ds_task_group (name, group_size) VALUES ('', 1)",
+    "UPDATE t_ds_task_group_queue SET weight = 0",
+    "UPDATE t_ds_task_group_queue SET status = 3",
+    (
+        "INSERT INTO t_ds_task_group_queue (task_id, group_id) SELECT task_id, group_id "
+        "FROM t_ds_task_group_queue"
+    ),  # The same pool twice.
+    "INSERT INTO t_ds_task_group_queue (task_id, group_id) VALUES (-1, 1)",  # Of no attempt.
 )
 
 
@@ -198,3 +226,52 @@ def test_the_attempts_of_a_deleted_process_instance_go_with_it(upgraded: Engine)
         ).all()
         db.rollback()
     assert left == []
+
+
+def _recovery(upgraded: Engine, kind: int, param: str | None, **columns: int) -> int:
+    with upgraded.begin() as db:
+        named: int = db.scalars(
+            insert(tables.command)
+            .values(command_type=kind, command_param=param, **columns)
+            .returning(tables.command.c.process_instance_id)
+        ).one()
+    return named
+
+
+def test_t14_a_second_recovery_of_an_instance_is_refused_however_it_is_written(
+    upgraded: Engine,
+) -> None:
+    for number, (kind, again) in enumerate(
+        ((2, 11), (3, 3), (4, 3), (7, 3), (11, 2), (12, 3)), start=1
+    ):
+        assert _recovery(upgraded, kind, f'{{"ProcessInstanceId": {number}}}') == number
+        with pytest.raises(IntegrityError):
+            _recovery(upgraded, again, f'{{"other":1,"ProcessInstanceId" : "{number}"}}')
+    assert _recovery(upgraded, 3, '{"ProcessInstanceId":13}') == 13
+    # The two wishes may wait beside a recovery, and a new run names nobody.
+    assert _recovery(upgraded, 9, '{"ProcessInstanceId":13}') == 0
+    assert _recovery(upgraded, 0, '{"ProcessInstanceId":13}') == 0
+    # What a restarted parent asks for its child is no recovery of the child by itself.
+    param = '{"processInstanceId":13,"ProcessInstanceId":13}'
+    for task_id in (1, 2):
+        assert _recovery(upgraded, 4, param, parent_task_instance_id=task_id) == 0
+
+
+_PARAMS = (
+    (None, 0),
+    ("", 0),
+    ("no JSON", 0),
+    ('{"ProcessInstanceId":0}', 0),
+    ('{"ProcessInstanceId":-5}', 0),
+    ('{"ProcessInstanceId":1.5}', 0),
+    ('{"ProcessInstanceId":2147483648}', 0),
+    ('{"ProcessInstanceId":99999999999999999999999}', 0),
+    ('{"WaittingThreadInstanceId":"15"}', 15),
+    ("{" * 200_000, 0),
+)
+
+
+def test_a_recovery_gets_in_whatever_it_says(upgraded: Engine) -> None:
+    assert [_recovery(upgraded, 10, param) for param, _ in _PARAMS] == [
+        named for _, named in _PARAMS
+    ]

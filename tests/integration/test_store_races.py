@@ -10,23 +10,45 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select, text, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import (
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from common.clock import SystemClock
 from common.embedded.addresses import PostgresAddress
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.commands import Command, CommandType
-from common.model.decisions import Decision, FinishTask, KillTask, SubmitTask
+from common.model.decisions import (
+    AbandonTask,
+    Decision,
+    FinishProcess,
+    FinishTask,
+    KillTask,
+    PauseProcess,
+    PoolShare,
+    SubmitTask,
+    TaskTimeout,
+)
 from common.model.instances import Ownership
-from common.model.plans import Begin, Drop, Plan, Signal, Snapshot
+from common.model.plans import Begin, ChildOf, Drop, Plan, Reject, Resume, Signal, Snapshot
 from common.model.states import (
+    ExecutionType,
     FailureStrategy,
     Priority,
     ProcessState,
     TaskDependType,
     TaskState,
+    TimeoutStrategy,
     WarningType,
 )
 from common.store import schema
@@ -34,9 +56,12 @@ from common.store import tables as t
 from common.store.commands import PostgresCommandStore
 from common.store.connect import engine
 from common.store.failover import PostgresFailoverStore
+from common.store.holds import PostgresHoldStore
 from common.store.protocol import AttemptEnd, AttemptFolders, Saved, Step
 from common.store.runs import PostgresRunStore
 from common.store.tasks import PostgresTaskStore
+from common.store.timeouts import PostgresTimeoutStore
+from common.store.transaction import transaction
 from tests.builders import NOON
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=1)
@@ -101,8 +126,8 @@ def a_begin(command: Command, _snapshot: Snapshot) -> Plan:
     )
 
 
-def a_submit(name: str) -> SubmitTask:
-    return SubmitTask(
+def a_submit(name: str, **changes: Any) -> SubmitTask:
+    submit = SubmitTask(
         name=name,
         attempt=1,
         retry_times=0,
@@ -113,6 +138,7 @@ def a_submit(name: str) -> SubmitTask:
         max_retry_times=0,
         retry_interval=timedelta(),
     )
+    return replace(submit, **changes)
 
 
 def commands(made: Engine, count: int, **columns: Any) -> list[int]:
@@ -133,7 +159,7 @@ def take(
     limit: int = 100,
 ) -> dict[int, Ownership | None]:
     handled = PostgresCommandStore(made).take(
-        node=node, limit=limit, live_masters=frozenset(), planner=planner, now=NOON
+        node=node, limit=limit, room=limit, live_masters=frozenset(), planner=planner, now=NOON
     )
     return {one.command_id: one.ownership for one in handled}
 
@@ -219,7 +245,9 @@ def test_a_save_that_waits_for_a_take_over_writes_nothing(here: Engine, there: E
         assert saving.result() == Saved(lost=frozenset([owned]), offers=(), kills=(), withdrawn=())
 
 
-def test_a_kill_that_waits_for_a_claim_is_asked_of_the_worker(here: Engine, there: Engine) -> None:
+def test_a_kill_that_waits_for_a_claim_is_asked_of_the_worker_9509_15662(
+    here: Engine, there: Engine
+) -> None:
     owned = a_run(here)
     (task_id,) = submit(here, owned, "a")
     with ThreadPoolExecutor(1) as pool, there.connect() as other:
@@ -239,6 +267,77 @@ def _claim_by_hand(db: Connection, task_id: int) -> None:
         .where(t.task_instance.c.id == task_id)
         .values(state=1, host=WORKER.address, worker_incarnation=WORKER.incarnation)
     )
+
+
+def test_t66_a_stop_that_is_written_while_the_owner_saves_is_not_lost(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    with ThreadPoolExecutor(1) as pool, there.connect() as other:
+        other.execute(
+            update(t.process_instance)
+            .where(t.process_instance.c.id == owned.process_instance_id)
+            .values(wanted_state=5, wanted_at=NOON)
+        )
+        saving = pool.submit(save, here, owned, PauseProcess())
+        until_blocked(there, "here")
+        other.commit()
+        assert saving.result().lost == frozenset()
+    row = instance(here, owned.process_instance_id)
+    assert (row.state, row.wanted_state) == (2, 5)
+    assert PostgresRunStore(here).wanted(MASTER)[owned].state is ProcessState.STOP
+
+
+def test_t37_a_stop_that_waits_for_the_end_of_a_run_changes_nothing(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    (command_id,) = commands(here, 1, command_type=9)
+    stop = Signal(
+        process_instance_id=owned.process_instance_id,
+        command_type=CommandType.STOP,
+        wanted_state=ProcessState.STOP,
+    )
+    with ThreadPoolExecutor(1) as pool, there.connect() as other:
+        other.execute(
+            update(t.process_instance)
+            .where(t.process_instance.c.id == owned.process_instance_id)
+            .values(state=7, end_time=NOON)
+        )
+        stopping = pool.submit(take, here, OTHER_MASTER, lambda _command, _snapshot: stop)
+        until_blocked(there, "here")
+        other.commit()
+        assert command_id in stopping.result()
+    row = instance(here, owned.process_instance_id)
+    assert (row.state, row.wanted_state, row.command_type) == (7, None, 0)
+
+
+def test_a_command_and_what_it_begins_are_one_transaction_1246(here: Engine) -> None:
+    (command_id,) = commands(here, 1)
+    fails = "test_1246_fails"
+    with here.begin() as db:
+        db.execute(
+            text(
+                f"CREATE FUNCTION {fails}() RETURNS trigger LANGUAGE plpgsql AS"
+                " $$ BEGIN RAISE EXCEPTION 'the command stays'; END $$"
+            )
+        )
+        db.execute(
+            text(
+                f"CREATE TRIGGER {fails} BEFORE DELETE ON t_ds_command"
+                f" FOR EACH ROW EXECUTE FUNCTION {fails}()"
+            )
+        )
+    try:
+        with pytest.raises(DBAPIError, match="the command stays"):
+            take(here, MASTER)
+        with here.connect() as db:
+            begun = select(func.count()).where(t.process_instance.c.name == f"run-{command_id}")
+            assert db.scalar(begun) == 0
+    finally:
+        with here.begin() as db:
+            db.execute(text(f"DROP FUNCTION {fails}() CASCADE"))
+    assert list(take(here, MASTER)) == [command_id]
 
 
 def test_a_claim_does_not_wait_for_a_withdrawal(here: Engine, there: Engine) -> None:
@@ -324,7 +423,7 @@ def test_a_frozen_masters_run_does_not_hold_up_the_commands_of_others(
         )
         assert list(take(here, OTHER_MASTER, plan)) == [start]
     assert list(take(here, OTHER_MASTER, plan)) == [stop]
-    assert PostgresRunStore(here).wanted(MASTER)[owned] is ProcessState.STOP
+    assert PostgresRunStore(here).wanted(MASTER)[owned].state is ProcessState.STOP
 
 
 def test_a_usual_save_is_three_statements(here: Engine) -> None:
@@ -342,6 +441,32 @@ def test_a_usual_save_is_three_statements(here: Engine) -> None:
     finished = FinishTask(name="a", attempt=1, state=TaskState.SUCCESS)
     save(here, owned, finished, a_submit("b"))
     assert len(statements) == 3, statements
+
+
+def test_a_look_sends_its_question_and_nothing_else(here: Engine, there: Engine) -> None:
+    store = PostgresRunStore(here)
+    last = text("SELECT query FROM pg_stat_activity WHERE application_name LIKE 'here:%'")
+    for _ in range(2):
+        store.owned(MASTER)
+        with there.connect() as db:
+            (said,) = db.scalars(last)
+        # Neither the end of a transaction nor a setting of the session came after it.
+        assert said.startswith("SELECT t_ds_process_instance.id")
+    assert save(here, a_run(here), a_submit("a")).lost == frozenset()
+
+
+def test_what_follows_a_look_on_its_connection_is_a_transaction_again(here: Engine) -> None:
+    PostgresRunStore(here).owned(MASTER)
+    owned = a_run(here)
+    change = (
+        update(t.process_instance)
+        .where(t.process_instance.c.id == owned.process_instance_id)
+        .values(state_reason="taken back")
+    )
+    with transaction(here) as db:
+        db.execute(change)
+        db.rollback()
+    assert instance(here, owned.process_instance_id).state_reason is None
 
 
 def test_a_lost_connection_costs_a_look_nothing_and_a_save_a_clear_error(
@@ -383,3 +508,410 @@ def test_a_run_that_stays_locked_is_an_unreachable_service_and_no_conflict(
             save(impatient, owned, a_submit("a"))
     assert isinstance(caught.value.__cause__, OperationalError)
     impatient.dispose()
+
+
+def test_the_last_step_of_a_run_is_three_statements(here: Engine) -> None:
+    owned = a_run(here)
+    (only,) = submit(here, owned, "a")
+    claim(here, WORKER, [only])
+    report = AttemptEnd(task_instance_id=only, state=TaskState.SUCCESS, end_time=NOON)
+    PostgresTaskStore(here).report(WORKER, [report])
+    statements: list[str] = []
+
+    @event.listens_for(here, "before_cursor_execute")
+    def _count(_db: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    finished = FinishTask(name="a", attempt=1, state=TaskState.SUCCESS)
+    save(here, owned, finished, FinishProcess(state=ProcessState.SUCCESS))
+    assert len(statements) == 3, statements
+
+
+# Trees
+
+
+def a_child_begin(command: Command, snapshot: Snapshot) -> Plan:
+    parent = snapshot.parent
+    if parent is None:
+        return Reject(reason="no parent")
+    begin = a_begin(command, snapshot)
+    assert isinstance(begin, Begin)
+    child_of = ChildOf(
+        process_instance_id=parent.process_instance_id,
+        task_instance_id=parent.task_instance_id,
+        root_id=parent.root_id,
+    )
+    return replace(begin, child_of=child_of)
+
+
+def a_wish_for_a_child(made: Engine, owned: Ownership, *names: str) -> list[int]:
+    """SUB_PROCESS attempts whose children have not begun; their ids."""
+    save(made, owned, *(a_submit(name, task_type="SUB_PROCESS") for name in names))
+    with made.connect() as db:
+        return list(
+            db.scalars(
+                select(t.task_instance.c.id)
+                .where(t.task_instance.c.process_instance_id == owned.process_instance_id)
+                .where(t.task_instance.c.name.in_(names))
+                .order_by(t.task_instance.c.id)
+            )
+        )
+
+
+def child_commands(made: Engine, task_ids: list[int]) -> list[int]:
+    with made.connect() as db:
+        return list(
+            db.scalars(
+                select(t.command.c.id)
+                .where(t.command.c.parent_task_instance_id.in_(task_ids))
+                .order_by(t.command.c.id)
+            )
+        )
+
+
+def children(made: Engine, owned: Ownership, *names: str) -> list[Ownership]:
+    """Runs that are the children of new attempts of this run."""
+    made_of = child_commands(made, a_wish_for_a_child(made, owned, *names))
+    begun = take(made, OTHER_MASTER, a_child_begin)
+    owners = [begun[command_id] for command_id in made_of]
+    return [owner for owner in owners if owner is not None]
+
+
+def attempt(made: Engine, task_id: int) -> Any:
+    with made.connect() as db:
+        return db.execute(select(t.task_instance).where(t.task_instance.c.id == task_id)).one()
+
+
+def instance(made: Engine, instance_id: int) -> Any:
+    with made.connect() as db:
+        return db.execute(
+            select(t.process_instance).where(t.process_instance.c.id == instance_id)
+        ).one()
+
+
+def kill(name: str) -> KillTask:
+    return KillTask(name=name, attempt=1)
+
+
+def test_t36c_a_child_that_waits_for_its_parents_kill_does_not_begin(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    (task_id,) = a_wish_for_a_child(here, owned, "sub")
+    (command_id,) = child_commands(here, [task_id])
+    with ThreadPoolExecutor(1) as pool, there.connect() as other:
+        # As a save with KillTask writes it, just before its commit.
+        other.execute(
+            update(t.task_instance)
+            .where(t.task_instance.c.id == task_id)
+            .values(state=9, wanted_state=9, end_time=NOON)
+        )
+        taking = pool.submit(take, here, OTHER_MASTER, a_child_begin)
+        until_blocked(there, "here")
+        other.commit()
+        assert taking.result() == {command_id: None}
+    with here.connect() as db:
+        ids = select(t.process_instance.c.id).where(
+            t.process_instance.c.parent_task_instance_id == task_id
+        )
+        assert db.execute(ids).all() == []
+
+
+def test_a_kill_that_waits_for_a_childs_beginning_is_passed_on_to_the_child(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    (task_id,) = a_wish_for_a_child(here, owned, "sub")
+    with ThreadPoolExecutor(2) as pool:
+        killing: Future[Saved]
+        began: list[Future[Saved]] = []
+
+        def plan(command: Command, snapshot: Snapshot) -> Plan:
+            return a_child_begin(command, snapshot)
+
+        @event.listens_for(there, "before_cursor_execute")
+        def _kill_before_the_end(_db: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            # The attempt is claimed by then, and the transaction still open.
+            if statement.startswith("DELETE FROM t_ds_command") and not began:
+                began.append(pool.submit(save, here, owned, kill("sub")))
+                until_blocked(here, "here")
+
+        begun = take(there, OTHER_MASTER, plan)
+        killing = began[0]
+        assert killing.result().wishes
+    (child,) = (owner for owner in begun.values() if owner is not None)
+    assert attempt(here, task_id).state == TaskState.RUNNING
+    assert PostgresRunStore(here).pass_wishes_on(MASTER) == 1
+    assert PostgresRunStore(here).wanted(OTHER_MASTER)[child].state is ProcessState.STOP
+    assert PostgresRunStore(here).pass_wishes_on(MASTER) == 0
+
+
+def test_t37_a_childs_end_that_waits_for_its_parents_kill_is_its_end_all_the_same(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    (child,) = children(here, owned, "sub")
+    task_id = instance(here, child.process_instance_id).parent_task_instance_id
+    with ThreadPoolExecutor(1) as pool, there.connect() as other:
+        other.execute(
+            update(t.task_instance).where(t.task_instance.c.id == task_id).values(wanted_state=9)
+        )
+        ending = pool.submit(save, here, child, FinishProcess(state=ProcessState.SUCCESS))
+        until_blocked(there, "here")
+        other.commit()
+        assert ending.result().lost == frozenset()
+    row = attempt(here, task_id)
+    assert (row.state, row.wanted_state, row.settled) == (7, 9, False)
+
+
+def test_a_childs_end_comes_too_late_for_an_attempt_that_was_given_up(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    (child,) = children(here, owned, "sub")
+    task_id = instance(here, child.process_instance_id).parent_task_instance_id
+    with ThreadPoolExecutor(1) as pool, there.connect() as other:
+        other.execute(
+            update(t.task_instance)
+            .where(t.task_instance.c.id == task_id)
+            .values(state=9, wanted_state=9, end_time=NOON, settled=True)
+        )
+        ending = pool.submit(save, here, child, FinishProcess(state=ProcessState.SUCCESS))
+        until_blocked(there, "here")
+        other.commit()
+        ending.result()
+    assert attempt(here, task_id).state == TaskState.KILL
+    assert instance(here, child.process_instance_id).state == ProcessState.SUCCESS
+
+
+def test_parents_that_kill_and_children_that_end_do_not_wait_in_a_ring(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    names = [f"s{n}" for n in range(30)]
+    begun = children(here, owned, *names)
+    assert len(begun) == len(names)
+    store = PostgresRunStore(there)
+    with ThreadPoolExecutor(2) as pool:
+        killing = pool.submit(save, here, owned, *(kill(name) for name in reversed(names)))
+        ending = pool.submit(
+            store.save,
+            [
+                Step(
+                    ownership=child,
+                    decisions=(FinishProcess(state=ProcessState.SUCCESS),),
+                    at=NOON,
+                )
+                for child in reversed(begun)
+            ],
+        )
+        assert ending.result().lost == frozenset()
+        assert killing.result().withdrawn == ()
+    with here.connect() as db:
+        states = db.scalars(
+            select(t.task_instance.c.state).where(
+                t.task_instance.c.process_instance_id == owned.process_instance_id
+            )
+        ).all()
+    assert states == [TaskState.SUCCESS] * len(names)
+
+
+def test_an_attempt_that_reports_while_it_is_given_up_has_one_end(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    (first, second) = submit(here, owned, "a", "b")
+    claim(here, WORKER, [first, second])
+    ends = [
+        AttemptEnd(task_instance_id=task_id, state=TaskState.SUCCESS, end_time=NOON)
+        for task_id in (first, second)
+    ]
+    with ThreadPoolExecutor(1) as pool, there.connect() as other:
+        # The report of the first comes just before, that of the second too late.
+        other.execute(
+            update(t.task_instance)
+            .where(t.task_instance.c.id == first)
+            .values(state=7, end_time=NOON)
+        )
+        giving_up = pool.submit(
+            save,
+            here,
+            owned,
+            AbandonTask(name="a", attempt=1),
+            AbandonTask(name="b", attempt=1),
+            FinishProcess(state=ProcessState.STOP),
+        )
+        until_blocked(there, "here")
+        other.commit()
+        kills = giving_up.result().kills
+    assert [entry.task_instance_id for entry in kills] == [second]
+    assert PostgresTaskStore(here).report(WORKER, ends) == frozenset()
+    rows = [attempt(here, task_id) for task_id in (first, second)]
+    assert [(row.state, row.settled) for row in rows] == [(7, True), (9, True)]
+
+
+# Pools, turns and time-outs
+
+
+def a_pool(made: Engine, size: int) -> str:
+    name = f"pool-{uuid.uuid4().hex[:8]}"
+    with made.begin() as db:
+        db.execute(insert(t.task_group).values(name=name, group_size=size))
+    return name
+
+
+def test_masters_that_release_at_once_let_no_more_go_than_there_is_room_for(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    name = a_pool(here, 3)
+    share = PoolShare(pool_name=name)
+    save(here, owned, *(a_submit(f"t{n}", pools=(share,)) for n in range(20)))
+    with ThreadPoolExecutor(2) as pool:
+        both = [
+            pool.submit(PostgresHoldStore(made).release, now=NOON)
+            for made in (here, there)
+            for _ in range(4)
+        ]
+        offers = [offer for one in both for offer in one.result().offers]
+    assert len(offers) == 3
+    let_go = [offer.task_instance_id for offer in offers]
+    claim(here, WORKER, let_go)
+    assert PostgresHoldStore(here).release(now=NOON).offers == ()
+    end = AttemptEnd(task_instance_id=let_go[0], state=TaskState.SUCCESS, end_time=NOON)
+    PostgresTaskStore(here).report(WORKER, [end])
+    assert len(PostgresHoldStore(there).release(now=NOON).offers) == 1
+
+
+def test_a_release_that_waits_for_a_withdrawal_lets_nothing_go(here: Engine, there: Engine) -> None:
+    owned = a_run(here)
+    save(here, owned, a_submit("late", due_at=NOON))
+    with here.connect() as db:
+        task_id = db.scalar(
+            select(t.task_instance.c.id).where(
+                t.task_instance.c.process_instance_id == owned.process_instance_id
+            )
+        )
+    assert task_id is not None
+    with ThreadPoolExecutor(1) as pool, there.connect() as other:
+        other.execute(
+            update(t.task_instance)
+            .where(t.task_instance.c.id == task_id)
+            .values(state=9, wanted_state=9, end_time=NOON)
+        )
+        releasing = pool.submit(PostgresHoldStore(here).release, now=NOON)
+        until_blocked(there, "here")
+        other.commit()
+        assert releasing.result().offers == ()
+    assert attempt(here, task_id).state == TaskState.KILL
+
+
+def a_serial_definition(made: Engine) -> int:
+    with made.begin() as db:
+        # The runs of all the other tests are of definition 1.
+        db.execute(insert(t.process_definition).values(name=uuid.uuid4().hex))
+        definition_id: int = db.scalars(
+            insert(t.process_definition)
+            .values(name=f"serial-{uuid.uuid4().hex[:8]}", execution_type=1)
+            .returning(t.process_definition.c.id)
+        ).one()
+    return definition_id
+
+
+def serially(definition_id: int) -> Callable[[Command, Snapshot], Plan]:
+    def plan(command: Command, snapshot: Snapshot) -> Plan:
+        if command.command_type is CommandType.RECOVER_SERIAL_WAIT:
+            assert snapshot.instance is not None
+            return Resume(
+                process_instance_id=snapshot.instance.id,
+                epoch=snapshot.instance.owner_epoch,
+                command_type=CommandType.RECOVER_SERIAL_WAIT,
+            )
+        begin = a_begin(command, snapshot)
+        assert isinstance(begin, Begin)
+        return replace(
+            begin,
+            process_definition_id=definition_id,
+            execution_type=ExecutionType.SERIAL_WAIT,
+        )
+
+    return plan
+
+
+def test_of_runs_of_a_serial_definition_that_begin_at_once_one_is_live(
+    here: Engine, there: Engine
+) -> None:
+    definition_id = a_serial_definition(here)
+    plan = serially(definition_id)
+    commands(here, 12, process_definition_id=definition_id)
+    with ThreadPoolExecutor(2) as pool:
+        both = [
+            pool.submit(take, made, node, plan, limit=1)
+            for made, node in ((here, MASTER), (there, OTHER_MASTER))
+            for _ in range(6)
+        ]
+        owners = [owner for one in both for owner in one.result().values()]
+    while left := take(here, MASTER, plan):
+        owners += left.values()
+    assert len(owners) == 12
+    assert len([owner for owner in owners if owner is not None]) == 1
+
+
+def test_a_run_that_waits_while_the_last_live_one_ends_gets_its_turn_once_15270(
+    here: Engine, there: Engine
+) -> None:
+    definition_id = a_serial_definition(here)
+    plan = serially(definition_id)
+    commands(here, 1, process_definition_id=definition_id)
+    (first,) = take(here, MASTER, plan).values()
+    assert first is not None
+    commands(here, 1, process_definition_id=definition_id)
+    with ThreadPoolExecutor(2) as pool:
+        ending = pool.submit(save, here, first, FinishProcess(state=ProcessState.SUCCESS))
+        taking = pool.submit(take, there, OTHER_MASTER, plan)
+        assert ending.result().holds
+        (second,) = taking.result().values()
+    with ThreadPoolExecutor(2) as pool:
+        releasing = [
+            pool.submit(PostgresHoldStore(made).release, now=NOON) for made in (here, there)
+        ]
+        let_begin = sum(one.result().instances for one in releasing)
+    # It came before the end and waited, or after it and did not have to.
+    assert let_begin == (1 if second is None else 0)
+    begun = [owner for owner in take(here, MASTER, plan).values() if owner is not None]
+    assert len(begun) == let_begin
+
+
+def test_t46c_masters_that_time_out_at_once_make_one_alert_of_each(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    slow = TaskTimeout(after=timedelta(minutes=1), strategy=TimeoutStrategy.WARN)
+    save(here, owned, *(a_submit(f"t{n}", timeout=slow) for n in range(10)))
+    with here.begin() as db:
+        ids = db.scalars(
+            select(t.task_instance.c.id).where(
+                t.task_instance.c.process_instance_id == owned.process_instance_id
+            )
+        ).all()
+        db.execute(
+            update(t.process_instance)
+            .where(t.process_instance.c.id == owned.process_instance_id)
+            .values(timeout=1, timeout_strategy=2)
+        )
+        before = db.scalar(select(func.count()).select_from(t.alert))
+    claim(here, WORKER, list(ids))
+    later = NOON + timedelta(minutes=2)
+    with ThreadPoolExecutor(2) as pool:
+        both = [
+            pool.submit(PostgresTimeoutStore(made).time_out, now=later)
+            for made in (here, there)
+            for _ in range(3)
+        ]
+        done = sum(one.result() for one in both)
+    with here.connect() as db:
+        after = db.scalar(select(func.count()).select_from(t.alert))
+    assert before is not None
+    assert after == before + 11
+    assert done == 11
+    assert PostgresRunStore(here).wanted(MASTER)[owned].state is ProcessState.FAILURE

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -42,7 +42,7 @@ class Cluster:
     port: int
     daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, **settings: str) -> subprocess.Popen[bytes]:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "worker.server", "--port", str(self.port), "--slots", "8"],
             cwd=ROOT,
@@ -54,14 +54,22 @@ class Cluster:
                 "ORCAFLOW_ZOOKEEPER__ROOT": self.zookeeper.root,
                 "ORCAFLOW_ZOOKEEPER__SESSION_TIMEOUT_SECONDS": "4",
                 "ORCAFLOW_WORKER__KILL_GRACE_SECONDS": "0.2",
+                **{f"ORCAFLOW_WORKER__{name}": value for name, value in settings.items()},
             },
         )
         self.daemons.append(daemon)
         return daemon
 
-    def submit(self, script: str) -> int:
+    def submit(
+        self,
+        script: str = "",
+        *,
+        task_type: str = "SHELL",
+        params: Mapping[str, object] | None = None,
+        timeout_seconds: int | None = None,
+    ) -> int:
         """What a master does: the rows first, then the queue entry."""
-        node = json.dumps({"params": {"rawScript": script}})
+        node = json.dumps({"params": {"rawScript": script, **(params or {})}})
         task = self.sql(
             """
             WITH d AS (
@@ -73,11 +81,13 @@ class Cluster:
                 SELECT 'run', id, 1, 0, '{}', 1, 'm:1', 1, now() FROM d RETURNING id, process_definition_id
             )
             INSERT INTO t_ds_task_instance (name, task_type, process_definition_id,
-                process_instance_id, task_json, state, submit_time)
-            SELECT 't', 'SHELL', process_definition_id, id, %s, 0, now() FROM p
+                process_instance_id, task_json, state, submit_time, timeout_seconds, timeout_strategy)
+            SELECT 't', %s, process_definition_id, id, %s, 0, now(), %s, 1 FROM p
             RETURNING id, process_instance_id
             """,
+            task_type,
             node,
+            timeout_seconds,
         )
         entry = QueueEntry(
             process_priority=2,
@@ -97,6 +107,11 @@ class Cluster:
                 return row or ()
         finally:
             connection.close()
+
+    def text(self, statement: str, *values: object) -> str:
+        """One value of one row."""
+        (value,) = self.sql(statement, *values)
+        return str(value)
 
     def end_of(self, task: int) -> TaskState:
         """Wait for the attempt to have ended."""
@@ -155,6 +170,47 @@ def test_a_submitted_task_is_claimed_run_and_reported(cluster: Cluster) -> None:
     assert cluster.end_of(bad) is TaskState.FAILURE
     assert cluster.sql("SELECT exit_code FROM t_ds_task_instance WHERE id = %s", bad) == (7,)
     until(lambda: not cluster.registry.task_queue.claimed())
+
+
+def test_t53_a_worker_keeps_the_memory_free_that_its_configuration_reserves(
+    cluster: Cluster,
+) -> None:
+    task = cluster.submit("true")
+    cluster.start(RESERVED_MEMORY_GB="1000000")
+    log = cluster.home / "logs" / f"worker-server-{cluster.port}.log"
+    until(lambda: log.exists() and "host has no room for more work" in log.read_text())
+    assert cluster.sql("SELECT state FROM t_ds_task_instance WHERE id = %s", task) == (0,)
+
+
+def test_a_task_gets_its_data_source_and_its_outputs_are_in_its_row(cluster: Cluster) -> None:
+    cluster.start()
+    (source,) = cluster.sql(
+        "INSERT INTO t_ds_datasource (name, type, user_id, connection_params)"
+        " VALUES ('own', 1, 1, %s) RETURNING id",
+        json.dumps({"url": cluster.url}),
+    )
+    params = {
+        "datasource": str(source),
+        "sql": "select 42 as n",
+        "sqlType": "0",
+        "localParams": [{"prop": "n", "direct": "OUT", "type": "INTEGER", "value": ""}],
+    }
+    task = cluster.submit(task_type="SQL", params=params)
+    missing = cluster.submit(task_type="SQL", params={**params, "datasource": source + 1})
+    assert cluster.end_of(task) is TaskState.SUCCESS
+    row = cluster.text("SELECT var_pool FROM t_ds_task_instance WHERE id = %s", task)
+    assert json.loads(row) == [{"prop": "n", "direct": "IN", "type": "INTEGER", "value": "42"}]
+    assert cluster.end_of(missing) is TaskState.FAILURE
+    reason = cluster.text("SELECT reason FROM t_ds_task_instance WHERE id = %s", missing)
+    assert reason == f"params.datasource: there is no data source with the id {source + 1}"
+
+
+def test_a_time_out_stands_in_the_row(cluster: Cluster) -> None:
+    cluster.start()
+    task = cluster.submit("sleep 600", timeout_seconds=1)
+    assert cluster.end_of(task) is TaskState.FAILURE
+    reason = cluster.text("SELECT reason FROM t_ds_task_instance WHERE id = %s", task)
+    assert "timed out after" in reason
 
 
 def test_a_kill_that_is_asked_for_in_the_registry_is_met(

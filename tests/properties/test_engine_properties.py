@@ -21,7 +21,8 @@ from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
 from common.store.protocol import AttemptEnd, AttemptFolders, TaskReport
 from tests.memory.store import MemoryDatabase, MemoryRunStore, ProcessRecord, TaskRecord
-from tests.simulation.world import differences, watched
+from tests.simulation.fingerprint import differences
+from tests.simulation.world import watched
 from tests.unit.test_run_worker import WORKER, LineThatBreaks, OneMaster
 
 NAMES = "abcdef"
@@ -88,7 +89,18 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 _KINDS = (
     *("claim", "both", "both", "end", "end", "end", "wait", "step"),
-    *("look", "lose", "repeat", "again", "stop", "restart", "forget", "unsaved", "unheard"),
+    *(
+        "look",
+        "lose",
+        "repeat",
+        "again",
+        "stop",
+        "pause",
+        "restart",
+        "forget",
+        "unsaved",
+        "unheard",
+    ),
 )
 HAPPENINGS = st.lists(
     st.tuples(st.sampled_from(_KINDS), st.integers(0, 7)), min_size=15, max_size=50
@@ -124,7 +136,7 @@ class History:
     run: int = 0
 
     def begin(self) -> None:
-        watched(self.master.runs, self.surprises)
+        watched(self.master.runs, self.master.database, self.surprises)
         self.run = self.master.begin(
             self.shape.text(), strategy=self.shape.strategy, of_task=self.shape.of_task()
         )
@@ -168,8 +180,11 @@ class History:
             case "stop":
                 if number == 7:
                     self.master.stop(self.run)
+            case "pause":
+                if number == 7:
+                    self.master.pause(self.run)
             case "restart":
-                watched(self.master.start(), self.surprises)
+                watched(self.master.start(), self.master.database, self.surprises)
             case "forget":
                 self.master.runs.forget_all()
             case "unsaved":
@@ -231,7 +246,21 @@ class History:
             return ProcessState.SUCCESS
         if any(process.state == ProcessState.READY_STOP for process in self._processes()):
             return ProcessState.STOP
-        return ProcessState.FAILURE
+        valid = [task for task in self.master.attempts(self.run) if task.flag == 1]
+        is_end = self.shape.strategy is FailureStrategy.END
+        if is_end and any(_failed_for_good(task) for task in valid):
+            return ProcessState.FAILURE
+        return ProcessState.PAUSE if self._waits(valid) else ProcessState.FAILURE
+
+    def _waits(self, valid: Sequence[TaskRecord]) -> bool:
+        """Whether there is something that a recovery would go on with."""
+        done, begun = self.shape.done(self._succeeded()), [task.name for task in valid]
+        return any(
+            task.state == TaskState.PAUSE or task.retry_at is not None for task in valid
+        ) or any(
+            name not in (*begun, *done) and all(other in done for other in above)
+            for name, above in self.shape.upstream.items()
+        )
 
     def _check_failure(self, valid: Sequence[TaskRecord]) -> None:
         done = self.shape.done(self._succeeded())

@@ -92,6 +92,31 @@ def test_arbitrary_values_raise_nothing_but_a_parameter_error(
 
 
 @UNTIMED
+@given(PARAMETERS, PARAMETERS, PARAMETERS, PARAMETERS)
+def test_every_name_has_the_value_of_its_strongest_layer(
+    global_values: dict[str, str],
+    pool: dict[str, str],
+    local_values: dict[str, str],
+    start_params: dict[str, str],
+) -> None:
+    with suppress(ParameterError):
+        found = effective_parameters(
+            (Property(prop=prop, value=value) for prop, value in global_values.items()),
+            (Property(prop=prop, value=value) for prop, value in local_values.items()),
+            system={"system.datetime": "20200310120000"},
+            moment=NOON,
+            zone=ZoneInfo("UTC"),
+            pool=[Property(prop=prop, value=value) for prop, value in pool.items()],
+            start_params=start_params,
+        )
+        layers = (global_values, pool, local_values, start_params)
+        assert set(found) == {"system.datetime"}.union(*layers)
+        for prop, value in pool.items():
+            if prop not in start_params and not local_values.get(prop):
+                assert found[prop] == value
+
+
+@UNTIMED
 @given(st.text().map(lambda text: text.replace("$", "")), PARAMETERS)
 def test_a_text_without_a_dollar_is_unchanged(text: str, parameters: dict[str, str]) -> None:
     assert substitute(text, parameters, moment=NOON, zone=ZoneInfo("UTC")) == text

@@ -1,53 +1,111 @@
 """What must hold whatever happened. Reads the tables, their audit, and the computers' own record.
 
 Each check answers with sentences about what is broken. The numbers are those of the invariants of
-ARCHITECTURE.md.
+ARCHITECTURE.md. What concerns single runs stands here; trees, pools, serial runs, promises and what
+waits for other runs have modules of their own (`check_*`).
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from common.model.cluster import Node
+from common.model.commands import BEGINNING_COMMANDS, CommandType
 from common.model.instances import Ownership
-from common.model.states import ProcessState, TaskState
-from tests.memory.store import Change, MemoryDatabase, ProcessRecord, TaskRecord
+from common.model.states import FailureStrategy, ProcessState, TaskState
+from tests.memory.store import (
+    Change,
+    CommandRecord,
+    ErrorCommandRecord,
+    MemoryDatabase,
+    ProcessRecord,
+    TaskRecord,
+)
+from tests.simulation import model
+from tests.simulation.check_holds import PoolsNeverOverfull, SerialRunsOneByOne
+from tests.simulation.check_promises import AlertsOnce, StopsInTime, TimeoutsInTime
+from tests.simulation.check_trees import ChildrenAndParents
+from tests.simulation.check_upstream import EvidenceWasTrue
 from tests.simulation.computer import Computer
+from tests.simulation.history import (
+    Tables,
+    has_ended,
+    has_restarted,
+    process_name,
+    said,
+    task_name,
+    watch,
+)
+from tests.simulation.virtual_clock import START
 from tests.simulation.world import World
 
-_FINAL_PROCESS = tuple(state for state in ProcessState if state.is_terminal)
+_KEEPING_RESULTS = (CommandType.RECOVER_SUSPENDED_PROCESS, CommandType.START_FAILURE_TASK_PROCESS)
+_GOOD = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 
 
 def broken(world: World) -> list[str]:
     """Everything that is broken after the faults have ended and all has come to rest."""
     database, computers = world.database, tuple(world.computers.values())
+    healed = START + world.healed_at
+    alerts = AlertsOnce(database)
     return [
-        *_commands_lost_or_doubled(database, world.starts),
+        *_commands_lost_or_doubled(database),
         *_unfinished(database),
         *_started_without_right(database, computers),
-        *_started_too_early(database, computers),
-        *_stale_writes(database),
-        *_left_a_final_state(database),
-        *_wrong_ends(database),
+        *watch(
+            database.changes,
+            (
+                StaleWrites(),
+                FinalStates(),
+                Beginnings(),
+                Ends(),
+                Recoveries(),
+                ChildrenAndParents(),
+                PoolsNeverOverfull(),
+                SerialRunsOneByOne(),
+                StopsInTime(healed),
+                TimeoutsInTime(healed),
+                EvidenceWasTrue(),
+                alerts,
+            ),
+        ),
+        *alerts.missing(),
         *_attempts(database),
         *_leftovers(computers),
     ]
 
 
-def _commands_lost_or_doubled(database: MemoryDatabase, commands: int) -> Iterator[str]:
-    """I1: every command became one process instance, or stands in the error table."""
-    taken = len(database.processes) + len(database.error_commands)
-    if taken != commands:
-        yield f"I1: {commands} starts were asked for, {taken} are accounted for"
+def _commands_lost_or_doubled(database: MemoryDatabase) -> Iterator[str]:
+    """I1: every command to begin became one process instance, or stands in the error table."""
+    begun, refused, asked = 0, set(), []
+    for change in database.changes:
+        match change.new:
+            case CommandRecord(parent_task_instance_id=0) if (
+                change.old is None and change.new.command_type in BEGINNING_COMMANDS
+            ):
+                asked.append(change.id)
+            case ErrorCommandRecord():
+                if change.new.command_id in refused:
+                    yield f"I1: command {change.new.command_id} was refused twice"
+                refused.add(change.new.command_id)
+            case ProcessRecord(is_sub_process=0) if change.old is None:
+                begun += 1
+    expected = [command_id for command_id in asked if command_id not in refused]
+    if begun != len(expected):
+        yield f"I1: {len(expected)} runs were to begin, {begun} have"
 
 
 def _unfinished(database: MemoryDatabase) -> Iterator[str]:
-    """Every run ends."""
+    """Every run ends, and every attempt with it."""
     for process in database.processes:
         if process.is_live:
-            yield f"process instance {process.id} is still {ProcessState(process.state).name}"
+            yield f"process instance {process.id} is still {process_name(process.state)}"
+    for task in database.tasks:
+        if not task.is_finished:
+            yield f"attempt {task.id} ({task.task_type}) is still {task_name(task.state)}"
+    for command in database.commands:
+        yield f"command {command.id} ({command.command_type}) is still there"
 
 
 def _started_without_right(
@@ -69,35 +127,19 @@ def _started_without_right(
             if claims.get(process.task_instance_id) != computer.address:
                 yield f"I2: attempt {process.task_instance_id} was started without a claim"
     for task in database.tasks:
-        if task.state == TaskState.SUCCESS and started[task.id] != 1:
+        if task.state == TaskState.SUCCESS and task.task_type == "SHELL" and started[task.id] != 1:
             yield f"I2: attempt {task.id} is SUCCESS and was started {started[task.id]} times"
 
 
-def _started_too_early(database: MemoryDatabase, computers: Sequence[Computer]) -> Iterator[str]:
-    """No process of a task begins before all its upstream has succeeded."""
-    successes = {
-        (change.new.process_instance_id, change.new.name): change.new.end_time
-        for change in database.changes
-        if isinstance(change.new, TaskRecord) and change.new.state == TaskState.SUCCESS
-    }
-    for computer in computers:
-        for process in computer.started:
-            record = database.processes.get(process.process_instance_id)
-            assert record is not None
-            for name in _live_upstream(record, process.name):
-                ended = successes.get((process.process_instance_id, name))
-                if ended is None or ended > process.started:
-                    yield f"attempt {process.task_instance_id} began before {name!r} succeeded"
-
-
-def _stale_writes(database: MemoryDatabase) -> Iterator[str]:
+class StaleWrites:
     """I3: no change by an owner whose epoch, or a worker whose incarnation, is not the row's."""
-    epochs: dict[int, int] = {}
-    for change in database.changes:
+
+    def see(self, change: Change, before: Tables) -> Iterator[str]:
         if isinstance(change.by, Ownership):
-            epoch = epochs.get(change.by.process_instance_id)
+            process = before.processes.get(change.by.process_instance_id)
+            epoch = None if process is None else process.owner_epoch
             if epoch != change.by.epoch:
-                yield f"I3: {_said(change)} by epoch {change.by.epoch}, the row has {epoch}"
+                yield f"I3: {said(change)} by epoch {change.by.epoch}, the row has {epoch}"
         if (
             isinstance(change.by, Node)
             and isinstance(change.old, TaskRecord)
@@ -107,72 +149,206 @@ def _stale_writes(database: MemoryDatabase) -> Iterator[str]:
             and (change.old.host, change.old.worker_incarnation)
             != (change.by.address, change.by.incarnation)
         ):
-            yield f"I3: {_said(change)} by {change.by}, which does not hold it"
-        if isinstance(change.new, ProcessRecord):
-            epochs[change.id] = change.new.owner_epoch
+            yield f"I3: {said(change)} by {change.by}, which does not hold it"
 
 
-def _left_a_final_state(database: MemoryDatabase) -> Iterator[str]:
-    """I4: what is final stays so."""
-    for change in database.changes:
+class FinalStates:
+    """I4: what is final stays so, but for a restart, and a success that a person declares."""
+
+    def see(self, change: Change, before: Tables) -> Iterator[str]:
         match change.old, change.new:
             case ProcessRecord(), ProcessRecord():
-                final = change.old.state in _FINAL_PROCESS
+                if has_restarted(change):
+                    if change.transaction != "take":
+                        yield f"I4: {said(change)} made an ended process instance live"
+                    if change.new.owner_epoch != change.old.owner_epoch + 1:
+                        yield f"I4: {said(change)} restarted it under the same epoch"
+                elif not change.old.is_live and change.new.state != change.old.state:
+                    yield f"I4: {said(change)} left {process_name(change.old.state)}"
             case TaskRecord(), TaskRecord():
-                final = change.old.is_finished
+                forced = (
+                    change.by is None and change.new.state == TaskState.FORCED_SUCCESS
+                ) and change.transaction == "update"
+                if change.old.is_finished and change.new.state != change.old.state and not forced:
+                    yield f"I4: {said(change)} left the final state {change.old.state}"
             case _:
-                continue
-        if final and change.new.state != change.old.state:
-            yield f"I4: {_said(change)} left the final state {change.old.state}"
+                pass
 
 
-def _wrong_ends(database: MemoryDatabase) -> Iterator[str]:
-    """I8: a process's state agrees with its tasks and its DAG, by this small model of it."""
-    for process in database.processes:
-        valid = {
-            task.name: TaskState(task.state)
-            for task in database.tasks
-            if task.process_instance_id == process.id and task.flag == 1
-        }
-        forbidden = [n["name"] for n in _nodes(process) if n.get("runFlag") == "FORBIDDEN"]
-        good = all(
-            node["name"] in forbidden or valid.get(node["name"]) is TaskState.SUCCESS
-            for node in _nodes(process)
+class Beginnings:
+    """An attempt begins when its upstream allows it, and nothing else forbids it."""
+
+    def see(self, change: Change, before: Tables) -> Iterator[str]:
+        new = change.new
+        if not isinstance(new, TaskRecord):
+            return
+        if change.old is None:
+            yield from self._begins(new, before)
+        elif (
+            isinstance(change.old, TaskRecord)
+            and new.state == TaskState.RUNNING
+            and change.old.state != TaskState.RUNNING
+            and new.due_at is not None
+            and new.start_time is not None
+            and new.start_time < new.due_at
+        ):
+            yield f"attempt {new.id} was started before its delay was over"
+
+    def _begins(self, new: TaskRecord, before: Tables) -> Iterator[str]:
+        process = before.processes[new.process_instance_id]
+        place = f"attempt {new.id} ({new.name!r} of process instance {process.id})"
+        graph = model.read(process.process_instance_json)
+        names = chosen_nodes(process)
+        if new.name not in names:
+            yield f"{place} was not chosen"
+            return
+        rows = before.rows(process.id)
+        if new.name in rows:
+            yield f"{place} begins beside another that is valid"
+        phases = model.phases(graph, names, rows, whole=model.selected(process))
+        if phases[new.name] != "ready":
+            yield f"{place} begins though the node is {phases[new.name]}"
+        if process.state != ProcessState.RUNNING:
+            yield f"{place} begins in a run that is {process_name(process.state)}"
+        if process.failure_strategy == FailureStrategy.END and "bad" in phases.values():
+            yield f"{place} begins after another has failed for good"
+        earlier = [
+            task
+            for task in before.tasks.values()
+            if task.process_instance_id == process.id and task.name == new.name
+        ]
+        last = max(earlier, key=lambda task: task.attempt, default=None)
+        if (
+            last is not None
+            and last.retry_at is not None
+            and new.submit_time is not None
+            and new.submit_time < last.retry_at
+        ):
+            yield f"{place} begins before the promised time"
+        if new.task_type in ("CONDITIONS", "SWITCH"):
+            expected = model.chosen_branch(graph, new.name, process, rows)
+            if expected is not None and model.branch_of(new) != expected:
+                yield f"{place} took {new.branch}, it should have taken {expected}"
+
+
+def chosen_nodes(process: ProcessRecord) -> frozenset[str]:
+    """The nodes that may run."""
+    whole = model.selected(process)
+    scope = model.scope(process.run_scope)
+    return whole if scope is None else whole & scope
+
+
+class Ends:
+    """I8: a process's state agrees with its tasks and its DAG, by the model's account of them."""
+
+    def see(self, change: Change, before: Tables) -> Iterator[str]:
+        old, new = change.old, change.new
+        if (
+            not has_ended(change)
+            or not isinstance(old, ProcessRecord)
+            or not isinstance(new, ProcessRecord)
+        ):
+            return
+        rows = before.rows(new.id)
+        if old.is_waiting:
+            if new.state != ProcessState.STOP:
+                yield f"I8: {said(change)} ended it as {new.state} before its turn"
+            return
+        graph, whole, names = (
+            model.read(old.process_instance_json),
+            model.selected(old),
+            chosen_nodes(old),
         )
-        match ProcessState(process.state):
-            case ProcessState.SUCCESS:
-                right = good
-            case ProcessState.FAILURE:
-                right = not good and any(
-                    state not in (TaskState.SUCCESS, TaskState.SUBMITTED, TaskState.RUNNING)
-                    for state in valid.values()
-                )
-            case ProcessState.STOP:
-                right = not good and process.wanted_state == ProcessState.STOP
-            case _:
-                continue
-        if not right:
-            states = {name: state.name for name, state in valid.items()}
+        phases = model.phases(graph, names, rows, whole=whole)
+        everything = model.phases(graph, whole, rows, whole=whole, known=phases)
+        fault = _fault_of_end(old, new, phases, everything, rows)
+        if fault is not None:
             yield (
-                f"I8: process instance {process.id} is {ProcessState(process.state).name}"
-                f" ({process.state_reason}), its tasks are {states}"
+                f"I8: process instance {new.id} ends as {process_name(new.state)}"
+                f" ({new.state_reason}) from {process_name(old.state)}, {fault}; its nodes are"
+                f" {everything}, chosen were {sorted(names)}"
             )
 
 
+def _fault_of_end(
+    old: ProcessRecord,
+    new: ProcessRecord,
+    phases: dict[str, str],
+    everything: dict[str, str],
+    rows: dict[str, TaskRecord],
+) -> str | None:
+    """The ten lines that say how a run ends."""
+    found = list(phases.values())
+    is_good = all(phase in model.DONE for phase in everything.values())
+    ends_early = old.failure_strategy == FailureStrategy.END and "bad" in found
+    goes_on = "ready" in found or "retry" in found
+    is_paused = any(name in phases and row.state == TaskState.PAUSE for name, row in rows.items())
+    if "live" in found:
+        return "an attempt is live"
+    match ProcessState(new.state):
+        case ProcessState.SUCCESS:
+            right = is_good
+        case _ if is_good:
+            right = False
+        case ProcessState.STOP:
+            right = old.state == ProcessState.READY_STOP and old.wanted_state == ProcessState.STOP
+        case ProcessState.PAUSE:
+            right = not ends_early and (old.state == ProcessState.READY_PAUSE or is_paused)
+            right = right and (is_paused or goes_on)
+        case ProcessState.FAILURE if old.state == ProcessState.READY_STOP:
+            right = old.wanted_state == ProcessState.FAILURE
+        case ProcessState.FAILURE:
+            right = ends_early or not (goes_on or is_paused)
+        case _:
+            right = False
+    return None if right else "which it should not"
+
+
+class Recoveries:
+    """What is good stays so in a recovery of what is not; a chosen few are all that is touched."""
+
+    def see(self, change: Change, before: Tables) -> Iterator[str]:
+        old, new = change.old, change.new
+        if isinstance(old, ProcessRecord) and isinstance(new, ProcessRecord):
+            first = (old.task_depend_type, model.params(old.command_param).get("StartNodeNameList"))
+            later = (new.task_depend_type, model.params(new.command_param).get("StartNodeNameList"))
+            if first != later or old.process_instance_json != new.process_instance_json:
+                yield f"{said(change)} changed what was selected at first"
+            if (
+                new.run_scope is not None
+                and new.run_scope != old.run_scope
+                and new.command_type != CommandType.EXECUTE_TASK
+            ):
+                yield f"{said(change)} left out what should run again, save {new.run_scope} (T71)"
+        if (
+            not isinstance(old, TaskRecord)
+            or not isinstance(new, TaskRecord)
+            or change.transaction != "take"
+            or (old.flag, new.flag) != (1, 0)
+        ):
+            return
+        process = before.processes[new.process_instance_id]
+        if process.command_type in _KEEPING_RESULTS and new.state in _GOOD:
+            yield f"the good result of attempt {new.id} was put aside by {process.command_type}"
+        scope = model.scope(process.run_scope)
+        if scope is not None and new.name not in scope:
+            yield f"attempt {new.id} was put aside though nobody chose {new.name!r}"
+
+
 def _attempts(database: MemoryDatabase) -> Iterator[str]:
-    """At most one success a task; retries are not overdrawn; attempts are numbered 1, 2, 3, …"""
+    """Retries are not overdrawn; attempts are numbered 1, 2, 3, …; one at most is valid."""
     by_task: dict[tuple[int, str], list[TaskRecord]] = {}
     for task in database.tasks:
         by_task.setdefault((task.process_instance_id, task.name), []).append(task)
+        if not task.settled:
+            yield f"nobody has taken the end of attempt {task.id} into account"
     for (process, name), attempts in by_task.items():
         place = f"process instance {process}, task {name!r}"
-        if sum(task.state == TaskState.SUCCESS for task in attempts) > 1:
-            yield f"{place} succeeded twice"
         if [task.attempt for task in attempts] != list(range(1, len(attempts) + 1)):
             yield f"{place} has the attempts {[task.attempt for task in attempts]}"
         if any(task.retry_times > task.max_retry_times for task in attempts):
             yield f"{place} was retried too often"
-        if sum(task.flag for task in attempts) != 1:
+        if sum(task.flag for task in attempts) > 1:
             yield f"{place} has {sum(task.flag for task in attempts)} valid attempts"
 
 
@@ -181,32 +357,3 @@ def _leftovers(computers: Sequence[Computer]) -> Iterator[str]:
     for computer in computers:
         for process in computer.alive():
             yield f"I10: attempt {process.task_instance_id} still runs on {computer.address}"
-
-
-def _nodes(process: ProcessRecord) -> list[dict[str, object]]:
-    nodes: list[dict[str, object]] = json.loads(process.process_instance_json)["tasks"]
-    return nodes
-
-
-def _live_upstream(process: ProcessRecord, name: str) -> list[str]:
-    """The tasks above this one that have to have run, through forbidden ones."""
-    nodes = {str(node["name"]): node for node in _nodes(process)}
-    found: list[str] = []
-    waiting = list(_names(nodes[name]))
-    while waiting:
-        other = waiting.pop()
-        if nodes[other].get("runFlag") == "FORBIDDEN":
-            waiting += _names(nodes[other])
-        else:
-            found.append(other)
-    return found
-
-
-def _names(node: dict[str, object]) -> list[str]:
-    names = node["preTasks"]
-    assert isinstance(names, list)
-    return names
-
-
-def _said(change: Change) -> str:
-    return f"{change.transaction} of {change.table} {change.id}"

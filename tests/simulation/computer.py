@@ -6,6 +6,7 @@ what a daemon says of itself.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,10 +14,16 @@ from random import Random
 
 from common.model.states import TaskState
 from common.store.protocol import AttemptEnd, ClaimedTask
+from tests.simulation.definitions import GOOD_VALUE, OTHER_VALUES, PARAMETER
 from tests.simulation.virtual_clock import VirtualClock
 from worker.attempts import Ended
 
-_GRACE = timedelta(seconds=1)
+_GRACES = tuple(timedelta(seconds=seconds) for seconds in (0, 0, 1, 1, 5, 5))
+# How long a process goes on that hears no signal, as one that waits for a disk.
+_STUCK = timedelta(seconds=30)
+_LENGTHS = (0.0, 0.2, 0.2, 1.0, 1.0, 4.0, 4.0, 15.0)
+_LONG = 90.0
+_DECLARED = f'\\"prop\\": \\"{PARAMETER}\\"'
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,6 +37,9 @@ class SimProcess:
     started: datetime
     ends: datetime
     outcome: TaskState
+    grace: timedelta = timedelta()
+    is_stuck: bool = False
+    var_pool: str | None = None
     told: bool = False
 
 
@@ -45,17 +55,35 @@ class Computer:
     started: list[SimProcess] = field(default_factory=list)
 
     def spawn(self, task: ClaimedTask) -> None:
-        """Begin a process; its length and its end are drawn from the seed."""
-        now = self.clock.now()
+        """Begin a process; its length, its end and what it puts out are drawn from the seed."""
+        random, now = self.random, self.clock.now()
         process = SimProcess(
             task_instance_id=task.id,
             process_instance_id=task.process_instance_id,
             name=task.name,
             attempt=task.attempt,
             started=now,
-            ends=now + timedelta(seconds=self.random.choice((0.0, 0.2, 1.0, 4.0))),
-            outcome=TaskState.FAILURE if self.random.random() < self.fails else TaskState.SUCCESS,
+            ends=now + timedelta(seconds=random.choice(_LENGTHS)),
+            outcome=TaskState.FAILURE if random.random() < self.fails else TaskState.SUCCESS,
+            grace=random.choice(_GRACES),
+            is_stuck=random.random() < 0.1,
         )
+        if task.timeout is not None:
+            if random.random() < 0.3:
+                process.ends = now + timedelta(seconds=_LONG)
+            if process.ends > now + task.timeout:
+                process.ends, process.outcome = now + task.timeout, TaskState.FAILURE
+        if _DECLARED in task.task_json:
+            process.var_pool = json.dumps(
+                [
+                    {
+                        "prop": PARAMETER,
+                        "direct": "OUT",
+                        "type": "VARCHAR",
+                        "value": random.choice((GOOD_VALUE, *OTHER_VALUES)),
+                    }
+                ]
+            )
         self.processes[task.id] = process
         self.started.append(process)
 
@@ -66,13 +94,23 @@ class Computer:
             process.ends = min(process.ends, self.clock.now() + after)
             process.outcome = state
 
+    def kill(self, task_instance_id: int) -> None:
+        """Ask a process to end; it takes its time, and a stuck one much of it."""
+        process = self.processes[task_instance_id]
+        if process.ends > self.clock.now() and process.is_stuck:
+            process.is_stuck, process.outcome = False, TaskState.KILL
+            process.grace = _STUCK
+            process.ends = self.clock.now() + _STUCK
+        self.end(task_instance_id, TaskState.KILL, after=process.grace)
+
     def next_end(self) -> datetime | None:
         """When the next process ends."""
         return min((p.ends for p in self.alive()), default=None)
 
     def alive(self) -> list[SimProcess]:
         """The processes that run now."""
-        return [p for p in self.processes.values() if p.ends > self.clock.now()]
+        now = self.clock.now()
+        return [p for p in self.processes.values() if p.ends > now]
 
 
 class SimAttempts:
@@ -95,7 +133,7 @@ class SimAttempts:
 
     def kill(self, task_instance_id: int) -> None:
         if task_instance_id in self._mine:
-            self._computer.end(task_instance_id, TaskState.KILL, after=_GRACE)
+            self._computer.kill(task_instance_id)
         else:
             self._kill_first.add(task_instance_id)
 
@@ -125,6 +163,8 @@ class SimAttempts:
 
     def tell(self) -> None:
         """Report what has ended, as the supervisor's thread does."""
+        if not self._mine:
+            return
         now = self._computer.clock.now()
         for task_instance_id in list(self._mine):
             process = self._computer.processes[task_instance_id]
@@ -137,5 +177,6 @@ class SimAttempts:
                         end_time=process.ends,
                         exit_code=0 if process.outcome is TaskState.SUCCESS else 1,
                         pid=1000 + task_instance_id,
+                        var_pool=process.var_pool if process.outcome is TaskState.SUCCESS else None,
                     )
                 )

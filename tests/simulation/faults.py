@@ -1,4 +1,4 @@
-"""Which faults a seed brings, and when.
+"""Which faults a seed brings, what its definitions are like, and how busy its people are.
 
 A seed draws its options first, so that most seeds are about one or two kinds of fault and a failing
 one can be told in a sentence.
@@ -12,7 +12,12 @@ from random import Random
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Chances of each fault: at one commit, at one registry operation, or in one step of a loop."""
+    """Chances of each fault: at one commit, at one registry operation, or in one step of a loop.
+
+    `acts`: how many times people do something besides starting runs, all that they can think of or
+    `kinds` alone. `shapes` are those of the definitions, all if empty; `pools`, `serial` and
+    `minutes` are the chances that a part of a definition needs a pool, is serial, or waits.
+    """
 
     crash_at_commit: float = 0.0
     crash_at_registry: float = 0.0
@@ -24,9 +29,22 @@ class Options:
     repeat_notice: float = 0.0
     repeat_report: float = 0.0
     wipe_registry: float = 0.0
-    stop: float = 0.0
     failing_tasks: float = 0.0
-    pause_before: tuple[str, ...] = ("save", "claim", "report")
+    pause_before: tuple[str, ...] = (
+        "save",
+        "claim",
+        "report",
+        "decide",
+        "release",
+        "time_out",
+        "pass_wishes_on",
+    )
+    acts: int = 0
+    kinds: tuple[str, ...] = ()
+    shapes: tuple[str, ...] = ()
+    pools: float = 0.0
+    serial: float = 0.0
+    minutes: float = 0.0
 
     def __str__(self) -> str:
         chosen = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -50,6 +68,9 @@ def draw(random: Random) -> Options:
         repeat_notice=sometimes(0.3),
         repeat_report=sometimes(0.1, 0.5),
         wipe_registry=random.choice((0.0, 0.0, 0.0, 0.002)),
-        stop=sometimes(0.2),
         failing_tasks=sometimes(0.15, 0.4),
+        acts=random.choice((0, 3, 6, 12)),
+        pools=sometimes(0.6),
+        serial=random.choice((0.0, 0.0, 0.5, 1.0)),
+        minutes=random.choice((0.0, 0.0, 0.0, 1.0)),
     )

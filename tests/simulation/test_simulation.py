@@ -1,18 +1,22 @@
 """The simulated cluster, seed by seed; a failing seed is run again with `-k "[17]"`.
 
-The number of seeds is 500, or what `ORCAFLOW_SEEDS` says.
+The number of seeds is 2,000, or what `ORCAFLOW_SEEDS` says.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
+from common.model.states import ProcessState, TaskState
+from tests.memory.store import ErrorCommandRecord, ProcessRecord, TaskRecord
 from tests.simulation.checkers import broken
+from tests.simulation.history import has_ended, has_restarted
 from tests.simulation.world import World
 
-_SEEDS = int(os.environ.get("ORCAFLOW_SEEDS", "500"))
+_SEEDS = int(os.environ.get("ORCAFLOW_SEEDS", "2000"))
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))
@@ -31,12 +35,63 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
     assert first.database.changes == second.database.changes
 
 
-def test_seeds_bring_every_kind_of_fault() -> None:
-    worlds = [World(seed) for seed in range(12)]
+def test_seeds_bring_every_kind_of_fault_and_event() -> None:
+    worlds = [World(seed) for seed in range(80)]
     for world in worlds:
         world.run()
     log = "\n".join(line for world in worlds for line in world.log)
+    seen = {word for world in worlds for word in _events(world)}
     assert all(
-        word in log for word in ("freezes", "is held up before save", "dies before", "dies after")
+        word in log
+        for word in (
+            "freezes",
+            "is held up before save",
+            "dies before",
+            "dies after",
+            "people are refused",
+            "to success",
+        )
     )
     assert any(p.owner_epoch > 2 for world in worlds for p in world.database.processes)
+    assert [kind for kind in _WANTED if kind not in seen] == []
+
+
+_WANTED = (
+    *(f"root ends {name}" for name in ("SUCCESS", "FAILURE", "STOP", "PAUSE")),
+    *(f"child ends {name}" for name in ("SUCCESS", "FAILURE", "STOP", "PAUSE")),
+    *(f"restart {number}" for number in (3, 4, 7, 12)),
+    *(f"{kind} SUCCESS" for kind in ("SHELL", "SUB_PROCESS", "DEPENDENT", "SWITCH", "CONDITIONS")),
+    "child restarts",
+    "root begins SERIAL_WAIT",
+    "root begins STOP",
+    "SHELL WAITING_DEPEND",
+    "SHELL DELAY_EXECUTION",
+    "DEPENDENT FAILURE",
+    "given up",
+    "time-out",
+    "refused",
+)
+
+
+def _events(world: World) -> Iterator[str]:
+    for change in world.database.changes:
+        match change.new:
+            case ProcessRecord() as process:
+                kind = "child" if process.is_sub_process else "root"
+                if change.old is None:
+                    yield f"{kind} begins {ProcessState(process.state).name}"
+                elif has_ended(change):
+                    yield f"{kind} ends {ProcessState(process.state).name}"
+                elif has_restarted(change):
+                    yield f"restart {process.command_type}"
+                    yield f"{kind} restarts"
+                if process.timeout_flag:
+                    yield "time-out"
+            case TaskRecord() as task:
+                yield f"{task.task_type} {TaskState(task.state).name}"
+                if (task.reason or "").startswith("given up"):
+                    yield "given up"
+            case ErrorCommandRecord():
+                yield "refused"
+            case _:
+                pass

@@ -17,43 +17,43 @@ from zoneinfo import ZoneInfo
 from common.config import MasterConfig, WorkerConfig
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Heartbeat, Node
-from common.model.commands import CommandType
 from common.model.instances import Ownership
+from common.model.states import TaskState
 from common.patience import Patient
 from common.service import Loop
-from common.store.listen import Notification
+from common.store.listen import Channel, Notification
 from common.store.protocol import AttemptFolders, TaskReport
 from master.assembly import Master, Stores
-from master.engine.run import ProcessRun
+from master.engine.run import ImpossibleError
 from master.notice_loop import NoticeLoop
 from master.run_worker import RunWorker
-from tests.builders import a_definition_json
 from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
 from tests.memory.store import (
     MemoryCommandStore,
     MemoryDatabase,
+    MemoryDependentStore,
     MemoryFailoverStore,
+    MemoryHoldStore,
     MemoryRunStore,
     MemoryTaskStore,
+    MemoryTimeoutStore,
 )
 from tests.simulation import faults
 from tests.simulation.computer import Computer, SimAttempts
+from tests.simulation.definitions import draw_definitions
+from tests.simulation.fingerprint import differences
+from tests.simulation.people import People
 from tests.simulation.virtual_clock import START, VirtualClock
 from worker.assembly import Worker
 from worker.attempts import Ended, Started
 
 _UTC = ZoneInfo("UTC")
-_SHAPES = (
-    "a",
-    "a >> b",
-    "a b >> c",
-    "a >> b c >> d",
-    "a >> b; c >> d; b d >> e",
-    "a >> f >> b; c >> f",
-)
 _FAULTY = timedelta(seconds=40)
-_HEALED = timedelta(seconds=100)
+_HEALED = timedelta(minutes=20)
+_QUIET = timedelta(seconds=12)
 _NEVER = timedelta(days=1)
+_BUSY = timedelta(milliseconds=1)
+_IDLE = timedelta(milliseconds=250)
 _RESTART = (0.0, 0.5, 3.0, 15.0)
 
 
@@ -78,13 +78,20 @@ class Daemon:
     steps: list[Step] = field(default_factory=list)
     frozen_until: timedelta = timedelta()
     source: deque[Notification] = field(default_factory=deque)
-    after_step: Callable[[], None] = lambda: None
+    after_step: Callable[[], None] | None = None
     runs: RunWorker | None = None
+    compared: int = 0
 
     def wake(self, name: str, now: timedelta) -> None:
         for step in self.steps:
             if step.loop.name == name:
                 step.due = now
+
+    def look_around(self) -> None:
+        """What happens on a host as time passes, besides the loops."""
+        self.registry.pulse()
+        if self.after_step is not None:
+            self.after_step()
 
 
 class Mailbox:
@@ -125,12 +132,17 @@ class RepeatingRunStore(MemoryRunStore):
 class Parts:
     """What a world is built of; a planted mistake replaces one of them."""
 
+    command_store: Callable[[MemoryDatabase], MemoryCommandStore] = MemoryCommandStore
     run_store: Callable[[MemoryDatabase, World], MemoryRunStore] = RepeatingRunStore
+    hold_store: Callable[[MemoryDatabase], MemoryHoldStore] = MemoryHoldStore
+    timeout_store: Callable[[MemoryDatabase], MemoryTimeoutStore] = MemoryTimeoutStore
+    dependent_store: Callable[[MemoryDatabase], MemoryDependentStore] = MemoryDependentStore
     task_store: Callable[[MemoryDatabase], MemoryTaskStore] = MemoryTaskStore
     failover_store: Callable[[MemoryDatabase, World], MemoryFailoverStore] = (
         lambda database, _world: MemoryFailoverStore(database)
     )
     run_worker: Callable[[RunWorker], None] = lambda _: None
+    hold_interval: timedelta = timedelta(seconds=2)
 
 
 class World:
@@ -145,6 +157,7 @@ class World:
         self.parts = parts or Parts()
         self.clock = VirtualClock()
         self.database = MemoryDatabase()
+        self.database.now = self.clock.now
         self.database.commit_hook = self._around_commit
         self.database.begin_hook = self._before_transaction
         self.zookeeper = MemoryZooKeeper(clock=self.clock, session_timeout=timedelta(seconds=6))
@@ -155,7 +168,6 @@ class World:
             )
             for index in (1, 2)
         }
-        self.starts = 0
         self.log: list[str] = []
         self.surprises: list[str] = []
         self._to_restart: dict[str, timedelta] = {}
@@ -168,21 +180,19 @@ class World:
 
     def _plan(self) -> None:
         random = self.random
-        self._commands: deque[tuple[timedelta, int, int]] = deque()
-        for index in range(random.randint(2, 4)):
-            shape = random.choice(_SHAPES)
-            retry = {"maxRetryTimes": random.choice((0, 0, 1, 2)), "retryInterval": 0}
-            off = {"runFlag": "FORBIDDEN"}
-            text = a_definition_json(shape, a=retry, b=retry, f=off)
-            definition = self.database.insert(
-                self.database.definitions,
-                name=f"d{index}",
-                release_state=1,
-                process_definition_json=text,
-            )
-            at = timedelta(seconds=random.uniform(0, 15))
-            self._commands.append((at, definition, random.choice((0, 1))))
-        self._commands = deque(sorted(self._commands))
+        self.definitions = draw_definitions(random, self.options, self.database)
+        self.people = People(
+            random,
+            self.options,
+            self.database,
+            self.clock,
+            definitions=self.definitions,
+            log=lambda line: self.log.append(f"{self.clock.elapsed} {line}"),
+            last=_FAULTY,
+        )
+        self._room = random.choice((1, 2, 10, 10))
+        self.healed_at = _FAULTY
+        self._quiet_since = (0, timedelta())
         for name in ("m1:1", "m2:1", *self.computers):
             self._start(name)
 
@@ -190,23 +200,46 @@ class World:
 
     def run(self) -> None:
         """Live through the faults, heal, and go on until all is at rest or time is up."""
-        while self.clock.elapsed < _FAULTY:
+        while self.clock.elapsed < _FAULTY and not self._at_rest():
             self._turn()
         self.heal()
-        while self.clock.elapsed < _FAULTY + _HEALED and not self._at_rest():
+        while self.clock.elapsed < _FAULTY + _HEALED and (
+            not self._at_rest() or self.people.let_go_on()
+        ):
             self._turn()
+            self._close()
 
     def heal(self) -> None:
         """From now on nothing fails."""
         self._healed = True
+        self.healed_at = self.clock.elapsed
+        self.people.go_home()
         for daemon in self.daemons.values():
             daemon.frozen_until = timedelta()
         for name in list(self._to_restart):
             self._to_restart[name] = self.clock.elapsed
 
+    def _close(self) -> None:
+        """End what waits for something that nobody will ever do."""
+        changes, since = self._quiet_since
+        if len(self.database.changes) != changes:
+            self._quiet_since = len(self.database.changes), self.clock.elapsed
+        elif self.clock.elapsed - since > _QUIET and self._waits_for_others():
+            self._quiet_since = changes, self.clock.elapsed
+            if len(self.database.commands) and not self.options.minutes:
+                self.surprises.append("commands wait for room that nothing uses (T67)")
+            self.people.stop_everything()
+
+    def _waits_for_others(self) -> bool:
+        """Whether a DEPENDENT waits: for a run that nobody begins, or that waits itself."""
+        return any(
+            task.task_type == "DEPENDENT" and task.state == TaskState.RUNNING
+            for task in self.database.tasks
+        )
+
     def _at_rest(self) -> bool:
         return (
-            not self._commands
+            self.people.are_done
             and not self._to_restart
             and not len(self.database.commands)
             and not any(process.is_live for process in self.database.processes)
@@ -222,36 +255,35 @@ class World:
         """Step something that is due, or let time pass until something is."""
         now = self.clock.elapsed
         before, self._current = self._current, None
-        self._people(now)
+        self.people.look(now)
         self._current = before
-        self._deaths_and_births(now)
-        self.zookeeper.tick(self.clock.monotonic())
-        due = [
-            (daemon, step)
-            for daemon in self.daemons.values()
-            if daemon.frozen_until <= now and daemon is not self._paused
-            for step in daemon.steps
-            if step.due <= now
-        ]
+        if self._to_restart:
+            self._deaths_and_births(now)
+        due = []
+        for daemon in self.daemons.values():
+            if daemon.frozen_until <= now and daemon is not self._paused:
+                due += [(daemon, step) for step in daemon.steps if step.due <= now]
         if due:
             self._step(*self.random.choice(due))
         else:
             self._pass_time(now)
 
     def _pass_time(self, now: timedelta) -> None:
-        moments = [now + timedelta(seconds=1)]
+        latest = now + timedelta(seconds=1)
         for daemon in self.daemons.values():
-            moments += [max(step.due, daemon.frozen_until) for step in daemon.steps]
+            for step in daemon.steps:
+                due = max(step.due, daemon.frozen_until)
+                if now < due < latest:
+                    latest = due
         for computer in self.computers.values():
             end = computer.next_end()
-            if end is not None:
-                moments.append(end - START)
-        later = [moment for moment in moments if moment > now]
-        self.clock.move_to(min(later, default=now + timedelta(milliseconds=100)))
+            if end is not None and now < end - START < latest:
+                latest = end - START
+        self.clock.move_to(latest)
+        self.zookeeper.tick(self.clock.monotonic())
         for daemon in list(self.daemons.values()):
-            if daemon.frozen_until <= self.clock.elapsed and daemon is not self._paused:
-                self._act(daemon, daemon.registry.pulse)
-                self._act(daemon, daemon.after_step)
+            if daemon.frozen_until <= latest and daemon is not self._paused:
+                self._act(daemon, daemon.look_around)
 
     def _step(self, daemon: Daemon, step: Step) -> None:
         if self._happens(self.options.freeze):
@@ -269,16 +301,26 @@ class World:
         def once() -> None:
             # A wake that comes during the pass brings the next one forward again.
             step.due = _NEVER
+            changes = len(self.database.changes)
             rest = step.loop.run_once()
             if step.loop.name != NoticeLoop.name:
-                rest = max(rest, timedelta(milliseconds=1))
+                # One that has done nothing waits for something; nobody waits for less than this.
+                is_idle = changes == len(self.database.changes)
+                rest = max(rest, _IDLE if is_idle else _BUSY)
                 step.due = min(step.due, self.clock.elapsed + rest)
 
         self._act(daemon, once)
-        self._act(daemon, daemon.after_step)
+        if daemon.after_step is not None:
+            self._act(daemon, daemon.after_step)
         if daemon.runs is not None and step.loop.name == RunWorker.name:
-            self.surprises += differences(daemon.runs, MemoryRunStore(self.database))
+            self._compare(daemon, daemon.runs)
         self._deliver()
+
+    def _compare(self, daemon: Daemon, runs: RunWorker) -> None:
+        """What a daemon has in memory, with what loading would give; after each of its passes."""
+        if daemon.compared != len(self.database.changes):
+            daemon.compared = len(self.database.changes)
+            self.surprises += differences(runs, MemoryRunStore(self.database))
 
     def _act(self, daemon: Daemon, act: Callable[[], None]) -> None:
         """Have a daemon do something, which it may not survive."""
@@ -305,30 +347,10 @@ class World:
                 times = 2 if self._happens(self.options.repeat_notice) else 1
                 daemon.source.extend([Notification(channel=channel, payload=payload)] * times)
                 daemon.wake(NoticeLoop.name, self.clock.elapsed)
-
-    # People and their commands
-
-    def _people(self, now: timedelta) -> None:
-        while self._commands and self._commands[0][0] <= now:
-            _, definition, strategy = self._commands.popleft()
-            self.database.insert(
-                self.database.commands,
-                command_type=int(CommandType.START_PROCESS),
-                process_definition_id=definition,
-                failure_strategy=strategy,
-                start_time=self.clock.now(),
-                update_time=self.clock.now(),
-            )
-            self.starts += 1
-        live = [process.id for process in self.database.processes if process.is_live]
-        if live and self._happens(self.options.stop / 200):
-            self.database.insert(
-                self.database.commands,
-                command_type=int(CommandType.STOP),
-                command_param=f'{{"ProcessInstanceId":{self.random.choice(live)}}}',
-                start_time=self.clock.now(),
-                update_time=self.clock.now(),
-            )
+            if channel == Channel.TASK and not self._healed:
+                before, self._current = self._current, None
+                self.people.heard_of_an_end()
+                self._current = before
 
     # Faults
 
@@ -392,23 +414,33 @@ class World:
     def _make_master(self, daemon: Daemon) -> None:
         host, _, port = daemon.name.partition(":")
         master = Master(
-            MasterConfig(host=host, port=int(port), exec_threads=10),
+            MasterConfig(
+                host=host,
+                port=int(port),
+                exec_threads=self._room,
+                hold_interval_seconds=self.parts.hold_interval.total_seconds(),
+            ),
             zone=_UTC,
             clock=self.clock,
             registry=daemon.registry,
             stores=Stores(
-                commands=MemoryCommandStore(self.database),
+                commands=self.parts.command_store(self.database),
                 runs=self.parts.run_store(self.database, self),
                 failover=self.parts.failover_store(self.database, self),
+                holds=self.parts.hold_store(self.database),
+                timeouts=self.parts.timeout_store(self.database),
+                dependents=self.parts.dependent_store(self.database),
             ),
             heartbeat_text=lambda: self.heartbeat(host),
         )
-        daemon.runs = watched(master.runs, self.surprises)
+        daemon.runs = watched(master.runs, self.database, self.surprises)
         self.parts.run_worker(master.runs)
         notice = NoticeLoop(
             Mailbox(daemon.source),
             runs=master.runs,
             command_waiting=lambda: master.wakes.wake(master.commands.name),
+            upstream_changed=master.dependents.heard,
+            hold_changed=lambda: master.wakes.wake(master.holds.name),
         )
         for loop in (*master.loops, notice):
             self.add(daemon, loop, master.wakes.by_name)
@@ -451,36 +483,19 @@ class World:
         ).text()
 
 
-def watched(runs: RunWorker, surprises: list[str]) -> RunWorker:
-    """Have what the engine holds to be impossible written down, since the loop survives it."""
+def watched(runs: RunWorker, database: MemoryDatabase, surprises: list[str]) -> RunWorker:
+    """Have what the engine holds to be impossible written down, since the loop survives it.
+
+    A run that has been taken over may hear of what its new owner has done; it is about to be lost.
+    """
     suspect = runs._suspect
 
-    def tell(ownership: Ownership, error: Exception) -> None:
-        surprises.append(f"process instance {ownership.process_instance_id}: {error!r}")
-        suspect(ownership, error)
+    def tell(ownership: Ownership, error: Exception) -> bool:
+        process = database.processes.the(ownership.process_instance_id)
+        is_stale = process.owner_epoch != ownership.epoch
+        if not (is_stale and isinstance(error, ImpossibleError)):
+            surprises.append(f"process instance {process.id}: {error!r}")
+        return suspect(ownership, error)
 
     runs._suspect = tell  # type: ignore[method-assign]  # A test's ear at a closed door.
     return runs
-
-
-def differences(runs: RunWorker, store: MemoryRunStore) -> list[str]:
-    """Where a run in memory is not what loading it would give."""
-    found = []
-    for run in runs._runs.values():
-        for loaded in store.load([run.ownership]):
-            fresh = runs._build(loaded)
-            if fresh is None or fingerprint(fresh) != fingerprint(run):
-                found.append(
-                    f"process instance {run.ownership.process_instance_id}: memory has"
-                    f" {fingerprint(run)}, the tables {fresh and fingerprint(fresh)}"
-                )
-    return found
-
-
-def fingerprint(run: ProcessRun) -> tuple[object, ...]:
-    """All that the engine's decisions depend on."""
-    tasks = tuple(
-        (name, t.phase, t.attempt, t.retry_times, t.retry_at, t.missing, t.kill_requested)
-        for name, t in run.tasks.items()
-    )
-    return run.state, tuple(run.ready), sorted(run.live), sorted(run.failed), run.unfinished, tasks

@@ -1,7 +1,7 @@
 """What nobody should type, typed into a real cluster: each gets its answer, and nothing else happens.
 
-After each test a good definition runs to its end, the daemons are the processes that they were, and
-a task that ran before the first mistake runs still.
+Control tasks, pools, outputs and data sources have a file of their own beside this one; what holds
+after each test of both stands in `tests.system.frame`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ import pytest
 
 from orcaflow.daemons import Kind, Options, free_port
 from tests.system.cluster import ROOT, PrivateCluster, a_task, private_cluster, until
-
-FAILURE, SUCCESS = 6, 7
+from tests.system.frame import (
+    FAILURE,
+    SUCCESS,
+    begin_bystander,
+    good_definition,
+    nothing_else_is_touched,
+    refusal,
+)
 
 FORGED = "\n[orcaflow] ended: SUCCESS"
 ODD_NAMES = (
@@ -77,42 +83,18 @@ def cluster(home: Path) -> Iterator[PrivateCluster]:
 
 @pytest.fixture(scope="module")
 def good(cluster: PrivateCluster) -> int:
-    """A definition that runs and succeeds."""
-    return cluster.define("good", [a_task("first", "echo good"), a_task("last", "true", "first")])
+    return good_definition(cluster)
 
 
 @pytest.fixture(scope="module")
 def bystander(cluster: PrivateCluster) -> int:
-    """A process instance that runs all the time."""
-    definition = cluster.define("bystander", [a_task("patient", "sleep 3600")])
-    instance = cluster.begin(definition)
-    cluster.await_task(instance, 1)
-    return instance
+    return begin_bystander(cluster)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_else_is_touched(cluster: PrivateCluster, good: int, bystander: int) -> Iterator[None]:
-    columns = ("id", "state", "pid", "host", "worker_incarnation", "start_time", "wanted_state")
-    before = cluster.pids(), cluster.tasks_of(bystander, *columns)
-    yield
-    assert cluster.await_end(cluster.begin(good)) == SUCCESS
-    assert (cluster.pids(), cluster.tasks_of(bystander, *columns)) == before
-    assert cluster.rows("SELECT id FROM t_ds_command") == []
-
-
-def _refusal(cluster: PrivateCluster, command_id: int) -> str:
-    """What stands in the error table for a command."""
-    found: list[tuple[str]] = []
-
-    def is_there() -> bool:
-        found[:] = cluster.rows(
-            "SELECT message FROM t_ds_error_command WHERE command_id = %s", command_id
-        )
-        return bool(found)
-
-    until(is_there)
-    (message,) = found[0]
-    return message
+def _frame(cluster: PrivateCluster, good: int, bystander: int) -> Iterator[None]:
+    with nothing_else_is_touched(cluster, good, bystander):
+        yield
 
 
 def _failure(cluster: PrivateCluster, definition_id: int) -> tuple[str, str]:
@@ -142,7 +124,7 @@ def _failure(cluster: PrivateCluster, definition_id: int) -> tuple[str, str]:
 def test_a_command_with_malformed_parameters_is_refused(
     cluster: PrivateCluster, good: int, param: str, says: tuple[str, ...]
 ) -> None:
-    message = _refusal(cluster, cluster.put(good, param))
+    message = refusal(cluster, cluster.put(good, param))
     assert all(each in message for each in says), message
 
 
@@ -151,14 +133,14 @@ def test_a_command_with_ten_megabytes_of_parameters_is_refused_and_kept(
 ) -> None:
     param = json.dumps({"StartParams": {"x": "y" * 10_000_000}})
     command = cluster.put(good, param)
-    assert f"command_param has {len(param)} bytes; at most 1000000" in _refusal(cluster, command)
+    assert f"command_param has {len(param)} bytes; at most 1000000" in refusal(cluster, command)
     kept = "SELECT octet_length(command_param) FROM t_ds_error_command WHERE command_id = %s"
     assert cluster.rows(kept, command) == [(len(param),)]
 
 
 def test_a_command_for_a_definition_that_is_not_there_is_refused(cluster: PrivateCluster) -> None:
     for definition in (2_000_000_000, -1, None):
-        message = _refusal(cluster, cluster.put(definition))
+        message = refusal(cluster, cluster.put(definition))
         says = "is NULL" if definition is None else f"with the id {definition}"
         assert says in message
 
@@ -167,7 +149,7 @@ def test_a_command_for_an_offline_definition_is_refused_with_the_cure(
     cluster: PrivateCluster,
 ) -> None:
     offline = cluster.define("off line", [a_task("a", "true")], release_state=0)
-    message = _refusal(cluster, cluster.put(offline))
+    message = refusal(cluster, cluster.put(offline))
     assert "'off line' is OFFLINE" in message
     assert "orcaflow definition online 'off line'" in message
     done = cluster.orcaflow("run", "off line")
@@ -199,7 +181,7 @@ def test_a_command_for_an_offline_definition_is_refused_with_the_cure(
 def test_a_command_with_a_value_that_means_nothing_is_refused(
     cluster: PrivateCluster, good: int, columns: dict[str, Any], says: str
 ) -> None:
-    message = _refusal(cluster, cluster.put(good, **columns))
+    message = refusal(cluster, cluster.put(good, **columns))
     assert says in message
 
 
@@ -246,7 +228,7 @@ def test_a_bad_definition_typed_by_hand_is_refused_when_it_is_to_run(
     cluster: PrivateCluster, kind: str
 ) -> None:
     document, says = BAD_DEFINITIONS[kind]
-    message = _refusal(cluster, cluster.put(cluster.define(f"bad: {kind}", document)))
+    message = refusal(cluster, cluster.put(cluster.define(f"bad: {kind}", document)))
     assert f"'bad: {kind}'" in message
     assert all(each in message for each in says), message
 

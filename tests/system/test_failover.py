@@ -118,7 +118,7 @@ def test_the_task_of_a_worker_that_stays_away_is_run_once_more_elsewhere(
     assert hosts[0] != hosts[1]
 
 
-def test_stopping_the_masters_writes_no_state_and_the_next_one_goes_on(
+def test_t01_stopping_the_masters_writes_no_state_and_the_next_one_goes_on(
     cluster: PrivateCluster,
 ) -> None:
     instance, gate = _a_patient_run(cluster, "masters_stopped")

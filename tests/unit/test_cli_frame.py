@@ -32,7 +32,17 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     return run
 
 
-@pytest.mark.parametrize("arguments", ["--help", "version", "run --help", "server start --help"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--help",
+        "version",
+        "run --help",
+        "server start --help",
+        "instance why --help",
+        "pool --help",
+    ],
+)
 def test_nothing_heavy_is_imported_before_it_is_needed(arguments: str) -> None:
     program = (
         "import sys\nfrom orcaflow.cli import main\n"
@@ -47,7 +57,19 @@ def test_nothing_heavy_is_imported_before_it_is_needed(arguments: str) -> None:
 
 @pytest.mark.parametrize(
     "group",
-    ["db", "definition", "run", "instance", "task", "server", "config", "doctor", "version"],
+    [
+        "db",
+        "definition",
+        "run",
+        "instance",
+        "task",
+        "pool",
+        "datasource",
+        "server",
+        "config",
+        "doctor",
+        "version",
+    ],
 )
 def test_every_command_teaches_itself_with_an_example(cli: Cli, group: str) -> None:
     code, out, _ = cli(group, "--help")

@@ -23,13 +23,13 @@ from common.model.commands import (
 from common.model.definitions import read_process_json
 from common.model.plans import (
     Begin,
+    ChildOf,
     DefinitionSnapshot,
     Drop,
     InstanceSnapshot,
+    ParentSnapshot,
     Plan,
     Reject,
-    Resume,
-    Signal,
     Snapshot,
 )
 from common.model.states import (
@@ -40,7 +40,7 @@ from common.model.states import (
     TaskDependType,
     WarningType,
 )
-from master.commands import PLANNERS, plan
+from master.commands import PLANNERS, REASON_LIMIT, plan
 from master.commands.origin import Origin
 from tests.builders import NOON, a_definition_json
 
@@ -102,8 +102,16 @@ def planned(
     *,
     instance: InstanceSnapshot | None = None,
     live: frozenset[Node] = frozenset(),
+    parent: ParentSnapshot | None = None,
+    asked: int | None = 12,
 ) -> Plan:
-    snapshot = Snapshot(definition=definition, instance=instance, live_masters=live)
+    snapshot = Snapshot(
+        definition=definition,
+        instance=instance,
+        asked_instance_id=asked,
+        parent=parent,
+        live_masters=live,
+    )
     return plan(command, snapshot, now=NOON, origin=ORIGIN)
 
 
@@ -111,6 +119,24 @@ def begun(command: Command, definition: DefinitionSnapshot | None = None) -> Beg
     found = planned(command, definition or a_definition())
     assert isinstance(found, Begin), found
     return found
+
+
+def a_parent(**columns: Any) -> ParentSnapshot:
+    """Attempt 45 at the SUB_PROCESS task `sub` of instance 2, which waits for its child."""
+    parent = ParentSnapshot(
+        process_instance_id=2,
+        task_instance_id=45,
+        task_name="sub",
+        task_json="{}",
+        input_pool=None,
+        waits=True,
+        root_id=0,
+        history=("START_PROCESS",),
+        global_params=None,
+        schedule_time=None,
+        ancestors=(1,),
+    )
+    return replace(parent, **columns)
 
 
 def why(found: Plan) -> str:
@@ -295,21 +321,8 @@ def test_a_spoilt_parameter_of_an_instance_is_refused(param: str) -> None:
 # The registry of planners
 
 
-SUPPORTED = (0, 1, 2, 6, 9)
-
-
-def test_these_types_have_a_planner() -> None:
-    assert sorted(int(command_type) for command_type in PLANNERS) == list(SUPPORTED)
-
-
-@pytest.mark.parametrize("command_type", CommandType)
-def test_every_type_has_a_plan_or_a_clear_refusal(command_type: CommandType) -> None:
-    param = '{"ProcessInstanceId": 12, "StartNodeNameList": "a"}'
-    found = planned(about(command_type, param), a_definition(), instance=an_instance())
-    if command_type in SUPPORTED:
-        assert not isinstance(found, Reject)
-    else:
-        assert why(found) == f"{command_type.name} is not supported yet"
+def test_every_type_has_a_planner() -> None:
+    assert list(PLANNERS) == list(CommandType)
 
 
 # Starting
@@ -512,60 +525,235 @@ def test_global_parameters_that_make_no_sense_are_refused(text: str, cause: str)
     assert cause in reason
 
 
-# RECOVER_TOLERANCE_FAULT_PROCESS
+# Beginning a sub process
 
-RECOVER = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
-LIVE = [state for state in ProcessState if not state.is_terminal]
-ENDED = [state for state in ProcessState if state.is_terminal]
-
-
-@pytest.mark.parametrize("state", LIVE)
-def test_a_recovery_takes_a_run_over_whose_owner_is_gone(state: ProcessState) -> None:
-    found = planned(about(RECOVER), instance=an_instance(state))
-    assert found == Resume(process_instance_id=12, epoch=4)
+OF_TASK_45 = {"parent_task_instance_id": 45}
+LINE = '{"id": 3, "parentProcessInstanceId": 2, "parentTaskInstanceId": 45, "processInstanceId": 0}'
 
 
-def test_a_recovery_takes_a_run_over_that_nobody_owns() -> None:
-    found = planned(about(RECOVER), instance=an_instance(owner=None), live=frozenset({MASTER}))
-    assert found == Resume(process_instance_id=12, epoch=4)
-
-
-def test_a_recovery_takes_over_from_a_former_start_at_a_live_address() -> None:
-    reborn = replace(MASTER, incarnation=MASTER.incarnation + 1)
-    found = planned(about(RECOVER), instance=an_instance(), live=frozenset({reborn}))
-    assert isinstance(found, Resume)
-
-
-def test_a_recovery_leaves_a_run_to_its_owner_if_that_is_alive() -> None:
-    found = planned(about(RECOVER), instance=an_instance(), live=frozenset({MASTER}))
-    assert found == Drop(reason="the owner of process instance 12 is alive")
-
-
-@pytest.mark.parametrize("command_type", [RECOVER, CommandType.STOP])
-@pytest.mark.parametrize("state", ENDED)
-def test_what_has_ended_is_left_alone(state: ProcessState, command_type: CommandType) -> None:
-    found = planned(about(command_type), instance=an_instance(state))
-    assert found == Drop(reason=f"process instance 12 has ended: {state.name}")
-
-
-@pytest.mark.parametrize("command_type", [RECOVER, CommandType.STOP])
-def test_an_instance_that_does_not_exist_is_refused_by_its_id(command_type: CommandType) -> None:
-    assert why(planned(about(command_type))) == "there is no process instance 12"
-
-
-@pytest.mark.parametrize("command_type", [RECOVER, CommandType.STOP])
-@pytest.mark.parametrize("param", ["{}", '{"ProcessInstanceId": 0}', '{"ProcessInstanceId": "x"}'])
-def test_a_command_about_an_instance_must_name_one(command_type: CommandType, param: str) -> None:
-    found = planned(about(command_type, param), instance=an_instance())
-    assert "ProcessInstanceId" in why(found)
-
-
-# STOP
-
-
-@pytest.mark.parametrize("state", LIVE)
-def test_a_stop_is_a_signal_to_whoever_owns_the_run(state: ProcessState) -> None:
-    found = planned(about(CommandType.STOP), instance=an_instance(state))
-    assert found == Signal(
-        process_instance_id=12, command_type=CommandType.STOP, wanted_state=ProcessState.STOP
+def begun_child(
+    definition: DefinitionSnapshot | None = None,
+    *,
+    command: Command | None = None,
+    **columns: Any,
+) -> Begin:
+    found = planned(
+        command or read(LINE, **OF_TASK_45),
+        definition or a_definition(),
+        parent=a_parent(**columns),
     )
+    assert isinstance(found, Begin), found
+    return found
+
+
+def cured_child(text: str | None, **columns: Any) -> dict[str, str]:
+    properties = json.loads(begun_child(a_definition(global_params=text), **columns).global_params)
+    return {item["prop"]: item["value"] for item in properties}
+
+
+@pytest.mark.parametrize("command_type", [0, 5, 6])
+def test_a_sub_process_begins_as_part_of_its_tree(command_type: int) -> None:
+    command = read(LINE, command_type=command_type, schedule_time=NOON, **OF_TASK_45)
+    found = begun_child(command=command, root_id=1)
+    assert found.child_of == ChildOf(process_instance_id=2, task_instance_id=45, root_id=1)
+    assert found.command_type == command_type
+    assert json.loads(found.command_param)["parentTaskInstanceId"] == "45"
+
+
+def test_the_parent_of_a_sub_process_is_the_root_if_it_has_none() -> None:
+    found = begun_child(root_id=0)
+    assert found.child_of == ChildOf(process_instance_id=2, task_instance_id=45, root_id=2)
+
+
+def test_a_run_that_no_task_asked_for_is_nobody_s_child() -> None:
+    assert begun(read()).child_of is None
+
+
+def test_a_sub_process_begins_though_its_definition_went_offline_t39() -> None:
+    assert begun_child(a_definition(release_state=ReleaseState.OFFLINE)).process_definition_id == 3
+
+
+def test_a_sub_process_whose_definition_was_deleted_is_refused() -> None:
+    found = planned(read(LINE, **OF_TASK_45), a_definition(usable=False), parent=a_parent())
+    assert "'flights'" in why(found)
+
+
+def test_a_sub_process_that_is_not_waited_for_any_more_does_not_begin_t36c() -> None:
+    found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=a_parent(waits=False))
+    assert found == Drop(reason="task 'sub' does not wait for its child any more")
+
+
+@pytest.mark.parametrize("command_type", [0, 1, 5, 6])
+def test_a_task_that_can_have_no_child_is_named(command_type: int) -> None:
+    param = '{"StartNodeNameList": "a", "complementStartDate": "2020-01-01 00:00:00"}'
+    found = planned(read(param, command_type=command_type, **OF_TASK_45), a_definition())
+    assert "task instance 45 is no SUB_PROCESS" in why(found)
+
+
+@pytest.mark.parametrize("ancestors", [(3,), (3, 8), (8, 3, 9)])
+def test_a_definition_that_would_run_inside_itself_is_refused_with_the_line_t36e(
+    ancestors: tuple[int, ...],
+) -> None:
+    found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=a_parent(ancestors=ancestors))
+    line = " → ".join(map(str, (*ancestors, 3)))
+    assert "'flights' would run inside itself" in why(found)
+    assert why(found).endswith(line)
+
+
+def test_a_definition_may_run_twice_in_a_tree_beside_itself() -> None:
+    assert begun_child(ancestors=(8, 9)).process_definition_id == 3
+
+
+def test_a_sub_process_inherits_the_globals_that_it_does_not_have() -> None:
+    above = '[{"prop": "x", "value": "parent"}, {"prop": "y", "value": "parent"}]'
+    found = cured_child('[{"prop": "x", "value": "child"}]', global_params=above)
+    assert found == {"x": "child", "y": "parent"}
+
+
+def test_a_sub_process_inherits_what_was_put_out_above_it_before_the_globals() -> None:
+    pool = '[{"prop": "x", "direct": "IN", "type": "VARCHAR", "value": "pool"}]'
+    found = cured_child(None, input_pool=pool, global_params='[{"prop": "x", "value": "global"}]')
+    assert found == {"x": "pool"}
+
+
+def test_the_local_parameters_of_the_task_go_before_the_child_s_own_values() -> None:
+    local = [{"prop": "x", "direct": "IN", "type": "VARCHAR", "value": "${y}!"}]
+    found = cured_child(
+        '[{"prop": "x", "value": "child"}]',
+        task_json=json.dumps({"params": {"localParams": local}}),
+        global_params='[{"prop": "y", "value": "parent"}]',
+    )
+    assert found["x"] == "parent!"
+
+
+def test_an_out_parameter_of_the_task_is_not_handed_down() -> None:
+    local = [{"prop": "x", "direct": "OUT", "type": "VARCHAR", "value": "local"}]
+    found = cured_child(
+        '[{"prop": "x", "value": "child"}]',
+        task_json=json.dumps({"params": {"localParams": local}}),
+    )
+    assert found["x"] == "child"
+
+
+def test_what_is_inherited_is_not_handed_up_again() -> None:
+    above = '[{"prop": "x", "direct": "OUT", "type": "VARCHAR", "value": "parent"}]'
+    (item,) = json.loads(begun_child(global_params=above).global_params)
+    assert item["direct"] == "IN"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"input_pool": "{"}, {"global_params": "[{}]"}, {"input_pool": '[{"value": 1}]'}],
+)
+def test_a_parent_whose_parameters_are_spoilt_refuses_its_child(columns: dict[str, Any]) -> None:
+    found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=a_parent(**columns))
+    assert why(found).startswith("global parameters of 'flights': ")
+
+
+def test_a_child_whose_definition_has_no_such_name_is_refused_by_it() -> None:
+    command = read('{"processDefinitionName": "nights"}', process_definition_id=0, **OF_TASK_45)
+    assert why(planned(command, parent=a_parent())) == "there is no process definition 'nights'"
+
+
+# COMPLEMENT_DATA
+
+JANUARY = '{"complementStartDate": "%s", "complementEndDate": "%s"}'
+FIRST = "2020-01-01 00:00:00"
+
+
+def complement(param: str | None = None, **columns: Any) -> Plan:
+    return planned(read(param, command_type=5, **columns), a_definition())
+
+
+def test_a_complement_run_is_for_the_one_date_of_its_command_in_the_zone() -> None:
+    found = complement(JANUARY % (FIRST, FIRST))
+    assert isinstance(found, Begin)
+    assert found.schedule_time == datetime(2020, 1, 1, 5, tzinfo=UTC)
+
+
+def test_one_date_is_enough_for_a_complement_run() -> None:
+    found = complement(f'{{"complementStartDate": "{FIRST}"}}')
+    assert isinstance(found, Begin)
+    assert found.schedule_time == datetime(2020, 1, 1, 5, tzinfo=UTC)
+
+
+def test_the_schedule_time_of_a_complement_command_is_its_date() -> None:
+    found = complement(JANUARY % (FIRST, FIRST), schedule_time=NOON)
+    assert isinstance(found, Begin)
+    assert found.schedule_time == NOON
+
+
+def test_t33_a_complement_run_of_several_dates_is_refused_with_the_cure() -> None:
+    reason = why(complement(JANUARY % (FIRST, "2020-01-31 00:00:00")))
+    assert "one date a command" in reason
+    assert "put one command for each date" in reason
+
+
+def test_a_complement_run_without_a_date_is_refused_with_an_example() -> None:
+    reason = why(complement())
+    assert "COMPLEMENT_DATA needs its date" in reason
+    assert '"complementStartDate": "2020-01-31 00:00:00"' in reason
+
+
+@pytest.mark.parametrize("date", ["", "2020-01-01", "2020-02-30 00:00:00", "x" * 900, "1"])
+def test_a_date_that_can_t_be_read_is_refused_by_its_key(date: str) -> None:
+    reason = why(complement(JANUARY % (FIRST, date)))
+    assert reason.startswith("command_param: complementEndDate must be written as")
+    assert len(reason) < 200
+
+
+def test_a_sub_process_of_a_complement_run_is_for_its_parent_s_date() -> None:
+    command = read(
+        JANUARY % (FIRST, "2020-01-31 00:00:00"),
+        command_type=5,
+        schedule_time=NOON,
+        **OF_TASK_45,
+    )
+    assert begun_child(command=command).schedule_time == NOON
+
+
+def test_a_complement_run_s_parameters_are_worked_out_for_its_date() -> None:
+    found = planned(
+        read(JANUARY % (FIRST, FIRST), command_type=5),
+        globals_of('[{"prop": "day", "value": "${system.biz.date}"}]'),
+    )
+    assert isinstance(found, Begin)
+    # The business date of a complement run is the date itself, not the day before it (§9.2).
+    assert json.loads(found.global_params)[0]["value"] == "20200101"
+
+
+# What can't be held
+
+
+@pytest.mark.parametrize(
+    "moment", [datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)]
+)
+@pytest.mark.parametrize("command_type", [0, 5, 6])
+def test_a_time_at_the_ends_of_the_calendar_is_planned_or_refused(
+    command_type: int, moment: datetime
+) -> None:
+    text = '[{"prop": "far", "value": "$[add_months(yyyyMMdd, 999999)] $[yyyyMMdd-9]"}]'
+    found = planned(read(command_type=command_type, schedule_time=moment), globals_of(text))
+    assert isinstance(found, Begin | Reject)
+
+
+def test_a_megabyte_of_nesting_in_any_place_is_refused_and_no_error() -> None:
+    deep = "[" * 1_000_000
+    definition = a_definition(process_definition_json=deep)
+    row = a_row(json.dumps({"StartParams": deep}))
+    command = read_command(row, param_limit_bytes=2_000_000)
+    reasons = [
+        why(planned(read(), definition)),
+        why(planned(command, a_definition())),
+        why(planned(read(), globals_of(deep))),
+        why(planned(read(LINE, **OF_TASK_45), a_definition(), parent=a_parent(input_pool=deep))),
+    ]
+    assert all(len(reason) < 1_000 for reason in reasons)
+
+
+def test_a_refusal_quotes_no_more_than_people_read() -> None:
+    names = ",".join(f"x{number}" for number in range(100_000))
+    row = a_row(json.dumps({"StartNodeNameList": names}))
+    reason = why(planned(read_command(row, param_limit_bytes=10**6), a_definition()))
+    assert reason.startswith("none of the start nodes 'x0', 'x1'")
+    assert len(reason) == REASON_LIMIT

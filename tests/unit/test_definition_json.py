@@ -11,15 +11,21 @@ from typing import Any
 import pytest
 
 from common.errors import InvalidDefinitionError
+from common.model.control import Conditions
+from common.model.decisions import PoolShare, TaskTimeout
 from common.model.definitions import (
+    MAX_MINUTES,
     MAX_NAME_LENGTH,
     MAX_NODES,
+    MAX_POOLS,
     MAX_RETRIES,
+    MAX_SLOTS,
+    Backoff,
     ProcessGraph,
     TaskNode,
     read_process_json,
 )
-from common.model.states import Priority
+from common.model.states import Priority, TimeoutStrategy
 
 TOO_MANY_DIGITS = "1" * 5_000
 
@@ -217,9 +223,9 @@ def test_all_mistakes_are_told_at_once_with_their_places() -> None:
         "tasks[3].name",
         "tasks[4]",
         "task 'c', params",
-        "task 'c', timeout",
         "task 'c', preTasks",
         "task 'c', workerGroupId",
+        "task 'c', timeout",
         "task 'b', preTasks",
         "timeout",
         "tenantId",
@@ -331,14 +337,174 @@ def test_global_parameters_must_be_a_list_of_objects(value: object) -> None:
     )
 
 
-@pytest.mark.parametrize("value", [None, "", 7, "SUB_PROCESS", "COBOL", ["SHELL"], {}])
+@pytest.mark.parametrize("value", [None, "", 7, "FLINK", "COBOL", ["SHELL"], {}])
 def test_an_unknown_type_is_refused_with_those_that_are_known(value: object) -> None:
     mistake = mistake_of(type=value)
-    assert mistake == f"task 'a', type: {value!r} is unknown (known: PYSPARK, PYTHON, SHELL, SPARK)"
+    assert mistake == (
+        f"task 'a', type: {value!r} is unknown (known: CONDITIONS, DEPENDENT, HTTP, PROCEDURE,"
+        " PYSPARK, PYTHON, SHELL, SPARK, SQL, SUB_PROCESS, SWITCH)"
+    )
 
 
 def test_a_node_that_waits_for_itself_is_a_cycle() -> None:
     assert mistake_of(preTasks=["a"]) == "tasks: a cycle: 'a' → 'a'"
+
+
+# Delays, retries, time-outs, pools
+
+
+def test_a_delay_is_in_minutes() -> None:
+    assert node_of(delayTime="3").delay == timedelta(minutes=3)
+    assert node_of().delay == timedelta()
+
+
+@pytest.mark.parametrize("delay", [-1, 1.5, "soon", MAX_MINUTES + 1])
+def test_an_absurd_delay_is_refused(delay: object) -> None:
+    assert mistake_of(delayTime=delay).startswith("task 'a', delayTime: must be ")
+
+
+@pytest.mark.parametrize(
+    ("written", "strategy"),
+    [
+        ("WARN", TimeoutStrategy.WARN),
+        ("FAILED", TimeoutStrategy.FAILED),
+        ("WARN,FAILED", TimeoutStrategy.WARNFAILED),
+        ("FAILED, WARN", TimeoutStrategy.WARNFAILED),
+        ("WARNFAILED", TimeoutStrategy.WARNFAILED),
+        ("warn", TimeoutStrategy.WARN),
+    ],
+)
+def test_a_time_out_has_minutes_and_a_strategy(written: str, strategy: TimeoutStrategy) -> None:
+    node = node_of(timeout={"strategy": written, "interval": "30", "enable": True})
+    assert node.timeout == TaskTimeout(after=timedelta(minutes=30), strategy=strategy)
+
+
+@pytest.mark.parametrize("enable", [False, None, "false", 0, "no"])
+def test_a_time_out_that_is_not_enabled_is_none_whatever_else_it_says(enable: object) -> None:
+    timeout = {"strategy": "SHOUT", "interval": -1, "enable": enable}
+    assert node_of(timeout=timeout).timeout is None
+
+
+@pytest.mark.parametrize(
+    ("timeout", "place"),
+    [
+        ({"strategy": "WARN", "interval": 0}, "interval"),
+        ({"strategy": "WARN"}, "interval"),
+        ({"strategy": "", "interval": 5}, "strategy"),
+        ({"interval": 5}, "strategy"),
+        ({"strategy": "SHOUT", "interval": 5}, "strategy"),
+        ({"strategy": "WARN,SHOUT", "interval": 5}, "strategy"),
+    ],
+)
+def test_an_enabled_time_out_that_says_too_little_is_refused(
+    timeout: dict[str, object], place: str
+) -> None:
+    mistake = mistake_of(timeout=timeout | {"enable": True})
+    assert mistake.startswith(f"task 'a', timeout.{place}: ")
+
+
+def test_the_time_out_of_a_process_warns_unless_it_says_otherwise() -> None:
+    assert graph_of(a_task(), timeout=5).timeout_strategy is TimeoutStrategy.WARN
+    graph = graph_of(a_task(), timeout=5, timeoutStrategy="WARN,FAILED")
+    assert graph.timeout_strategy is TimeoutStrategy.WARNFAILED
+    assert mistakes_in(text_of(a_task(), timeoutStrategy="SHOUT")) == (
+        "timeoutStrategy: must be WARN, FAILED or WARN,FAILED, not 'SHOUT'",
+    )
+
+
+def test_retries_may_back_off() -> None:
+    backoff = node_of(retryBackoff={"factor": "3", "maxInterval": 60, "jitter": 0.2}).backoff
+    assert backoff == Backoff(factor=3.0, longest=timedelta(hours=1), jitter=0.2)
+    assert node_of(retryBackoff='{"jitter": 1}').backoff == Backoff(jitter=1.0)
+    assert node_of().backoff is None
+
+
+@pytest.mark.parametrize(
+    ("backoff", "key"),
+    [
+        ({"factor": 0.5}, "factor"),
+        ({"factor": "nan"}, "factor"),
+        ({"factor": True}, "factor"),
+        ({"factor": 10**400}, "factor"),
+        ({"jitter": 1.1}, "jitter"),
+        ({"jitter": -1}, "jitter"),
+        ({"maxInterval": -1}, "maxInterval"),
+        ({"speed": 3}, "speed"),
+    ],
+)
+def test_a_back_off_that_makes_no_sense_is_refused(backoff: dict[str, object], key: str) -> None:
+    assert mistake_of(retryBackoff=backoff).startswith(f"task 'a', retryBackoff.{key}: ")
+
+
+def test_pools_are_named_by_id_as_later_releases_do_or_in_a_list() -> None:
+    node = node_of(taskGroupId=4, taskGroupPriority=7)
+    assert (node.pools, node.pool_priority) == ((PoolShare(pool_id=4),), 7)
+    node = node_of(taskGroups=[{"name": "db", "slots": 2}, "disk", {"id": 3}])
+    assert node.pools == (
+        PoolShare(pool_name="db", slots=2),
+        PoolShare(pool_name="disk"),
+        PoolShare(pool_id=3),
+    )
+    assert node_of(taskGroupId=0).pools == ()
+
+
+@pytest.mark.parametrize(
+    ("pools", "place"),
+    [
+        ([{"name": "db", "slots": 0}], "taskGroups[0].slots"),
+        ([{"name": "db", "slots": MAX_SLOTS + 1}], "taskGroups[0].slots"),
+        ([{"slots": 1}], "taskGroups[0].name"),
+        ([{"name": " "}], "taskGroups[0].name"),
+        ([7], "taskGroups[0]"),
+        (["db", {"name": "db"}], "taskGroups"),
+        ([f"p{number}" for number in range(MAX_POOLS + 1)], "taskGroups"),
+        ({}, "taskGroups"),
+    ],
+)
+def test_pools_that_make_no_sense_are_refused(pools: object, place: str) -> None:
+    assert mistake_of(taskGroups=pools).startswith(f"task 'a', {place}: ")
+
+
+# Control tasks
+
+
+def test_a_control_task_is_read_with_its_node() -> None:
+    graph = graph_of(
+        a_task("a"),
+        {
+            "name": "c",
+            "type": "CONDITIONS",
+            "preTasks": ["a"],
+            "conditionResult": {"successNode": ["b"], "failedNode": [""]},
+            "dependence": {
+                "relation": "AND",
+                "dependTaskList": [
+                    {"relation": "AND", "dependItemList": [{"depTasks": "a", "status": "SUCCESS"}]}
+                ],
+            },
+        },
+        a_task("b", preTasks=["c"]),
+    )
+    control = graph.nodes["c"].control
+    assert isinstance(control, Conditions)
+    assert (control.success, control.failed) == (("b",), ())
+
+
+def test_a_branch_to_a_node_that_is_no_direct_successor_is_refused() -> None:
+    switch = {"dependTaskList": [], "nextNode": "z"}
+    text = text_of(
+        a_task("a"),
+        {"name": "s", "type": "SWITCH", "preTasks": ["a"], "switchResult": switch},
+        a_task("z"),
+    )
+    (mistake,) = mistakes_in(text)
+    assert "'z' is not a direct successor" in mistake
+
+
+@pytest.mark.parametrize("task_type", ["SUB_PROCESS", "CONDITIONS", "SWITCH", "DEPENDENT"])
+def test_a_control_task_without_its_own_part_is_refused_with_its_place(task_type: str) -> None:
+    for mistake in mistakes_in(text_of(a_task("a"), a_task("c", type=task_type, preTasks=["a"]))):
+        assert mistake.startswith("task 'c'")
 
 
 # Limits

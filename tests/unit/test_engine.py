@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -17,12 +18,12 @@ from common.model.decisions import (
     SubmitTask,
 )
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
-from master.engine.events import RunOpened, StopRequested, TimerFired
+from master.engine.events import RunOpened, TimerFired
 from master.engine.run import ImpossibleError, ProcessRun, TaskPhase
-from tests.builders import NOON, a_run, failed, killed, lost, succeeded, tell
+from tests.builders import NOON, SOON, a_run, failed, killed, lost, stop, succeeded, tell
 
 
-def submitted(decisions: list[object]) -> list[str]:
+def submitted(decisions: Sequence[object]) -> list[str]:
     return [one.name for one in decisions if isinstance(one, SubmitTask)]
 
 
@@ -55,7 +56,7 @@ def test_the_last_success_finishes_the_process_in_the_same_step() -> None:
     run = a_run("a >> b")
     tell(run, succeeded("a"))
     assert tell(run, succeeded("b")) == [
-        FinishTask(name="b", attempt=1, state=TaskState.SUCCESS),
+        FinishTask(name="b", attempt=1, state=TaskState.SUCCESS, at=NOON),
         FinishProcess(state=ProcessState.SUCCESS),
     ]
 
@@ -179,8 +180,8 @@ def test_t23_a_kill_that_nobody_asked_for_is_a_failure_with_its_retries() -> Non
 
 def test_a_stop_kills_what_is_live_and_ends_when_all_have_ended() -> None:
     run = a_run("a b >> c")
-    assert tell(run, StopRequested()) == [
-        StopProcess(),
+    assert tell(run, stop()) == [
+        StopProcess(deadline=SOON),
         KillTask(name="a", attempt=1),
         KillTask(name="b", attempt=1),
     ]
@@ -193,15 +194,15 @@ def test_a_stop_kills_what_is_live_and_ends_when_all_have_ended() -> None:
 
 def test_a_stop_that_is_repeated_is_harmless() -> None:
     run = a_run("a")
-    tell(run, StopRequested())
-    assert tell(run, StopRequested()) == []
+    tell(run, stop())
+    assert tell(run, stop()) == []
 
 
 def test_t49_a_stop_gives_up_a_promised_retry_and_ends_as_stop() -> None:
     run = a_run("a", retries={"a": 3})
     tell(run, failed("a"))
-    assert tell(run, StopRequested()) == [
-        StopProcess(),
+    assert tell(run, stop()) == [
+        StopProcess(deadline=SOON),
         GiveUpRetry(name="a", attempt=1),
         FinishProcess(state=ProcessState.STOP, reason="stopped on request"),
     ]
@@ -209,14 +210,14 @@ def test_t49_a_stop_gives_up_a_promised_retry_and_ends_as_stop() -> None:
 
 def test_a_stop_that_comes_after_the_last_task_was_done_ends_as_success() -> None:
     run = a_run("a")
-    tell(run, StopRequested())
+    tell(run, stop())
     tell(run, succeeded("a"))
     assert run.state is ProcessState.SUCCESS
 
 
 def test_a_lost_worker_is_no_reason_to_submit_again_while_stopping() -> None:
     run = a_run("a")
-    tell(run, StopRequested())
+    tell(run, stop())
     assert submitted(tell(run, lost("a"))) == []
     assert run.state is ProcessState.STOP
 
@@ -249,7 +250,7 @@ def test_t24_what_waits_for_a_killed_task_does_not_keep_the_process_alive() -> N
 def test_nothing_is_decided_after_the_end() -> None:
     run = a_run("a")
     tell(run, succeeded("a"))
-    assert tell(run, RunOpened(), StopRequested(), succeeded("a"), lost("a")) == []
+    assert tell(run, RunOpened(), stop(), succeeded("a"), lost("a")) == []
 
 
 def test_the_story_tells_what_happened_last() -> None:
@@ -259,7 +260,7 @@ def test_the_story_tells_what_happened_last() -> None:
     assert "FinishProcess" in run.story()[-1]
 
 
-def test_a_wide_fan_is_submitted_in_one_bounded_step() -> None:
+def test_a_wide_fan_is_submitted_in_one_bounded_step_1532() -> None:
     names = " ".join(f"t{index}" for index in range(5_000))
     run = a_run(f"root >> {names}")
     assert len(submitted(tell(run, succeeded("root")))) == 5_000

@@ -17,6 +17,7 @@ from common.params import (
     cure_global_parameters,
     effective_parameters,
     format_moment,
+    parameter_types,
     parse_moment,
     parse_properties,
     properties_json,
@@ -367,3 +368,90 @@ def test_the_text_form_of_a_moment_is_read_in_full_or_not_at_all() -> None:
     for other in (None, "", "2019-07-04", "2019-07-04 10:20", "2019-02-30 00:00:00", "x"):
         assert parse_moment(other, NEW_YORK) is None
     assert parse_moment("2019-07-04 10:20:30\n", NEW_YORK) is None
+
+
+class TestPrecedence:
+    """The table in the package's docstring."""
+
+    LAYERS = ("built-in", "global", "pool", "local", "start-up")
+    NAME = "system.biz.date"
+
+    def found(self, *layers: str, local: str = "local", direct: Direct = Direct.IN) -> str:
+        """The value of a parameter that is declared in these layers, each by its own name."""
+        start = {self.NAME: "start-up"} if "start-up" in layers else {}
+        declared = properties(**{self.NAME: "global"}) if "global" in layers else ()
+        parameters = effective_parameters(
+            properties(**cured(declared, start_params=start)),
+            [Property(prop=self.NAME, value=local, direct=direct)] if "local" in layers else [],
+            system={self.NAME: "built-in"} if "built-in" in layers else {},
+            moment=NIGHT,
+            zone=UTC_ZONE,
+            pool=properties(**{self.NAME: "pool"}) if "pool" in layers else (),
+            start_params=start,
+        )
+        return parameters.get(self.NAME, "unknown")
+
+    @pytest.mark.parametrize("strong", range(1, 5))
+    @pytest.mark.parametrize("weak", range(4))
+    def test_the_stronger_of_two_layers_counts(self, weak: int, strong: int) -> None:
+        if weak < strong:
+            assert self.found(self.LAYERS[weak], self.LAYERS[strong]) == self.LAYERS[strong]
+        assert self.found(*self.LAYERS[: strong + 1]) == self.LAYERS[strong]
+
+    def test_an_empty_local_takes_the_pool_s_value(self) -> None:
+        assert self.found("global", "pool", "local", local="") == "pool"
+
+    def test_an_empty_local_hides_a_global_that_no_pool_has(self) -> None:
+        assert self.found("global", "local", local="") == ""
+
+    def test_a_local_that_is_put_out_is_not_read(self) -> None:
+        assert self.found("global", "local", direct=Direct.OUT) == "global"
+        assert self.found("pool", "local", direct=Direct.OUT) == "pool"
+        assert self.found("local", direct=Direct.OUT) == "unknown"
+
+    def test_a_local_may_be_made_of_what_the_pool_has(self) -> None:
+        parameters = effective_parameters(
+            properties(day="global"),
+            properties(day="${day}-x", copy="${other}"),
+            system={},
+            moment=NIGHT,
+            zone=UTC_ZONE,
+            pool=properties(day="pool", other="$[yyyy] ${day}"),
+        )
+        assert parameters["day"] == "pool-x"
+        assert parameters["other"] == "$[yyyy] ${day}"
+
+    def test_a_start_parameter_counts_as_the_master_has_cured_it(self) -> None:
+        start = {"a": "$[yyyy]", "b": "${a}"}
+        parameters = effective_parameters(
+            properties(**cured(properties(a="x"), start_params=start)),
+            properties(a="local"),
+            system={},
+            moment=NIGHT,
+            zone=UTC_ZONE,
+            start_params=start,
+        )
+        assert parameters == {"a": "2020", "b": "2020"}
+
+    def test_a_start_parameter_that_is_in_no_globals_counts_as_given(self) -> None:
+        parameters = effective_parameters(
+            (),
+            properties(a="local"),
+            system={},
+            moment=NIGHT,
+            zone=UTC_ZONE,
+            start_params={"a": "$[yyyy]"},
+        )
+        assert parameters == {"a": "2020"}
+
+    def test_a_type_is_that_of_the_strongest_who_reads_the_parameter(self) -> None:
+        def typed(kind: DataType, direct: Direct = Direct.IN) -> Property:
+            return Property(prop="a", type=kind, direct=direct)
+
+        globals_, pool = [typed(DataType.INTEGER)], [typed(DataType.LONG)]
+        assert parameter_types(globals_, []) == {"a": DataType.INTEGER}
+        assert parameter_types(globals_, [], pool=pool) == {"a": DataType.LONG}
+        local = [typed(DataType.DATE)]
+        assert parameter_types(globals_, local, pool=pool) == {"a": DataType.DATE}
+        local = [typed(DataType.DATE, Direct.OUT)]
+        assert parameter_types(globals_, local, pool=pool) == {"a": DataType.LONG}

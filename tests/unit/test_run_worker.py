@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
@@ -18,7 +19,8 @@ from common.model.instances import Ownership
 from common.model.plans import Plan, Snapshot
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
-from common.store.protocol import AttemptEnd, AttemptFolders, LoadedRun, Saved, TaskReport
+from common.store.protocol import AttemptEnd, AttemptFolders, LoadedRun, Saved, TaskReport, Wish
+from common.store.transaction import StoreConflictError
 from master.commands import plan
 from master.commands.origin import Origin
 from master.graphs import GraphCache
@@ -32,6 +34,7 @@ from tests.memory.store import (
     MemoryFailoverStore,
     MemoryRunStore,
     MemoryTaskStore,
+    MemoryTimeoutStore,
     ProcessRecord,
     TaskRecord,
 )
@@ -50,6 +53,7 @@ class LineThatBreaks(MemoryRunStore):
     def __init__(self, database: MemoryDatabase) -> None:
         super().__init__(database)
         self.broken: tuple[str, ...] = ()
+        self.asked: list[str] = []
         self.loads: list[int] = []
 
     def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
@@ -65,11 +69,16 @@ class LineThatBreaks(MemoryRunStore):
         self._answers("reports")
         return super().reports(node)
 
-    def wanted(self, node: Node) -> dict[Ownership, ProcessState]:
+    def wanted(self, node: Node) -> dict[Ownership, Wish]:
         self._answers("wanted")
         return super().wanted(node)
 
+    def pass_wishes_on(self, node: Node) -> int:
+        self._answers("pass_wishes_on")
+        return super().pass_wishes_on(node)
+
     def _answers(self, question: str) -> None:
+        self.asked.append(question)
         if question in self.broken:
             raise ServiceUnreachableError(f"no answer to {question}")
 
@@ -87,7 +96,9 @@ class OneMaster:
         self.clock = VirtualClock()
         self.database = MemoryDatabase()
         self.store = store(self.database)
+        self.database.now = self.clock.now
         self.tasks = MemoryTaskStore(self.database)
+        self.timeouts = MemoryTimeoutStore(self.database)
         self.failover = MemoryFailoverStore(self.database)
         self.graphs = GraphCache()
         registry = MemoryZooKeeper(
@@ -125,6 +136,7 @@ class OneMaster:
         (handled,) = MemoryCommandStore(self.database).take(
             node=MASTER,
             limit=1,
+            room=1,
             live_masters=frozenset({MASTER}),
             planner=self._plan,
             now=self.clock.now(),
@@ -158,6 +170,24 @@ class OneMaster:
         """Have a person ask for the end of a run."""
         self.command(CommandType.STOP, command_param=json.dumps({"ProcessInstanceId": run_id}))
 
+    def pause(self, run_id: int) -> None:
+        """Have a person ask for the pause of a run."""
+        self.command(CommandType.PAUSE, command_param=json.dumps({"ProcessInstanceId": run_id}))
+
+    def take_child(self) -> int:
+        """Take the command that a SUB_PROCESS task has put, and tell the run worker; its run."""
+        (handled,) = MemoryCommandStore(self.database).take(
+            node=MASTER,
+            limit=1,
+            room=0,
+            live_masters=frozenset({MASTER}),
+            planner=self._plan,
+            now=self.clock.now(),
+        )
+        assert handled.ownership is not None, handled.plan
+        self.runs.open([handled.ownership])
+        return handled.ownership.process_instance_id
+
     def claim(self, run_id: int, name: str) -> int:
         """Have the worker take the task; the attempt's id."""
         task = self.valid(run_id, name)
@@ -169,10 +199,18 @@ class OneMaster:
         )
         return task.id
 
-    def end(self, run_id: int, name: str, state: TaskState = TaskState.SUCCESS) -> int:
+    def end(
+        self,
+        run_id: int,
+        name: str,
+        state: TaskState = TaskState.SUCCESS,
+        var_pool: str | None = None,
+    ) -> int:
         """Have the worker run the task to its end and the master hear of it; the attempt's id."""
         task_id = self.claim(run_id, name)
-        end = AttemptEnd(task_instance_id=task_id, state=state, end_time=self.clock.now())
+        end = AttemptEnd(
+            task_instance_id=task_id, state=state, end_time=self.clock.now(), var_pool=var_pool
+        )
         self.tasks.report(WORKER, [end])
         self.hear()
         return task_id
@@ -306,15 +344,15 @@ def test_a_run_that_can_t_be_ends_as_failure_and_says_why(master: OneMaster) -> 
     run = master.begin("a >> b")
     master.step()
     master.claim(run, "a")
-    # READY_PAUSE, to which no command leads: what is wanted of it is impossible.
-    master.database.update(master.database.processes, run, state=int(ProcessState.READY_PAUSE))
+    # No master runs an instance in this state: that it was opened is impossible.
+    master.database.update(master.database.processes, run, state=int(ProcessState.WAITING_THREAD))
     master.runs.forget_all()
     for _ in range(2):
         master.later(MINUTE)
-        assert master.state(run) is ProcessState.READY_PAUSE
+        assert master.state(run) is ProcessState.WAITING_THREAD
     master.later(MINUTE)
     assert master.state(run) is ProcessState.FAILURE
-    assert "READY_PAUSE" in str(master.process(run).state_reason)
+    assert "WAITING_THREAD" in str(master.process(run).state_reason)
 
 
 def test_a_run_that_is_given_up_leaves_no_live_task(master: OneMaster) -> None:
@@ -484,7 +522,7 @@ def _taken_over(master: OneMaster, run: int) -> None:
     )
 
 
-def test_a_master_that_is_nobody_forgets_its_runs_and_writes_nothing(master: OneMaster) -> None:
+def test_t01_a_master_that_is_nobody_forgets_its_runs_and_writes_nothing(master: OneMaster) -> None:
     run = master.begin("a >> b")
     master.step()
     master.end(run, "a")
@@ -637,6 +675,341 @@ def test_a_stop_that_is_wanted_is_seen_when_looking(master: OneMaster) -> None:
     master.end(run, "a", TaskState.KILL)
     master.later(MINUTE)
     assert master.state(run) is ProcessState.STOP
+
+
+def test_a_pause_that_is_wanted_is_seen_when_looking(master: OneMaster) -> None:
+    run = master.begin("a b >> c")
+    master.step()
+    master.claim(run, "a")
+    master.pause(run)
+    master.runs.look()
+    master.step()
+    assert master.state(run) is ProcessState.READY_PAUSE
+    assert master.valid(run, "b").state == TaskState.PAUSE
+    master.end(run, "a")
+    master.later(MINUTE)
+    assert master.state(run) is ProcessState.PAUSE
+    assert master.names(run) == ["a", "b"]
+
+
+def test_a_stop_outranks_the_pause_that_was_wanted_before_it(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    running = master.claim(run, "a")
+    for ask in (master.pause, master.stop):
+        ask(run)
+        master.runs.look()
+        master.step()
+    assert master.state(run) is ProcessState.READY_STOP
+    assert [kill.task_instance_id for kill in master.saved[-1].kills] == [running]
+
+
+def test_a_process_that_took_too_long_ends_as_a_failure(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    running = master.claim(run, "a")
+    master.database.update(master.database.processes, run, timeout=1, timeout_strategy=1)
+    master.clock.move_to(MINUTE)
+    assert master.timeouts.time_out(now=master.clock.now()) == 1
+    master.runs.look()
+    master.step()
+    assert master.state(run) is ProcessState.READY_STOP
+    assert [kill.task_instance_id for kill in master.saved[-1].kills] == [running]
+    master.end(run, "a", TaskState.KILL)
+    master.step()
+    assert master.state(run) is ProcessState.FAILURE
+    assert "longer than its time-out" in str(master.process(run).state_reason)
+
+
+def test_a_stop_is_over_by_its_deadline_whatever_workers_do() -> None:
+    master = OneMaster(config=RunWorkerConfig(stop_deadline=timedelta(seconds=5)))
+    run = master.begin("a >> b")
+    master.step()
+    master.claim(run, "a")
+    master.stop(run)
+    master.runs.look()
+    master.step()
+    assert master.later(timedelta(seconds=4.7)) == timedelta(seconds=0.3)
+    assert master.state(run) is ProcessState.READY_STOP
+    master.later(timedelta(seconds=0.3))
+    assert master.state(run) is ProcessState.STOP
+    assert master.valid(run, "a").state == TaskState.KILL
+
+
+def test_a_deadline_counts_from_the_wish_and_survives_a_restart() -> None:
+    master = OneMaster(config=RunWorkerConfig(stop_deadline=timedelta(seconds=5)))
+    run = master.begin("a")
+    master.step()
+    master.claim(run, "a")
+    master.stop(run)
+    master.clock.move_to(timedelta(seconds=3))
+    master.runs.look()
+    master.step()
+    master.start()
+    master.later(timedelta(seconds=1.9))
+    assert master.state(run) is ProcessState.READY_STOP
+    master.later(timedelta(seconds=0.1))
+    assert master.state(run) is ProcessState.STOP
+
+
+def test_a_deadline_that_is_left_in_a_row_does_not_keep_the_loop_busy(master: OneMaster) -> None:
+    run = master.begin("a")
+    master.step()
+    master.database.update(master.database.processes, run, wanted_deadline=NOON)
+    master.start()
+    assert master.step() == timedelta(seconds=1)
+    assert not master.runs._timers
+
+
+def test_a_timer_of_a_run_that_has_ended_since_changes_nothing() -> None:
+    master = OneMaster(config=RunWorkerConfig(stop_deadline=timedelta(seconds=5)))
+    run = master.begin("a")
+    master.step()
+    master.claim(run, "a")
+    master.stop(run)
+    master.runs.look()
+    master.step()
+    master.end(run, "a", TaskState.KILL)
+    master.step()
+    ended = master.process(run)
+    master.later(timedelta(seconds=9))
+    assert master.process(run) == ended
+
+
+OUTPUT = '[{"prop": "x", "direct": "OUT", "type": "VARCHAR", "value": "7"}]'
+
+
+def test_what_a_task_put_out_is_read_from_its_row(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    master.end(run, "a", var_pool=OUTPUT)
+    master.step()
+    assert json.loads(master.valid(run, "b").input_pool or "") == [
+        {"prop": "x", "direct": "IN", "type": "VARCHAR", "value": "7"}
+    ]
+
+
+def test_only_a_report_with_an_output_costs_a_look_at_the_rows(master: OneMaster) -> None:
+    run = master.begin("a >> b >> c")
+    master.step()
+    master.store.asked.clear()
+    master.end(run, "a")
+    master.step()
+    assert master.store.asked == []
+    master.end(run, "b", var_pool=OUTPUT)
+    master.step()
+    assert master.store.asked == ["reports"]
+    assert master.names(run) == ["a", "b", "c"]
+
+
+def test_a_report_whose_output_is_not_to_be_had_yet_is_not_acted_on(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    master.end(run, "a", var_pool=OUTPUT)
+    master.store.broken = ("reports",)
+    with pytest.raises(ServiceUnreachableError):
+        master.step()
+    assert master.names(run) == ["a"]
+    master.store.broken = ()
+    master.later(MINUTE)
+    assert master.valid(run, "b").input_pool is not None
+
+
+@pytest.mark.parametrize("state", [state for state in TaskState if not state.is_finished])
+def test_a_notification_that_speaks_of_no_end_is_no_report(
+    master: OneMaster, state: TaskState
+) -> None:
+    run = master.begin("a")
+    master.step()
+    report = TaskReport(
+        process_instance_id=run,
+        task_instance_id=1,
+        name="a",
+        attempt=1,
+        state=state,
+        end_time=NOON,
+    )
+    master.runs.reported(report)
+    master.step()
+    assert master.state(run) is ProcessState.RUNNING
+
+
+def test_an_end_that_a_person_has_written_by_hand_costs_no_other_run_a_thing(
+    master: OneMaster,
+) -> None:
+    odd, good = master.begin("a >> b"), master.begin("a")
+    master.step()
+    task = master.claim(odd, "a")
+    forced = int(TaskState.FORCED_SUCCESS)
+    master.database.update(master.database.tasks, task, state=forced, end_time=NOON)
+    for _ in range(4):
+        master.later(timedelta(seconds=1))
+    master.end(good, "a")
+    master.step()
+    assert master.state(good) is ProcessState.SUCCESS
+    # No decision fits the row, and a run that can't go on is ended.
+    assert master.state(odd) is ProcessState.FAILURE
+
+
+def test_a_paused_attempt_is_reported_as_such(master: OneMaster) -> None:
+    run = master.begin("a b")
+    master.step()
+    master.pause(run)
+    master.runs.look()
+    master.step()
+    # What was withdrawn is settled by its own report, as if somebody had said so.
+    master.later(MINUTE)
+    assert master.state(run) is ProcessState.PAUSE
+    assert [task.state for task in master.attempts(run)] == [TaskState.PAUSE, TaskState.PAUSE]
+
+
+def _with_child(master: OneMaster) -> tuple[int, int]:
+    """A run of which one task is a sub process that runs; the ids of both runs."""
+    master.database.insert(
+        master.database.definitions,
+        name="child",
+        release_state=1,
+        process_definition_json=a_definition_json("x"),
+    )
+    sub = {"type": "SUB_PROCESS", "params": {"processDefinitionName": "child"}}
+    run = master.begin("sub >> b", of_task={"sub": sub})
+    master.step()
+    child = master.take_child()
+    master.step()
+    return run, child
+
+
+def test_t67_tasks_that_wait_hold_up_no_other_and_take_no_thread(master: OneMaster) -> None:
+    item = {"definitionId": 4711, "depTasks": "ALL", "cycle": "day", "dateValue": "today"}
+    group = {"relation": "AND", "dependItemList": [item]}
+    dependence = {"relation": "AND", "dependTaskList": [group]}
+    waiting = [f"wait{n}" for n in range(30)]
+    dependent = {"type": "DEPENDENT", "dependence": dependence}
+    run = master.begin(f"{' '.join(waiting)}; a >> b", of_task=dict.fromkeys(waiting, dependent))
+    threads = threading.active_count()
+    master.step()
+    assert {task.state for task in master.attempts(run) if task.name in waiting} == {
+        TaskState.RUNNING
+    }
+    for name in ("a", "b"):
+        master.end(run, name)
+        master.step()
+    assert master.names(run)[-2:] == ["a", "b"]
+    assert threading.active_count() == threads
+    assert master.runs.active == 1
+
+
+def test_a_sub_process_takes_no_room_t36d(master: OneMaster) -> None:
+    run, child = _with_child(master)
+    assert master.names(child) == ["x"]
+    assert master.runs.active == 1
+    master.end(child, "x")
+    master.step()
+    assert master.ends == 1
+    master.hear()
+    master.step()
+    assert master.names(run) == ["sub", "b"]
+    assert master.runs.active == 1
+
+
+def test_the_end_of_a_sub_process_is_a_report_to_its_parent(master: OneMaster) -> None:
+    run, child = _with_child(master)
+    master.end(child, "x", TaskState.FAILURE)
+    master.step()
+    assert master.state(child) is ProcessState.FAILURE
+    master.hear()
+    master.step()
+    assert master.valid(run, "sub").state == TaskState.FAILURE
+    assert master.state(run) is ProcessState.FAILURE
+
+
+def test_a_stop_is_passed_on_to_the_children_once_it_is_saved(master: OneMaster) -> None:
+    run, child = _with_child(master)
+    master.stop(run)
+    master.runs.look()
+    master.store.asked.clear()
+    master.step()
+    assert master.saved[-1].wishes
+    assert master.process(child).wanted_state == ProcessState.STOP
+    # Once with the look, before there was a wish, and once for the save that had one.
+    assert master.store.asked.count("pass_wishes_on") == 2
+    master.later(MINUTE)
+    master.hear()
+    master.step()
+    assert master.state(child) is ProcessState.STOP
+    assert master.state(run) is ProcessState.STOP
+
+
+def test_a_wish_that_was_not_passed_on_is_passed_on_with_the_next_look(master: OneMaster) -> None:
+    run, child = _with_child(master)
+    master.stop(run)
+    master.runs.look()
+    master.step()
+    # As if this master had died in between.
+    master.database.update(master.database.processes, child, wanted_state=None)
+    master.step()
+    assert master.process(child).wanted_state is None
+    master.later(timedelta(seconds=1))
+    assert master.process(child).wanted_state == ProcessState.STOP
+
+
+def test_a_save_without_wishes_passes_none_on(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    master.store.asked.clear()
+    master.end(run, "a")
+    master.step()
+    assert master.store.asked == []
+
+
+def test_a_wish_that_can_t_be_passed_on_costs_no_run_its_step(master: OneMaster) -> None:
+    run, child = _with_child(master)
+    master.later(timedelta(seconds=1))
+    master.stop(run)
+    master.runs.look()
+    master.store.broken = ("pass_wishes_on",)
+    with pytest.raises(ServiceUnreachableError):
+        master.step()
+    master.store.broken = ()
+    for _ in range(4):
+        master.later(MINUTE)
+        master.hear()
+    assert master.state(child) is ProcessState.STOP
+    assert master.state(run) is ProcessState.STOP
+
+
+def test_t36_opening_sub_processes_gives_room_back(master: OneMaster) -> None:
+    master.database.insert(
+        master.database.definitions,
+        name="child",
+        release_state=1,
+        process_definition_json=a_definition_json("x"),
+    )
+    sub = {"type": "SUB_PROCESS", "params": {"processDefinitionName": "child"}}
+    master.begin("s1 s2", of_task={"s1": sub, "s2": sub})
+    master.step()
+    master.take_child()
+    master.take_child()
+    assert (master.runs.active, master.ends) == (3, 0)
+    master.step()
+    assert (master.runs.active, master.ends) == (1, 1)
+
+
+def test_a_run_that_can_neither_go_on_nor_be_ended_is_left_to_the_slow_look(
+    master: OneMaster,
+) -> None:
+    master.begin("a")
+
+    def hook(name: str) -> None:
+        if name == "save":
+            raise StoreConflictError("no")
+
+    master.database.begin_hook = hook
+    rests = [master.step() for _ in range(5)]
+    assert rests == [timedelta()] * 2 + [timedelta(seconds=1)] * 3
+    assert master.store.loads == [1] * 4
+    for _ in range(3):
+        assert master.later(timedelta(seconds=1)) == timedelta(seconds=1)
 
 
 def test_the_loop_rests_no_longer_than_its_look_interval(master: OneMaster) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Literal
 
@@ -13,11 +14,14 @@ from common.admission import Admission
 from common.config import WorkerConfig
 from common.errors import ServiceUnreachableError
 from common.host import HostLoad
-from common.model.cluster import KillEntry, Node, QueueEntry
+from common.model.cluster import KillEntry, Node, QueueEntry, ip_number
 from common.model.states import TaskState
-from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask
+from common.registry.protocol import RegistryUnavailableError
+from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
+from master.identity import Identity
+from master.queue_loop import QueueLoop
 from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
-from tests.memory.store import MemoryDatabase, MemoryTaskStore
+from tests.memory.store import MemoryDatabase, MemoryRunStore, MemoryTaskStore
 from tests.simulation.virtual_clock import VirtualClock
 from worker.assembly import Worker
 from worker.attempts import Ended
@@ -32,6 +36,7 @@ class HandAttempts:
     ended: Ended
     clock: VirtualClock
     started: list[int] = field(default_factory=list)
+    tasks: dict[int, ClaimedTask] = field(default_factory=dict)
     live: dict[int, None] = field(default_factory=dict)
     killed: list[int] = field(default_factory=list)
     adopted: list[int] = field(default_factory=list)
@@ -41,6 +46,7 @@ class HandAttempts:
 
     def start(self, task: ClaimedTask) -> None:
         self.started.append(task.id)
+        self.tasks[task.id] = task
         self.live[task.id] = None
 
     def kill(self, task_instance_id: int) -> None:
@@ -229,6 +235,95 @@ def test_a_task_bound_to_a_group_is_left_to_workers_of_that_group() -> None:
     assert place.attempts.started == [ours]
 
 
+@pytest.mark.parametrize(
+    ("group", "hosts"), [(8, "-1"), (8, "167772164"), (-1, "167772164"), (-1, "not an address")]
+)
+def test_t05_a_worker_rests_while_the_queue_holds_only_the_tasks_of_others(
+    monkeypatch: pytest.MonkeyPatch, group: int, hosts: str
+) -> None:
+    place = Place(group_ids=(7,))
+    place.join()
+    others = replace(place.entry(place.row(), group=group), hosts=hosts)
+    place.registry.task_queue.offer([others])
+    place.zookeeper.deliver()
+    looks: list[None] = []
+    entries = place.registry.task_queue.entries
+
+    def looked() -> tuple[QueueEntry, ...]:
+        looks.append(None)
+        return entries()
+
+    monkeypatch.setattr(place.registry.task_queue, "entries", looked)
+    assert place.worker.claims.run_once() >= timedelta(seconds=1)
+    assert place.worker.claims.run_once() >= timedelta(seconds=1)
+    assert len(looks) == 1
+    assert place.attempts.started == []
+
+
+def a_queue_loop(place: Place) -> QueueLoop:
+    """The queue of the master that owns this place's run."""
+    registry = place.zookeeper.registry()
+    identity = Identity(registry.membership)
+    identity.become(Node(address="m:1", incarnation=1))
+    return QueueLoop(
+        MemoryRunStore(place.database),
+        tasks=registry.task_queue,
+        kills=registry.kill_queue,
+        identity=identity,
+        clock=place.clock,
+    )
+
+
+def test_t03_an_entry_whose_row_is_not_visible_yet_is_not_lost(place: Place) -> None:
+    queue = a_queue_loop(place)
+    place.join()
+    seen = place.submit()
+    unseen = seen + 1
+    place.registry.task_queue.offer([place.entry(unseen)])
+    place.zookeeper.deliver()
+    place.worker.claims.run_once()
+    place.worker.claims.run_once()
+    # That an earlier attempt was found does not mean that this one is.
+    assert place.attempts.started == [seen]
+    assert place.registry.task_queue.claimed() == frozenset()
+    assert place.row(submit_time=place.clock.now()) == unseen
+    place.pass_time(5)
+    queue.run_once()
+    place.zookeeper.deliver()
+    place.worker.claims.run_once()
+    assert place.attempts.started == [seen, unseen]
+
+
+def test_t51_an_offer_that_the_registry_did_not_take_is_made_again(place: Place) -> None:
+    queue = a_queue_loop(place)
+    place.join()
+    task = place.row(submit_time=place.clock.now())
+    place.zookeeper.freeze()
+    queue.offer([place.entry(task)])
+    with pytest.raises(RegistryUnavailableError):
+        queue.run_once()
+    place.zookeeper.thaw()
+    place.pass_time(5)
+    queue.run_once()
+    place.zookeeper.deliver()
+    place.worker.claims.run_once()
+    assert place.attempts.started == [task]
+
+
+def test_t08_an_entry_is_found_by_its_attempt_whatever_its_name_was(place: Place) -> None:
+    queue = a_queue_loop(place)
+    group = place.database.insert(place.database.worker_groups, name="spark", ip_list="10.0.0.9")
+    task = place.row(submit_time=place.clock.now(), worker_group_id=group)
+    now = replace(place.entry(task, group=group), hosts=str(ip_number("10.0.0.9")))
+    before = replace(now, process_priority=4, hosts=str(ip_number("10.0.0.8")))
+    place.registry.task_queue.offer([before])
+    for _ in range(2):
+        place.pass_time(5)
+        queue.run_once()
+        # Neither left where nobody may claim it, nor twice in the queue.
+        assert place.registry.task_queue.entries() == (now,)
+
+
 def test_a_row_that_somebody_else_has_claimed_is_not_started(place: Place) -> None:
     place.join()
     task = place.row(state=1, host="other:1", worker_incarnation=5)
@@ -285,7 +380,123 @@ def test_a_claim_that_takes_effect_late_is_found_and_given_back(place: Place) ->
     assert place.state(task) is TaskState.NEED_FAULT_TOLERANCE
 
 
-def test_an_end_is_kept_until_the_tables_answer(place: Place) -> None:
+def needy(place: Place, datasource: object = 7) -> int:
+    """A submitted SQL task."""
+    task = place.row()
+    place.database.update(
+        place.database.tasks,
+        task,
+        task_type="SQL",
+        task_json=json.dumps({"params": json.dumps({"datasource": datasource})}),
+    )
+    place.registry.task_queue.offer([place.entry(task)])
+    place.zookeeper.deliver()
+    return task
+
+
+def a_datasource(place: Place) -> None:
+    place.database.insert(
+        place.database.datasources, id=7, name="dw", type=1, connection_params="{}"
+    )
+
+
+@pytest.mark.parametrize("given", [7, "7", " 7 "])
+def test_a_task_that_needs_a_data_source_is_started_with_it(place: Place, given: object) -> None:
+    place.join()
+    a_datasource(place)
+    task, other = needy(place, given), place.submit()
+    place.worker.claims.run_once()
+    source = place.attempts.tasks[task].datasource
+    assert source is not None
+    assert (source.id, source.name) == (7, "dw")
+    assert place.attempts.tasks[other].datasource is None
+    assert place.worker.claims.claiming() == frozenset()
+
+
+@pytest.mark.parametrize("given", [8, 0, "x", None])
+def test_a_task_without_its_data_source_is_started_all_the_same_and_says_so_itself(
+    place: Place, given: object
+) -> None:
+    place.join()
+    a_datasource(place)
+    task = needy(place, given)
+    place.worker.claims.run_once()
+    assert place.attempts.tasks[task].datasource is None
+
+
+@pytest.fixture
+def deaf(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Lets the look for data sources fail, or work again."""
+    look = place.store.datasources
+
+    def make(deaf: bool) -> None:
+        def datasources(ids: Collection[int]) -> dict[int, DataSource]:
+            if deaf:
+                raise ServiceUnreachableError("no answer")
+            return look(ids)
+
+        monkeypatch.setattr(place.store, "datasources", datasources)
+
+    make(True)
+    return make
+
+
+def test_a_look_for_data_sources_that_fails_loses_no_attempt(
+    place: Place, deaf: Callable[[bool], None]
+) -> None:
+    place.join()
+    a_datasource(place)
+    task, other = needy(place), place.submit()
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    # The others are not held up, and nobody takes the needy one for lost.
+    assert place.attempts.started == [other]
+    assert place.worker.claims.claiming() == {task}
+    place.worker.kills.run_once()
+    place.pass_time(6)
+    place.worker.kills.run_once()
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    place.worker.reporter.run_once()
+    assert place.state(task) is TaskState.RUNNING
+    deaf(False)
+    place.worker.claims.run_once()
+    assert place.attempts.started == [other, task]
+    assert place.attempts.tasks[task].datasource is not None
+    assert place.worker.claims.claiming() == frozenset()
+
+
+def test_while_a_data_source_is_looked_for_nothing_else_is_claimed(
+    place: Place, deaf: Callable[[bool], None]
+) -> None:
+    place.join()
+    needy(place)
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    place.submit()
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    assert place.attempts.started == []
+
+
+def test_a_needy_attempt_of_a_lost_session_is_not_started(
+    place: Place, deaf: Callable[[bool], None]
+) -> None:
+    place.join()
+    task = needy(place)
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    place.zookeeper.expire(place.registry)
+    place.pass_time(1)
+    place.worker.heartbeat.run_once()
+    deaf(False)
+    place.worker.claims.run_once()
+    assert place.attempts.started == []
+    assert place.worker.claims.claiming() == frozenset()
+    assert place.state(task) is TaskState.RUNNING
+
+
+def test_an_end_is_kept_until_the_tables_answer_1477(place: Place) -> None:
     place.join()
     task = place.submit()
     place.worker.claims.run_once()
@@ -339,12 +550,41 @@ def test_a_kill_request_stays_until_its_row_is_finished(place: Place) -> None:
     assert place.registry.kill_queue.asked(ADDRESS) == ()
 
 
-def test_kill_requests_to_others_are_left_alone(place: Place) -> None:
+def test_t63_kill_requests_to_others_are_left_alone(place: Place) -> None:
     place.join()
     place.registry.kill_queue.ask([KillEntry(address="w:12", task_instance_id=1)])
     place.worker.kills.run_once()
     assert place.attempts.killed == []
     assert place.registry.kill_queue.asked("w:12") != ()
+
+
+def test_t62_a_bad_kill_request_and_a_lost_answer_cost_no_other_kill(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.join()
+    first, second = place.submit(), place.submit()
+    place.worker.claims.run_once()
+    for nonsense in ("nonsense", f"{ADDRESS}-", f"{ADDRESS}-x", "-1", "-"):
+        place.zookeeper.create("tasks_kill", nonsense, nonsense)
+    place.registry.kill_queue.ask([KillEntry(address=ADDRESS, task_instance_id=2_000_000_000)])
+    place.registry.kill_queue.ask([KillEntry(address=ADDRESS, task_instance_id=first)])
+    place.zookeeper.deliver()
+    place.worker.kills.run_once()
+    assert first in place.attempts.killed
+
+    def no_answer(_node: Node) -> dict[int, bool]:
+        raise ServiceUnreachableError("no answer")
+
+    place.registry.kill_queue.ask([KillEntry(address=ADDRESS, task_instance_id=second)])
+    place.zookeeper.deliver()
+    with monkeypatch.context() as patch:
+        patch.setattr(place.store, "running", no_answer)
+        place.pass_time(6)
+        with pytest.raises(ServiceUnreachableError):
+            place.worker.kills.run_once()
+    # A loop whose pass failed for want of an answer passes again.
+    place.worker.kills.run_once()
+    assert second in place.attempts.killed
 
 
 def test_a_kill_that_has_no_request_is_found_in_the_row(place: Place) -> None:
@@ -419,7 +659,7 @@ def test_a_worker_beats_while_it_is_trusted(place: Place) -> None:
     ("load_average", "memory_gb", "room"),
     [(4.0, 0.5, True), (4.1, 0.5, False), (4.0, 0.4, False), (0.0, 9.0, True)],
 )
-def test_there_is_room_up_to_the_limits_themselves(
+def test_t53_there_is_room_up_to_the_limits_themselves(
     load_average: float, memory_gb: float, room: bool
 ) -> None:
     load = HostLoad(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,15 +13,22 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from common.errors import SchedulerError
+from common.model.definitions import WORKER_TASK_TYPES
+from common.params import DataType
 from common.store.protocol import ClaimedTask
 from worker import task_log
 from worker.launcher import Launcher, seen_by_tasks
-from worker.records import Records
+from worker.masking import masked
+from worker.outputs import Declared
+from worker.records import Record, Records
 from worker.supervisor import Prepared
+from worker.tasks import built_in_task_types
 from worker.tasks.base import TaskParameterError, TaskSettings
 from worker.tenants import account_of, banner
 from worker.workspace import (
+    artefact_path,
     attempt_folders,
+    make_artefact,
     make_directory,
     open_log,
     remove_directory,
@@ -307,7 +314,9 @@ def test_a_directory_is_made_afresh_and_its_empty_parents_go_with_it(tmp_path: P
 
 def test_a_record_tells_what_was_written_whole(tmp_path: Path) -> None:
     records = Records(tmp_path)
-    file = records.begin(8, task_type="SHELL", execute_path="/e", log_path="/l")
+    file = records.begin(
+        Record(task_instance_id=8, task_type="SHELL", execute_path="/e", log_path="/l")
+    )
     os.write(file, b"pid 12\nexit 3\nexit 4")
     os.close(file)
     record = records.read(8)
@@ -325,6 +334,39 @@ def test_a_record_tells_what_was_written_whole(tmp_path: Path) -> None:
     records.remove(8)
     records.remove(8)
     assert records.ids() == (9,)
+
+
+def test_a_record_keeps_what_an_attempt_puts_out_and_when_its_time_is_out(tmp_path: Path) -> None:
+    record = Record(
+        task_instance_id=8,
+        task_type="SQL",
+        execute_path="/e",
+        log_path="/l",
+        outputs=Declared(types={"a": DataType.LIST}, file="/e/o", log_from=7),
+        job_file=Path("/e/job.json"),
+        times_out_at=WHEN,
+        timeout=timedelta(minutes=5),
+    )
+    records = Records(tmp_path)
+    os.close(records.begin(record))
+    assert records.read(8) == record
+
+
+def test_an_artefact_stands_beside_the_log_and_is_made_afresh(tmp_path: Path) -> None:
+    path = artefact_path(tmp_path / "3.log", "result.csv")
+    assert path == tmp_path / "3.result.csv"
+    path.symlink_to(tmp_path / "elsewhere")
+    make_artefact(path, None)
+    assert path.is_file()
+    assert not path.is_symlink()
+
+
+def test_every_type_that_a_definition_may_name_is_there() -> None:
+    assert built_in_task_types().keys() == WORKER_TASK_TYPES
+
+
+def test_a_secret_that_begins_with_another_is_masked_as_a_whole() -> None:
+    assert masked("x abcd-efgh abcd", ["abcd", "abcd-efgh", "x"]) == "x ****** ******"
 
 
 def test_a_log_is_cut_as_often_as_it_grows_and_counts_all_that_is_gone(tmp_path: Path) -> None:
@@ -349,7 +391,7 @@ def test_a_log_is_cut_as_often_as_it_grows_and_counts_all_that_is_gone(tmp_path:
     assert f" {cut.taken} bytes were cut" in marker
 
 
-def test_a_tenant_must_be_an_ordinary_account() -> None:
+def test_t86_a_tenant_must_be_an_ordinary_account() -> None:
     for code in ("root", "", "a;b", "A", "x" * 40):
         with pytest.raises(TaskParameterError, match="tenant"):
             account_of(code)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from worker.tasks.base import TaskType
+from worker.tasks.http import HttpTask
+from worker.tasks.procedure import ProcedureTask
 from worker.tasks.pyspark import PySparkTask
 from worker.tasks.python import PythonTask
 from worker.tasks.shell import ShellTask
 from worker.tasks.spark import SparkTask
+from worker.tasks.sql import SqlTask
 
 
 def built_in_task_types() -> Mapping[str, TaskType]:
@@ -18,4 +21,7 @@ def built_in_task_types() -> Mapping[str, TaskType]:
         "PYTHON": PythonTask(),
         "SPARK": SparkTask(),
         "PYSPARK": PySparkTask(),
+        "SQL": SqlTask(),
+        "PROCEDURE": ProcedureTask(),
+        "HTTP": HttpTask(),
     }

@@ -19,10 +19,11 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
-from common.params import substitute
+from common.params import DataType, Direct, Property, replace_placeholders, substitute
 from common.store.protocol import ClaimedTask
 from common.task_types import ENTRY_POINT_GROUP
-from worker.workspace import Account, write_file
+from worker.masking import is_secret
+from worker.workspace import Account, artefact_path, make_artefact, write_file
 
 
 class TaskParameterError(SchedulerError):
@@ -38,6 +39,8 @@ class TaskSettings:
     env_path: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The part of the daemon's environment that tasks may see."""
+    http_denied: tuple[str, ...] = ("169.254.0.0/16", "fe80::/10")
+    """Networks that HTTP tasks may not talk to. By default those in which clouds give keys away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +48,16 @@ class Launch:
     """What has to be run: a program with its arguments, never a command line for a shell.
 
     The first argument is the program, as an absolute path or to be found on the task's `PATH`.
-    `environment` is added to what every task gets.
+    `environment` is added to what every task gets. What a task prints may put out parameters,
+    unless `prints_outputs` is off, as for types that print what strangers wrote. `job_file` tells
+    the process what to do and may hold a password: it is gone when the attempt has ended. Beside
+    it, with the suffix `.reason`, a process that fails may leave a line that says why.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    prints_outputs: bool = True
+    job_file: Path | None = None
 
 
 class TaskType(Protocol):
@@ -67,6 +75,8 @@ class TaskContext:
     task: ClaimedTask
     params: Mapping[str, Any]
     parameters: Mapping[str, str]
+    types: Mapping[str, DataType]
+    local: tuple[Property, ...]
     moment: datetime
     zone: ZoneInfo
     directory: Path
@@ -83,6 +93,26 @@ class TaskContext:
     def substitute(self, text: str) -> str:
         """Put parameters and time placeholders into a text of the task's."""
         return substitute(text, self.parameters, moment=self.moment, zone=self.zone)
+
+    def dated(self, text: str) -> str:
+        """Put the time placeholders alone into a text: its parameters are to be bound."""
+        return replace_placeholders(text, moment=self.moment, zone=self.zone)
+
+    @property
+    def outputs(self) -> dict[str, DataType]:
+        """The parameters that the task may put out, by name."""
+        return {each.prop: each.type for each in self.local if each.direct is Direct.OUT}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values of parameters whose names sound secret."""
+        return tuple(value for name, value in self.parameters.items() if value and is_secret(name))
+
+    def artefact(self, name: str) -> Path:
+        """An empty file that the attempt may fill and that stays as long as its log."""
+        path = artefact_path(Path(self.task.log_path), name)
+        make_artefact(path, self.account)
+        return path
 
     def write(self, name: str, content: str, *, executable: bool = False) -> Path:
         """Put a file into the attempt's directory; its path. The name is never a user's text."""

@@ -1,0 +1,71 @@
+"""What a DEPENDENT task asks of the tables, and what they answer.
+
+Pure. A *question* names a definition, perhaps one task of it, and an interval of time; the answer
+is the newest run of that definition that counts in the interval (specification §10.3, DO). They
+stand here because the master asks and the store answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import TypeAlias
+
+from common.model.states import ProcessState, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which is the newest run of this definition whose moment lies in [start, end)?
+
+    The definition is named by id or, where that is None, by name. A run's moment is its schedule
+    time or, if it has none, its start. `task`: which node is asked about; None for the run as a
+    whole. `apart_from` is the asking run itself, which never answers.
+    """
+
+    definition_id: int | None
+    definition_name: str | None
+    task: str | None
+    start: datetime
+    end: datetime
+    apart_from: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamTask:
+    """The valid attempt at the task that was asked about."""
+
+    id: int
+    state: TaskState
+    retry_pending: bool
+    end_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamRun:
+    """The run that answers a question.
+
+    `task` is None if no task was asked about, or if the run has no attempt at it; then `has_node`
+    tells whether its definition has such a node at all.
+    """
+
+    id: int
+    state: ProcessState
+    schedule_time: datetime | None
+    start_time: datetime
+    end_time: datetime | None
+    task: UpstreamTask | None = None
+    has_node: bool = True
+
+
+class Absence(Enum):
+    """Why no run answers a question."""
+
+    NO_RUN = "no run in the interval yet"
+    NO_DEFINITION = "there is no such definition"
+    FIRST_RUN = "the task's own definition has never run before"
+
+
+Answer: TypeAlias = UpstreamRun | Absence | None
+"""None is `Absence.NO_RUN`."""

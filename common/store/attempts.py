@@ -1,0 +1,112 @@
+"""How the statements of a save name attempts, and where an attempt stands in the queue.
+
+Adds the words *name* of an attempt, which is what a decision calls it (process instance, task,
+number), and *place*: what its entry in the queue is made of besides its own id. Used by the modules
+that write what a run decided, and by those that let go of what was held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from sqlalchemy import Connection, Integer, Text, and_, exists, select
+
+from common.model.cluster import QueueEntry
+from common.store.queue_entries import effective_group, queue_entry
+from common.store.tables import task_group_queue, task_instance, worker_group
+from common.store.transaction import AnyRow, StoreConflictError, any_of, unnested
+
+AttemptName: TypeAlias = tuple[int, str, int]
+
+NAMED: Final = unnested("named", run_id=Integer, name=Text, attempt=Integer)
+IS_NAMED: Final = and_(
+    task_instance.c.process_instance_id == NAMED.c.run_id,
+    task_instance.c.name == NAMED.c.name,
+    task_instance.c.attempt == NAMED.c.attempt,
+)
+
+# Whether slots in pools become free, or a wait for them ends, when the attempt is over.
+USES_POOLS: Final = exists().where(task_group_queue.c.task_id == task_instance.c.id)
+
+_ADDRESS_LISTS: Final = select(worker_group.c.id, worker_group.c.ip_list).where(
+    worker_group.c.id == any_of("ids")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What an attempt's place in the queue is made of, besides its own id."""
+
+    process_priority: int
+    process_instance_id: int
+    task_priority: int
+    worker_group_id: int
+
+
+def place_in_queue(run: AnyRow, *, task_priority: int, task_group_id: int) -> Place:
+    """The place of an attempt of this run, given the priority and group of its own."""
+    return Place(
+        process_priority=run.process_instance_priority,
+        process_instance_id=run.id,
+        task_priority=task_priority,
+        worker_group_id=effective_group(task_group_id, run.worker_group_id),
+    )
+
+
+def queue_entries(db: Connection, places: Iterable[Mapping[int, Place]]) -> list[list[QueueEntry]]:
+    """The entries of attempts by their ids, for each of the mappings; one question for all."""
+    several = list(places)
+    groups = sorted(
+        {
+            place.worker_group_id
+            for one in several
+            for place in one.values()
+            if place.worker_group_id > 0
+        }
+    )
+    lists: dict[int, str | None] = {}
+    if groups:
+        lists = {row.id: row.ip_list for row in db.execute(_ADDRESS_LISTS, {"ids": groups})}
+    return [
+        [
+            queue_entry(
+                process_priority=place.process_priority,
+                process_instance_id=place.process_instance_id,
+                task_priority=place.task_priority,
+                task_instance_id=task_id,
+                worker_group_id=place.worker_group_id,
+                ip_list=lists.get(place.worker_group_id),
+            )
+            for task_id, place in one.items()
+        ]
+        for one in several
+    ]
+
+
+def conflict(
+    name: AttemptName, cause: str = "its row is not as its owner believes"
+) -> StoreConflictError:
+    """What to raise when an attempt's row contradicts the run in memory."""
+    run_id, task, attempt = name
+    return StoreConflictError(
+        f"process instance {run_id}: attempt {attempt} of task {task!r}: {cause}"
+    )
+
+
+def require_all(expected: Collection[AttemptName], changed: Sequence[AnyRow]) -> None:
+    """Raise unless each of these was changed; a changed row begins with the attempt's name."""
+    if len(changed) == len(expected):
+        return
+    found = {tuple(row)[:3] for row in changed}
+    raise conflict(next(name for name in expected if name not in found))
+
+
+def named(names: Collection[AttemptName], prefix: str = "named") -> dict[str, list[Any]]:
+    """The parameters of `NAMED`, or of a like table under another prefix."""
+    return {
+        f"{prefix}_run_id": [run_id for run_id, _, _ in names],
+        f"{prefix}_name": [task for _, task, _ in names],
+        f"{prefix}_attempt": [attempt for _, _, attempt in names],
+    }

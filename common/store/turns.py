@@ -1,0 +1,71 @@
+"""Whose turn it is among the runs of a serial definition: the others that are live, under one lock.
+
+Adds the words *turn*, which a run waits for in state SERIAL_WAIT, and *rival*: another live
+instance of the same definition that is no sub process. The lock is that of the definition's row, so
+that two masters never both find that nobody else is live. Used where commands are carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, or_, select, update
+
+from common.model.states import LIVE_PROCESS_STATES, ProcessState
+from common.store.tables import process_definition, process_instance
+from common.store.transaction import any_of
+
+_LOCK: Final = (
+    select(process_definition.c.id)
+    .where(process_definition.c.id == any_of("ids"))
+    .order_by(process_definition.c.id)
+    .with_for_update(key_share=True)
+)
+_RIVALS: Final = (
+    select(process_instance.c.id)
+    .where(process_instance.c.process_definition_id == bindparam("definition_id"))
+    .where(process_instance.c.is_sub_process == 0)
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    .where(process_instance.c.id != bindparam("apart_from"))
+    .order_by(process_instance.c.id)
+)
+_TO_STOP: Final = (
+    select(process_instance.c.id)
+    .where(process_instance.c.id == any_of("ids"))
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    .where(
+        or_(
+            process_instance.c.wanted_state.is_(None),
+            process_instance.c.wanted_state == ProcessState.PAUSE,
+        )
+    )
+    .order_by(process_instance.c.id)
+    .with_for_update(key_share=True)
+    .cte("to_stop")
+)
+_STOP: Final = (
+    update(process_instance)
+    .where(process_instance.c.id == _TO_STOP.c.id)
+    .values(
+        wanted_state=int(ProcessState.STOP),
+        wanted_at=bindparam("now"),
+        update_time=bindparam("now"),
+    )
+)
+
+
+def lock_definitions(db: Connection, definition_ids: Collection[int]) -> list[int]:
+    """Keep every other master from deciding about turns of these, until the transaction ends."""
+    return list(db.scalars(_LOCK, {"ids": sorted(set(definition_ids))}))
+
+
+def rivals(db: Connection, definition_id: int, *, apart_from: int = 0) -> list[int]:
+    """The other live runs of a definition whose row is locked, those that wait included."""
+    return list(db.scalars(_RIVALS, {"definition_id": definition_id, "apart_from": apart_from}))
+
+
+def stop_rivals(db: Connection, instance_ids: Collection[int], *, now: datetime) -> None:
+    """Want these stopped, unless they are to end already."""
+    db.execute(_STOP, {"ids": sorted(instance_ids), "now": now})

@@ -1,0 +1,1107 @@
+"""Why something is not running: facts from the tables turned into a chain of causes.
+
+Pure: it is given rows of one moment, who was alive then, and the time; `common.store.reasons` reads
+the rows. A *cause* says what holds something back, since when, and what will be looked at next; the
+causes behind a cause hang below it. The word in `Cause.cause` is for programs and never changes its
+meaning; the sentence is for people.
+
+It explains and decides nothing: where it and a daemon differ, the daemon is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from common.dag import Dag, select
+from common.errors import InvalidDefinitionError
+from common.model.cluster import Node
+from common.model.commands import (
+    BEGINNING_COMMANDS,
+    BadCommandError,
+    CommandType,
+    start_node_names,
+)
+from common.model.definitions import ProcessGraph, read_process_json
+from common.model.states import (
+    FailureStrategy,
+    ProcessState,
+    TaskDependType,
+    TaskState,
+)
+
+MAX_DEPTH: Final = 30
+MAX_LISTED: Final = 10
+"""Of many alike, so many are told one by one; the others are counted."""
+
+_BRANCHING: Final = frozenset({"SWITCH", "CONDITIONS"})
+
+
+class Word(StrEnum):
+    """What a cause is, for programs."""
+
+    ENDED = "ended"
+    SUPERSEDED = "superseded"
+    RUNNING = "running"
+    FAILED = "failed"
+    ZOOKEEPER = "zookeeper_unreachable"
+    NO_MASTER = "no_master"
+    MASTERS_FULL = "masters_full"
+    OWNER_GONE = "owner_gone"
+    COMMAND = "command_waits"
+    COMMAND_REFUSED = "command_refused"
+    COMMAND_TAKEN = "command_taken"
+    OFFLINE = "definition_offline"
+    NO_DEFINITION = "definition_missing"
+    SERIAL = "serial_wait"
+    THREAD = "waiting_thread"
+    STOPPING = "being_stopped"
+    PAUSING = "being_paused"
+    UPSTREAM = "upstream"
+    UPSTREAM_FAILED = "upstream_failed"
+    LEFT_OUT = "left_out"
+    FORBIDDEN = "forbidden"
+    OUT_OF_SCOPE = "out_of_scope"
+    ENDING = "run_is_ending"
+    RETRY = "retry"
+    DELAY = "delay"
+    POOL = "pool"
+    POOL_UNKNOWN = "pool_unknown"
+    QUEUED = "queued"
+    NO_WORKER = "no_worker"
+    NO_WORKER_IN_GROUP = "no_worker_in_group"
+    WORKER_GONE = "worker_gone"
+    SUB_PROCESS = "sub_process"
+    DEPENDENT = "dependent"
+    NEXT = "about_to_begin"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One reason; `because` are the reasons behind it. `next` is what is looked at, and when."""
+
+    cause: Word
+    subject: str
+    text: str
+    since: datetime | None = None
+    next: str | None = None
+    next_at: datetime | None = None
+    because: tuple[Cause, ...] = ()
+
+    def flat(self, depth: int = 0) -> Iterator[tuple[int, Cause]]:
+        """It and everything behind it, each with its depth."""
+        yield depth, self
+        for each in self.because:
+            yield from each.flat(depth + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A valid attempt at a task."""
+
+    id: int
+    name: str
+    task_type: str
+    attempt: int
+    state: int
+    submit_time: datetime | None = None
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    host: str | None = None
+    worker_incarnation: int | None = None
+    wanted_state: int | None = None
+    reason: str | None = None
+    retry_at: datetime | None = None
+    due_at: datetime | None = None
+    settled: bool = False
+    branch: str | None = None
+    evidence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCommand:
+    """A row of `t_ds_command`. `release_state` is None if the definition does not exist."""
+
+    id: int
+    command_type: int
+    process_definition_id: int | None
+    definition_name: str | None
+    release_state: int | None
+    start_time: datetime
+    ahead: int = 0
+    process_instance_id: int = 0
+    parent_task_instance_id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Other:
+    """Another run of the same definition that goes before this one."""
+
+    id: int
+    state: int
+    start_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A process instance with the valid attempts at its tasks."""
+
+    id: int
+    name: str
+    definition_name: str | None
+    state: int
+    start_time: datetime | None
+    process_instance_json: str = ""
+    command_param: str = ""
+    task_depend_type: int = int(TaskDependType.TASK_POST)
+    failure_strategy: int = int(FailureStrategy.CONTINUE)
+    end_time: datetime | None = None
+    wanted_state: int | None = None
+    wanted_at: datetime | None = None
+    wanted_deadline: datetime | None = None
+    state_reason: str | None = None
+    host: str | None = None
+    owner_incarnation: int | None = None
+    run_scope: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    before: tuple[Other, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An attempt that has slots of a pool."""
+
+    task_instance_id: int
+    task_name: str
+    process_instance_id: int
+    slots: int
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolWait:
+    """What an attempt asks of one pool. `size` is None if there is no such pool."""
+
+    name: str
+    slots: int
+    size: int | None
+    holders: tuple[Holder, ...] = ()
+    ahead: int = 0
+
+    @property
+    def used(self) -> int:
+        return sum(holder.slots for holder in self.holders)
+
+    @property
+    def has_room(self) -> bool:
+        return self.size is not None and self.used + self.slots <= self.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlace:
+    """Where a submitted attempt stands; `group_id` is 0 for any worker.
+
+    `served_by` are incarnations of workers that have taken tasks of the group: proof that they
+    serve it, but no worker is known not to.
+    """
+
+    ahead: int
+    group_id: int = 0
+    group_name: str | None = None
+    addresses: tuple[str, ...] = ()
+    served_by: frozenset[Node] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """Who is alive. `running` counts attempts by worker, `owned` live runs by master."""
+
+    masters: frozenset[Node]
+    workers: frozenset[Node]
+    running: Mapping[str, int] = field(default_factory=dict)
+    owned: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All of one moment. `alive` is None if ZooKeeper could not be asked.
+
+    `children` and `child_commands` are by the id of the SUB_PROCESS attempt that wants the child.
+    """
+
+    now: datetime
+    alive: Alive | None
+    runs: Mapping[int, Run] = field(default_factory=dict)
+    recoveries: Mapping[int, PendingCommand] = field(default_factory=dict)
+    children: Mapping[int, int] = field(default_factory=dict)
+    child_commands: Mapping[int, PendingCommand] = field(default_factory=dict)
+    pools: Mapping[int, tuple[PoolWait, ...]] = field(default_factory=dict)
+    queue: Mapping[int, QueuePlace] = field(default_factory=dict)
+    task_types: frozenset[str] = frozenset()
+    exec_threads: int = 100
+
+
+def why_instance(facts: Facts, process_instance_id: int) -> tuple[Cause, ...]:
+    """What keeps the process instance from its end."""
+    return _Teller(facts).of_run(facts.runs[process_instance_id], 0)
+
+
+def why_task(facts: Facts, process_instance_id: int, name: str) -> tuple[Cause, ...]:
+    """What keeps one task of the process instance from running, or from its end."""
+    return _Teller(facts).of_task(facts.runs[process_instance_id], name)
+
+
+def why_command(facts: Facts, command: PendingCommand) -> tuple[Cause, ...]:
+    """What keeps a command from being carried out."""
+    return (_Teller(facts).of_command(command),)
+
+
+def task_names(run: Run, task_types: frozenset[str]) -> tuple[str, ...]:
+    """The tasks that the process instance has, in order; none if its JSON can't be read."""
+    graph, dag = _graph(run, task_types)
+    return () if graph is None or dag is None else dag.names
+
+
+class _Teller:
+    """Walks from one thing to what holds it back."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._graphs: dict[int, _Shape | None] = {}
+
+    def of_run(self, run: Run, depth: int) -> tuple[Cause, ...]:
+        subject = f"process instance {run.id}"
+        state = _process_state(run.state)
+        if state is None:
+            return (self._unreadable(subject, f"its state {run.state} is not known here"),)
+        if state.is_terminal:
+            return (self._of_ended_run(run, state, subject),)
+        if state is ProcessState.SERIAL_WAIT:
+            return (self._of_serial_wait(run, subject),)
+        if state is ProcessState.WAITING_THREAD:
+            return (self._of_waiting_thread(run, subject),)
+        causes = list(self._of_owner(run, subject))
+        if run.wanted_state is not None or state in (
+            ProcessState.READY_PAUSE,
+            ProcessState.READY_STOP,
+        ):
+            return (*causes, self._of_wish(run, state, subject, depth))
+        return (*causes, *self._of_live_run(run, subject, depth))
+
+    def of_task(self, run: Run, name: str) -> tuple[Cause, ...]:
+        state = _process_state(run.state)
+        subject = f"process instance {run.id}"
+        attempt = _attempts(run).get(name)
+        if state is None or state in (ProcessState.SERIAL_WAIT, ProcessState.WAITING_THREAD):
+            return self.of_run(run, 0)
+        if attempt is not None and not _is_live(attempt) and attempt.retry_at is None:
+            return (self._of_finished(attempt),)
+        if state.is_terminal:
+            ended = self._of_ended_run(run, state, subject)
+            if attempt is not None:
+                return (self._of_finished(attempt), ended)
+            return (self._of_node(run, name, 0, {}), ended)
+        return (*self._of_owner(run, subject), self._of_node(run, name, 0, {}))
+
+    def of_command(self, command: PendingCommand) -> Cause:
+        kind = _name(CommandType, command.command_type)
+        subject = f"command {command.id}"
+        about = f" for {command.definition_name!r}" if command.definition_name else ""
+        because = tuple(self._of_masters(command))
+        return Cause(
+            cause=Word.COMMAND,
+            subject=subject,
+            text=f"command {command.id} ({kind}){about} waits for a master to take it",
+            since=command.start_time,
+            next=None if because else "a master looks at the commands at once, or within a second",
+            because=because,
+        )
+
+    def _of_masters(self, command: PendingCommand) -> Iterator[Cause]:
+        alive = self._facts.alive
+        begins = command.command_type in BEGINNING_COMMANDS
+        if begins and command.release_state is None:
+            yield Cause(
+                cause=Word.NO_DEFINITION,
+                subject=f"process definition {command.process_definition_id}",
+                text=f"there is no process definition {command.process_definition_id}",
+                next="a master moves the command to t_ds_error_command",
+            )
+        elif begins and command.release_state != 1:
+            yield Cause(
+                cause=Word.OFFLINE,
+                subject=f"process definition {command.definition_name!r}",
+                text=f"process definition {command.definition_name!r} is OFFLINE, so no new run of"
+                " it begins",
+                next=f"orcaflow definition online {command.definition_name!r} lets it begin",
+            )
+        if alive is None:
+            yield self._zookeeper()
+            return
+        if not alive.masters:
+            yield self._no_master()
+            return
+        room = [
+            node.address
+            for node in sorted(alive.masters, key=_by_address)
+            if alive.owned.get(node.address, 0) < self._facts.exec_threads
+        ]
+        if not room and not command.parent_task_instance_id:
+            yield Cause(
+                cause=Word.MASTERS_FULL,
+                subject="masters",
+                text=f"every living master runs {self._facts.exec_threads} process instances or"
+                " more, which is what master.exec_threads allows",
+                next="one takes it as soon as a process instance has ended",
+            )
+        elif command.ahead:
+            yield Cause(
+                cause=Word.QUEUED,
+                subject="t_ds_command",
+                text=f"before it, by priority or age: {_counted(command.ahead, 'command')}",
+                next="masters take them in batches",
+            )
+
+    def _of_ended_run(self, run: Run, state: ProcessState, subject: str) -> Cause:
+        recovery = self._facts.recoveries.get(run.id)
+        because: list[Cause] = []
+        if recovery is not None:
+            because.append(self.of_command(recovery))
+        failed = [each for each in run.attempts if each.state in _BAD]
+        because += [self._of_finished(each) for each in failed[:MAX_LISTED]]
+        reason = f": {run.state_reason}" if run.state_reason else ""
+        if recovery is not None:
+            later = None
+        elif state is ProcessState.SUCCESS:
+            later = "nothing: it is done"
+        else:
+            later = f"nothing before somebody asks: orcaflow instance recover {run.id}"
+        return Cause(
+            cause=Word.ENDED,
+            subject=subject,
+            text=f"{subject} has ended: {state.name}{reason}",
+            since=run.end_time,
+            next=later,
+            because=tuple(because),
+        )
+
+    def _of_serial_wait(self, run: Run, subject: str) -> Cause:
+        others = tuple(
+            Cause(
+                cause=Word.RUNNING if other.state != ProcessState.SERIAL_WAIT else Word.SERIAL,
+                subject=f"process instance {other.id}",
+                text=f"process instance {other.id} is {_name(ProcessState, other.state)}",
+                since=other.start_time,
+                next=f"orcaflow instance why {other.id} tells more",
+            )
+            for other in run.before[:MAX_LISTED]
+        )
+        more = len(run.before) - len(others)
+        count = f" ({more} more go before it)" if more > 0 else ""
+        alive = self._facts.alive
+        because = others if alive is None or alive.masters else (*others, self._no_master())
+        if others:
+            text = f"{subject} waits for its turn behind {others[0].subject}{count}"
+            later = "it begins when those before it have ended"
+        else:
+            text = f"{subject} waits for its turn, and no other run goes before it any more"
+            later = "a master lets it go within a few seconds"
+        return Cause(
+            cause=Word.SERIAL,
+            subject=subject,
+            text=text,
+            since=run.start_time,
+            next=later,
+            because=because,
+        )
+
+    def _of_waiting_thread(self, run: Run, subject: str) -> Cause:
+        recovery = self._facts.recoveries.get(run.id)
+        return Cause(
+            cause=Word.THREAD,
+            subject=subject,
+            text=f"{subject} waits for room on a master (WAITTING_THREAD)",
+            since=run.start_time,
+            next=None
+            if recovery
+            else "nothing: a command RECOVER_WAITTING_THREAD for it is missing; put one",
+            because=() if recovery is None else (self.of_command(recovery),),
+        )
+
+    def _of_owner(self, run: Run, subject: str) -> Iterator[Cause]:
+        alive = self._facts.alive
+        recovery = self._facts.recoveries.get(run.id)
+        if alive is None:
+            yield self._zookeeper()
+            return
+        owned = run.host is not None and run.owner_incarnation is not None
+        owner = Node(address=run.host or "", incarnation=run.owner_incarnation or 0)
+        if owned and owner in alive.masters:
+            return
+        because: list[Cause] = []
+        if not alive.masters:
+            because.append(self._no_master())
+        elif recovery is not None:
+            because.append(self.of_command(recovery))
+        what = f"its owner, the master {run.host}, is gone" if owned else "it has no owner"
+        yield Cause(
+            cause=Word.OWNER_GONE,
+            subject=subject,
+            text=f"{subject}: {what}, so nothing is decided for it",
+            next=None if because else "a living master takes it over within a few seconds",
+            because=tuple(because),
+        )
+
+    def _of_wish(self, run: Run, state: ProcessState, subject: str, depth: int) -> Cause:
+        stops = run.wanted_state in (ProcessState.STOP, ProcessState.FAILURE) or (
+            state is ProcessState.READY_STOP
+        )
+        live = [each for each in run.attempts if _is_live(each)]
+        word = "stopped" if stops else "paused"
+        doing = "being ended" if stops else "going on to its end"
+        because = tuple(self._of_ending(run, each, doing, depth) for each in live[:MAX_LISTED])
+        more = f" (and {len(live) - MAX_LISTED} more)" if len(live) > MAX_LISTED else ""
+        if live:
+            text = f"{subject} is being {word} and waits for {_counted(len(live), 'task')}{more}"
+        else:
+            text = f"{subject} is being {word}; nothing of it runs any more"
+        at_last = run.wanted_deadline if stops else None
+        return Cause(
+            cause=Word.STOPPING if stops else Word.PAUSING,
+            subject=subject,
+            text=text,
+            since=run.wanted_at,
+            next="it is over at the latest then, whatever workers do"
+            if at_last
+            else "its owner ends it as soon as they have ended",
+            next_at=at_last,
+            because=because,
+        )
+
+    def _of_ending(self, run: Run, attempt: Attempt, doing: str, depth: int) -> Cause:
+        where = f" on {attempt.host}" if attempt.host else ""
+        child = self._child(attempt)
+        because: tuple[Cause, ...] = ()
+        if child is not None and depth < MAX_DEPTH:
+            because = self.of_run(child, depth + 1)
+        return Cause(
+            cause=Word.RUNNING,
+            subject=_subject(attempt),
+            text=f"task {attempt.name!r} is {_name(TaskState, attempt.state)}{where}, {doing}",
+            since=attempt.start_time or attempt.submit_time,
+            because=because,
+        )
+
+    def _of_live_run(self, run: Run, subject: str, depth: int) -> tuple[Cause, ...]:
+        busy = [each for each in run.attempts if _is_live(each) or each.retry_at is not None]
+        seen: dict[str, Cause] = {}
+        causes = [self._of_node(run, each.name, depth, seen) for each in busy[:MAX_LISTED]]
+        if len(busy) > MAX_LISTED:
+            causes.append(
+                Cause(
+                    cause=Word.RUNNING,
+                    subject=subject,
+                    text=f"also live: {_counted(len(busy) - MAX_LISTED, 'task')} more"
+                    f" (orcaflow task list --instance {run.id})",
+                )
+            )
+        if causes:
+            waiting = self._not_begun(run)
+            if waiting:
+                named = ", ".join(repr(name) for name in waiting[:3])
+                more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+                causes.append(
+                    Cause(
+                        cause=Word.UPSTREAM,
+                        subject=subject,
+                        text=f"not begun: {_counted(len(waiting), 'task')} ({named}{more})",
+                        next=f"orcaflow instance why {run.id} --task NAME tells of one of them",
+                    )
+                )
+            return tuple(causes)
+        unsettled = [each for each in run.attempts if not _is_live(each) and not each.settled]
+        what = (
+            f"{_counted(len(unsettled), 'ended task')} still to be taken into account"
+            if unsettled
+            else "nothing of it is live"
+        )
+        return (
+            Cause(
+                cause=Word.NEXT,
+                subject=subject,
+                text=f"{subject}: {what}",
+                next="its owner decides next, at once or within a second",
+            ),
+        )
+
+    def _not_begun(self, run: Run) -> list[str]:
+        shape = self._shape(run)
+        if shape is None:
+            return []
+        return [
+            name
+            for name in shape.dag.names
+            if name not in shape.begun
+            and name not in shape.left_out
+            and not shape.graph.nodes[name].forbidden
+        ]
+
+    def _of_node(self, run: Run, name: str, depth: int, seen: dict[str, Cause]) -> Cause:
+        if name not in seen:
+            # Said once in full; elsewhere a name is enough.
+            seen[name] = Cause(
+                cause=Word.UPSTREAM, subject=f"task {name!r}", text=f"task {name!r}: see above"
+            )
+            attempt = _attempts(run).get(name)
+            if attempt is None:
+                made = self._of_unbegun(run, name, depth, seen)
+            elif _is_live(attempt):
+                made = self._of_live(run, attempt, depth)
+            elif attempt.retry_at is not None:
+                made = self._of_retry(attempt)
+            else:
+                made = self._of_finished(attempt)
+            return made
+        return seen[name]
+
+    def _of_unbegun(self, run: Run, name: str, depth: int, seen: dict[str, Cause]) -> Cause:
+        subject = f"task {name!r}"
+        shape = self._shape(run)
+        if shape is None:
+            return self._unreadable(subject, "the definition of the run can't be read")
+        if name not in shape.dag.upstream:
+            return Cause(
+                cause=Word.OUT_OF_SCOPE,
+                subject=subject,
+                text=f"{subject} is not among the tasks that this run was started with",
+                next="nothing: a run never changes which tasks it has",
+            )
+        scope = _listed(run.run_scope)
+        if scope is not None and name not in scope:
+            return Cause(
+                cause=Word.OUT_OF_SCOPE,
+                subject=subject,
+                text=f"{subject} is not among the tasks that the last command asked for",
+                next="nothing before another command: orcaflow instance recover",
+            )
+        if shape.graph.nodes[name].forbidden:
+            return Cause(
+                cause=Word.FORBIDDEN,
+                subject=subject,
+                text=f"{subject} is forbidden by its author: it is passed over without running",
+            )
+        chooser = shape.left_out.get(name)
+        if chooser is not None:
+            return Cause(
+                cause=Word.LEFT_OUT,
+                subject=subject,
+                text=f"{subject} is left out: {chooser!r} took another branch",
+                next="nothing: it does not run",
+            )
+        return self._of_upstream(run, name, depth, seen)
+
+    def _of_upstream(self, run: Run, name: str, depth: int, seen: dict[str, Cause]) -> Cause:
+        subject = f"task {name!r}"
+        shape = self._shape(run)
+        if shape is None:
+            return self._unreadable(subject, "the definition of the run can't be read")
+        begun = shape.begun
+        open_ = [above for above in shape.working_above(name) if shape.is_open(above)]
+        failed = [above for above in shape.working_above(name) if shape.is_bad(above)]
+        if failed and shape.graph.nodes[name].task_type != "CONDITIONS":
+            attempt = begun[failed[0]]
+            return Cause(
+                cause=Word.UPSTREAM_FAILED,
+                subject=subject,
+                text=f"{subject} does not begin: task {failed[0]!r} above it is"
+                f" {_name(TaskState, attempt.state)}",
+                since=attempt.end_time,
+                next="nothing in this run, unless it is recovered after its end",
+                because=(self._of_finished(attempt),),
+            )
+        ending = self._run_is_ending(run, shape)
+        if ending is not None:
+            return Cause(
+                cause=Word.ENDING,
+                subject=subject,
+                text=f"{subject} does not begin: task {ending.name!r} has failed, and the failure"
+                " strategy END lets nothing else begin",
+                since=ending.end_time,
+            )
+        if open_:
+            more = f" and {len(open_) - 3} more" if len(open_) > 3 else ""
+            # Far up or in a crowd, what matters is where the chains begin, not each of their links.
+            near = depth < _NEAR and len(open_) <= _FEW
+            shown = open_ if near else shape.frontier(open_)
+            return Cause(
+                cause=Word.UPSTREAM,
+                subject=subject,
+                text=f"{subject} waits for {', '.join(map(repr, open_[:3]))}{more}",
+                because=tuple(
+                    self._of_node(run, above, depth + 1, seen) for above in shown[:MAX_LISTED]
+                ),
+            )
+        return Cause(
+            cause=Word.NEXT,
+            subject=subject,
+            text=f"{subject} has nothing to wait for",
+            next="its owner submits it, at once or within a second",
+        )
+
+    def _run_is_ending(self, run: Run, shape: _Shape) -> Attempt | None:
+        if run.failure_strategy != FailureStrategy.END:
+            return None
+        return next(
+            (
+                each
+                for each in run.attempts
+                if shape.is_bad(each.name) and not shape.is_looked_at(each.name)
+            ),
+            None,
+        )
+
+    def _of_live(self, run: Run, attempt: Attempt, depth: int) -> Cause:
+        match attempt.state:
+            case TaskState.DELAY_EXECUTION:
+                return Cause(
+                    cause=Word.DELAY,
+                    subject=_subject(attempt),
+                    text=f"task {attempt.name!r} is delayed by its definition",
+                    since=attempt.submit_time,
+                    next="it is queued when the delay is over",
+                    next_at=attempt.due_at,
+                )
+            case TaskState.WAITING_DEPEND:
+                return self._of_pools(attempt)
+            case _ if attempt.task_type == "SUB_PROCESS":
+                return self._of_sub_process(attempt, depth)
+            case _ if attempt.task_type == "DEPENDENT":
+                return self._of_dependent(attempt)
+            case TaskState.SUBMITTED:
+                return self._of_queued(attempt)
+            case _:
+                return self._of_running(attempt)
+
+    def _of_running(self, attempt: Attempt) -> Cause:
+        alive = self._facts.alive
+        worker = Node(address=attempt.host or "", incarnation=attempt.worker_incarnation or 0)
+        if alive is not None and worker not in alive.workers:
+            return Cause(
+                cause=Word.WORKER_GONE,
+                subject=_subject(attempt),
+                text=f"task {attempt.name!r} ran on the worker {attempt.host}, which is gone",
+                since=attempt.start_time,
+                next="a master takes it for lost and submits it again, unless that worker comes"
+                " back within its session time-out",
+                because=() if alive.masters else (self._no_master(),),
+            )
+        wanted = ", and is being killed" if attempt.wanted_state is not None else ""
+        return Cause(
+            cause=Word.RUNNING,
+            subject=_subject(attempt),
+            text=f"task {attempt.name!r} runs on {attempt.host}"
+            f" (attempt {attempt.attempt}){wanted}",
+            since=attempt.start_time,
+            next=f"orcaflow task log {attempt.id} -f shows what it does",
+        )
+
+    def _of_queued(self, attempt: Attempt) -> Cause:
+        place = self._facts.queue.get(attempt.id, QueuePlace(ahead=0))
+        alive = self._facts.alive
+        group = place.group_name or str(place.group_id)
+        whom = f"a worker of the group {group!r}" if place.group_id > 0 else "a worker"
+        because = [] if alive is None else list(self._of_workers(place, alive, group))
+        if alive is None:
+            because.append(self._zookeeper())
+        ahead = f"; before it: {_counted(place.ahead, 'task')}" if place.ahead else ""
+        return Cause(
+            cause=Word.QUEUED,
+            subject=_subject(attempt),
+            text=f"task {attempt.name!r} is in the queue and waits for {whom} with a free slot"
+            f"{ahead}",
+            since=attempt.submit_time,
+            next=None
+            if because and because[0].cause in _NOBODY
+            else "the first free slot takes it",
+            because=tuple(because),
+        )
+
+    def _of_workers(self, place: QueuePlace, alive: Alive, group: str) -> Iterator[Cause]:
+        workers = sorted(alive.workers, key=_by_address)
+        if not workers:
+            yield Cause(
+                cause=Word.NO_WORKER,
+                subject="workers",
+                text="no worker is alive",
+                next="orcaflow server start worker-server",
+            )
+            return
+        fits = workers
+        if place.group_id > 0:
+            fits = [
+                node
+                for node in workers
+                if node in place.served_by or node.address.rpartition(":")[0] in place.addresses
+            ]
+        if not fits:
+            names = ", ".join(node.address for node in workers[:MAX_LISTED])
+            yield Cause(
+                cause=Word.NO_WORKER_IN_GROUP,
+                subject=f"worker group {group!r}",
+                text=f"no living worker is known to serve the group {group!r}: none of"
+                f" {names} has ever taken a task of it",
+                next=f"orcaflow server start worker-server --groups {group}",
+            )
+            return
+        yield Cause(
+            cause=Word.RUNNING,
+            subject="workers",
+            text="workers that may take it: "
+            + ", ".join(
+                f"{node.address} (running {_counted(alive.running.get(node.address, 0), 'task')})"
+                for node in fits[:MAX_LISTED]
+            ),
+            next="orcaflow task list --state running shows what runs",
+        )
+
+    def _of_pools(self, attempt: Attempt) -> Cause:
+        waits = self._facts.pools.get(attempt.id, ())
+        because: list[Cause] = []
+        for wait in waits:
+            if wait.size is None or wait.slots > wait.size:
+                problem = (
+                    f"there is no pool {wait.name!r}"
+                    if wait.size is None
+                    else f"it asks for {wait.slots} slots, and pool {wait.name!r} has {wait.size}"
+                )
+                because.append(
+                    Cause(
+                        cause=Word.POOL_UNKNOWN,
+                        subject=f"pool {wait.name!r}",
+                        text=problem,
+                        next="the attempt fails with this reason within a few seconds",
+                    )
+                )
+            elif not wait.has_room or wait.ahead:
+                because.append(self._of_pool(wait))
+        missing = [repr(wait.name) for wait in waits if not wait.has_room] or [
+            repr(wait.name) for wait in waits
+        ]
+        return Cause(
+            cause=Word.POOL,
+            subject=_subject(attempt),
+            text=f"task {attempt.name!r} waits for slots in {', '.join(missing) or 'a pool'}",
+            since=attempt.submit_time,
+            next="it is looked at as soon as a slot is free, and every few seconds",
+            because=tuple(because),
+        )
+
+    def _of_pool(self, wait: PoolWait) -> Cause:
+        holders = tuple(
+            Cause(
+                cause=Word.RUNNING,
+                subject=f"task instance {holder.task_instance_id}",
+                text=f"task {holder.task_name!r} of process instance"
+                f" {holder.process_instance_id} holds {holder.slots}",
+                since=holder.since,
+                next=f"orcaflow task why {holder.task_instance_id} tells more",
+            )
+            for holder in wait.holders[:MAX_LISTED]
+        )
+        ahead = f"; before it: {_counted(wait.ahead, 'task')}" if wait.ahead else ""
+        return Cause(
+            cause=Word.POOL,
+            subject=f"pool {wait.name!r}",
+            text=f"pool {wait.name!r}: {wait.used} of {wait.size} slots are taken, {wait.slots}"
+            f" are needed{ahead}",
+            next=f"orcaflow pool show {wait.name!r}",
+            because=holders,
+        )
+
+    def _of_sub_process(self, attempt: Attempt, depth: int) -> Cause:
+        child = self._child(attempt)
+        command = self._facts.child_commands.get(attempt.id)
+        because: tuple[Cause, ...] = ()
+        later: str | None = None
+        if command is not None:
+            text = f"task {attempt.name!r} waits for its sub process to begin"
+            because = (self.of_command(command),)
+        elif child is not None:
+            state = _name(ProcessState, child.state)
+            text = f"task {attempt.name!r} waits for its sub process, instance {child.id} ({state})"
+            if depth < MAX_DEPTH:
+                because = self.of_run(child, depth + 1)
+        else:
+            text = (
+                f"task {attempt.name!r} waits for its sub process, of which there is no trace yet"
+            )
+            later = "its owner looks at it within a few seconds"
+        return Cause(
+            cause=Word.SUB_PROCESS,
+            subject=_subject(attempt),
+            text=text,
+            since=attempt.start_time or attempt.submit_time,
+            next=later,
+            because=because,
+        )
+
+    def _of_dependent(self, attempt: Attempt) -> Cause:
+        entries = [
+            entry for entry in _entries(attempt.evidence) if entry.get("result") == "WAITING"
+        ]
+        because = tuple(_of_evidence(entry) for entry in entries[:MAX_LISTED])
+        more = f" ({len(entries)} in all)" if len(entries) > MAX_LISTED else ""
+        return Cause(
+            cause=Word.DEPENDENT,
+            subject=_subject(attempt),
+            text=f"task {attempt.name!r} waits for other process instances{more}"
+            if attempt.evidence
+            else f"task {attempt.name!r} has not looked at what it depends on yet",
+            since=attempt.start_time or attempt.submit_time,
+            next="looked at again whenever a process instance ends, and every few seconds",
+            because=because,
+        )
+
+    def _of_retry(self, attempt: Attempt) -> Cause:
+        late = attempt.retry_at is not None and attempt.retry_at < self._facts.now
+        reason = f": {attempt.reason}" if attempt.reason else ""
+        return Cause(
+            cause=Word.RETRY,
+            subject=_subject(attempt),
+            text=f"task {attempt.name!r} waits for its retry; attempt {attempt.attempt} ended as"
+            f" {_name(TaskState, attempt.state)}{reason}",
+            since=attempt.end_time,
+            next=f"its owner makes attempt {attempt.attempt + 1}"
+            + (", which is due already" if late else ""),
+            next_at=attempt.retry_at,
+        )
+
+    def _of_finished(self, attempt: Attempt) -> Cause:
+        state = _name(TaskState, attempt.state)
+        reason = f": {attempt.reason}" if attempt.reason else ""
+        bad = attempt.state in _BAD
+        return Cause(
+            cause=Word.FAILED if bad else Word.ENDED,
+            subject=_subject(attempt),
+            text=f"task {attempt.name!r} has ended: {state} (attempt {attempt.attempt}){reason}",
+            since=attempt.end_time,
+            next=f"orcaflow task log {attempt.id} shows what it said"
+            if bad and attempt.host is not None
+            else None,
+        )
+
+    def _child(self, attempt: Attempt) -> Run | None:
+        return self._facts.runs.get(self._facts.children.get(attempt.id, 0))
+
+    def _shape(self, run: Run) -> _Shape | None:
+        if run.id not in self._graphs:
+            graph, dag = _graph(run, self._facts.task_types)
+            self._graphs[run.id] = (
+                None if graph is None or dag is None else _Shape(graph, dag, _attempts(run))
+            )
+        return self._graphs[run.id]
+
+    def _no_master(self) -> Cause:
+        return Cause(
+            cause=Word.NO_MASTER,
+            subject="masters",
+            text="no master is alive",
+            next="orcaflow server start master-server",
+        )
+
+    def _zookeeper(self) -> Cause:
+        return Cause(
+            cause=Word.ZOOKEEPER,
+            subject="ZooKeeper",
+            text="ZooKeeper could not be asked who is alive; without it nothing new begins",
+            next="orcaflow doctor tells what is wrong",
+        )
+
+    def _unreadable(self, subject: str, problem: str) -> Cause:
+        return Cause(cause=Word.UNREADABLE, subject=subject, text=f"{subject}: {problem}")
+
+
+_NEAR: Final = 3
+_FEW: Final = 3
+
+
+class _Shape:
+    """The tasks of a run, and which of them can still come."""
+
+    def __init__(self, graph: ProcessGraph, dag: Dag, begun: Mapping[str, Attempt]) -> None:
+        self.graph = graph
+        self.dag = dag
+        self.begun = begun
+        self._above: dict[str, tuple[str, ...]] = {}
+        self.left_out = self._left_out()
+        """Tasks that no way leads to any more, each with the branching task that decided it."""
+
+    def working_above(self, name: str) -> tuple[str, ...]:
+        """The tasks above that really run: what is forbidden passes its own upstream on."""
+        if name not in self._above:
+            self._above[name] = tuple(self._look_above(name))
+        return self._above[name]
+
+    def _look_above(self, name: str) -> Iterator[str]:
+        waiting = deque(self.dag.upstream[name])
+        seen = dict.fromkeys(waiting)
+        while waiting:
+            above = waiting.popleft()
+            if above in self.left_out:
+                continue
+            if not self.graph.nodes[above].forbidden:
+                yield above
+                continue
+            for each in self.dag.upstream[above]:
+                if each not in seen:
+                    seen[each] = None
+                    waiting.append(each)
+
+    def is_open(self, name: str) -> bool:
+        """Whether an end of it is still to come."""
+        attempt = self.begun.get(name)
+        return attempt is None or _is_live(attempt) or attempt.retry_at is not None
+
+    def is_bad(self, name: str) -> bool:
+        """Whether it has ended so that nothing builds on it; a branching task may all the same."""
+        attempt = self.begun.get(name)
+        if attempt is None or self.is_open(name):
+            return False
+        return attempt.state in _BAD or attempt.state == TaskState.PAUSE
+
+    def is_looked_at(self, name: str) -> bool:
+        """Whether a CONDITIONS decides what its failure means."""
+        below = self.dag.downstream.get(name, ())
+        return any(self.graph.nodes[each].task_type == "CONDITIONS" for each in below)
+
+    def frontier(self, names: Sequence[str]) -> list[str]:
+        """Of these and what they wait for, the tasks that wait for no other task."""
+        waiting = deque(names)
+        seen = dict.fromkeys(waiting)
+        found: list[str] = []
+        while waiting:
+            name = waiting.popleft()
+            above = [] if name in self.begun else self.working_above(name)
+            open_ = [each for each in above if self.is_open(each)]
+            if not open_:
+                found.append(name)
+            for each in open_:
+                if each not in seen:
+                    seen[each] = None
+                    waiting.append(each)
+        # What has begun says most.
+        return sorted(found, key=lambda name: name not in self.begun)
+
+    def _left_out(self) -> dict[str, str]:
+        out: dict[str, str] = {}
+        for name in self.dag.names:
+            if name in self.begun or not self.dag.upstream[name]:
+                continue
+            closed = [self._closed_by(above, name, out) for above in self.dag.upstream[name]]
+            if all(closed):
+                out[name] = closed[0] or ""
+        return out
+
+    def _closed_by(self, above: str, name: str, out: Mapping[str, str]) -> str | None:
+        if above in out:
+            return out[above]
+        attempt = self.begun.get(above)
+        if attempt is None or attempt.task_type not in _BRANCHING or _is_live(attempt):
+            return None
+        taken = _listed(attempt.branch)
+        return above if taken is not None and name not in taken else None
+
+
+_BAD: Final = frozenset(
+    int(state) for state in (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
+)
+_NOBODY: Final = (Word.NO_WORKER, Word.NO_WORKER_IN_GROUP)
+
+
+def _graph(run: Run, task_types: frozenset[str]) -> tuple[ProcessGraph | None, Dag | None]:
+    try:
+        graph = read_process_json(run.process_instance_json, task_types=task_types)
+        names = start_node_names(run.command_param)
+        return graph, select(graph.dag, names, TaskDependType(run.task_depend_type))
+    except (InvalidDefinitionError, BadCommandError, ValueError):
+        return None, None
+
+
+def _attempts(run: Run) -> dict[str, Attempt]:
+    return {each.name: each for each in run.attempts}
+
+
+def _is_live(attempt: Attempt) -> bool:
+    try:
+        return not TaskState(attempt.state).is_finished
+    except ValueError:
+        return False
+
+
+def _process_state(code: int) -> ProcessState | None:
+    try:
+        return ProcessState(code)
+    except ValueError:
+        return None
+
+
+def _name(kind: type[ProcessState | TaskState | CommandType], code: int) -> str:
+    try:
+        return kind(code).name
+    except ValueError:
+        return str(code)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _subject(attempt: Attempt) -> str:
+    return f"task instance {attempt.id}"
+
+
+def _by_address(node: Node) -> str:
+    return node.address
+
+
+def _listed(stored: str | None) -> tuple[str, ...] | None:
+    if stored is None:
+        return None
+    try:
+        names = json.loads(stored)
+    except (ValueError, RecursionError):
+        return None
+    return tuple(str(name) for name in names) if isinstance(names, list) else None
+
+
+def _entries(evidence: str | None) -> Sequence[Mapping[str, Any]]:
+    try:
+        entries = json.loads(evidence or "[]")
+    except (ValueError, RecursionError):
+        return ()
+    if isinstance(entries, dict):
+        entries = entries.get("evidence", ())
+    return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else ()
+
+
+def _of_evidence(entry: Mapping[str, Any]) -> Cause:
+    run = entry.get("run")
+    key = str(entry.get("key", "?"))
+    interval = f" from {entry['from']} to {entry.get('to')}" if entry.get("from") else ""
+    if isinstance(run, dict):
+        looked = f"looked at process instance {run.get('id')} in state {run.get('state')}"
+        later = f"orcaflow instance why {run.get('id')} tells more"
+    else:
+        looked, later = "found no process instance to look at", None
+    return Cause(
+        cause=Word.DEPENDENT,
+        subject=f"dependent item {key}",
+        text=f"item {key}{interval}: {looked} ({entry.get('why', '')})",
+        next=later,
+    )

@@ -1,0 +1,111 @@
+"""The global parameters of a process instance, when it begins or begins again. Pure.
+
+Adds the word *cured*: with its value worked out (specification §9.3). A sub process also inherits:
+the local parameters of the task that began it replace values of its own, and what the tasks above
+have put out, and then the parent's globals, fill in what it does not have (§3.7, §9.8).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from common.model.commands import CommandType
+from common.model.plans import ParentSnapshot
+from common.params import (
+    Direct,
+    ParameterError,
+    Property,
+    cure_global_parameters,
+    effective_parameters,
+    parse_properties,
+    properties_json,
+    system_parameters,
+)
+from master.commands.origin import Origin
+from master.logic.node_json import local_parameters
+
+
+def cured(
+    declared: tuple[str | None, ...],
+    *,
+    history: Sequence[str],
+    given: str | None,
+    moment: datetime,
+    parent: ParentSnapshot | None,
+    origin: Origin,
+) -> str:
+    """As JSON. `declared` are the sources to be asked, the first that has any; `given` StartParams.
+
+    Raises `ParameterError` for what an author or a user has to mend.
+    """
+    properties: tuple[Property, ...] = ()
+    for source in declared:
+        properties = properties or parse_properties(source)
+    complement = is_complement(history)
+    start = start_values(given)
+    if parent is not None:
+        start = {**_handed_down(parent, moment, origin), **start}
+    result = list(
+        cure_global_parameters(
+            properties,
+            moment=moment,
+            zone=origin.zone,
+            complement=complement,
+            start_params=start,
+        )
+    )
+    if parent is not None:
+        known = {each.prop for each in result}
+        for each in (*parse_properties(parent.input_pool), *parse_properties(parent.global_params)):
+            if each.prop not in known:
+                known.add(each.prop)
+                # What goes up is the child's own to say.
+                result.append(Property(prop=each.prop, type=each.type, value=each.value))
+    return properties_json(result)
+
+
+def is_complement(history: Sequence[str]) -> bool:
+    """Whether the first command of an instance decides that its dates count as chosen (§9.2)."""
+    return bool(history) and history[0] == CommandType.COMPLEMENT_DATA.name
+
+
+def start_values(text: str | None) -> dict[str, str]:
+    """`StartParams`: an object of values that go before the definition's own."""
+    if not text:
+        return {}
+    try:
+        document = json.loads(text, parse_float=str)
+    except json.JSONDecodeError as error:
+        raise ParameterError(f"StartParams is not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ParameterError("StartParams is nested too deeply") from error
+    except ValueError as error:
+        # A whole number of thousands of digits is refused by Python itself.
+        raise ParameterError(f"StartParams can't be read: {error}") from error
+    if not isinstance(document, dict):
+        raise ParameterError("StartParams must be an object of names and values")
+    return {
+        name: value if isinstance(value, str) else "" if value is None else json.dumps(value)
+        for name, value in document.items()
+    }
+
+
+def _handed_down(parent: ParentSnapshot, moment: datetime, origin: Origin) -> dict[str, str]:
+    """The local IN parameters of the SUB_PROCESS task, worked out as those of any task."""
+    local = parse_properties(local_parameters(parent.task_json))
+    wanted = [each.prop for each in local if each.direct is not Direct.OUT]
+    if not wanted:
+        return {}
+    known = effective_parameters(
+        parse_properties(parent.global_params),
+        local,
+        system=system_parameters(
+            moment=moment, zone=origin.zone, complement=is_complement(parent.history)
+        ),
+        moment=moment,
+        zone=origin.zone,
+        pool=parse_properties(parent.input_pool),
+    )
+    return {name: known[name] for name in wanted if name in known}

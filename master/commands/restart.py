@@ -1,0 +1,333 @@
+"""Making an ended process instance live again, as all command types that recover one do. Pure.
+
+What has to run again is computed from the rows and the first selection, never from a list that an
+earlier recovery left behind (traps T70, T71, T72): a *reset* task counts as not begun, everything
+else keeps its result, and what had never begun is found by loading the run like any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeAlias
+
+from common.dag import Dag, select
+from common.errors import InvalidDefinitionError
+from common.model.commands import BadCommandError, Command, CommandType, start_node_names
+from common.model.definitions import ProcessGraph
+from common.model.instances import Ownership, ProcessRow, TaskRow
+from common.model.plans import (
+    DefinitionSnapshot,
+    Drop,
+    InstanceSnapshot,
+    ParentSnapshot,
+    Plan,
+    Reject,
+    Restart,
+    Snapshot,
+)
+from common.model.states import ExecutionType, FailureStrategy, Priority, ProcessState
+from common.params import ParameterError
+from master.commands.begin import child_of
+from master.commands.origin import Origin
+from master.commands.parameters import cured
+from master.engine.load import load_run
+from master.engine.run import ImpossibleError, ProcessRun, TaskPhase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """An ended instance as the run that it was; `promised` names the tasks that await a retry.
+
+    In `run` these stand as failed: nothing will come of a promise that is not kept.
+    """
+
+    run: ProcessRun
+    promised: frozenset[str]
+
+
+Reset: TypeAlias = Callable[[EndedRun], tuple[str, ...]]
+"""Says which tasks of an ended run are to count as not begun."""
+
+NAME_IT = 'command_param must name the instance: {"ProcessInstanceId": 12}'
+
+_CURES = {
+    ProcessState.FAILURE: "START_FAILURE_TASK_PROCESS runs what failed, and what never started",
+    ProcessState.PAUSE: "RECOVER_SUSPENDED_PROCESS goes on with it",
+    ProcessState.STOP: "RECOVER_SUSPENDED_PROCESS goes on with it",
+    ProcessState.SUCCESS: "REPEAT_RUNNING runs all of it again",
+}
+
+
+def all_begun(ended: EndedRun) -> tuple[str, ...]:
+    """Every task that has an attempt."""
+    return tuple(name for name, task in ended.run.tasks.items() if task.attempt)
+
+
+def interrupted(ended: EndedRun) -> tuple[str, ...]:
+    """What was paused or killed on request; failures stay failures.
+
+    A promised retry stays promised, unless what is above it has to run first.
+    """
+    run, promised = ended.run, ended.promised
+    too_early = tuple(
+        name
+        for name in run.dag.names
+        if name in promised
+        and not all(
+            run.tasks[above].phase.is_done and above not in promised
+            for above in run.dag.upstream[name]
+        )
+    )
+    return (*_in(run, {TaskPhase.PAUSED, TaskPhase.KILLED}), *too_early)
+
+
+def not_good(ended: EndedRun) -> tuple[str, ...]:
+    """What has failed, or was kept from its end, or awaits a retry.
+
+    A failure that a CONDITIONS task has dealt with is a result like any other, unless it keeps
+    something from running.
+    """
+    run = ended.run
+    bad = _in(run, {TaskPhase.PAUSED, TaskPhase.KILLED, TaskPhase.FAILED})
+    blocking = tuple(
+        name
+        for name, task in run.tasks.items()
+        if task.phase is TaskPhase.TOLERATED
+        and (
+            name in ended.promised
+            or any(run.edge(name, below) is None for below in run.dag.downstream[name])
+        )
+    )
+    return (*bad, *blocking)
+
+
+def plan_restart(
+    command: Command,
+    snapshot: Snapshot,
+    *,
+    allowed: Collection[ProcessState],
+    reset: Reset,
+    now: datetime,
+    origin: Origin,
+) -> Plan:
+    """`Restart`, or `Reject` with why this instance can't be recovered this way."""
+    found = ended_instance(command, snapshot, allowed=allowed)
+    if not isinstance(found, InstanceSnapshot):
+        return found
+    try:
+        graph = origin.graph(found.process_instance_json)
+        chosen = _tasks_to_reset(found, graph, reset)
+        global_params = _parameters(command, snapshot, found, graph, moment=now, origin=origin)
+    except (InvalidDefinitionError, ImpossibleError, ParameterError) as error:
+        return Reject(reason=f"process instance {found.id} can't be recovered: {error}")
+    definition = _own_definition(found, snapshot.definition)
+    return Restart(
+        process_instance_id=found.id,
+        epoch=found.owner_epoch,
+        command_type=command.command_type,
+        reset=chosen,
+        global_params=global_params,
+        command_param=_command_param(command, found),
+        afresh=command.command_type is CommandType.REPEAT_RUNNING,
+        child_of=None if snapshot.parent is None else child_of(snapshot.parent),
+        execution_type=definition.execution_type if definition else ExecutionType.PARALLEL,
+    )
+
+
+def ended_instance(
+    command: Command, snapshot: Snapshot, *, allowed: Collection[ProcessState]
+) -> InstanceSnapshot | Drop | Reject:
+    """The instance that the command is about, if it has ended in one of the states `allowed`."""
+    if command.process_instance_id is None:
+        return Reject(reason=NAME_IT)
+    instance = snapshot.instance
+    if instance is None:
+        return Reject(reason=f"there is no process instance {command.process_instance_id}")
+    if command.parent_task_instance_id:
+        if fault := _fault_of_parent(command, snapshot.parent, instance):
+            return fault
+        allowed = tuple(state for state in ProcessState if state.is_terminal)
+    elif fault := _fault_of_definition(command, snapshot, instance):
+        return fault
+    place = _place(snapshot, instance)
+    if not instance.state.is_terminal:
+        return Reject(
+            reason=f"{place} is {instance.state.name}: it has not ended, so there is nothing to"
+            " recover yet; wait for its end, or stop it"
+        )
+    if instance.state not in allowed:
+        cure = _CURES.get(instance.state, "")
+        return Reject(
+            reason=f"{place} is {instance.state.name}, for which {command.command_type.name}"
+            f" is not meant; {cure}"
+        )
+    return instance
+
+
+def selection(instance: InstanceSnapshot, graph: ProcessGraph) -> Dag:
+    """What the first command of the instance selected; no recovery changes it."""
+    names = start_node_names(instance.command_param)
+    chosen = select(graph.dag, names, instance.task_depend_type)
+    if not chosen.names:
+        raise BadCommandError(
+            f"process instance {instance.id} can't be recovered: none of its start nodes"
+            f" {', '.join(map(repr, names[:5]))} exists in its definition"
+        )
+    return chosen
+
+
+def ended_run(instance: InstanceSnapshot, graph: ProcessGraph) -> EndedRun:
+    """The instance as the run that it was; raises `ImpossibleError` for rows that make none."""
+    rows = instance.tasks
+    run = load_run(
+        Ownership(process_instance_id=instance.id, host="", epoch=instance.owner_epoch),
+        ProcessRow(
+            id=instance.id,
+            name="",
+            # What its tasks amount to is the question here, whatever state was made of that.
+            state=ProcessState.RUNNING,
+            wanted_state=None,
+            failure_strategy=FailureStrategy.CONTINUE,
+            priority=Priority.MEDIUM,
+            worker_group_id=-1,
+            task_depend_type=int(instance.task_depend_type),
+            command_param="",
+            process_definition_id=instance.process_definition_id,
+            process_instance_json="",
+            executor_id=0,
+            start_time=None,
+        ),
+        [_as_ended(row) for row in rows],
+        dag=selection(instance, graph),
+        nodes=graph.nodes,
+    )
+    promised = (row.name for row in rows if row.valid and row.retry_at is not None)
+    return EndedRun(run=run, promised=frozenset(promised))
+
+
+def _as_ended(row: TaskRow) -> TaskRow:
+    """An attempt of a run that waits for nothing any more.
+
+    One that ended after its run did was never settled; a promised retry will not come by itself.
+    """
+    if not row.state.is_finished:
+        return row
+    return replace(row, settled=True, retry_at=None)
+
+
+def _tasks_to_reset(
+    instance: InstanceSnapshot, graph: ProcessGraph, reset: Reset
+) -> tuple[str, ...]:
+    valid = {row.name for row in instance.tasks if row.valid and row.state.is_finished}
+    wanted = dict.fromkeys(reset(ended_run(instance, graph)))
+    return tuple(name for name in wanted if name in valid)
+
+
+def _fault_of_parent(
+    command: Command, parent: ParentSnapshot | None, instance: InstanceSnapshot
+) -> Drop | Reject | None:
+    if parent is None:
+        return Reject(
+            reason=f"task instance {command.parent_task_instance_id} is no SUB_PROCESS"
+            " that could have a child"
+        )
+    if not parent.waits:
+        return Drop(reason=f"task {parent.task_name!r} does not wait for its child any more")
+    root_id = parent.root_id or parent.process_instance_id
+    if instance.root_id != root_id:
+        # Only a row typed by hand can say so; obeyed, it would tear a run out of its own tree.
+        return Reject(
+            reason=f"process instance {instance.id} is no sub process of process instance {root_id}"
+        )
+    return None
+
+
+def _fault_of_definition(
+    command: Command, snapshot: Snapshot, instance: InstanceSnapshot
+) -> Reject | None:
+    """A recovery is about the instance: a definition is named in vain, and a wrong one in error."""
+    named, own = command.process_definition_id, instance.process_definition_id
+    if named in (0, own) or not own or snapshot.asked_instance_id not in (None, instance.id):
+        return None
+    return Reject(
+        reason=f"process_definition_id is {named}, but process instance {instance.id} is one of"
+        f" process definition {own}"
+    )
+
+
+def _own_definition(
+    instance: InstanceSnapshot, definition: DefinitionSnapshot | None
+) -> DefinitionSnapshot | None:
+    """The definition if it is that of the instance: a SUB_PROCESS may name another one by now."""
+    if definition is None or instance.process_definition_id in (0, definition.id):
+        return definition
+    return None
+
+
+def _place(snapshot: Snapshot, instance: InstanceSnapshot) -> str:
+    asked = snapshot.asked_instance_id
+    if asked is None or asked == instance.id:
+        return f"process instance {instance.id}"
+    return f"process instance {instance.id}, to which the sub process {asked} belongs,"
+
+
+def _in(run: ProcessRun, phases: Collection[TaskPhase]) -> tuple[str, ...]:
+    return tuple(name for name, task in run.tasks.items() if task.phase in phases)
+
+
+def _parameters(
+    command: Command,
+    snapshot: Snapshot,
+    instance: InstanceSnapshot,
+    graph: ProcessGraph,
+    *,
+    moment: datetime,
+    origin: Origin,
+) -> str | None:
+    """Worked out anew where that can change them (trap T33b); None to keep what there is."""
+    given = command.param.get("StartParams")
+    afresh = command.command_type is CommandType.REPEAT_RUNNING
+    if not (afresh or given or snapshot.parent):
+        return None
+    definition = _own_definition(instance, snapshot.definition)
+    return cured(
+        (graph.global_params, definition.global_params if definition else None),
+        history=instance.history,
+        given=given or _stored_param(instance).get("StartParams"),
+        moment=instance.schedule_time or moment,
+        parent=snapshot.parent,
+        origin=origin,
+    )
+
+
+def _command_param(command: Command, instance: InstanceSnapshot) -> str | None:
+    """The stored parameters with what this command gives anew; start nodes stay as they were."""
+    given = command.param.get("StartParams")
+    line = {
+        key: command.param[key]
+        for key in ("id", "parentProcessInstanceId", "parentTaskInstanceId")
+        if command.parent_task_instance_id and key in command.param
+    }
+    if given is None and not line:
+        return None
+    stored = _stored_param(instance) | line
+    if given is not None:
+        stored["StartParams"] = given
+    return json.dumps(stored, ensure_ascii=False)
+
+
+def _stored_param(instance: InstanceSnapshot) -> dict[str, str]:
+    try:
+        document = json.loads(instance.command_param or "{}", parse_float=str)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(document, dict):
+        return {}
+    return {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in document.items()
+        if value is not None
+    }

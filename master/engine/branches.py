@@ -1,0 +1,96 @@
+"""Chooses the branch of a CONDITIONS or SWITCH task, as soon as its upstream is settled. Pure.
+
+Such a task is decided by the engine itself: it takes no worker, no thread and no time, and its row
+is written ended. What its author got wrong ends the task as FAILURE with the reason, never the run.
+"""
+
+from __future__ import annotations
+
+from common.model.control import Conditions, Outcome, Switch
+from common.model.decisions import DecideTask
+from common.model.states import TaskState
+from common.params import (
+    ParameterError,
+    Property,
+    effective_parameters,
+    parse_properties,
+    system_parameters,
+)
+from master.engine.run import ProcessRun, TaskPhase, TaskRun
+from master.engine.variables import properties_of, values_of
+from master.logic.conditions import decide_conditions
+from master.logic.node_json import local_parameters
+from master.logic.switch import Choice, Undecided, choose
+
+
+def decide_branch(run: ProcessRun, name: str) -> DecideTask:
+    """The attempt of a branching task, begun and ended."""
+    task = run.tasks[name]
+    control = task.node.control
+    input_values = values_of(run.input_variables(name))
+    branch: tuple[str, ...] | None
+    reason: str | None
+    if isinstance(control, Conditions):
+        held = decide_conditions(control, _outcomes(run, name))
+        branch = control.success if held else control.failed
+        state = TaskState.SUCCESS if held else TaskState.FAILURE
+        reason = _taken(branch)
+    elif isinstance(control, Switch):
+        try:
+            choice = choose(control, _switch_values(run, task, input_values))
+        except ParameterError as error:
+            choice = Undecided(why=str(error))
+        if isinstance(choice, Choice):
+            branch, state = choice.targets, TaskState.SUCCESS
+            reason = f"{choice.why}; {_taken(branch)}"
+        else:
+            branch, state, reason = None, TaskState.FAILURE, choice.why
+    else:
+        raise run.impossible(f"{name!r} has no branches")
+    return DecideTask(
+        name=name,
+        attempt=task.attempt + 1,
+        task_type=task.node.task_type,
+        task_json=task.node.task_json,
+        priority=task.node.priority,
+        state=state,
+        branch=branch,
+        reason=reason,
+        input_pool=properties_of(input_values),
+    )
+
+
+def _taken(branch: tuple[str, ...]) -> str:
+    return f"branch {', '.join(branch)}" if branch else "the branch without nodes"
+
+
+def _outcomes(run: ProcessRun, name: str) -> dict[str, Outcome]:
+    return {above: _outcome(run.task(above)) for above in run.whole.upstream[name]}
+
+
+def _outcome(task: TaskRun) -> Outcome:
+    match task.phase:
+        case TaskPhase.SUCCEEDED | TaskPhase.PASSED:
+            return Outcome.SUCCESS
+        case TaskPhase.TOLERATED | TaskPhase.FAILED:
+            return Outcome.FAILURE
+        case TaskPhase.BRANCHED:
+            # A CONDITIONS whose expression did not hold has taken its other branch, and done well.
+            return Outcome.SUCCESS
+        case _:
+            return Outcome.OTHER
+
+
+def _switch_values(run: ProcessRun, task: TaskRun, variables: dict[str, str]) -> dict[str, str]:
+    context = run.context
+    return effective_parameters(
+        parse_properties(context.global_params),
+        parse_properties(local_parameters(task.node.task_json)),
+        system=system_parameters(
+            moment=context.moment, zone=context.zone, complement=context.complement
+        ),
+        moment=context.moment,
+        zone=context.zone,
+        pool=[Property(prop=name, value=value) for name, value in variables.items()],
+        start_params=context.start_params,
+    )

@@ -1,0 +1,32 @@
+"""What the tasks of a run share: the values that a branch may be chosen by. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+from zoneinfo import ZoneInfo
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """The run's parameters, from which those of its SWITCH tasks are worked out.
+
+    `global_params` is the instance's JSON list, `start_params` what its command gave. `moment` is
+    its schedule time or, if it has none, its start, read in `zone`. `hands_up` says whether it is a
+    sub process, whose OUT parameters go to the task that began it.
+    """
+
+    global_params: str | None = None
+    start_params: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    moment: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    complement: bool = False
+    hands_up: bool = False
+
+    def at(self, moment: datetime) -> RunContext:
+        """The same at another moment."""
+        return replace(self, moment=moment)

@@ -1,0 +1,36 @@
+"""Decides whether a CONDITIONS takes its success branch or its failed one (specification §5.8, DO).
+
+Pure. It is asked when every direct upstream has ended, retries included. Whatever it decides is a
+result of the task, never a failure of the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from common.model.control import Conditions, Outcome, Relation
+
+
+def decide_conditions(conditions: Conditions, outcomes: Mapping[str, Outcome]) -> bool:
+    """True for `conditions.success`, False for `conditions.failed`.
+
+    A task that is skipped, killed or not among the outcomes matches neither SUCCESS nor FAILURE.
+    """
+    return _joined(
+        conditions.relation,
+        (
+            _joined(
+                group.relation,
+                (
+                    outcomes.get(condition.task, Outcome.OTHER) is condition.wanted
+                    for condition in group.conditions
+                ),
+            )
+            for group in conditions.groups
+        ),
+    )
+
+
+def _joined(relation: Relation, results: Iterable[bool]) -> bool:
+    """Of nothing, AND is true and OR is false (specification §10.1)."""
+    return all(results) if relation is Relation.AND else any(results)

@@ -1,0 +1,59 @@
+"""Decides which branch a SWITCH takes (specification §1.20.4).
+
+Pure. Conditions are tried in the order written; the first that holds wins, one without text holds
+at once, and the default stands last. A condition that can't be decided fails the task: taking
+another branch instead would run what the author did not ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from common.expressions import ExpressionError
+from common.model.control import Switch
+
+_SHOWN_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The targets that run; all other direct successors are skipped. `why` is for the log."""
+
+    targets: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecided:
+    """No branch can be taken, so the task fails; `why` names the cause and the place."""
+
+    why: str
+
+
+def choose(switch: Switch, values: Mapping[str, str]) -> Choice | Undecided:
+    """The branch for these parameters. Values are never repeated in `why`: some are secret."""
+    for number, branch in enumerate(switch.branches, start=1):
+        expression = branch.expression
+        if expression is None:
+            return _chosen(branch.targets, f"branch {number} has no condition")
+        try:
+            holds = expression.evaluate(values)
+        except ExpressionError as error:
+            return Undecided(
+                why=f"the condition of branch {number} can't be decided: {error},"
+                f" in {_shown(expression.text)}"
+            )
+        if holds:
+            return _chosen(branch.targets, f"branch {number} holds: {_shown(expression.text)}")
+    return _chosen(switch.default, "no condition holds: the default is taken")
+
+
+def _chosen(targets: tuple[str, ...], why: str) -> Choice | Undecided:
+    return Choice(targets=targets, why=why) if targets else Undecided(why=f"{why}, but names none")
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
+    # On one line of the log, whatever the author wrote.
+    return "".join(symbol if symbol.isprintable() else " " for symbol in short)

@@ -1,0 +1,53 @@
+"""A definition as a document that `import` takes, here or in another database."""
+
+from __future__ import annotations
+
+import json
+
+from common.model.imports import add_names, wanted
+from common.model.states import ExecutionType
+from common.store.definitions import DefinitionRow
+from common.store.requests import (
+    Connection,
+    datasource_names,
+    definitions_with_ids,
+    drawing,
+    execution_type_of,
+    worker_groups,
+)
+
+
+def exported(db: Connection, found: DefinitionRow) -> dict[str, object]:
+    """The document. A JSON that can't be read is given as it stands, so that it can be mended."""
+    text = found.process_definition_json or "{}"
+    try:
+        inner: object = json.loads(text)
+    except (ValueError, RecursionError):
+        inner = text
+    if isinstance(inner, dict):
+        named = definitions_with_ids(db, sorted(wanted(inner).definition_ids))
+        add_names(
+            inner,
+            definitions={row.id: (row.name, row.project_name or "default") for row in named},
+            datasources=datasource_names(db),
+            worker_groups=worker_groups(db),
+        )
+    document: dict[str, object] = {"name": found.name}
+    if found.description:
+        document["description"] = found.description
+    document["processDefinitionJson"] = inner
+    if found.global_params:
+        document["globalParams"] = found.global_params
+    if found.timeout_minutes:
+        document["timeout"] = found.timeout_minutes
+    if found.tenant_id != -1:
+        document["tenantId"] = found.tenant_id
+    execution_type = execution_type_of(db, found.id)
+    if execution_type:
+        document["executionType"] = ExecutionType(execution_type).name
+    locations, connects = drawing(db, found.id)
+    if locations:
+        document["processDefinitionLocations"] = locations
+    if connects:
+        document["processDefinitionConnects"] = connects
+    return document

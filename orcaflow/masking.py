@@ -1,0 +1,48 @@
+"""Keeps values that must not be seen off the screen: those of parameters whose names sound secret.
+
+The rule is that of the workers' logs, so that what a log hides is not shown here either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MASK = "******"
+
+_SECRET_NAME = re.compile(
+    r"pass(word|wd|phrase)?$|passw|pwd|secret|token|credential|private.?key|api.?key|access.?key",
+    re.IGNORECASE,
+)
+# "1" is hidden by its name alone: to replace it everywhere would hide the rest too.
+_SHORTEST_MASKED = 4
+
+
+def is_secret(name: str) -> bool:
+    """Whether a name sounds as if its value must not be shown."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def secrets_in(parameters: Mapping[str, str]) -> tuple[str, ...]:
+    """The values to hide, longer ones first: one may begin with another."""
+    found = {value for name, value in parameters.items() if value and is_secret(name)}
+    return tuple(sorted(found, key=lambda value: (-len(value), value)))
+
+
+def masked(value: Any, secrets: Sequence[str], *, name: str = "") -> Any:
+    """The value, or the parts of it, without these secrets; all of it if its name sounds secret."""
+    match value:
+        case str():
+            if name and value and is_secret(name):
+                return MASK
+            for secret in secrets:
+                if len(secret) >= _SHORTEST_MASKED:
+                    value = value.replace(secret, MASK)
+            return value
+        case list():
+            return [masked(item, secrets) for item in value]
+        case dict():
+            return {key: masked(item, secrets, name=str(key)) for key, item in value.items()}
+        case _:
+            return value

@@ -1,0 +1,231 @@
+"""What is allowed in a definition and yet may not do what its author thinks.
+
+Adds the word *surprise*: a finding that keeps nothing out. It looks at one definition's JSON alone,
+which has been read without a mistake before; it asks no database and changes nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from common.model.imports import PRESENT, Finding, Severity, asks_for_all, dependent_items
+
+_TOP_KEYS: Final = frozenset(
+    {
+        "globalParams",
+        "tasks",
+        "tenantId",
+        "tenantCode",
+        "timeout",
+        "timeoutStrategy",
+        "executionType",
+        "name",
+        "description",
+        "processDefinitionName",
+        "processDefinitionDescription",
+    }
+)
+_NODE_KEYS: Final = frozenset(
+    {
+        "id",
+        "name",
+        "type",
+        "params",
+        "description",
+        "desc",
+        "runFlag",
+        "preTasks",
+        "depList",
+        "dependence",
+        "conditionResult",
+        "switchResult",
+        "maxRetryTimes",
+        "retryInterval",
+        "retryBackoff",
+        "timeout",
+        "taskInstancePriority",
+        "workerGroupId",
+        "workerGroup",
+        "extras",
+        "loc",
+        "delayTime",
+        "taskGroupId",
+        "taskGroupPriority",
+        "taskGroups",
+        "waitStartTimeout",
+        "taskTimeoutParameter",
+        "forbidden",
+        "code",
+        "version",
+    }
+)
+_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][\w.-]{0,100})\}")
+# Their texts reach no shell, so a name that nobody declares can't be a variable of one.
+_WITHOUT_SHELL: Final = frozenset({"SQL", "PROCEDURE", "HTTP", "SPARK", "PYSPARK"})
+_WITH_DEPENDENCE: Final = frozenset({"DEPENDENT", "CONDITIONS"})
+
+
+def surprises(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
+    """The warnings, in the order of the tasks; `name` is the definition's own."""
+    yield from _unknown_keys(None, document, _TOP_KEYS)
+    yield from _repeated_parameters(document)
+    declared = _declared(document)
+    limit = _whole(document.get("timeout"))
+    for node in _nodes(document):
+        task = str(node.get("name", ""))
+        kind = str(node.get("type", "")).upper()
+        yield from _unknown_keys(task, node, _NODE_KEYS)
+        yield from _of_retries(task, node)
+        yield from _of_timeout(task, node, limit)
+        yield from _of_branches(task, node, kind)
+        yield from _of_texts(task, node, kind, declared)
+    for task, where, target, item in dependent_items(document):
+        if target == name and item.get("dateValue") in PRESENT and asks_for_all(item):
+            yield _warning(
+                task,
+                where,
+                f"waits for another run of its own definition in the interval"
+                f" {item['dateValue']!r}, in which this run lies",
+                "take an interval before it, as last1Days",
+            )
+
+
+def _unknown_keys(
+    task: str | None, holder: Mapping[str, Any], known: frozenset[str]
+) -> Iterator[Finding]:
+    for key in holder:
+        if key not in known:
+            near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.75)
+            cure = f"did you mean {near[0]!r}?" if near else ""
+            yield _warning(task, f"{key:.80}", "is not known and has no effect", cure)
+
+
+def _repeated_parameters(document: Mapping[str, Any]) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for index, item in enumerate(_listed(document.get("globalParams"))):
+        prop = item.get("prop")
+        if isinstance(prop, str) and prop in seen:
+            yield _warning(
+                None,
+                f"globalParams[{index}].prop",
+                f"{prop:.80} is declared again: the last one wins",
+            )
+        seen.add(str(prop))
+
+
+def _of_retries(task: str, node: Mapping[str, Any]) -> Iterator[Finding]:
+    retries = _whole(node.get("maxRetryTimes"))
+    if retries > 0 and _whole(node.get("retryInterval")) == 0 and not node.get("retryBackoff"):
+        yield _warning(
+            task,
+            "retryInterval",
+            f"is 0, so {retries} retries follow each other at once",
+            "give the minutes between them",
+        )
+
+
+def _of_timeout(task: str, node: Mapping[str, Any], limit: int) -> Iterator[Finding]:
+    timeout = _object(node.get("timeout"))
+    if timeout.get("enable") not in (True, "true"):
+        return
+    interval = _whole(timeout.get("interval"))
+    if 0 < limit < interval:
+        yield _warning(
+            task,
+            "timeout.interval",
+            f"{interval} minutes are more than the {limit} of the whole process",
+        )
+
+
+def _of_branches(task: str, node: Mapping[str, Any], kind: str) -> Iterator[Finding]:
+    dependence = _object(node.get("dependence"))
+    if dependence.get("dependTaskList") and kind not in _WITH_DEPENDENCE:
+        yield _warning(
+            task, "dependence", f"has no effect on {kind}: only DEPENDENT and CONDITIONS read it"
+        )
+    result = _object(node.get("conditionResult"))
+    # The front end writes [""] into both for every other type.
+    named = any(
+        result.get(key) not in (None, "", [], [""]) for key in ("successNode", "failedNode")
+    )
+    if named and kind != "CONDITIONS":
+        yield _warning(
+            task, "conditionResult", f"has no effect on {kind}: only CONDITIONS takes branches"
+        )
+
+
+def _of_texts(
+    task: str, node: Mapping[str, Any], kind: str, declared: frozenset[str]
+) -> Iterator[Finding]:
+    params = _object(node.get("params"))
+    script = params.get("rawScript")
+    if kind == "SHELL" and isinstance(script, str) and "\r\n" in script:
+        yield _warning(
+            task,
+            "params.rawScript",
+            "has Windows line ends, which a shell takes for a part of each line",
+            "save it with Unix line ends",
+        )
+    if kind == "SQL" and (params.get("receivers") or params.get("receiversCc")):
+        yield _warning(task, "params.receivers", "no mail is sent: the result is kept as a file")
+    if kind not in _WITHOUT_SHELL:
+        return
+    for key, value in params.items():
+        if key == "localParams":
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name in dict.fromkeys(_REFERENCE.findall(text)):
+            if name not in declared and not name.startswith("system."):
+                yield _warning(
+                    task,
+                    f"params.{key:.80}",
+                    f"${{{name}}} is declared nowhere and stays as it is written",
+                    f"declare it, or give it to each run: --param {name}=…",
+                )
+
+
+def _declared(document: Mapping[str, Any]) -> frozenset[str]:
+    """Every name that some task may have: what tasks put out may reach any task after them."""
+    items = list(_listed(document.get("globalParams")))
+    for node in _nodes(document):
+        items.extend(_listed(_object(node.get("params")).get("localParams")))
+    return frozenset(str(item.get("prop")) for item in items)
+
+
+def _warning(task: str | None, key: str, problem: str, cure: str = "") -> Finding:
+    return Finding(severity=Severity.WARNING, node=task, key=key, problem=problem, cure=cure)
+
+
+def _nodes(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from _listed(document.get("tasks"))
+
+
+def _listed(value: object) -> Iterator[Mapping[str, Any]]:
+    value = _decoded(value)
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, dict):
+            yield item
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    value = _decoded(value)
+    return value if isinstance(value, dict) else {}
+
+
+def _decoded(value: object) -> object:
+    if isinstance(value, str) and value.strip():
+        try:
+            decoded: object = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+        return decoded
+    return value
+
+
+def _whole(value: object) -> int:
+    text = str(value).strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0

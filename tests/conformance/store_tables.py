@@ -1,0 +1,497 @@
+"""Both stores behind one face, for `tests.conformance.test_store_…`, and builders for their tests.
+
+`Tables` is the stores over one database together with a person's direct sight of its rows.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from sqlalchemy import Engine, Table, delete, insert, select, text, update
+from sqlalchemy.exc import DBAPIError
+
+from common.model.cluster import Node
+from common.model.commands import Command, CommandType
+from common.model.decisions import (
+    Decision,
+    FinishProcess,
+    FinishTask,
+    KillTask,
+    PauseTask,
+    StopProcess,
+    SubmitTask,
+)
+from common.model.instances import Ownership
+from common.model.plans import Begin, ChildOf, Drop, Handled, Plan, Resume, Signal, Snapshot
+from common.model.states import (
+    FailureStrategy,
+    Priority,
+    ProcessState,
+    TaskDependType,
+    TaskState,
+    WarningType,
+)
+from common.store import tables as t
+from common.store.commands import PostgresCommandStore
+from common.store.dependents import PostgresDependentStore
+from common.store.failover import PostgresFailoverStore
+from common.store.holds import PostgresHoldStore
+from common.store.protocol import (
+    AttemptEnd,
+    AttemptFolders,
+    CommandStore,
+    DependentStore,
+    FailoverStore,
+    HoldStore,
+    LoadedRun,
+    Planner,
+    Released,
+    RunStore,
+    Saved,
+    Step,
+    TaskStore,
+    TimeoutStore,
+)
+from common.store.runs import PostgresRunStore
+from common.store.tasks import PostgresTaskStore
+from common.store.timeouts import PostgresTimeoutStore
+from tests.builders import NOON
+from tests.memory.store import (
+    MemoryCommandStore,
+    MemoryDatabase,
+    MemoryDependentStore,
+    MemoryFailoverStore,
+    MemoryHoldStore,
+    MemoryRunStore,
+    MemoryTaskStore,
+    MemoryTimeoutStore,
+    RowRefusedError,
+    Rows,
+)
+
+MINUTE = timedelta(minutes=1)
+LATER = NOON + MINUTE
+MASTER = Node(address="10.0.0.1:5678", incarnation=2**40)
+REBORN = Node(address=MASTER.address, incarnation=MASTER.incarnation + 7)
+OTHER_MASTER = Node(address="10.0.0.2:5678", incarnation=2**40 + 1)
+WORKER = Node(address="10.0.0.3:1234", incarnation=2**41)
+RESTARTED = Node(address=WORKER.address, incarnation=WORKER.incarnation + 7)
+OTHER_WORKER = Node(address="10.0.0.4:1234", incarnation=2**41 + 1)
+PARAM_LIMIT = 6000
+FOLDERS = AttemptFolders(work="/attempts", logs="/logs")
+
+TABLES = (
+    t.command,
+    t.error_command,
+    t.process_definition,
+    t.process_instance,
+    t.task_instance,
+    t.task_group,
+    t.task_group_queue,
+    t.relation_process_instance,
+    t.alert,
+    t.datasource,
+    t.worker_group,
+    t.tenant,
+    t.queue,
+    t.user,
+)
+SEEDED = (t.tenant, t.queue, t.user)
+
+REFUSED = (RowRefusedError, DBAPIError)
+"""What a person gets whose row breaks a constraint."""
+
+
+class Tables(Protocol):
+    """The stores over one database, and direct sight of its rows, as a person has it."""
+
+    @property
+    def commands(self) -> CommandStore: ...
+
+    @property
+    def runs(self) -> RunStore: ...
+
+    @property
+    def tasks(self) -> TaskStore: ...
+
+    @property
+    def failover(self) -> FailoverStore: ...
+
+    @property
+    def holds(self) -> HoldStore: ...
+
+    @property
+    def timeouts(self) -> TimeoutStore: ...
+
+    @property
+    def dependents(self) -> DependentStore: ...
+
+    def insert(self, table: Table, **columns: Any) -> int: ...
+
+    def update(self, table: Table, row_id: int, **columns: Any) -> None: ...
+
+    def rows(self, table: Table) -> list[dict[str, Any]]: ...
+
+    def heard(self) -> list[tuple[str, str]]: ...
+
+
+class MemoryTables:
+    def __init__(self) -> None:
+        self.database = MemoryDatabase(os_user="tester")
+        self.commands = MemoryCommandStore(self.database, param_limit_bytes=PARAM_LIMIT)
+        self.runs = MemoryRunStore(self.database)
+        self.tasks = MemoryTaskStore(self.database)
+        self.failover = MemoryFailoverStore(self.database)
+        self.holds = MemoryHoldStore(self.database)
+        self.timeouts = MemoryTimeoutStore(self.database)
+        self.dependents = MemoryDependentStore(self.database)
+
+    def insert(self, table: Table, **columns: Any) -> int:
+        return self.database.insert(self._rows(table), **columns)
+
+    def update(self, table: Table, row_id: int, **columns: Any) -> None:
+        self.database.update(self._rows(table), row_id, **columns)
+
+    def rows(self, table: Table) -> list[dict[str, Any]]:
+        rows = self._rows(table)
+        names = rows.record_type.__dataclass_fields__
+        return [{name: getattr(row, name) for name in names} for row in rows]
+
+    def heard(self) -> list[tuple[str, str]]:
+        return self.database.drain_notifications()
+
+    def _rows(self, table: Table) -> Rows[Any]:
+        return next(rows for rows in self.database.tables if rows.name == table.name)
+
+
+class PostgresTables:
+    def __init__(self, made: Engine, listener: Any) -> None:
+        self.engine = made
+        self.commands = PostgresCommandStore(made, param_limit_bytes=PARAM_LIMIT)
+        self.runs = PostgresRunStore(made)
+        self.tasks = PostgresTaskStore(made)
+        self.failover = PostgresFailoverStore(made)
+
+        self.holds = PostgresHoldStore(made)
+
+        self.timeouts = PostgresTimeoutStore(made)
+
+        self.dependents = PostgresDependentStore(made)
+        self._listener = listener
+
+    def insert(self, table: Table, **columns: Any) -> int:
+        with self.engine.begin() as db:
+            row_id: int = db.scalars(insert(table).values(**columns).returning(table.c.id)).one()
+            return row_id
+
+    def update(self, table: Table, row_id: int, **columns: Any) -> None:
+        with self.engine.begin() as db:
+            db.execute(update(table).where(table.c.id == row_id).values(**columns))
+
+    def rows(self, table: Table) -> list[dict[str, Any]]:
+        with self.engine.connect() as db:
+            return [dict(row) for row in db.execute(select(table).order_by(table.c.id)).mappings()]
+
+    def heard(self) -> list[tuple[str, str]]:
+        # The answer to any statement comes after the notifications of what was committed before it.
+        with self._listener.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        heard = [(notify.channel, notify.payload) for notify in self._listener.notifies]
+        self._listener.notifies.clear()
+        return heard
+
+    def draw_ids_afresh(self) -> None:
+        names = ", ".join(table.name for table in TABLES if table not in SEEDED)
+        with self.engine.begin() as db:
+            db.execute(text(f"TRUNCATE {names} RESTART IDENTITY CASCADE"))
+
+    def draw_ids_from_the_highest(self, tables: Sequence[Table]) -> None:
+        highest = (
+            f"setval(pg_get_serial_sequence('{table.name}', 'id'),"
+            f" (SELECT coalesce(max(id), 0) + 1 FROM {table.name}), false)"
+            for table in tables
+        )
+        with self.engine.begin() as db:
+            db.execute(text(f"SELECT {', '.join(highest)}"))
+
+    def empty(self) -> None:
+        with self.engine.begin() as db:
+            for table in reversed(TABLES):
+                db.execute(
+                    delete(table).where(table.c.id > 1) if table in SEEDED else delete(table)
+                )
+            db.execute(update(t.user).values(tenant_id=1, queue=None))
+        self.heard()
+
+
+# Rows that a person types
+
+
+def a_definition(db: Tables, **columns: Any) -> int:
+    return db.insert(
+        t.process_definition,
+        **{
+            "name": f"flights-{uuid.uuid4().hex[:8]}",
+            "release_state": 1,
+            "process_definition_json": "{}",
+            **columns,
+        },
+    )
+
+
+def a_command(db: Tables, **columns: Any) -> int:
+    return db.insert(t.command, **{"command_type": 0, "process_definition_id": 1, **columns})
+
+
+def about(process_instance_id: int) -> str:
+    """The `command_param` of a command about an instance."""
+    return json.dumps({"ProcessInstanceId": process_instance_id})
+
+
+# Plans, and commands that are taken with them
+
+
+def a_begin(**changes: Any) -> Begin:
+    begin = Begin(
+        name="flights-1-1767355200000",
+        process_definition_id=1,
+        command_type=CommandType.START_PROCESS,
+        command_param="{}",
+        process_instance_json='{"tasks":[]}',
+        global_params="[]",
+        task_depend_type=TaskDependType.TASK_POST,
+        failure_strategy=FailureStrategy.CONTINUE,
+        warning_type=WarningType.NONE,
+        warning_group_id=0,
+        schedule_time=None,
+        command_start_time=NOON,
+        executor_id=1,
+        priority=Priority.MEDIUM,
+        worker_group_id=-1,
+        timeout_minutes=0,
+        tenant_id=-1,
+    )
+    return replace(begin, **changes)
+
+
+def always(plan: Plan) -> Planner:
+    return lambda _command, _snapshot: plan
+
+
+def by_id(plans: dict[int, Plan]) -> Planner:
+    return lambda command, _snapshot: plans[command.id]
+
+
+def take(
+    db: Tables,
+    planner: Planner,
+    *,
+    node: Node = MASTER,
+    limit: int = 100,
+    room: int = 100,
+    now: datetime = NOON,
+) -> tuple[Handled, ...]:
+    return db.commands.take(
+        node=node,
+        limit=limit,
+        room=room,
+        live_masters=frozenset([node]),
+        planner=planner,
+        now=now,
+    )
+
+
+def carry_out(db: Tables, plan: Plan, *, node: Node = MASTER, now: datetime = NOON) -> Handled:
+    """What a command comes to that amounts to this plan; no other may be waiting."""
+    a_command(db)
+    (handled,) = take(db, always(plan), node=node, now=now)
+    return handled
+
+
+def looked_at(db: Tables, **columns: Any) -> tuple[Command, Snapshot]:
+    """What a planner sees when it is given a command with these columns."""
+    a_command(db, **columns)
+    seen: list[tuple[Command, Snapshot]] = []
+
+    def planner(command: Command, snapshot: Snapshot) -> Plan:
+        seen.append((command, snapshot))
+        return Drop(reason="seen")
+
+    take(db, planner)
+    (sight,) = seen
+    return sight
+
+
+def a_run(db: Tables, *, node: Node = MASTER, now: datetime = NOON, **changes: Any) -> Ownership:
+    """A new run of `node`, by the way that every run begins."""
+    handled = carry_out(db, a_begin(**changes), node=node, now=now)
+    assert handled.ownership is not None
+    return handled.ownership
+
+
+def take_over(db: Tables, owned: Ownership, *, node: Node = OTHER_MASTER) -> Ownership:
+    a_command(db, command_type=2)
+    plan = Resume(process_instance_id=owned.process_instance_id, epoch=owned.epoch)
+    (handled,) = take(db, always(plan), node=node)
+    assert handled.ownership is not None
+    return handled.ownership
+
+
+def a_stop(owned: Ownership) -> Signal:
+    return a_signal(owned.process_instance_id, CommandType.STOP)
+
+
+def a_signal(process_instance_id: int, command_type: CommandType) -> Signal:
+    wanted = ProcessState.STOP if command_type is CommandType.STOP else ProcessState.PAUSE
+    return Signal(
+        process_instance_id=process_instance_id, command_type=command_type, wanted_state=wanted
+    )
+
+
+# Decisions, and attempts
+
+
+def a_submit(name: str, attempt: int = 1, **changes: Any) -> SubmitTask:
+    submit = SubmitTask(
+        name=name,
+        attempt=attempt,
+        retry_times=attempt - 1,
+        task_type="SHELL",
+        task_json='{"type":"SHELL"}',
+        priority=Priority.MEDIUM,
+        worker_group_id=-1,
+        max_retry_times=3,
+        retry_interval=timedelta(minutes=2),
+    )
+    return replace(submit, **changes)
+
+
+def finish(name: str, state: TaskState = TaskState.SUCCESS, attempt: int = 1) -> FinishTask:
+    return FinishTask(name=name, attempt=attempt, state=state)
+
+
+def kill(name: str, attempt: int = 1) -> KillTask:
+    return KillTask(name=name, attempt=attempt)
+
+
+def pause(name: str, attempt: int = 1) -> PauseTask:
+    return PauseTask(name=name, attempt=attempt)
+
+
+STOPPING = StopProcess(deadline=LATER)
+
+
+def save(db: Tables, owned: Ownership, *decisions: Decision, at: datetime = NOON) -> Saved:
+    return db.runs.save([Step(ownership=owned, decisions=decisions, at=at)])
+
+
+def end_run(db: Tables, owned: Ownership, state: ProcessState = ProcessState.SUCCESS) -> Saved:
+    return save(db, owned, FinishProcess(state=state))
+
+
+def load(db: Tables, owned: Ownership) -> LoadedRun:
+    (run,) = db.runs.load([owned])
+    return run
+
+
+def submit(db: Tables, owned: Ownership, *names: str, **changes: Any) -> list[int]:
+    saved = save(db, owned, *(a_submit(name, **changes) for name in names))
+    return [offer.task_instance_id for offer in saved.offers]
+
+
+def claim(db: Tables, ids: Sequence[int], *, node: Node = WORKER) -> list[int]:
+    claimed = db.tasks.claim(node, ids, folders=FOLDERS, now=NOON)
+    return [task.id for task in claimed]
+
+
+def an_end(task_id: int, state: TaskState = TaskState.SUCCESS, **changes: Any) -> AttemptEnd:
+    return AttemptEnd(task_instance_id=task_id, state=state, end_time=LATER, **changes)
+
+
+def end(db: Tables, *ends: AttemptEnd, node: Node = WORKER) -> frozenset[int]:
+    return db.tasks.report(node, ends)
+
+
+def run_to_end(db: Tables, owned: Ownership, name: str, state: TaskState) -> int:
+    """An attempt that was submitted, claimed, reported and settled; its id."""
+    (task_id,) = submit(db, owned, name)
+    claim(db, [task_id])
+    end(db, an_end(task_id, state))
+    save(db, owned, finish(name, state))
+    return task_id
+
+
+def release(db: Tables, now: datetime = NOON) -> Released:
+    return db.holds.release(now=now)
+
+
+def released(db: Tables, now: datetime = NOON) -> list[int]:
+    """The ids of the attempts that are let go of."""
+    return [offer.task_instance_id for offer in release(db, now).offers]
+
+
+# Sub processes
+
+
+def a_sub_process(name: str, attempt: int = 1, **changes: Any) -> SubmitTask:
+    return a_submit(name, attempt, task_type="SUB_PROCESS", **changes)
+
+
+def call_child(db: Tables, parent: Ownership, name: str = "sub", attempt: int = 1) -> int:
+    """The id of a new SUB_PROCESS attempt, whose command waits."""
+    save(db, parent, a_sub_process(name, attempt))
+    return the_newest_id(db, t.task_instance)
+
+
+def child_of(db: Tables, parent: Ownership, task_id: int) -> ChildOf:
+    row = the_process(db, parent)
+    return ChildOf(
+        process_instance_id=parent.process_instance_id,
+        task_instance_id=task_id,
+        root_id=row["root_id"] or row["id"],
+    )
+
+
+def begin_child(db: Tables, parent: Ownership, task_id: int, **changes: Any) -> Ownership:
+    """The run of a child whose command waits, and no other."""
+    plan = a_begin(child_of=child_of(db, parent, task_id), **changes)
+    (handled,) = take(db, always(plan))
+    assert handled.ownership is not None
+    return handled.ownership
+
+
+def a_child(db: Tables, parent: Ownership, name: str = "sub") -> tuple[int, Ownership]:
+    """A RUNNING SUB_PROCESS attempt and the run that it waits for."""
+    task_id = call_child(db, parent, name)
+    return task_id, begin_child(db, parent, task_id)
+
+
+# Looking at rows
+
+
+def the_process(db: Tables, owned: Ownership) -> dict[str, Any]:
+    return the_row(db, t.process_instance, owned.process_instance_id)
+
+
+def the_task(db: Tables, task_id: int) -> dict[str, Any]:
+    return the_row(db, t.task_instance, task_id)
+
+
+def the_row(db: Tables, table: Table, row_id: int) -> dict[str, Any]:
+    return next(row for row in db.rows(table) if row["id"] == row_id)
+
+
+def the_newest_id(db: Tables, table: Table) -> int:
+    newest: int = db.rows(table)[-1]["id"]
+    return newest
+
+
+def has(row: dict[str, Any], **columns: Any) -> bool:
+    """Whether the row has these columns; if not, the assertion says which differ."""
+    assert {name: row[name] for name in columns} == columns
+    return True

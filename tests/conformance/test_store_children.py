@@ -1,0 +1,662 @@
+"""What sub processes are promised: one begins only while it is wanted, and its end is its parent's news."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from common.model.commands import Command, CommandType
+from common.model.decisions import (
+    AbandonTask,
+    Decision,
+    FinishProcess,
+    StopProcess,
+)
+from common.model.plans import Begin, Drop, Plan, Reject, Resume, Snapshot
+from common.model.states import (
+    ExecutionType,
+    FailureStrategy,
+    Priority,
+    ProcessState,
+    TaskState,
+    WarningType,
+)
+from common.store import tables as t
+from common.store.listen import Channel, read_task_report
+from common.store.protocol import Saved, Step
+from tests.builders import NOON
+from tests.conformance.store_tables import (
+    LATER,
+    MASTER,
+    MINUTE,
+    OTHER_MASTER,
+    STOPPING,
+    Tables,
+    a_begin,
+    a_child,
+    a_command,
+    a_definition,
+    a_run,
+    a_sub_process,
+    about,
+    always,
+    begin_child,
+    call_child,
+    child_of,
+    claim,
+    end_run,
+    finish,
+    has,
+    kill,
+    load,
+    looked_at,
+    pause,
+    save,
+    submit,
+    take,
+    take_over,
+    the_process,
+    the_task,
+)
+
+
+def the_command(db: Tables) -> dict[str, Any]:
+    (row,) = db.rows(t.command)
+    return row
+
+
+def the_relation(db: Tables, task_id: int) -> dict[str, Any]:
+    (row,) = [
+        row
+        for row in db.rows(t.relation_process_instance)
+        if row["parent_task_instance_id"] == task_id
+    ]
+    return row
+
+
+# The command for a child
+
+
+def test_a_sub_process_is_a_row_a_relation_and_a_command_and_no_offer(db: Tables) -> None:
+    child_definition = a_definition(db, name="child")
+    parent = a_run(
+        db,
+        warning_type=WarningType.ALL,
+        warning_group_id=7,
+        failure_strategy=FailureStrategy.END,
+        schedule_time=LATER,
+        executor_id=5,
+        priority=Priority.HIGH,
+        worker_group_id=3,
+    )
+    saved = save(db, parent, a_sub_process("sub", child_definition=child_definition), at=LATER)
+    assert saved == Saved(lost=frozenset(), offers=(), kills=(), withdrawn=())
+    (task,) = db.rows(t.task_instance)
+    assert has(task, state=0, host=None, submit_time=LATER, flag=1)
+    relation = the_relation(db, task["id"])
+    assert has(
+        relation,
+        parent_process_instance_id=parent.process_instance_id,
+        process_instance_id=0,
+    )
+    command = the_command(db)
+    assert has(
+        command,
+        command_type=0,
+        process_definition_id=child_definition,
+        task_depend_type=2,
+        failure_strategy=0,
+        warning_type=3,
+        warning_group_id=7,
+        schedule_time=LATER,
+        start_time=LATER,
+        update_time=LATER,
+        executor_id=5,
+        process_instance_priority=1,
+        worker_group_id=3,
+        process_instance_id=0,
+        parent_task_instance_id=task["id"],
+    )
+    assert json.loads(command["command_param"]) == {
+        "id": relation["id"],
+        "parentProcessInstanceId": parent.process_instance_id,
+        "parentTaskInstanceId": task["id"],
+        "processInstanceId": 0,
+    }
+    assert db.runs.unclaimed(MASTER, submitted_before=LATER + MINUTE) == ()
+    assert claim(db, [task["id"]]) == []
+
+
+def test_t35_a_child_inherits_the_worker_group_of_its_task_before_that_of_its_parent(
+    db: Tables,
+) -> None:
+    """T35."""
+    parent = a_run(db, worker_group_id=3)
+    save(db, parent, a_sub_process("sub", worker_group_id=9))
+    assert the_command(db)["worker_group_id"] == 9
+
+
+def test_a_child_named_by_name_is_looked_for_in_the_parents_project_first(db: Tables) -> None:
+    elsewhere = a_definition(db, name="child", project_id=1)
+    a_definition(db, name="other", project_id=2)
+    here = a_definition(db, name="child", project_id=2)
+    parent_definition = a_definition(db, name="parent", project_id=2)
+    stranger_definition = a_definition(db, name="stranger", project_id=3)
+    for definition_id, expected in ((parent_definition, here), (stranger_definition, elsewhere)):
+        parent = a_run(db, process_definition_id=definition_id)
+        save(db, parent, a_sub_process("sub", child_definition="child"))
+        command = the_command(db)
+        assert command["process_definition_id"] == expected
+        assert "processDefinitionName" not in json.loads(command["command_param"])
+        take(db, always(Drop(reason="only the row matters")))
+
+
+def test_an_unknown_child_is_named_in_the_command_for_the_planner_to_refuse(db: Tables) -> None:
+    parent = a_run(db)
+    save(db, parent, a_sub_process("sub", child_definition="nobody"))
+    assert the_command(db)["process_definition_id"] == 0
+    assert json.loads(the_command(db)["command_param"])["processDefinitionName"] == "nobody"
+
+
+@pytest.mark.parametrize(
+    ("parents", "expected"),
+    [
+        ("SCHEDULER", CommandType.SCHEDULER),
+        ("COMPLEMENT_DATA,REPEAT_RUNNING", CommandType.COMPLEMENT_DATA),
+        ("START_PROCESS,STOP,RECOVER_SUSPENDED_PROCESS", CommandType.START_PROCESS),
+    ],
+)
+def test_a_new_child_is_begun_as_its_parent_was(
+    db: Tables, parents: str, expected: CommandType
+) -> None:
+    """T34."""
+    parent = a_run(db)
+    db.update(t.process_instance, parent.process_instance_id, history_cmd=parents)
+    call_child(db, parent)
+    assert the_command(db)["command_type"] == expected
+
+
+def test_a_later_attempt_finds_the_child_of_the_newest_earlier_one_that_had_one(
+    db: Tables,
+) -> None:
+    parent = a_run(db)
+    first, former = a_child(db, parent)
+    a_child(db, parent, "other")
+    end_run(db, former, ProcessState.FAILURE)
+    save(db, parent, finish("sub", TaskState.FAILURE))
+    second = call_child(db, parent, "sub", 2)
+    child = begin_child(db, parent, second)
+    end_run(db, child, ProcessState.FAILURE)
+    save(db, parent, finish("sub", TaskState.FAILURE, 2))
+    third = call_child(db, parent, "sub", 3)
+    assert the_relation(db, third)["process_instance_id"] == child.process_instance_id
+    command = the_command(db)
+    assert has(command, command_type=7, process_instance_id=0, parent_task_instance_id=third)
+    param = json.loads(command["command_param"])
+    assert param["processInstanceId"] == child.process_instance_id
+    assert param["ProcessInstanceId"] == child.process_instance_id
+    assert param["id"] == the_relation(db, third)["id"]
+    assert the_task(db, first)["flag"] == the_task(db, second)["flag"] == 0
+
+
+def test_the_command_for_a_child_is_not_hindered_by_a_recovery_that_waits(db: Tables) -> None:
+    parent = a_run(db)
+    _, child = a_child(db, parent)
+    end_run(db, child, ProcessState.FAILURE)
+    save(db, parent, finish("sub", TaskState.FAILURE))
+    a_command(db, command_type=12, command_param=about(child.process_instance_id))
+    call_child(db, parent, "sub", 2)
+    assert [row["command_type"] for row in db.rows(t.command)] == [12, 7]
+
+
+# What its planner sees
+
+
+def test_the_planner_of_a_child_sees_its_parent_and_all_above_it(db: Tables) -> None:
+    top = a_run(db, process_definition_id=a_definition(db))
+    _, middle = a_child(db, top)
+    a_definition_of_middle = the_process(db, middle)["process_definition_id"]
+    db.update(
+        t.process_instance,
+        middle.process_instance_id,
+        global_params='[{"prop":"day"}]',
+        schedule_time=LATER,
+        history_cmd="SCHEDULER,STOP",
+    )
+    save(db, middle, a_sub_process("deep", task_json='{"n":1}', input_pool='[{"prop":"x"}]'))
+    task_id = the_command(db)["parent_task_instance_id"]
+    seen: list[Snapshot] = []
+
+    def planner(_command: Command, snapshot: Snapshot) -> Plan:
+        seen.append(snapshot)
+        return Drop(reason="seen")
+
+    take(db, planner)
+    parent = seen[0].parent
+    assert parent is not None
+    assert parent.process_instance_id == middle.process_instance_id
+    assert (parent.task_instance_id, parent.task_name) == (task_id, "deep")
+    assert (parent.task_json, parent.input_pool) == ('{"n":1}', '[{"prop":"x"}]')
+    assert parent.waits
+    assert parent.root_id == top.process_instance_id
+    assert parent.history == ("SCHEDULER", "STOP")
+    assert (parent.global_params, parent.schedule_time) == ('[{"prop":"day"}]', LATER)
+    top_definition = the_process(db, top)["process_definition_id"]
+    assert parent.ancestors == (top_definition, a_definition_of_middle)
+
+
+def test_the_root_of_a_first_child_is_its_parent(db: Tables) -> None:
+    top = a_run(db)
+    task_id = call_child(db, top)
+    take(db, always(Drop(reason="only the row was wanted")))
+    _, snapshot = looked_at(db, parent_task_instance_id=task_id)
+    assert snapshot.parent is not None
+    assert snapshot.parent.root_id == top.process_instance_id
+    assert snapshot.parent.waits
+    save(db, top, kill("sub"))
+    _, snapshot = looked_at(db, parent_task_instance_id=task_id)
+    assert snapshot.parent is not None
+    assert not snapshot.parent.waits
+
+
+def test_an_attempt_of_another_type_is_nobodys_parent(db: Tables) -> None:
+    (shell,) = submit(db, a_run(db), "a")
+    for task_id in (shell, 2_000_000_000):
+        _, snapshot = looked_at(db, parent_task_instance_id=task_id)
+        assert snapshot.parent is None
+
+
+# Beginning
+
+
+def test_a_child_begins_and_its_parents_attempt_with_it(db: Tables) -> None:
+    parent = a_run(db)
+    task_id = call_child(db, parent)
+    param = json.loads(the_command(db)["command_param"])
+    plan = a_begin(child_of=child_of(db, parent, task_id), command_param=json.dumps(param))
+    (handled,) = take(db, always(plan), now=LATER)
+    child = handled.ownership
+    assert child is not None
+    assert has(
+        the_process(db, child),
+        state=1,
+        is_sub_process=1,
+        root_id=parent.process_instance_id,
+        parent_task_instance_id=task_id,
+        owner_epoch=1,
+    )
+    assert has(the_task(db, task_id), state=1, start_time=LATER, host=None, settled=False)
+    relation = the_relation(db, task_id)
+    assert relation["process_instance_id"] == child.process_instance_id
+    # §3.1: in the child's own row all of them are text.
+    assert json.loads(the_process(db, child)["command_param"]) == {
+        "id": str(relation["id"]),
+        "parentProcessInstanceId": str(parent.process_instance_id),
+        "parentTaskInstanceId": str(task_id),
+        "processInstanceId": str(child.process_instance_id),
+    }
+    assert load(db, child).process.parent_task_instance_id == task_id
+    assert load(db, parent).process.parent_task_instance_id == 0
+
+
+@pytest.mark.parametrize("gone", ["killed", "paused", "abandoned", "the run has ended"])
+def test_t36c_a_child_that_nobody_waits_for_any_more_does_not_begin(db: Tables, gone: str) -> None:
+    """T36c."""
+    parent = a_run(db)
+    task_id = call_child(db, parent)
+    decisions: dict[str, Decision] = {
+        "killed": kill("sub"),
+        "paused": pause("sub"),
+        "abandoned": AbandonTask(name="sub", attempt=1),
+        "the run has ended": FinishProcess(state=ProcessState.FAILURE),
+    }
+    save(db, parent, decisions[gone])
+    before = the_task(db, task_id)
+    (handled,) = take(db, always(a_begin(child_of=child_of(db, parent, task_id))))
+    assert isinstance(handled.plan, Drop)
+    assert "does not wait for it any more" in handled.plan.reason
+    assert handled.ownership is None
+    assert len(db.rows(t.process_instance)) == 1
+    assert db.rows(t.command) == db.rows(t.error_command) == []
+    assert the_task(db, task_id) == before
+    assert the_relation(db, task_id)["process_instance_id"] == 0
+
+
+def test_a_child_begins_once(db: Tables) -> None:
+    parent = a_run(db)
+    task_id = call_child(db, parent)
+    plan = a_begin(child_of=child_of(db, parent, task_id))
+    a_command(db, parent_task_instance_id=task_id)
+    first, second = take(db, always(plan))
+    assert isinstance(first.plan, Begin)
+    assert isinstance(second.plan, Drop)
+    assert len(db.rows(t.process_instance)) == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "plan"),
+    [
+        ({}, Reject(reason="there is no definition\0 'nobody'")),
+        ({"command_type": 99}, None),
+        ({}, a_begin(name="x" * 321)),
+    ],
+)
+def test_t51b_a_command_of_a_child_that_is_rejected_fails_the_attempt_that_wants_it(
+    db: Tables, columns: dict[str, Any], plan: Plan | None
+) -> None:
+    parent = a_run(db)
+    task_id = call_child(db, parent)
+    if columns:
+        db.update(t.command, the_command(db)["id"], **columns)
+    db.heard()
+    if isinstance(plan, Begin):
+        plan = replace(plan, child_of=child_of(db, parent, task_id))
+    (handled,) = take(db, always(plan or Drop(reason="it is never planned")), now=LATER)
+    assert isinstance(handled.plan, Reject)
+    (error,) = db.rows(t.error_command)
+    task = the_task(db, task_id)
+    assert has(task, state=6, end_time=LATER, settled=False, reason=error["message"])
+    (report,) = db.runs.reports(MASTER)
+    assert (report.task_instance_id, report.state) == (task_id, TaskState.FAILURE)
+    assert [channel for channel, _ in db.heard()] == [Channel.TASK]
+    assert len(db.rows(t.process_instance)) == 1
+
+
+def test_a_rejected_command_fails_no_attempt_that_does_not_wait_for_a_child(db: Tables) -> None:
+    parent = a_run(db)
+    (shell,) = submit(db, parent, "a")
+    running, _ = a_child(db, parent)
+    for task_id in (shell, running, 2_000_000_000):
+        a_command(db, parent_task_instance_id=task_id)
+    take(db, always(Reject(reason="no")))
+    assert the_task(db, shell)["state"] == TaskState.SUBMITTED
+    assert the_task(db, running)["state"] == TaskState.RUNNING
+    assert len(db.rows(t.error_command)) == 3
+
+
+def test_a_child_begins_whatever_else_runs_of_a_serial_definition(db: Tables) -> None:
+    definition_id = a_definition(db, execution_type=1)
+    a_run(db, process_definition_id=definition_id)
+    parent = a_run(db)
+    task_id = call_child(db, parent)
+    child = begin_child(
+        db,
+        parent,
+        task_id,
+        process_definition_id=definition_id,
+        execution_type=ExecutionType.SERIAL_WAIT,
+    )
+    assert the_process(db, child)["state"] == ProcessState.RUNNING
+
+
+# Ending
+
+
+@pytest.mark.parametrize(
+    ("state", "of_task"),
+    [
+        (ProcessState.SUCCESS, TaskState.SUCCESS),
+        (ProcessState.FAILURE, TaskState.FAILURE),
+        (ProcessState.STOP, TaskState.KILL),
+        (ProcessState.PAUSE, TaskState.PAUSE),
+    ],
+)
+def test_a_childs_end_is_that_of_its_parents_attempt_12933(
+    db: Tables, state: ProcessState, of_task: TaskState
+) -> None:
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    db.heard()
+    pool = '[{"prop":"rows","direct":"OUT","type":"VARCHAR","value":"7"}]'
+    save(db, child, FinishProcess(state=state, reason="so it was", var_pool=pool), at=LATER)
+    reason = f"process instance {child.process_instance_id}: so it was"
+    assert has(
+        the_task(db, task_id),
+        state=int(of_task),
+        end_time=LATER,
+        reason=reason,
+        var_pool=pool,
+        settled=False,
+    )
+    (report,) = db.runs.reports(MASTER)
+    assert (report.task_instance_id, report.state, report.name) == (task_id, of_task, "sub")
+    assert (report.reason, report.var_pool, report.has_output) == (reason, pool, True)
+    heard = dict(db.heard())
+    assert heard[Channel.PROCESS] == str(child.process_instance_id)
+    told = read_task_report(heard[Channel.TASK])
+    assert (told.process_instance_id, told.state) == (parent.process_instance_id, of_task)
+    assert told.has_output
+    save(db, parent, finish("sub", of_task))
+    (row,) = load(db, parent).tasks
+    assert (row.state, row.var_pool) == (of_task, pool)
+
+
+def test_a_child_that_ends_without_a_word_leaves_no_reason_and_no_output(db: Tables) -> None:
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    end_run(db, child)
+    assert has(the_task(db, task_id), state=7, reason=None, var_pool=None)
+    (report,) = db.runs.reports(MASTER)
+    assert not report.has_output
+
+
+def test_a_childs_end_changes_nothing_of_an_attempt_that_was_given_up(db: Tables) -> None:
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    save(db, parent, AbandonTask(name="sub", attempt=1))
+    before = the_task(db, task_id)
+    assert before["state"] == TaskState.KILL
+    end_run(db, child)
+    assert the_task(db, task_id) == before
+
+
+def test_children_and_parents_of_one_save_end_together(db: Tables) -> None:
+    parent = a_run(db)
+    (a, one), (b, other) = a_child(db, parent, "a"), a_child(db, parent, "b")
+    steps = [
+        Step(ownership=run, decisions=(FinishProcess(state=ProcessState.SUCCESS),), at=NOON)
+        for run in (other, one)
+    ]
+    db.runs.save([*steps, Step(ownership=parent, decisions=(kill("a"),), at=NOON)])
+    assert [the_task(db, task)["state"] for task in (a, b)] == [7, 7]
+
+
+# Wishes
+
+
+def test_a_kill_of_a_running_sub_process_becomes_its_childs_wish(db: Tables) -> None:
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    _, bystander = a_child(db, parent, "other")
+    saved = save(db, parent, kill("sub"))
+    assert (saved.wishes, saved.kills, saved.withdrawn) == (True, (), ())
+    assert has(the_task(db, task_id), state=1, wanted_state=9)
+    db.heard()
+    assert db.runs.pass_wishes_on(OTHER_MASTER) == 0
+    assert db.runs.pass_wishes_on(MASTER) == 1
+    assert the_process(db, child)["wanted_state"] == ProcessState.STOP
+    assert the_process(db, child)["wanted_at"] is not None
+    assert the_process(db, bystander)["wanted_state"] is None
+    assert db.heard() == [(Channel.WANTED, str(child.process_instance_id))]
+    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert db.heard() == []
+
+
+def test_a_pause_is_passed_on_and_a_stop_after_it_but_none_before_it(db: Tables) -> None:
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    assert not save(db, parent, STOPPING).wishes
+    saved = save(db, parent, pause("sub"))
+    assert (saved.wishes, saved.kills, saved.withdrawn) == (True, (), ())
+    assert the_task(db, task_id)["wanted_state"] == TaskState.PAUSE
+    assert db.runs.pass_wishes_on(MASTER) == 1
+    assert the_process(db, child)["wanted_state"] == ProcessState.PAUSE
+    save(db, parent, kill("sub"))
+    assert db.runs.pass_wishes_on(MASTER) == 1
+    assert the_process(db, child)["wanted_state"] == ProcessState.STOP
+    save(db, parent, pause("sub"))
+    assert the_task(db, task_id)["wanted_state"] == TaskState.KILL
+    assert db.runs.pass_wishes_on(MASTER) == 0
+
+
+@pytest.mark.parametrize("wanted", [ProcessState.STOP, ProcessState.FAILURE])
+def test_a_pause_that_is_passed_on_replaces_nothing_stronger(
+    db: Tables, wanted: ProcessState
+) -> None:
+    parent = a_run(db)
+    _, child = a_child(db, parent)
+    db.update(t.process_instance, child.process_instance_id, wanted_state=int(wanted))
+    save(db, parent, pause("sub"))
+    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert the_process(db, child)["wanted_state"] == wanted
+
+
+def test_a_child_that_is_being_stopped_is_asked_for_nothing_more(db: Tables) -> None:
+    """As what it ends was decided when its stopping began."""
+    parent = a_run(db)
+    _, child = a_child(db, parent)
+    save(db, child, StopProcess(deadline=LATER, failing=True))
+    save(db, parent, kill("sub"))
+    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert the_process(db, child)["wanted_state"] == ProcessState.FAILURE
+
+
+def test_wishes_go_down_a_tree_level_by_level_whoever_owns_the_levels(db: Tables) -> None:
+    top = a_run(db)
+    _, middle = a_child(db, top)
+    middle = take_over(db, middle)
+    _, deep = a_child(db, middle)
+    save(db, top, kill("sub"))
+    assert db.runs.pass_wishes_on(MASTER) == 1
+    assert db.runs.wanted(OTHER_MASTER)[middle].state is ProcessState.STOP
+    save(db, middle, kill("sub"))
+    assert db.runs.pass_wishes_on(OTHER_MASTER) == 1
+    assert db.runs.wanted(MASTER)[deep].state is ProcessState.STOP
+
+
+@pytest.mark.parametrize("gone", ["given up", "superseded", "the run has ended"])
+def test_a_child_that_nobody_waits_for_any_more_is_stopped_by_its_own_owner(
+    db: Tables, gone: str
+) -> None:
+    """Its parent's attempt may be given up before the wish for its end is passed on."""
+    parent = a_run(db)
+    _, child = a_child(db, parent)
+    _, wanted = a_child(db, parent, "other")
+    child = take_over(db, child)
+    assert db.runs.pass_wishes_on(OTHER_MASTER) == 0
+    match gone:
+        case "given up":
+            save(db, parent, AbandonTask(name="sub", attempt=1))
+        case "superseded":
+            save(db, parent, AbandonTask(name="sub", attempt=1), a_sub_process("sub", 2))
+        case "the run has ended":
+            end_run(db, wanted)
+            save(db, parent, FinishProcess(state=ProcessState.FAILURE))
+    assert db.runs.pass_wishes_on(OTHER_MASTER) == 1
+    assert db.runs.wanted(OTHER_MASTER)[child].state is ProcessState.STOP
+    assert db.runs.pass_wishes_on(OTHER_MASTER) == 0
+    # The others of its owner go on, and so do those of its parent's.
+    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert the_process(db, wanted)["wanted_state"] is None
+
+
+def test_a_child_that_is_being_stopped_and_that_nobody_waits_for_is_left_alone(db: Tables) -> None:
+    parent = a_run(db)
+    _, child = a_child(db, parent)
+    save(db, parent, AbandonTask(name="sub", attempt=1))
+    save(db, child, StopProcess(deadline=LATER, failing=True))
+    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert the_process(db, child)["wanted_state"] == ProcessState.FAILURE
+
+
+def test_a_child_that_somebody_ended_by_hand_ends_its_parents_attempt_at_the_next_look(
+    db: Tables,
+) -> None:
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    db.update(
+        t.process_instance,
+        child.process_instance_id,
+        state=5,
+        end_time=LATER,
+        state_reason="by hand",
+    )
+    assert the_task(db, task_id)["state"] == TaskState.RUNNING
+    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert has(
+        the_task(db, task_id),
+        state=9,
+        end_time=LATER,
+        reason=f"process instance {child.process_instance_id}: by hand",
+    )
+    assert [report.task_instance_id for report in db.runs.reports(MASTER)] == [task_id]
+
+
+# Commands about a child
+
+
+@pytest.mark.parametrize("command_type", [3, 4, 7, 8, 9])
+def test_a_command_about_a_sub_process_is_about_the_root_of_its_tree(
+    db: Tables, command_type: int
+) -> None:
+    """T74: the whole tree from any level."""
+    definition_id = a_definition(db)
+    top = a_run(db, process_definition_id=definition_id)
+    _, middle = a_child(db, top)
+    _, deep = a_child(db, middle)
+    _, snapshot = looked_at(
+        db,
+        command_type=command_type,
+        process_definition_id=0,
+        command_param=about(deep.process_instance_id),
+    )
+    assert snapshot.asked_instance_id == deep.process_instance_id
+    assert snapshot.instance is not None
+    assert snapshot.instance.id == top.process_instance_id
+    assert snapshot.instance.root_id == 0
+    assert snapshot.definition is not None
+    assert snapshot.definition.id == definition_id
+
+
+@pytest.mark.parametrize("command_type", [2, 10, 11, 12])
+def test_some_commands_speak_of_the_sub_process_itself(db: Tables, command_type: int) -> None:
+    top = a_run(db)
+    _, child = a_child(db, top)
+    _, snapshot = looked_at(
+        db, command_type=command_type, command_param=about(child.process_instance_id)
+    )
+    assert snapshot.instance is not None
+    assert snapshot.instance.id == child.process_instance_id
+    assert snapshot.instance.root_id == top.process_instance_id
+
+
+def test_a_parents_command_speaks_of_its_child_itself(db: Tables) -> None:
+    top = a_run(db)
+    task_id, child = a_child(db, top)
+    _, snapshot = looked_at(
+        db,
+        command_type=7,
+        command_param=about(child.process_instance_id),
+        parent_task_instance_id=task_id,
+    )
+    assert snapshot.instance is not None
+    assert snapshot.instance.id == child.process_instance_id
+
+
+def test_the_recovery_of_a_lost_masters_child_needs_no_room(db: Tables) -> None:
+    """T36d."""
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    assert db.failover.recover_runs(MASTER, now=LATER) == 2
+    by_instance = {row["process_instance_id"]: row for row in db.rows(t.command)}
+    assert by_instance[parent.process_instance_id]["parent_task_instance_id"] == 0
+    recovery = by_instance[child.process_instance_id]
+    assert has(recovery, command_type=2, parent_task_instance_id=task_id)
+    plan = Resume(process_instance_id=child.process_instance_id, epoch=child.epoch)
+    handled = take(db, always(plan), node=OTHER_MASTER, room=0)
+    owned = [one.ownership for one in handled if one.ownership is not None]
+    assert owned == [replace(child, host=OTHER_MASTER.address, epoch=2)]
+    assert the_task(db, task_id)["state"] == TaskState.RUNNING

@@ -1,0 +1,129 @@
+"""What is promised of that which lost daemons leave behind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from common.model.commands import Command
+from common.model.decisions import (
+    FinishProcess,
+)
+from common.model.plans import Plan, Resume, Snapshot
+from common.model.states import (
+    Priority,
+    ProcessState,
+    TaskState,
+)
+from common.store import tables as t
+from tests.builders import NOON
+from tests.conformance.store_tables import (
+    LATER,
+    MASTER,
+    OTHER_MASTER,
+    OTHER_WORKER,
+    REBORN,
+    RESTARTED,
+    WORKER,
+    Tables,
+    a_run,
+    a_submit,
+    an_end,
+    claim,
+    end,
+    finish,
+    save,
+    submit,
+    take,
+    the_task,
+)
+
+
+def test_a_lost_masters_runs_are_recovered_once_and_resumed_by_another(db: Tables) -> None:
+    first = a_run(db, priority=Priority.HIGH, executor_id=1)
+    second, ended = a_run(db), a_run(db)
+    a_run(db, node=OTHER_MASTER)
+    save(db, ended, FinishProcess(state=ProcessState.SUCCESS))
+    assert db.failover.run_owners() == {MASTER, OTHER_MASTER}
+    assert db.failover.recover_runs(MASTER, now=LATER) == 2
+    assert db.failover.recover_runs(MASTER, now=LATER) == 0
+    assert db.failover.run_owners() == {OTHER_MASTER}
+    row = db.rows(t.command)[0]
+    expected = {
+        "command_type": 2,
+        "process_definition_id": 1,
+        "command_param": json.dumps(
+            {"ProcessInstanceId": first.process_instance_id}, separators=(",", ":")
+        ),
+        "executor_id": 1,
+        "process_instance_priority": 1,
+        "process_instance_id": first.process_instance_id,
+        "start_time": LATER,
+        "update_time": LATER,
+        "task_depend_type": 2,
+        "failure_strategy": 1,
+        "worker_group_id": -1,
+    }
+    assert {name: row[name] for name in expected} == expected
+
+    def resume(_command: Command, snapshot: Snapshot) -> Plan:
+        assert snapshot.instance is not None
+        assert snapshot.instance.owner == MASTER
+        return Resume(process_instance_id=snapshot.instance.id, epoch=snapshot.instance.owner_epoch)
+
+    handled = take(db, resume, node=OTHER_MASTER)
+    assert [one.ownership for one in handled] == [
+        replace(run, host=OTHER_MASTER.address, epoch=2) for run in (first, second)
+    ]
+    assert save(db, first, a_submit("a")).lost == {first}
+    assert db.failover.run_owners() == {OTHER_MASTER}
+    assert db.failover.recover_runs(MASTER, now=LATER) == 0
+
+
+def test_a_master_that_came_back_under_its_address_is_another_owner(db: Tables) -> None:
+    a_run(db, node=REBORN)
+    assert db.failover.run_owners() == {REBORN}
+    assert db.failover.recover_runs(MASTER, now=LATER) == 0
+
+
+def test_a_lost_workers_attempts_end_and_their_runs_hear_of_it(db: Tables) -> None:
+    owned, over = a_run(db), a_run(db)
+    a, b, waiting, done = submit(db, owned, "a", "b", "waiting", "done")
+    (forgotten,) = submit(db, over, "a")
+    claim(db, [a, done, forgotten])
+    claim(db, [b], node=OTHER_WORKER)
+    end(db, an_end(done))
+    save(db, over, FinishProcess(state=ProcessState.FAILURE))
+    assert db.failover.task_owners() == {WORKER, OTHER_WORKER}
+    assert db.failover.fail_tasks_over(RESTARTED, now=LATER) == 0
+    assert db.failover.fail_tasks_over(WORKER, now=LATER) == 1
+    assert db.failover.fail_tasks_over(WORKER, now=LATER) == 0
+    assert db.failover.task_owners() == {OTHER_WORKER}
+    states = [the_task(db, one)["state"] for one in (a, b, waiting, done, forgotten)]
+    assert states == [8, 1, 0, 7, 1]
+    assert the_task(db, a)["end_time"] == LATER
+    assert WORKER.address in the_task(db, a)["reason"]
+    reports = {one.task_instance_id: one.state for one in db.runs.reports(MASTER)}
+    assert reports[a] is TaskState.NEED_FAULT_TOLERANCE
+
+
+def test_a_report_that_comes_after_the_failover_changes_nothing(db: Tables) -> None:
+    owned = a_run(db)
+    (first,) = submit(db, owned, "a")
+    claim(db, [first])
+    db.failover.fail_tasks_over(WORKER, now=NOON)
+    saved = save(db, owned, finish("a", TaskState.NEED_FAULT_TOLERANCE), a_submit("a", 2))
+    (second,) = [offer.task_instance_id for offer in saved.offers]
+    assert claim(db, [second], node=OTHER_WORKER) == [second]
+    assert end(db, an_end(first)) == frozenset()
+    assert db.tasks.adopt(RESTARTED, [first, second]) == frozenset()
+    assert the_task(db, first)["state"] == TaskState.NEED_FAULT_TOLERANCE
+    assert the_task(db, second)["state"] == TaskState.RUNNING
+
+
+def test_a_failover_that_comes_after_the_report_changes_nothing(db: Tables) -> None:
+    (task_id,) = submit(db, a_run(db), "a")
+    claim(db, [task_id])
+    end(db, an_end(task_id))
+    assert db.failover.fail_tasks_over(WORKER, now=NOON) == 0
+    assert the_task(db, task_id)["state"] == TaskState.SUCCESS

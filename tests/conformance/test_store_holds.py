@@ -1,0 +1,438 @@
+"""What attempts are promised that are held back: by a delay, or for want of slots in a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.model.decisions import (
+    AbandonTask,
+    Decision,
+    PoolShare,
+    RetryTask,
+)
+from common.model.instances import Ownership
+from common.model.states import (
+    Priority,
+    ProcessState,
+    TaskState,
+)
+from common.store import tables as t
+from common.store.listen import Channel
+from common.store.protocol import Released
+from tests.builders import NOON
+from tests.conformance.store_tables import (
+    LATER,
+    MASTER,
+    MINUTE,
+    OTHER_MASTER,
+    REFUSED,
+    WORKER,
+    Tables,
+    a_run,
+    a_submit,
+    an_end,
+    claim,
+    end,
+    end_run,
+    finish,
+    has,
+    kill,
+    pause,
+    release,
+    released,
+    save,
+    submit,
+    the_newest_id,
+    the_task,
+)
+
+
+def a_pool(db: Tables, name: str = "db", size: int = 1, **columns: Any) -> int:
+    return db.insert(t.task_group, name=name, group_size=size, **columns)
+
+
+def share(pool: int | str, slots: int = 1) -> PoolShare:
+    if isinstance(pool, int):
+        return PoolShare(pool_id=pool, slots=slots)
+    return PoolShare(pool_name=pool, slots=slots)
+
+
+def hold(
+    db: Tables, owned: Ownership, name: str, *pools: PoolShare, attempt: int = 1, **changes: Any
+) -> int:
+    """Submit an attempt that is held back; its id."""
+    saved = save(db, owned, a_submit(name, attempt, pools=pools, **changes))
+    assert (saved.offers, saved.holds) == ((), True)
+    return the_newest_id(db, t.task_instance)
+
+
+def state_of(db: Tables, task_id: int) -> TaskState:
+    return TaskState(the_task(db, task_id)["state"])
+
+
+def queue_of(db: Tables, task_id: int) -> list[dict[str, Any]]:
+    return [row for row in db.rows(t.task_group_queue) if row["task_id"] == task_id]
+
+
+# Delay
+
+
+def test_a_delayed_attempt_is_offered_when_its_time_has_come(db: Tables) -> None:
+    owned = a_run(db)
+    task_id = hold(db, owned, "a", due_at=LATER)
+    assert has(the_task(db, task_id), state=12, due_at=LATER, submit_time=NOON)
+    assert claim(db, [task_id]) == []
+    assert db.runs.unclaimed(MASTER, submitted_before=LATER) == ()
+    early = release(db, LATER - timedelta(seconds=1))
+    assert early == Released(offers=(), instances=0, next_due=LATER)
+    due = release(db, LATER)
+    (offer,) = due.offers
+    assert (offer.task_instance_id, due.next_due) == (task_id, None)
+    assert state_of(db, task_id) is TaskState.SUBMITTED
+    assert release(db, LATER).offers == ()
+    assert claim(db, [task_id]) == [task_id]
+
+
+def test_the_next_delay_that_is_over_is_told(db: Tables) -> None:
+    owned = a_run(db)
+    hold(db, owned, "late", due_at=LATER + MINUTE)
+    hold(db, owned, "soon", due_at=LATER)
+    hold(db, a_run(db, node=OTHER_MASTER), "sooner", due_at=NOON + timedelta(seconds=1))
+    assert release(db).next_due == NOON + timedelta(seconds=1)
+    assert release(db, LATER).next_due == LATER + MINUTE
+
+
+def test_a_delayed_attempt_waits_for_its_pool_afterwards(db: Tables) -> None:
+    a_pool(db)
+    owned = a_run(db)
+    first = hold(db, owned, "first", share("db"))
+    delayed = hold(db, owned, "delayed", share("db"), due_at=NOON)
+    assert state_of(db, delayed) is TaskState.DELAY_EXECUTION
+    # Its slot is not kept for it meanwhile.
+    assert released(db) == [first]
+    assert state_of(db, delayed) is TaskState.WAITING_DEPEND
+    claim(db, [first])
+    end(db, an_end(first))
+    assert released(db) == [delayed]
+
+
+# Pools
+
+
+def test_an_attempt_that_needs_slots_is_held_until_they_are_free(db: Tables) -> None:
+    pool = a_pool(db)
+    owned = a_run(db)
+    first = hold(db, owned, "a", share("db"), pool_priority=3)
+    second = hold(db, owned, "b", share(pool))
+    assert state_of(db, first) is TaskState.WAITING_DEPEND
+    (row,) = queue_of(db, first)
+    assert has(
+        row,
+        task_name="a",
+        group_id=pool,
+        group_name="db",
+        process_id=owned.process_instance_id,
+        priority=3,
+        status=-1,
+        weight=1,
+    )
+    assert claim(db, [first]) == []
+    assert db.runs.unclaimed(MASTER, submitted_before=LATER) == ()
+    assert released(db) == [first]
+    assert queue_of(db, first)[0]["status"] == 1
+    assert claim(db, [first]) == [first]
+    assert released(db) == []
+    end(db, an_end(first))
+    assert released(db) == [second]
+
+
+def test_any_master_lets_go_of_any_masters_attempts(db: Tables) -> None:
+    a_pool(db, size=2)
+    mine = hold(db, a_run(db), "a", share("db"))
+    others = hold(db, a_run(db, node=OTHER_MASTER), "a", share("db"))
+    assert released(db) == [mine, others]
+
+
+def test_no_more_are_let_go_of_than_there_are_slots(db: Tables) -> None:
+    a_pool(db, size=3)
+    owned = a_run(db)
+    waiting = [hold(db, owned, name, share("db")) for name in "abcde"]
+    assert released(db) == waiting[:3]
+    assert released(db) == []
+
+
+def test_attempts_with_weight_take_so_many_slots(db: Tables) -> None:
+    a_pool(db, size=3)
+    owned = a_run(db)
+    heavy = hold(db, owned, "heavy", share("db", 2))
+    light = hold(db, owned, "light", share("db"))
+    last = hold(db, owned, "last", share("db"))
+    assert released(db) == [heavy, light]
+    claim(db, [heavy, light])
+    end(db, an_end(light))
+    assert released(db) == [last]
+
+
+def test_all_pools_of_an_attempt_are_taken_together_or_none(db: Tables) -> None:
+    a_pool(db, "db")
+    a_pool(db, "api")
+    owned = a_run(db)
+    busy = hold(db, owned, "busy", share("api"))
+    assert released(db) == [busy]
+    both = hold(db, owned, "both", share("db"), share("api"))
+    only_db = hold(db, owned, "only db", share("db"))
+    # What it can not use yet is nobody's.
+    assert released(db) == [only_db]
+    assert [row["status"] for row in queue_of(db, both)] == [-1, -1]
+    claim(db, [busy, only_db])
+    end(db, an_end(busy))
+    assert released(db) == []
+    end(db, an_end(only_db))
+    assert released(db) == [both]
+    assert [row["status"] for row in queue_of(db, both)] == [1, 1]
+
+
+def test_a_pool_named_twice_by_an_attempt_is_asked_for_the_sum(db: Tables) -> None:
+    pool = a_pool(db, size=3)
+    owned = a_run(db)
+    task_id = hold(db, owned, "a", share("db", 2), share(pool))
+    (row,) = queue_of(db, task_id)
+    assert row["weight"] == 3
+    other = hold(db, owned, "b", share("db"))
+    assert released(db) == [task_id]
+    assert state_of(db, other) is TaskState.WAITING_DEPEND
+
+
+def test_the_processs_priority_goes_before_the_tasks_and_the_larger_of_these_first(
+    db: Tables,
+) -> None:
+    a_pool(db)
+    low, urgent = a_run(db, priority=Priority.LOW), a_run(db, priority=Priority.HIGHEST)
+    in_order = [
+        hold(db, low, "large", share("db"), pool_priority=9),
+        hold(db, urgent, "small", share("db"), pool_priority=1),
+        hold(db, urgent, "large", share("db"), pool_priority=5),
+        hold(db, urgent, "small too", share("db"), pool_priority=1),
+    ]
+    expected = [in_order[2], in_order[1], in_order[3], in_order[0]]
+    for task_id in expected:
+        assert released(db) == [task_id]
+        claim(db, [task_id])
+        end(db, an_end(task_id))
+
+
+def test_a_heavy_attempt_is_not_starved_by_light_ones_behind_it(db: Tables) -> None:
+    a_pool(db, size=2)
+    a_pool(db, "api", size=2)
+    owned = a_run(db)
+    running = hold(db, owned, "running", share("db"))
+    assert released(db) == [running]
+    heavy = hold(db, owned, "heavy", share("db", 2))
+    light = hold(db, owned, "light", share("db"))
+    elsewhere = hold(db, owned, "elsewhere", share("api"))
+    assert released(db) == [elsewhere]
+    claim(db, [running])
+    end(db, an_end(running))
+    assert released(db) == [heavy]
+    claim(db, [heavy])
+    end(db, an_end(heavy))
+    assert released(db) == [light]
+
+
+@pytest.mark.parametrize(
+    ("pools", "reason"),
+    [
+        ((share("nope"),), "pool 'nope' does not exist"),
+        ((share(4711),), "pool '4711' does not exist"),
+        ((share("db"), share("nope"), share("neither")), "pool 'nope' does not exist"),
+        ((share("db", 4),), "pool 'db' has 3 slots, the task needs 4"),
+        ((share("db", 2), share("db", 2)), "pool 'db' has 3 slots, the task needs 4"),
+    ],
+)
+def test_t51b_an_attempt_whose_pool_can_never_take_it_ends_with_the_reason(
+    db: Tables, pools: tuple[PoolShare, ...], reason: str
+) -> None:
+    a_pool(db, size=3)
+    owned = a_run(db)
+    task_id = hold(db, owned, "a", *pools)
+    db.heard()
+    assert released(db, LATER) == []
+    assert has(the_task(db, task_id), state=6, end_time=LATER, settled=False, reason=reason)
+    (report,) = db.runs.reports(MASTER)
+    assert (report.task_instance_id, report.reason) == (task_id, reason)
+    assert [channel for channel, _ in db.heard()] == [Channel.TASK]
+    other = hold(db, owned, "b", share("db"))
+    assert released(db) == [other]
+
+
+def test_a_pool_of_no_size_or_of_a_name_that_is_taken_is_refused(db: Tables) -> None:
+    a_pool(db)
+    for name, size in (("db", 2), ("none", 0), ("less", -1), ("huge", 1_000_001)):
+        with pytest.raises(REFUSED):
+            a_pool(db, name, size)
+
+
+def test_a_pool_that_grows_lets_more_in_and_calls_out(db: Tables) -> None:
+    pool = a_pool(db)
+    owned = a_run(db)
+    first, second = (hold(db, owned, name, share("db")) for name in "ab")
+    assert released(db) == [first]
+    db.heard()
+    db.update(t.task_group, pool, group_size=2)
+    assert db.heard() == [(Channel.HOLD, "")]
+    assert released(db) == [second]
+    db.update(t.task_group, pool, name="renamed")
+    assert db.heard() == []
+
+
+def test_a_pool_that_shrinks_lets_nobody_in_until_it_has_room(db: Tables) -> None:
+    pool = a_pool(db, size=2)
+    owned = a_run(db)
+    a, b, c = (hold(db, owned, name, share("db")) for name in "abc")
+    assert released(db) == [a, b]
+    db.update(t.task_group, pool, group_size=1)
+    claim(db, [a, b])
+    end(db, an_end(a))
+    assert released(db) == []
+    end(db, an_end(b))
+    assert released(db) == [c]
+
+
+def test_a_closed_pool_lets_nobody_in(db: Tables) -> None:
+    pool = a_pool(db, status=0)
+    task_id = hold(db, a_run(db), "a", share("db"))
+    assert released(db) == []
+    db.update(t.task_group, pool, status=1)
+    assert released(db) == [task_id]
+
+
+def _killed(db: Tables, owned: Ownership, task_id: int) -> None:
+    save(db, owned, kill("a"))
+    end(db, an_end(task_id, TaskState.KILL))
+
+
+def _lost(db: Tables, _owned: Ownership, _task_id: int) -> None:
+    db.failover.fail_tasks_over(WORKER, now=LATER)
+
+
+def _given_up(db: Tables, owned: Ownership, _task_id: int) -> None:
+    save(db, owned, AbandonTask(name="a", attempt=1))
+
+
+def _failed(db: Tables, _owned: Ownership, task_id: int) -> None:
+    end(db, an_end(task_id, TaskState.FAILURE))
+
+
+@pytest.mark.parametrize("ends", [_killed, _lost, _given_up, _failed])
+def test_no_end_of_an_attempt_leaks_its_slot_13314_14200_15287_15528(
+    db: Tables, ends: Callable[[Tables, Ownership, int], None]
+) -> None:
+    a_pool(db)
+    owned = a_run(db)
+    holder = hold(db, owned, "a", share("db"))
+    assert released(db) == [holder]
+    claim(db, [holder])
+    waiting = hold(db, owned, "b", share("db"))
+    assert released(db) == []
+    ends(db, owned, holder)
+    assert released(db) == [waiting]
+    (row,) = queue_of(db, holder)
+    assert (row["status"], row["in_queue"]) == (2, 0)
+
+
+def test_an_attempt_withdrawn_after_it_was_let_go_of_gives_its_slot_back(db: Tables) -> None:
+    a_pool(db)
+    owned = a_run(db)
+    first, second = (hold(db, owned, name, share("db")) for name in "ab")
+    assert released(db) == [first]
+    saved = save(db, owned, kill("a"))
+    assert [entry.task_instance_id for entry in saved.withdrawn] == [first]
+    assert saved.holds
+    assert released(db) == [second]
+
+
+def test_a_retry_asks_for_its_slots_again(db: Tables) -> None:
+    a_pool(db)
+    owned = a_run(db)
+    first, second = (hold(db, owned, name, share("db")) for name in "ab")
+    assert released(db) == [first]
+    claim(db, [first])
+    end(db, an_end(first, TaskState.FAILURE))
+    retry = RetryTask(name="a", attempt=1, state=TaskState.FAILURE, at=NOON)
+    assert save(db, owned, retry).holds
+    again = hold(db, owned, "a", share("db"), attempt=2)
+    assert released(db) == [second]
+    claim(db, [second])
+    end(db, an_end(second))
+    assert save(db, owned, finish("b")).holds
+    assert released(db) == [again]
+
+
+def test_an_end_without_pools_lets_go_of_nothing(db: Tables) -> None:
+    owned = a_run(db)
+    (task_id,) = submit(db, owned, "a")
+    claim(db, [task_id])
+    end(db, an_end(task_id))
+    assert not save(db, owned, finish("a")).holds
+    assert not end_run(db, owned).holds
+
+
+def test_nothing_is_let_go_of_for_a_run_that_has_ended(db: Tables) -> None:
+    a_pool(db)
+    owned = a_run(db)
+    hold(db, owned, "a", share("db"))
+    hold(db, owned, "b", due_at=NOON)
+    end_run(db, owned, ProcessState.FAILURE)
+    assert release(db) == Released(offers=(), instances=0, next_due=None)
+
+
+def test_an_offer_of_what_is_let_go_of_is_as_good_as_any(db: Tables) -> None:
+    group = db.insert(t.worker_group, name="spark", ip_list="10.0.0.3")
+    owned = a_run(db, priority=Priority.HIGH, worker_group_id=group)
+    a_pool(db)
+    task_id = hold(db, owned, "a", share("db"), priority=Priority.LOWEST)
+    (offer,) = release(db).offers
+    assert (offer.process_priority, offer.task_priority) == (1, 4)
+    assert (offer.task_instance_id, offer.worker_group_id) == (task_id, group)
+    assert db.runs.unclaimed(MASTER, submitted_before=LATER) == (offer,)
+
+
+# Withdrawing
+
+
+@pytest.mark.parametrize(
+    ("decision", "state", "reason"),
+    [
+        (kill, TaskState.KILL, "withdrawn before it started"),
+        (pause, TaskState.PAUSE, "paused before it started"),
+    ],
+)
+def test_a_held_attempt_is_withdrawn_at_once(
+    db: Tables, decision: Callable[[str], Decision], state: TaskState, reason: str
+) -> None:
+    a_pool(db)
+    owned = a_run(db)
+    delayed = hold(db, owned, "delayed", due_at=LATER)
+    waiting = hold(db, owned, "waiting", share("db"))
+    saved = save(db, owned, decision("delayed"), decision("waiting"), at=LATER)
+    # It stands in no queue yet.
+    assert (saved.withdrawn, saved.kills) == ((), ())
+    for task_id in (delayed, waiting):
+        assert has(
+            the_task(db, task_id),
+            state=int(state),
+            wanted_state=int(state),
+            end_time=LATER,
+            reason=reason,
+            settled=False,
+        )
+    reports = db.runs.reports(MASTER)
+    assert [(one.task_instance_id, one.state) for one in reports] == [
+        (delayed, state),
+        (waiting, state),
+    ]
+    assert release(db, LATER) == Released(offers=(), instances=0, next_due=None)

@@ -1,0 +1,65 @@
+"""What is called out when rows change."""
+
+from __future__ import annotations
+
+from common.model.decisions import (
+    FinishProcess,
+)
+from common.model.states import (
+    ProcessState,
+    TaskState,
+)
+from common.store.listen import Channel, read_task_report
+from tests.conformance.store_tables import (
+    LATER,
+    Tables,
+    a_command,
+    a_run,
+    a_stop,
+    always,
+    an_end,
+    claim,
+    end,
+    finish,
+    kill,
+    save,
+    submit,
+    take,
+)
+
+
+def told_of(heard: list[tuple[str, str]]) -> list[tuple[object, ...]]:
+    """What notifications of ended attempts say; nothing else may have been called out."""
+    assert {channel for channel, _ in heard} == {Channel.TASK}
+    reports = [read_task_report(payload) for _, payload in heard]
+    return [
+        (
+            one.process_instance_id,
+            one.task_instance_id,
+            one.name,
+            one.attempt,
+            one.state,
+            one.end_time,
+        )
+        for one in reports
+    ]
+
+
+def test_each_change_that_somebody_waits_for_is_called_out(db: Tables) -> None:
+    owned = a_run(db)
+    run_id = owned.process_instance_id
+    assert db.heard() == [(Channel.COMMAND, "")]
+    a, b = submit(db, owned, "a", "b")
+    claim(db, [a])
+    assert db.heard() == []
+    end(db, an_end(a))
+    assert told_of(db.heard()) == [(run_id, a, "a", 1, TaskState.SUCCESS, LATER)]
+    save(db, owned, finish("a"))
+    assert db.heard() == []
+    save(db, owned, kill("b"))
+    assert [told[:5] for told in told_of(db.heard())] == [(run_id, b, "b", 1, TaskState.KILL)]
+    a_command(db, command_type=9)
+    take(db, always(a_stop(owned)))
+    assert db.heard() == [(Channel.COMMAND, ""), (Channel.WANTED, str(run_id))]
+    save(db, owned, FinishProcess(state=ProcessState.STOP))
+    assert db.heard() == [(Channel.PROCESS, str(run_id))]

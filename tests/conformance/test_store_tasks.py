@@ -1,0 +1,281 @@
+"""What claims, reports and re-adoption promise to workers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from common.model.commands import CommandType
+from common.model.decisions import (
+    FinishProcess,
+    TaskTimeout,
+)
+from common.model.states import (
+    ProcessState,
+    TaskState,
+    TimeoutStrategy,
+)
+from common.store import tables as t
+from common.store.listen import read_task_report
+from common.store.protocol import DataSource
+from tests.builders import NOON
+from tests.conformance.store_tables import (
+    FOLDERS,
+    LATER,
+    MASTER,
+    MINUTE,
+    OTHER_WORKER,
+    RESTARTED,
+    WORKER,
+    Tables,
+    a_begin,
+    a_definition,
+    a_run,
+    a_submit,
+    an_end,
+    claim,
+    end,
+    kill,
+    load,
+    pause,
+    save,
+    submit,
+    the_task,
+)
+
+
+def test_a_claim_gives_all_that_the_process_needs(db: Tables) -> None:
+    definition_id = a_definition(db)
+    owned = a_run(
+        db,
+        process_definition_id=definition_id,
+        schedule_time=LATER,
+        global_params='[{"prop":"day"}]',
+        command_type=CommandType.COMPLEMENT_DATA,
+    )
+    (task_id,) = submit(db, owned, "a")
+    (claimed,) = db.tasks.claim(WORKER, [task_id], folders=FOLDERS, now=LATER)
+    place = f"{definition_id}/{owned.process_instance_id}/{task_id}"
+    assert (claimed.id, claimed.process_instance_id) == (task_id, owned.process_instance_id)
+    assert (claimed.name, claimed.attempt, claimed.task_type) == ("a", 1, "SHELL")
+    assert claimed.process_name == a_begin().name
+    assert claimed.process_definition_id == definition_id
+    assert claimed.task_json == '{"type":"SHELL"}'
+    assert (claimed.global_params, claimed.schedule_time) == ('[{"prop":"day"}]', LATER)
+    assert claimed.complement
+    assert (claimed.tenant_code, claimed.queue, claimed.executor_id) == ("tester", "default", 1)
+    assert (claimed.execute_path, claimed.log_path) == (f"/attempts/{place}", f"/logs/{place}.log")
+    row = the_task(db, task_id)
+    assert (row["state"], row["host"], row["worker_incarnation"]) == (
+        TaskState.RUNNING,
+        WORKER.address,
+        WORKER.incarnation,
+    )
+    assert (row["start_time"], claimed.start_time) == (LATER, LATER)
+    assert (row["execute_path"], row["log_path"]) == (claimed.execute_path, claimed.log_path)
+
+
+def test_t08b_claims_come_in_the_order_asked_and_only_for_what_may_start(db: Tables) -> None:
+    owned, ended = a_run(db), a_run(db)
+    a, b, c = submit(db, owned, "a", "b", "c")
+    (orphan,) = submit(db, ended, "a")
+    save(db, ended, FinishProcess(state=ProcessState.FAILURE))
+    assert claim(db, [b], node=OTHER_WORKER) == [b]
+    assert claim(db, [c, 2_000_000_000, 2**70, -1, b, orphan, a, c]) == [c, a]
+    assert claim(db, [a, b, c]) == []
+    assert claim(db, []) == []
+    assert the_task(db, b)["host"] == OTHER_WORKER.address
+
+
+def test_a_run_that_began_otherwise_is_no_complement_run(db: Tables) -> None:
+    owned = a_run(db, command_type=CommandType.SCHEDULER)
+    db.update(
+        t.process_instance, owned.process_instance_id, history_cmd="SCHEDULER,COMPLEMENT_DATA"
+    )
+    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
+    assert not claimed.complement
+
+
+@pytest.mark.parametrize(
+    ("of_run", "of_creator", "definition", "expected"),
+    [
+        ("own", "creators", "there", "own"),
+        ("none", "creators", "there", "creators"),
+        ("unknown", "creators", "there", "creators"),
+        ("none", "unknown", "there", None),
+        ("own", "creators", "gone", None),
+    ],
+)
+def test_a_task_runs_as_the_runs_tenant_else_as_its_definitions_creators(
+    db: Tables, of_run: str, of_creator: str, definition: str, expected: str | None
+) -> None:
+    tenants = {
+        "own": db.insert(t.tenant, tenant_code="own"),
+        "creators": db.insert(t.tenant, tenant_code="creators"),
+        "none": -1,
+        "unknown": 2_000_000_000,
+    }
+    creator = db.insert(t.user, user_name="ann", tenant_id=tenants[of_creator])
+    there = a_definition(db, user_id=creator)
+    definition_id = there if definition == "there" else 2_000_000_000
+    owned = a_run(db, process_definition_id=definition_id, tenant_id=tenants[of_run])
+    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
+    assert claimed.tenant_code == expected
+
+
+@pytest.mark.parametrize(
+    ("of_executor", "expected"), [("fast", "fast"), ("", "slow"), (None, "slow")]
+)
+def test_a_task_goes_to_its_executors_queue_else_to_its_tenants(
+    db: Tables, of_executor: str | None, expected: str
+) -> None:
+    slow = db.insert(t.queue, queue_name="slow", queue="slow")
+    tenant_id = db.insert(t.tenant, tenant_code="etl", queue_id=slow)
+    executor = db.insert(t.user, user_name="ann", tenant_id=1, queue=of_executor)
+    owned = a_run(
+        db, process_definition_id=a_definition(db), tenant_id=tenant_id, executor_id=executor
+    )
+    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
+    assert claimed.queue == expected
+
+
+def test_the_process_of_an_attempt_is_noted_for_its_holder_alone(db: Tables) -> None:
+    a, b = submit(db, a_run(db), "a", "b")
+    claim(db, [a])
+    claim(db, [b], node=OTHER_WORKER)
+    db.tasks.started(WORKER, {a: (4711, 1234.5), b: (4712, 1234.5)})
+    db.tasks.started(RESTARTED, {a: (1, 1.0)})
+    db.tasks.started(WORKER, {})
+    assert (the_task(db, a)["pid"], the_task(db, a)["pid_start_time"]) == (4711, 1234.5)
+    assert the_task(db, b)["pid"] is None
+
+
+def test_a_report_ends_the_attempt_and_tells_its_owner(db: Tables) -> None:
+    owned = a_run(db)
+    (task_id,) = submit(db, owned, "a")
+    claim(db, [task_id])
+    db.tasks.started(WORKER, {task_id: (4711, 1.0)})
+    report = an_end(task_id, TaskState.FAILURE, exit_code=3, reason="exit\0code 3")
+    assert end(db, report) == {task_id}
+    row = the_task(db, task_id)
+    assert (row["state"], row["end_time"], row["exit_code"]) == (TaskState.FAILURE, LATER, 3)
+    assert (row["reason"], row["pid"]) == ("exit\N{REPLACEMENT CHARACTER}code 3", 4711)
+    assert not row["settled"]
+    assert [found.task_instance_id for found in db.runs.reports(MASTER)] == [task_id]
+
+
+def test_a_repeated_report_changes_nothing(db: Tables) -> None:
+    (task_id,) = submit(db, a_run(db), "a")
+    claim(db, [task_id])
+    assert end(db, an_end(task_id, TaskState.SUCCESS, pid=5)) == {task_id}
+    assert end(db, an_end(task_id, TaskState.FAILURE, pid=6)) == frozenset()
+    assert end(db) == frozenset()
+    assert (the_task(db, task_id)["state"], the_task(db, task_id)["pid"]) == (7, 5)
+
+
+def test_only_the_incarnation_that_claimed_an_attempt_can_report_it(db: Tables) -> None:
+    a, b = submit(db, a_run(db), "a", "b")
+    claim(db, [a])
+    for stranger in (RESTARTED, OTHER_WORKER):
+        assert end(db, an_end(a), an_end(b), node=stranger) == frozenset()
+    assert the_task(db, a)["state"] == TaskState.RUNNING
+    assert end(db, an_end(a), an_end(b)) == {a}
+
+
+def test_several_ends_are_one_report(db: Tables) -> None:
+    a, b, c = submit(db, a_run(db), "a", "b", "c")
+    claim(db, [a, b, c])
+    ends = [
+        an_end(c, TaskState.KILL, exit_code=137, reason="killed"),
+        an_end(a, exit_code=0),
+    ]
+    assert end(db, *ends) == {a, c}
+    assert [the_task(db, one)["state"] for one in (a, b, c)] == [7, 1, 9]
+    assert db.tasks.running(WORKER) == {b: False}
+
+
+def test_a_restarted_worker_adopts_what_its_former_self_left_running(db: Tables) -> None:
+    a, b, ended = submit(db, a_run(db), "a", "b", "ended")
+    claim(db, [a, ended])
+    claim(db, [b], node=OTHER_WORKER)
+    end(db, an_end(ended))
+    assert db.tasks.running(RESTARTED) == {}
+    assert db.tasks.adopt(RESTARTED, [a, b, ended]) == {a}
+    assert db.tasks.adopt(RESTARTED, [a]) == frozenset()
+    assert db.tasks.adopt(RESTARTED, []) == db.tasks.adopt(RESTARTED, [2**70]) == frozenset()
+    assert (db.tasks.running(RESTARTED), db.tasks.running(WORKER)) == ({a: False}, {})
+    assert end(db, an_end(a), node=WORKER) == frozenset()
+    assert end(db, an_end(a), node=RESTARTED) == {a}
+
+
+# What an attempt is given, and what it puts out
+
+
+def test_a_claim_gives_what_upstream_and_the_command_have_given(db: Tables) -> None:
+    param = json.dumps({"StartParams": {"day": "2026-01-01", "n": 1}, "x": "y"})
+    owned = a_run(db, command_param=param)
+    timeout = TaskTimeout(after=MINUTE, strategy=TimeoutStrategy.FAILED)
+    (offer,) = save(db, owned, a_submit("a", input_pool='[{"prop":"x"}]', timeout=timeout)).offers
+    (claimed,) = db.tasks.claim(WORKER, [offer.task_instance_id], folders=FOLDERS, now=NOON)
+    assert claimed.input_pool == '[{"prop":"x"}]'
+    assert json.loads(claimed.start_params or "") == {"day": "2026-01-01", "n": 1}
+    assert claimed.timeout == MINUTE
+    assert claimed.datasource is None
+
+
+@pytest.mark.parametrize(
+    ("param", "expected"),
+    [
+        ("", None),
+        ("{}", None),
+        ("{not JSON", None),
+        ("[1]", None),
+        ('{"StartParams":null}', None),
+        ('{"StartParams":"{\\"a\\": 1}"}', '{"a": 1}'),
+    ],
+)
+def test_start_params_may_be_absent_spoilt_or_text(
+    db: Tables, param: str, expected: str | None
+) -> None:
+    owned = a_run(db, command_param=param)
+    (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
+    assert claimed.start_params == expected
+    assert (claimed.input_pool, claimed.timeout) == (None, None)
+
+
+def test_a_report_carries_what_the_attempt_puts_out(db: Tables) -> None:
+    owned = a_run(db)
+    a, b = submit(db, owned, "a", "b")
+    claim(db, [a, b])
+    pool = '[{"prop":"rows","direct":"OUT","type":"VARCHAR","value":"7"}]'
+    db.heard()
+    end(db, an_end(a, var_pool=pool), an_end(b))
+    assert (the_task(db, a)["var_pool"], the_task(db, b)["var_pool"]) == (pool, None)
+    told = [(one.name, one.var_pool, one.has_output) for one in db.runs.reports(MASTER)]
+    assert told == [("a", pool, True), ("b", None, False)]
+    assert [task.var_pool for task in load(db, owned).tasks] == [pool, None]
+    # A notification only says that there is something to be looked at.
+    heard = [read_task_report(payload) for _, payload in db.heard()]
+    called = sorted((one.name, one.var_pool, one.has_output) for one in heard)
+    assert called == [("a", None, True), ("b", None, False)]
+
+
+def test_the_data_sources_that_exist_are_given_by_id(db: Tables) -> None:
+    params = '{"user":"u","password":"secret"}'
+    first = db.insert(t.datasource, name="dw", type=1, connection_params=params)
+    db.insert(t.datasource, name="other", type=0, connection_params="{}")
+    found = db.tasks.datasources([first, first, 2_000_000_000, 2**70, -1])
+    assert found == {first: DataSource(id=first, name="dw", type=1, connection_params=params)}
+    assert "secret" not in repr(found)
+    assert db.tasks.datasources([]) == {}
+
+
+def test_a_kill_is_wanted_of_what_is_to_be_killed_and_not_of_what_is_to_be_paused(
+    db: Tables,
+) -> None:
+    owned = a_run(db)
+    a, b = submit(db, owned, "a", "b")
+    claim(db, [a, b])
+    save(db, owned, kill("a"), pause("b"))
+    assert db.tasks.running(WORKER) == {a: True, b: False}

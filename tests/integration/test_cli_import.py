@@ -1,0 +1,261 @@
+"""Importing into a real database: names become ids, and all or nothing gets in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, insert, select, update
+
+from common.store import schema
+from common.store.connect import engine
+from common.store.tables import datasource, process_definition, worker_group
+from orcaflow.cli import main
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Engine]:
+    made = engine(database_url, pool_size=3)
+    schema.upgrade(made, os_user="tester")
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def cli(
+    database_url: str,
+    db: Engine,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Cli:
+    """Runs a command: exit code, standard output, standard error."""
+    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", database_url)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+Import = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def imports(cli: Cli, tmp_path: Path) -> Import:
+    """Imports documents, each from a file of its own."""
+
+    def run(*documents: object, options: tuple[str, ...] = ()) -> tuple[int, str, str]:
+        paths = []
+        for index, document in enumerate(documents):
+            path = tmp_path / f"{index}.json"
+            path.write_text(json.dumps(document))
+            paths.append(str(path))
+        return cli("definition", "import", *paths, *options, "-o", "json")
+
+    return run
+
+
+def a_shell(name: str = "work", **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": "SHELL",
+        "params": {"rawScript": "true"},
+        "preTasks": [],
+    } | changes
+
+
+def a_child(definition: str) -> dict[str, Any]:
+    return a_shell("child", type="SUB_PROCESS", params={"processDefinitionName": definition})
+
+
+def a_dependent(**item: Any) -> dict[str, Any]:
+    full = {"depTasks": "ALL", "cycle": "day", "dateValue": "last1Days"} | item
+    groups = [{"relation": "AND", "dependItemList": [full]}]
+    return a_shell(
+        "wait",
+        type="DEPENDENT",
+        params={},
+        dependence={"relation": "AND", "dependTaskList": groups},
+    )
+
+
+def stored(db: Engine, name: str) -> tuple[int, dict[str, Any]]:
+    with db.connect() as connection:
+        row = connection.execute(
+            select(process_definition).where(process_definition.c.name == name)
+        ).one()
+    return row.id, json.loads(row.process_definition_json)
+
+
+def test_definitions_of_one_import_may_refer_to_each_other(imports: Import, db: Engine) -> None:
+    code, out, _ = imports(
+        {"name": "a", "tasks": [a_child("b")]},
+        {"name": "b", "tasks": [a_shell(), a_dependent(definitionName="a")]},
+    )
+    assert code == 0
+    assert [(row["version"], row["changed"]) for row in json.loads(out)] == [(1, True), (1, True)]
+    a, a_json = stored(db, "a")
+    b, b_json = stored(db, "b")
+    assert a_json["tasks"][0]["params"] == {"processDefinitionId": b}
+    (item,) = b_json["tasks"][1]["dependence"]["dependTaskList"][0]["dependItemList"]
+    assert (item["definitionId"], item["projectId"]) == (a, 1)
+
+
+def test_importing_references_again_changes_nothing(imports: Import) -> None:
+    documents = (
+        {"name": "a", "tasks": [a_child("b")]},
+        {"name": "b", "tasks": [a_dependent(definitionName="b")]},
+    )
+    imports(*documents)
+    code, out, _ = imports(*documents)
+    assert code == 0
+    assert [(row["version"], row["changed"]) for row in json.loads(out)] == [(1, False), (1, False)]
+
+
+def test_what_is_referred_to_and_not_there_keeps_everything_out(imports: Import, cli: Cli) -> None:
+    code, out, err = imports(
+        {"name": "good", "tasks": [a_shell()]},
+        {"name": "a", "tasks": [a_child("ghost"), a_dependent(definitionName="gone")]},
+        {
+            "name": "b",
+            "tasks": [
+                a_shell("q", type="SQL", params={"datasourceName": "dw", "sql": "select 1"}),
+                a_shell("i", type="SUB_PROCESS", params={"processDefinitionId": 4711}),
+            ],
+        },
+    )
+    assert (code, out) == (1, "")
+    for part in ("'a': task 'child'", "'ghost'", "'gone'", "data source 'dw'", "the id 4711"):
+        assert part in err
+    assert json.loads(cli("definition", "list", "-o", "json")[1]) == []
+
+
+def test_t36e_a_cycle_by_way_of_the_database_is_refused(imports: Import, db: Engine) -> None:
+    assert imports({"name": "a", "tasks": [a_shell()]})[0] == 0
+    assert imports({"name": "b", "tasks": [a_child("a")]})[0] == 0
+    assert imports({"name": "c", "tasks": [a_child("b")]})[0] == 0
+    code, _, err = imports({"name": "a", "tasks": [a_child("c")]})
+    assert code == 1
+    assert "'a' → 'c' → 'b' → 'a'" in err
+    # A row typed by hand may name what it starts instead of numbering it.
+    text = json.dumps({"tasks": [a_child("c")]})
+    with db.begin() as connection:
+        connection.execute(
+            insert(process_definition).values(name="d", process_definition_json=text)
+        )
+    assert imports({"name": "a", "tasks": [a_child("d")]})[0] == 1
+    assert stored(db, "a")[1]["tasks"][0]["type"] == "SHELL"
+
+
+def test_what_is_not_there_yet_and_may_come_is_told(imports: Import, cli: Cli) -> None:
+    imports({"name": "other", "tasks": [a_shell()]})
+    cli("pool", "create", "known", "--size", "1")
+    tasks = [
+        a_shell(taskGroups=["known", {"name": "new", "slots": 2}]),
+        a_dependent(definitionName="other", depTasks="wrok"),
+    ]
+    code, out, _ = imports({"name": "a", "tasks": tasks})
+    assert code == 0
+    assert [(each["node"], each["problem"]) for each in json.loads(out)[0]["warnings"]] == [
+        ("work", "there is no pool 'new' yet: the task fails unless it is made"),
+        ("wait", "the definition looked at has no task 'wrok'"),
+    ]
+
+
+def test_data_sources_and_worker_groups_are_found_by_name(imports: Import, db: Engine) -> None:
+    with db.begin() as connection:
+        source = connection.execute(
+            insert(datasource)
+            .values(name="dw", type=1, connection_params="{}")
+            .returning(datasource.c.id)
+        ).scalar_one()
+    query = a_shell("q", type="SQL", params={"datasourceName": "dw", "sql": "select 1"})
+    code, out, err = imports({"name": "a", "tasks": [query, a_shell(workerGroup="etl")]})
+    assert code == 0
+    (row,) = json.loads(out)
+    assert [each["key"] for each in row["warnings"]] == ["workerGroup"]
+    assert "--groups etl" in err
+    with db.connect() as connection:
+        group = connection.scalar(select(worker_group.c.id).where(worker_group.c.name == "etl"))
+    tasks = stored(db, "a")[1]["tasks"]
+    assert (tasks[0]["params"]["datasource"], tasks[1]["workerGroupId"]) == (source, group)
+
+
+def test_an_import_that_fails_makes_no_worker_group(imports: Import, db: Engine) -> None:
+    assert imports({"name": "a", "tasks": [a_shell(workerGroup="etl"), a_child("ghost")]})[0] == 1
+    with db.connect() as connection:
+        assert connection.scalars(select(worker_group.c.name)).all() == []
+
+
+def test_an_export_of_the_original_gets_in_with_what_it_leaves_behind(
+    imports: Import, db: Engine
+) -> None:
+    export = {
+        "projectName": "etl",
+        "processDefinitionName": "old",
+        "processDefinitionJson": json.dumps(
+            {"tasks": [a_shell("c", type="SUB_PROCESS", params={"processDefinitionId": 42})]}
+        ),
+        "processDefinitionLocations": '{"tasks-1":{"x":1}}',
+        "scheduleCrontab": "0 0 3 * * ? *",
+    }
+    child = {"name": "child", "tasks": [a_shell()]}
+    code, out, err = imports([export], child, options=("--map", "definition:42=child"))
+    assert code == 0
+    row = json.loads(out)[0]
+    assert [each["key"] for each in row["unmapped"]] == ["scheduleCrontab", "projectName"]
+    assert "0 0 3 * * ? *" in err
+    assert stored(db, "old")[1]["tasks"][0]["params"] == {
+        "processDefinitionId": stored(db, "child")[0]
+    }
+    with db.connect() as connection:
+        query = select(process_definition.c.locations).where(process_definition.c.name == "old")
+        assert connection.scalar(query) == '{"tasks-1":{"x":1}}'
+
+
+def test_an_export_of_ours_means_the_same_after_ids_have_changed(
+    imports: Import, cli: Cli, db: Engine
+) -> None:
+    imports(
+        {"name": "child", "tasks": [a_shell()]},
+        {"name": "a", "tasks": [a_child("child"), a_dependent(definitionName="child")]},
+    )
+    text = cli("definition", "export", "a")[1]
+    assert "processDefinitionId" not in text
+    with db.begin() as connection:
+        connection.execute(
+            update(process_definition)
+            .where(process_definition.c.name == "child")
+            .values(id=process_definition.c.id + 1000)
+        )
+    assert imports(json.loads(text))[0] == 0
+    child, _ = stored(db, "child")
+    assert stored(db, "a")[1]["tasks"][0]["params"] == {"processDefinitionId": child}
+
+
+def test_a_mapping_that_is_none_is_a_usage_error(imports: Import) -> None:
+    for option in ("child", "definition:x=child", "planet:1=mars", "definition:1="):
+        assert imports({"name": "a", "tasks": [a_shell()]}, options=("--map", option))[0] == 2
+
+
+def test_lint_tells_mistakes_as_rows_with_their_places(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({"name": "x", "tasks": [a_shell("a: b", maxRetryTimes="often")]}))
+    code, out, _ = cli("definition", "lint", str(path), "-o", "json")
+    (mistake,) = json.loads(out)["mistakes"]
+    assert code == 1
+    assert {key: mistake[key] for key in ("file", "definition", "node", "key")} == {
+        "file": str(path),
+        "definition": "x",
+        "node": "a: b",
+        "key": "maxRetryTimes",
+    }

@@ -1,0 +1,170 @@
+"""What loops ask again and again must not grow with what has ended: rows are counted, not time."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, event, text
+
+from common.embedded.addresses import PostgresAddress
+from common.model.cluster import Node
+from common.model.upstream import Question
+from common.store import schema
+from common.store.connect import engine
+from common.store.dependents import PostgresDependentStore
+from common.store.failover import PostgresFailoverStore
+from common.store.holds import PostgresHoldStore
+from common.store.runs import PostgresRunStore
+from common.store.timeouts import PostgresTimeoutStore
+from tests.builders import NOON
+
+MASTER = Node(address="10.0.0.1:5678", incarnation=1)
+ENDED_RUNS = 3000
+# A look may read a few rows for each of those that are live; all that ended are 100 times as many.
+FEW = 400
+
+_FILL = (
+    # A definition that ran every hour, for which others wait.
+    """INSERT INTO t_ds_process_definition (name, process_definition_json, release_state)
+       SELECT 'definition' || n, '{}', 1 FROM generate_series(1, 3) n""",
+    f"""INSERT INTO t_ds_process_instance (name, process_definition_id, state, start_time, end_time,
+            command_type, process_instance_json, executor_id, host, owner_incarnation, owner_epoch)
+        SELECT 'ended' || n, 1, 7, TIMESTAMPTZ '2026-01-01Z' - n * INTERVAL '1 hour', now(), 0,
+            '{{}}', 1, '10.0.0.1:5678', 1, 1 FROM generate_series(1, {ENDED_RUNS}) n""",
+    """INSERT INTO t_ds_task_instance (name, task_type, process_definition_id, process_instance_id,
+            task_json, state, settled, start_time, end_time, host, worker_incarnation)
+       SELECT 'task' || k, 'SHELL', 1, id, '{}', 7, true, now(), now(), '10.0.0.3:1234', 3
+       FROM t_ds_process_instance, generate_series(1, 10) k""",
+    "INSERT INTO t_ds_task_group (name, group_size) VALUES ('pool', 5)",
+    """INSERT INTO t_ds_task_group_queue (task_id, task_name, group_id, process_id, status)
+       SELECT id, name, 1, process_instance_id, 2 FROM t_ds_task_instance""",
+    # What is live: five that have slots, ten that wait for some.
+    """INSERT INTO t_ds_process_instance (name, process_definition_id, state, command_type,
+            process_instance_json, executor_id, host, owner_incarnation, owner_epoch)
+       VALUES ('live', 2, 1, 0, '{}', 1, '10.0.0.1:5678', 1, 1)""",
+    """INSERT INTO t_ds_task_instance (name, task_type, process_definition_id, process_instance_id,
+            task_json, state, submit_time)
+       SELECT 'task' || n, 'SHELL', 2, p.id, '{}', CASE WHEN n <= 5 THEN 0 ELSE 11 END, now()
+       FROM t_ds_process_instance p, generate_series(1, 15) n WHERE p.name = 'live'""",
+    """INSERT INTO t_ds_task_group_queue (task_id, task_name, group_id, process_id, status)
+       SELECT id, name, 1, process_instance_id, CASE WHEN state = 0 THEN 1 ELSE -1 END
+       FROM t_ds_task_instance WHERE state IN (0, 11)""",
+    "INSERT INTO t_ds_command (process_definition_id) SELECT 1 FROM generate_series(1, 3000)",
+)
+
+
+@pytest.fixture(scope="module")
+def made(postgres: PostgresAddress) -> Iterator[Engine]:
+    name = f"test_scale_{uuid.uuid4().hex[:12]}"
+    server = create_engine(
+        postgres.url.replace("postgresql://", "postgresql+psycopg2://"),
+        isolation_level="AUTOCOMMIT",
+    )
+    with server.connect() as db:
+        db.execute(text(f"CREATE DATABASE {name}"))
+    filled = engine(replace(postgres, dbname=name).url)
+    schema.upgrade(filled, os_user="tester")
+    with filled.begin() as db:
+        for statement in _FILL:
+            db.exec_driver_sql(statement)
+    with filled.connect() as db:
+        db.execution_options(isolation_level="AUTOCOMMIT").execute(text("VACUUM ANALYZE"))
+    yield filled
+    filled.dispose()
+    with server.connect() as db:
+        db.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    server.dispose()
+
+
+def rows_read(made: Engine, work: Callable[[], object]) -> dict[str, int]:
+    """How many rows each statement of this work looks at, those included that it passes over."""
+    read: dict[str, int] = {}
+
+    def explain(_db: Any, cursor: Any, statement: str, values: Any, *_: Any) -> None:
+        if "pg_advisory" in statement:
+            return
+        with cursor.connection.cursor() as other:
+            other.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values)
+            (document,) = other.fetchone()
+        plans = document if isinstance(document, list) else json.loads(document)
+        read[statement] = _read_by(plans[0]["Plan"])
+
+    event.listen(made, "before_cursor_execute", explain)
+    try:
+        work()
+    finally:
+        event.remove(made, "before_cursor_execute", explain)
+    return read
+
+
+def _read_by(plan: dict[str, Any]) -> int:
+    own = 0
+    if "Scan" in plan["Node Type"] and "Relation Name" in plan:
+        passed_over = plan.get("Rows Removed by Filter", 0)
+        own = round((plan["Actual Rows"] + passed_over) * plan["Actual Loops"])
+    return own + sum(_read_by(below) for below in plan.get("Plans", ()))
+
+
+def assert_few(read: dict[str, int]) -> None:
+    assert read
+    assert {statement: rows for statement, rows in read.items() if rows > FEW} == {}
+
+
+def test_a_release_reads_nothing_of_the_attempts_that_have_ended(made: Engine) -> None:
+    assert_few(rows_read(made, lambda: PostgresHoldStore(made).release(now=NOON)))
+
+
+@pytest.mark.parametrize("named", [{"definition_id": 1}, {"definition_name": "definition1"}])
+def test_a_wait_for_a_run_that_has_not_come_reads_nothing_of_those_before(
+    made: Engine, named: dict[str, Any]
+) -> None:
+    whose = {"definition_id": None, "definition_name": None} | named
+    asked = [
+        Question(
+            **whose,
+            task="task1",
+            start=NOON + timedelta(days=9000 + day),
+            end=NOON + timedelta(days=9001 + day),
+            apart_from=ENDED_RUNS + 1,
+        )
+        for day in range(7)
+    ]
+    store = PostgresDependentStore(made)
+    assert_few(rows_read(made, lambda: store.look_up(asked)))
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda made: PostgresRunStore(made).owned(MASTER),
+        lambda made: PostgresRunStore(made).reports(MASTER),
+        lambda made: PostgresRunStore(made).wanted(MASTER),
+        lambda made: PostgresRunStore(made).pass_wishes_on(MASTER),
+        lambda made: PostgresRunStore(made).unclaimed(MASTER, submitted_before=NOON),
+        lambda made: PostgresDependentStore(made).waiting(MASTER),
+        lambda made: PostgresTimeoutStore(made).time_out(now=NOON),
+        lambda made: PostgresFailoverStore(made).run_owners(),
+        lambda made: PostgresFailoverStore(made).task_owners(),
+    ],
+    ids=[
+        "owned",
+        "reports",
+        "wanted",
+        "wishes",
+        "unclaimed",
+        "dependents",
+        "timeouts",
+        "run owners",
+        "task owners",
+    ],
+)
+def test_a_slow_look_reads_nothing_of_what_has_ended(
+    made: Engine, look: Callable[[Engine], object]
+) -> None:
+    assert_few(rows_read(made, lambda: look(made)))

@@ -1,0 +1,546 @@
+"""Every task type through the same life: success, failure, mistakes, time-out, stops, loss, flood.
+
+A *kind* is a task type with what it runs on: it says what to run so that something happens, how to
+see that it has come to run, and that nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+from common.model.states import TaskState
+from common.store.protocol import AttemptEnd, ClaimedTask, DataSource
+from tests.integration.test_worker_host import Host, Signpost
+from worker import processes
+
+PATIENCE_SECONDS = 60.0
+LOG_LIMIT_BYTES = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What one task type does in each part of the suite. Params are the node's."""
+
+    task_type: str
+    good: Mapping[str, Any]
+    said: str
+    """What the log then has."""
+    bad: Mapping[str, Any]
+    why: str
+    """What the reason then has."""
+    mistaken: Mapping[str, Any]
+    key: str
+    endless: Mapping[str, Any]
+    runs: Callable[[], bool]
+    left: Callable[[], bool]
+    """Whether something outside this host still works for it."""
+    flood: Mapping[str, Any]
+    source: DataSource | None = None
+    is_slow: bool = False
+    """Starting it takes a Java machine seconds."""
+
+    def task(self, host: Host, params: Mapping[str, Any], **changes: Any) -> ClaimedTask:
+        given = dict(params)
+        local = given.pop("localParams", [])
+        return host.task(
+            1,
+            task_type=self.task_type,
+            params=given,
+            local=local,
+            datasource=self.source,
+            **changes,
+        )
+
+
+class Place:
+    """A host, and the servers that its tasks talk to."""
+
+    def __init__(self, home: Path, database_url: Callable[[], str]) -> None:
+        self.home = home
+        self.host = Host(home, log_limit_bytes=LOG_LIMIT_BYTES)
+        (home / "data").mkdir()
+        self._database_url = database_url
+        self.signpost = Signpost(home / "signpost")
+        self.server: Server | None = None
+
+    def kind(self, name: str) -> Kind:
+        return KINDS[name](self)
+
+    def close(self) -> None:
+        self.host.supervisor.kill_all()
+        self.host.until(lambda: not self.host.supervisor.running())
+        self.host.supervisor.close()
+        self.signpost.close()
+        if self.server is not None:
+            self.server.close()
+
+    def has_signal(self) -> bool:
+        """Whether the task has written to the signpost; waits for it, since it surely will."""
+        self.signpost.wait()
+        return True
+
+    def database(self, *statements: str) -> tuple[str, DataSource]:
+        """A PostgreSQL database of the test's own, and the data source that leads there."""
+        url = self._database_url()
+        for statement in statements:
+            rows(url, statement)
+        source = DataSource(id=7, name="dw", type=1, connection_params=json.dumps({"url": url}))
+        return url, source
+
+    def nothing_left(self) -> bool:
+        """Whether no process carries the attempt's marker."""
+        paths = {str(self.host.directory(1)): 1}
+        return not processes.belonging(processes.look(), paths=paths, sessions={})
+
+
+def rows(url: str, statement: str) -> list[tuple[Any, ...]]:
+    connection = psycopg2.connect(url.replace("+psycopg2", ""))
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+    finally:
+        connection.close()
+
+
+def sleepers(url: str) -> bool:
+    """Whether PostgreSQL works on what the test has marked."""
+    found = rows(
+        url,
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'"
+        " AND query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()",
+    )
+    return bool(found)
+
+
+def shell(place: Place) -> Kind:
+    return Kind(
+        task_type="SHELL",
+        good={"rawScript": "echo hello"},
+        said="\nhello\n",
+        bad={"rawScript": "exit 3"},
+        why="exit code 3",
+        mistaken={"rawScript": ""},
+        key="params.rawScript",
+        endless={"rawScript": f"echo up > {place.signpost.path}; sleep 600"},
+        runs=place.has_signal,
+        left=lambda: False,
+        flood={"rawScript": "yes 0123456789 | head -c 5000000"},
+    )
+
+
+def python(place: Place) -> Kind:
+    return Kind(
+        task_type="PYTHON",
+        good={"rawScript": "print('hello')"},
+        said="\nhello\n",
+        bad={"rawScript": "raise SystemExit(3)"},
+        why="exit code 3",
+        mistaken={"file": "gone.py"},
+        key="params.file",
+        endless={
+            "rawScript": f"import time\nopen({str(place.signpost.path)!r}, 'w').write('up\\n')\n"
+            "time.sleep(600)"
+        },
+        runs=place.has_signal,
+        left=lambda: False,
+        flood={"rawScript": "for _ in range(500_000):\n    print('0123456789')"},
+    )
+
+
+_SPARK = "--conf spark.ui.enabled=false --conf spark.log.level=WARN --conf spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"
+
+
+def spark(place: Place) -> Kind:
+    def program(name: str, *lines: str) -> dict[str, Any]:
+        path = place.home / f"{name}.py"
+        path.write_text("\n".join(lines) + "\n")
+        return {
+            "programType": "PYTHON",
+            "deployMode": "local",
+            "master": "local[1]",
+            "mainJar": {"res": str(path)},
+            "driverMemory": "512M",
+            "others": _SPARK,
+        }
+
+    session = (
+        "from pyspark.sql import SparkSession",
+        "spark = SparkSession.builder.getOrCreate()",
+    )
+    flood = ("for _ in range(500_000):", "    print('0123456789')")
+    return Kind(
+        task_type="SPARK",
+        good={},
+        said="",
+        bad=program("bad", "raise SystemExit(3)"),
+        why="exit code 3",
+        mistaken={"mainJar": {"res": "gone.jar"}, "mainClass": "a.B"},
+        key="params.mainJar",
+        endless=program(
+            "endless",
+            *session,
+            "import time",
+            f"open({str(place.signpost.path)!r}, 'w').write('up\\n')",
+            "time.sleep(600)",
+        ),
+        runs=place.has_signal,
+        left=lambda: False,
+        flood=program("flood", *session, *flood, "spark.stop()"),
+        is_slow=True,
+    )
+
+
+def pyspark(place: Place) -> Kind:
+    conf = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.memory": "512m",
+    }
+    script = f"open({str(place.signpost.path)!r}, 'w').write('up\\n')\nspark.range(10**15).count()"
+    return Kind(
+        task_type="PYSPARK",
+        good={},
+        said="",
+        bad={"rawScript": "def f(:"},
+        why="exit code 1",
+        mistaken={"rawScript": "spark", "conf": ["a"]},
+        key="params.conf",
+        endless={"rawScript": script, "master": "local[1]", "conf": conf},
+        runs=place.has_signal,
+        left=lambda: False,
+        flood={
+            "rawScript": "for _ in range(500_000):\n    print('0123456789')",
+            "master": "local[1]",
+            "conf": conf,
+        },
+        is_slow=True,
+    )
+
+
+def sql_on_postgresql(place: Place) -> Kind:
+    url, source = place.database()
+    return Kind(
+        task_type="SQL",
+        good={
+            "datasource": 7,
+            "sql": "select 'hello' as word, ${n} + 1 as n",
+            "localParams": [{"prop": "n", "type": "INTEGER", "value": "41"}],
+        },
+        said="hello | 42",
+        bad={"datasource": "7", "sql": "select * from nowhere"},
+        why='params.sql: relation "nowhere" does not exist',
+        mistaken={"datasource": 0, "sql": "select 1"},
+        key="params.datasource",
+        endless={"datasource": 7, "sql": "select pg_sleep(600)", "sqlType": "1"},
+        runs=lambda: sleepers(url),
+        left=lambda: sleepers(url),
+        flood={
+            "datasource": 7,
+            "sql": "select repeat('0123456789', 10) from generate_series(1, 50000)",
+            "displayRows": 1000,
+        },
+        source=source,
+    )
+
+
+def sql_on_sqlite(place: Place) -> Kind:
+    file = place.home / "data" / "lite.db"
+    params = json.dumps({"url": "sqlite:///lite.db"})
+
+    def runs() -> bool:
+        if not file.exists():
+            return False
+        with sqlite3.connect(file) as database:
+            return bool(
+                database.execute("select 1 from sqlite_master where name = 'up'").fetchall()
+            )
+
+    numbers = "with recursive n(i) as (select 1 union all select i + 1 from n {}) "
+    return Kind(
+        task_type="SQL",
+        good={
+            "datasource": 7,
+            "sql": "select 'hello' as word, ${n} + 1 as n",
+            "localParams": [{"prop": "n", "type": "INTEGER", "value": "41"}],
+        },
+        said="hello | 42",
+        bad={"datasource": "7", "sql": "select * from nowhere"},
+        why="params.sql: no such table: nowhere",
+        mistaken={"datasource": 7, "sql": "select 1; select 2"},
+        key="params.sql has 2 statements",
+        endless={
+            "datasource": 7,
+            "preStatements": ["create table up (x)"],
+            "sql": numbers.format("") + "select max(i) from n",
+        },
+        runs=runs,
+        left=lambda: False,
+        flood={
+            "datasource": 7,
+            "sql": numbers.format("limit 50000") + "select i, printf('%0100d', i) from n",
+            "displayRows": 1000,
+        },
+        source=DataSource(id=7, name="lite", type=0, connection_params=params),
+    )
+
+
+def procedure(place: Place) -> Kind:
+    url, source = place.database(
+        "create procedure twice(n int, out m int) language plpgsql as $$ begin m := 2 * n; end $$",
+        "create procedure nap() language plpgsql as $$ begin perform pg_sleep(600); end $$",
+        "create function many() returns setof text language sql as"
+        " $$ select repeat('0123456789', 10) from generate_series(1, 50000) $$",
+    )
+    return Kind(
+        task_type="PROCEDURE",
+        good={
+            "datasource": 7,
+            "method": "twice",
+            "localParams": [
+                {"prop": "n", "direct": "IN", "type": "INTEGER", "value": "21"},
+                {"prop": "m", "direct": "OUT", "type": "INTEGER", "value": ""},
+            ],
+        },
+        said="OUT m = 42",
+        bad={"datasource": 7, "method": "nowhere.refresh"},
+        why="nowhere.refresh: there is no such procedure",
+        mistaken={"datasource": 7, "method": "twice(1); drop table x"},
+        key="params.method",
+        # `nap` calls pg_sleep: the statement that shows is the CALL.
+        endless={"datasource": 7, "method": "nap"},
+        runs=lambda: napping(url),
+        left=lambda: napping(url),
+        flood={"datasource": 7, "method": "many"},
+        source=source,
+    )
+
+
+def napping(url: str) -> bool:
+    return bool(
+        rows(
+            url,
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+            " AND wait_event = 'PgSleep'",
+        )
+    )
+
+
+class Server:
+    """An HTTP server that notes what it gets, and notices when a waiting client goes away."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.gone = threading.Event()
+        self.requests: list[Request] = []
+        noted = self
+
+        class Answers(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length) if length else b""
+                noted.requests.append(
+                    Request(self.command, self.path, dict(self.headers.items()), body)
+                )
+                path = self.path.partition("?")[0]
+                if path == "/endless":
+                    noted.asked.set()
+                    # Ends when the client closes its side.
+                    self.connection.recv(1)
+                    noted.gone.set()
+                    return
+                status, headers, content = ANSWERS.get(path, (404, {}, b"nothing here"))
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value.format(port=noted.port))
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                try:
+                    self.wfile.write(content)
+                except OSError:
+                    return
+
+            def log_request(self, code: object = "-", size: object = "-") -> None:
+                return
+
+        for method in ("GET", "POST", "PUT", "DELETE", "HEAD"):
+            setattr(Answers, f"do_{method}", Answers.answer)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def encrypt(self, context: ssl.SSLContext) -> None:
+        """Speak TLS from now on; a handshake that fails is the client's to tell of."""
+        plain = self._server.socket
+        self._server.socket = context.wrap_socket(plain, server_side=True)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = field(default=b"")
+
+
+ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
+    "/hello": (200, {}, b"hello"),
+    "/made": (201, {"Set-Cookie": "session=hunter2"}, b"made"),
+    "/empty": (200, {}, b""),
+    "/flood": (200, {}, b"0123456789" * 2_000_000),
+    "/away": (302, {"Location": "http://localhost:{port}/hello"}, b""),
+    "/round": (302, {"Location": "/round"}, b""),
+    "/file": (302, {"Location": "file:///etc/passwd"}, b""),
+    "/cloud": (302, {"Location": "http://169.254.169.254/keys"}, b""),
+}
+
+
+def http(place: Place) -> Kind:
+    server = place.server = Server()
+    return Kind(
+        task_type="HTTP",
+        good={"url": f"{server.url}/hello"},
+        said="\nhello\n",
+        bad={"url": f"{server.url}/nowhere"},
+        why="the status is 404, not 200",
+        mistaken={"url": "file:///etc/passwd"},
+        key="params.url",
+        endless={"url": f"{server.url}/endless"},
+        runs=lambda: server.asked.wait(PATIENCE_SECONDS),
+        left=lambda: not server.gone.wait(PATIENCE_SECONDS),
+        flood={"url": f"{server.url}/flood"},
+    )
+
+
+KINDS: dict[str, Callable[[Place], Kind]] = {
+    "SHELL": shell,
+    "PYTHON": python,
+    "SPARK": spark,
+    "PYSPARK": pyspark,
+    "SQL on PostgreSQL": sql_on_postgresql,
+    "SQL on SQLite": sql_on_sqlite,
+    "PROCEDURE": procedure,
+    "HTTP": http,
+}
+EVERY = pytest.mark.parametrize("name", KINDS)
+# What Spark does when all goes well is seen elsewhere, and takes seconds.
+EVERY_QUICK = pytest.mark.parametrize("name", [name for name in KINDS if "SPARK" not in name])
+
+
+@pytest.fixture
+def place(tmp_path: Path, new_database: Callable[..., str]) -> Iterator[Place]:
+    place = Place(tmp_path, new_database)
+    yield place
+    place.close()
+
+
+def ended(place: Place, kind: Kind, params: Mapping[str, Any], **changes: Any) -> AttemptEnd:
+    return place.host.run(kind.task(place.host, params, **changes))
+
+
+@EVERY_QUICK
+def test_what_goes_well_succeeds(place: Place, name: str) -> None:
+    kind = place.kind(name)
+    end = ended(place, kind, kind.good)
+    assert (end.state, end.exit_code, end.reason) == (TaskState.SUCCESS, 0, None), place.host.log(1)
+    assert kind.said in place.host.log(1)
+    assert place.nothing_left()
+
+
+@EVERY
+def test_what_goes_wrong_fails_with_a_reason(place: Place, name: str) -> None:
+    kind = place.kind(name)
+    end = ended(place, kind, kind.bad)
+    assert end.state is TaskState.FAILURE, place.host.log(1)
+    assert end.exit_code not in (None, 0)
+    assert kind.why in (end.reason or "")
+    assert kind.why in place.host.log(1)
+
+
+@EVERY
+def test_a_mistake_in_the_parameters_is_named_and_nothing_runs(place: Place, name: str) -> None:
+    kind = place.kind(name)
+    end = ended(place, kind, kind.mistaken)
+    assert (end.state, end.exit_code, end.pid) == (TaskState.FAILURE, None, None)
+    assert kind.key in (end.reason or "")
+    assert kind.key in place.host.log(1)
+
+
+@EVERY
+def test_what_takes_too_long_fails_and_nothing_is_left_of_it(place: Place, name: str) -> None:
+    kind = place.kind(name)
+    end = ended(place, kind, kind.endless, timeout=timedelta(seconds=0.6))
+    assert end.state is TaskState.FAILURE
+    assert end.reason == "timed out after 0.01 minutes (timeout strategy FAILED)"
+    assert end.reason in place.host.log(1)
+    assert place.nothing_left()
+
+
+@EVERY
+def test_a_stop_while_it_starts_ends_it(place: Place, name: str) -> None:
+    kind = place.kind(name)
+    place.host.begin(kind.task(place.host, kind.endless))
+    place.host.supervisor.kill(1)
+    assert place.host.end_of(1).state is TaskState.KILL
+    assert place.nothing_left()
+
+
+@EVERY
+def test_t18_a_stop_while_it_runs_ends_it_wherever_it_works(place: Place, name: str) -> None:
+    kind = place.kind(name)
+    place.host.begin(kind.task(place.host, kind.endless))
+    place.host.until(kind.runs)
+    place.host.supervisor.kill(1)
+    end = place.host.end_of(1)
+    assert (end.state, end.var_pool) == (TaskState.KILL, None)
+    assert not kind.left(), place.host.log(1)
+    assert place.nothing_left()
+
+
+@EVERY_QUICK
+def test_a_flood_of_output_fills_no_log(place: Place, name: str) -> None:
+    kind = place.kind(name)
+    end = ended(place, kind, kind.flood)
+    assert end.state is TaskState.SUCCESS, place.host.log(1)
+    assert len(place.host.log(1).encode()) < 1.5 * LOG_LIMIT_BYTES
+    assert place.host.log(1).endswith("[orcaflow] exit code 0\n")
+
+
+@EVERY
+def test_a_lost_worker_leaves_nothing_running_and_blames_no_task(place: Place, name: str) -> None:
+    kind = place.kind(name)
+    place.host.begin(kind.task(place.host, kind.endless))
+    if not kind.is_slow:
+        place.host.until(kind.runs)
+    place.host.supervisor.kill_all()
+    assert place.host.end_of(1).state is TaskState.NEED_FAULT_TOLERANCE
+    assert place.nothing_left()
+    # PostgreSQL looks every two seconds whether its client still lives.
+    place.host.until(lambda: not kind.left())

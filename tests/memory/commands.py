@@ -1,0 +1,553 @@
+"""`CommandStore` in memory: takes commands off their table and carries out what each amounts to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, assert_never
+
+from common.model.cluster import Node
+from common.model.commands import (
+    RESTARTING_COMMANDS,
+    SIGNALLING_COMMANDS,
+    BadCommandError,
+    Command,
+    CommandRow,
+    CommandType,
+)
+from common.model.instances import Ownership, TaskRow
+from common.model.plans import (
+    Begin,
+    ChildOf,
+    DefinitionSnapshot,
+    Drop,
+    Handled,
+    InstanceSnapshot,
+    ParentSnapshot,
+    Plan,
+    Reject,
+    Restart,
+    Resume,
+    Signal,
+    Snapshot,
+)
+from common.model.states import (
+    ExecutionType,
+    ProcessState,
+    ReleaseState,
+    TaskDependType,
+    TaskState,
+)
+from common.store.commands import PARAM_LIMIT_BYTES, known_state, planned, refused, understand
+from common.store.protocol import Planner
+from common.store.transaction import storable, unstorable
+from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
+from tests.memory.reading import names_in, task_row
+from tests.memory.rows import (
+    SUB_PROCESS,
+    CommandRecord,
+    DefinitionRecord,
+    ErrorCommandRecord,
+    ProcessRecord,
+)
+from tests.memory.serial import NOT_BEGUN, ask_to_stop, others_live
+
+_ABOUT_THE_NAMED_ONE = (
+    CommandType.RECOVER_TOLERANCE_FAULT_PROCESS,
+    CommandType.RECOVER_WAITTING_THREAD,
+    CommandType.RECOVER_SERIAL_WAIT,
+    CommandType.EXECUTE_TASK,
+)
+"""Commands that speak of a sub process itself; all others go to the root of its tree."""
+
+_ROOMLESS = (*SIGNALLING_COMMANDS, CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)
+"""A run that has begun must go on: others may wait for a slot or a turn that it holds."""
+
+_TEXTS_OF_CHILD = ("id", "parentProcessInstanceId", "parentTaskInstanceId")
+
+
+class _DroppedError(Exception):
+    """The rows are not as the plan has them any more; what was written for it is taken back."""
+
+
+class MemoryCommandStore:
+    """`CommandStore` in memory."""
+
+    def __init__(
+        self, database: MemoryDatabase, *, param_limit_bytes: int = PARAM_LIMIT_BYTES
+    ) -> None:
+        self._db = database
+        self._param_limit_bytes = param_limit_bytes
+
+    def waiting(self) -> bool:
+        return len(self._db.commands) > 0
+
+    def take(
+        self,
+        *,
+        node: Node,
+        limit: int,
+        room: int,
+        live_masters: frozenset[Node],
+        planner: Planner,
+        now: datetime,
+    ) -> tuple[Handled, ...]:
+        with self._db.transaction("take", by=node) as tx:
+            batch = [
+                (row, self._plan(row, live_masters, planner)) for row in self._batch(limit, room)
+            ]
+            return tuple(self._carry_out(tx, row, plan, node, now) for row, plan in batch)
+
+    def _batch(self, limit: int, room: int) -> list[CommandRecord]:
+        waiting = sorted(self._db.commands, key=_turn)
+        if room <= 0:
+            waiting = [row for row in waiting if not _needs_room(row)]
+        batch = []
+        for row in waiting[: max(limit, 0)]:
+            if _needs_room(row):
+                if room <= 0:
+                    continue
+                room -= 1
+            batch.append(row)
+        return batch
+
+    # What a planner sees
+
+    def _plan(self, row: CommandRecord, live_masters: frozenset[Node], planner: Planner) -> Plan:
+        command = understand(
+            _command_row(row, self._param_limit_bytes), param_limit_bytes=self._param_limit_bytes
+        )
+        if isinstance(command, Reject):
+            return command
+        return planned(command, lambda: self._snapshot(command, live_masters), planner)
+
+    def _snapshot(self, command: Command, live_masters: frozenset[Node]) -> Snapshot:
+        process = self._db.processes.get(command.process_instance_id)
+        if (
+            process is not None
+            and process.root_id
+            and not command.parent_task_instance_id
+            and command.command_type not in _ABOUT_THE_NAMED_ONE
+        ):
+            process = self._db.processes.get(process.root_id)
+        definition = self._db.definitions.get(
+            command.process_definition_id
+            or (0 if process is None else process.process_definition_id)
+        )
+        return Snapshot(
+            definition=None if definition is None else _definition_snapshot(definition),
+            instance=None if process is None else self._instance(process, command.command_type),
+            asked_instance_id=command.process_instance_id,
+            parent=self._parent(command.parent_task_instance_id),
+            live_masters=live_masters,
+        )
+
+    def _instance(self, process: ProcessRecord, command_type: CommandType) -> InstanceSnapshot:
+        state = known_state(process.id, process.state)
+        recovery: dict[str, Any] = {}
+        if command_type in RESTARTING_COMMANDS:
+            recovery = {
+                "command_param": process.command_param or "",
+                "process_instance_json": process.process_instance_json,
+                "global_params": process.global_params,
+                "task_depend_type": TaskDependType(process.task_depend_type),
+                "history": process.history,
+                "schedule_time": process.schedule_time,
+                "run_scope": names_in(process.run_scope),
+                "tasks": self._tasks(process.id),
+            }
+        return InstanceSnapshot(
+            id=process.id,
+            state=state,
+            owner=process.owner,
+            owner_epoch=process.owner_epoch,
+            process_definition_id=process.process_definition_id,
+            root_id=process.root_id,
+            **recovery,
+        )
+
+    def _tasks(self, process_instance_id: int) -> tuple[TaskRow, ...]:
+        try:
+            return tuple(task_row(task) for task in self._db.attempts(process_instance_id))
+        except ValueError as error:
+            raise BadCommandError(
+                f"a task of process instance {process_instance_id} can't be read: {error}"
+            ) from error
+
+    def _parent(self, task_instance_id: int) -> ParentSnapshot | None:
+        task = self._db.tasks.get(task_instance_id)
+        if task is None or task.task_type != SUB_PROCESS:
+            return None
+        process = self._db.processes.the(task.process_instance_id)
+        return ParentSnapshot(
+            process_instance_id=process.id,
+            task_instance_id=task.id,
+            task_name=task.name,
+            task_json=task.task_json,
+            input_pool=task.input_pool,
+            waits=task.state == TaskState.SUBMITTED and process.is_live,
+            root_id=process.root_id or process.id,
+            history=process.history,
+            global_params=process.global_params,
+            schedule_time=process.schedule_time,
+            ancestors=self._ancestors(process),
+        )
+
+    def _ancestors(self, process: ProcessRecord) -> tuple[int, ...]:
+        found = [process.process_definition_id]
+        while (task := self._db.tasks.get(process.parent_task_instance_id)) is not None:
+            process = self._db.processes.the(task.process_instance_id)
+            found.append(process.process_definition_id)
+        return tuple(reversed(found))
+
+    # Carrying out
+
+    def _carry_out(
+        self, tx: Transaction, row: CommandRecord, plan: Plan, node: Node, now: datetime
+    ) -> Handled:
+        result: Plan = plan
+        ownership = None
+        try:
+            with tx.savepoint():
+                ownership = self._attempt(tx, plan, node, now)
+        except RowRefusedError as error:
+            result = refused(str(error))
+        except _DroppedError as error:
+            result = Drop(reason=str(error))
+        if isinstance(result, Reject):
+            self._move_to_errors(tx, row, storable(result.reason), now)
+        tx.delete(self._db.commands, row.id)
+        return Handled(command_id=row.id, plan=result, ownership=ownership)
+
+    def _move_to_errors(
+        self, tx: Transaction, row: CommandRecord, message: str, now: datetime
+    ) -> None:
+        columns = {f.name: getattr(row, f.name) for f in fields(row)}
+        command_id, parent_id = columns.pop("id"), columns.pop("parent_task_instance_id")
+        tx.insert(
+            self._db.error_commands,
+            ErrorCommandRecord(command_id=command_id, message=message, **columns),
+        )
+        parent = self._db.tasks.get(parent_id)
+        if (
+            parent is not None
+            and parent.task_type == SUB_PROCESS
+            and parent.state == TaskState.SUBMITTED
+        ):
+            tx.update(
+                self._db.tasks,
+                parent.id,
+                state=int(TaskState.FAILURE),
+                end_time=now,
+                reason=message,
+            )
+
+    def _attempt(self, tx: Transaction, plan: Plan, node: Node, now: datetime) -> Ownership | None:
+        match plan:
+            case Begin():
+                return self._begin(tx, plan, node, now)
+            case Restart():
+                return self._restart(tx, plan, node, now)
+            case Resume():
+                return self._resume(tx, plan, node, now)
+            case Signal():
+                self._signal(tx, plan, now)
+            case Drop() | Reject():
+                pass
+            case _:
+                assert_never(plan)
+        return None
+
+    def _begin(self, tx: Transaction, plan: Begin, node: Node, now: datetime) -> Ownership | None:
+        columns = _new_process_instance(plan, node=node, now=now)
+        if plan.child_of is not None:
+            self._begin_for_parent(tx, plan.child_of, now)
+            columns |= {
+                "is_sub_process": 1,
+                "root_id": plan.child_of.root_id,
+                "parent_task_instance_id": plan.child_of.task_instance_id,
+            }
+        others = self._in_its_way(plan.execution_type, plan.child_of, plan.process_definition_id)
+        if others:
+            columns |= self._held_up(tx, plan.execution_type, others, now)
+        process_id = tx.insert(self._db.processes, ProcessRecord(**columns))
+        if plan.child_of is not None:
+            self._relate(tx, plan.child_of, process_id)
+            param = _param_of_child(plan.command_param, process_id)
+            tx.update(self._db.processes, process_id, command_param=param)
+        return None if others else self._db.processes.the(process_id).ownership
+
+    def _in_its_way(
+        self, execution_type: ExecutionType, child_of: ChildOf | None, definition_id: int
+    ) -> list[ProcessRecord]:
+        """The runs because of which one that is no sub process may not begin now."""
+        if execution_type is ExecutionType.PARALLEL or child_of is not None:
+            return []
+        return others_live(self._db, definition_id)
+
+    def _held_up(
+        self,
+        tx: Transaction,
+        execution_type: ExecutionType,
+        others: list[ProcessRecord],
+        now: datetime,
+    ) -> dict[str, Any]:
+        """The columns of a new run that may not begin now."""
+        nobody = {"host": None, "owner_incarnation": None, "owner_epoch": 0}
+        if execution_type is ExecutionType.SERIAL_DISCARD:
+            reason = f"discarded: process instance {others[0].id} of this definition is still live"
+            return nobody | {
+                "state": int(ProcessState.STOP),
+                "end_time": now,
+                "state_reason": reason,
+            }
+        if execution_type is ExecutionType.SERIAL_PRIORITY:
+            ask_to_stop(tx, others, now)
+        return nobody | {"state": int(ProcessState.SERIAL_WAIT)}
+
+    def _begin_for_parent(self, tx: Transaction, child_of: ChildOf, now: datetime) -> None:
+        """Move the attempt that waits for this sub process on, or drop the command (T36c)."""
+        task = self._db.tasks.get(child_of.task_instance_id)
+        process = None if task is None else self._db.processes.get(task.process_instance_id)
+        if (
+            task is None
+            or task.state != TaskState.SUBMITTED
+            or process is None
+            or not process.is_live
+        ):
+            raise _DroppedError(
+                f"task instance {child_of.task_instance_id} does not wait for it any more"
+            )
+        tx.update(self._db.tasks, task.id, state=int(TaskState.RUNNING), start_time=now)
+
+    def _relate(self, tx: Transaction, child_of: ChildOf, child_id: int) -> None:
+        for relation in self._db.relations:
+            if (
+                relation.parent_process_instance_id == child_of.process_instance_id
+                and relation.parent_task_instance_id == child_of.task_instance_id
+            ):
+                tx.update(self._db.relations, relation.id, process_instance_id=child_id)
+
+    def _restart(
+        self, tx: Transaction, plan: Restart, node: Node, now: datetime
+    ) -> Ownership | None:
+        process = self._db.processes.get(plan.process_instance_id)
+        if (
+            process is None
+            or not ProcessState(process.state).is_terminal
+            or process.owner_epoch != plan.epoch
+        ):
+            raise _DroppedError(
+                f"process instance {plan.process_instance_id} has been restarted since"
+            )
+        given = {"global_params": plan.global_params, "command_param": plan.command_param}
+        cause = unstorable(given)
+        if cause is not None:
+            raise RowRefusedError(cause)
+        columns: dict[str, Any] = {
+            "state": int(ProcessState.RUNNING),
+            "host": node.address,
+            "owner_incarnation": node.incarnation,
+        }
+        if plan.child_of is not None:
+            self._begin_for_parent(tx, plan.child_of, now)
+            self._relate(tx, plan.child_of, process.id)
+            columns |= {
+                "root_id": plan.child_of.root_id,
+                "parent_task_instance_id": plan.child_of.task_instance_id,
+            }
+        others = self._in_its_way(plan.execution_type, plan.child_of, process.process_definition_id)
+        if others and plan.execution_type is ExecutionType.SERIAL_DISCARD:
+            raise _DroppedError(
+                f"discarded: process instance {others[0].id} of this definition is still live"
+            )
+        if others:
+            columns |= self._held_up(tx, plan.execution_type, others, now)
+        scope = plan.run_scope
+        columns |= {name: value for name, value in given.items() if value is not None}
+        columns |= {"restart_time": now}
+        columns |= {"start_time": now} if plan.afresh else {}
+        columns |= {
+            "owner_epoch": process.owner_epoch + 1,
+            "run_times": process.run_times + 1,
+            "end_time": None,
+            "state_reason": None,
+            "wanted_state": None,
+            "wanted_at": None,
+            "wanted_deadline": None,
+            "timeout_flag": 0,
+            "run_scope": None if scope is None else json.dumps(list(scope), ensure_ascii=False),
+            "command_type": int(plan.command_type),
+            "history_cmd": _history(process, plan.command_type),
+            "update_time": now,
+        }
+        tx.update(self._db.processes, process.id, **columns)
+        for task in self._db.attempts(process.id):
+            if task.name in plan.reset and task.flag == 1 and task.is_finished:
+                tx.update(self._db.tasks, task.id, flag=0, retry_at=None)
+        return None if others else self._db.processes.the(process.id).ownership
+
+    def _resume(self, tx: Transaction, plan: Resume, node: Node, now: datetime) -> Ownership:
+        process = self._db.processes.get(plan.process_instance_id)
+        if process is None or not process.is_live or process.owner_epoch != plan.epoch:
+            raise _DroppedError(
+                f"process instance {plan.process_instance_id} has been taken over or has ended"
+            )
+        columns: dict[str, Any]
+        match plan.command_type:
+            case CommandType.RECOVER_SERIAL_WAIT:
+                if not process.is_waiting or any(
+                    not other.is_waiting
+                    for other in others_live(
+                        self._db, process.process_definition_id, apart_from=process.id
+                    )
+                ):
+                    raise _DroppedError(f"it is not the turn of process instance {process.id}")
+                columns = {
+                    "state": int(ProcessState.RUNNING),
+                    "start_time": now,
+                    "restart_time": now,
+                }
+            case CommandType.RECOVER_WAITTING_THREAD:
+                if process.state != ProcessState.WAITING_THREAD:
+                    raise _DroppedError(f"process instance {process.id} does not wait for room")
+                columns = {"state": int(ProcessState.RUNNING)}
+            case _:
+                if process.is_waiting:
+                    raise _DroppedError(f"process instance {process.id} waits for its turn")
+                columns = {"recovery": 1}
+        tx.update(
+            self._db.processes,
+            process.id,
+            host=node.address,
+            owner_incarnation=node.incarnation,
+            owner_epoch=plan.epoch + 1,
+            command_type=int(plan.command_type),
+            history_cmd=_history(process, plan.command_type),
+            update_time=now,
+            **columns,
+        )
+        return self._db.processes.the(process.id).ownership
+
+    def _signal(self, tx: Transaction, plan: Signal, now: datetime) -> None:
+        process = self._db.processes.get(plan.process_instance_id)
+        # A wanted stop, or failure, is not taken back by a pause.
+        replaced = (None, ProcessState.PAUSE) if plan.wanted_state is ProcessState.STOP else (None,)
+        if process is None or not process.is_live or process.wanted_state not in replaced:
+            raise _DroppedError(
+                f"process instance {plan.process_instance_id} has ended or is asked for "
+                f"{plan.wanted_state.name} already"
+            )
+        columns: dict[str, Any] = {
+            "command_type": int(plan.command_type),
+            "history_cmd": _history(process, plan.command_type),
+            "update_time": now,
+        }
+        if not process.is_waiting:
+            columns |= {"wanted_state": int(plan.wanted_state), "wanted_at": now}
+        elif plan.wanted_state is ProcessState.STOP:
+            columns |= {"state": int(ProcessState.STOP), "end_time": now, "state_reason": NOT_BEGUN}
+        else:
+            raise _DroppedError(f"process instance {process.id} has not begun")
+        tx.update(self._db.processes, process.id, **columns)
+
+
+def _turn(row: CommandRecord) -> tuple[float, int, int]:
+    """A minute of waiting makes up for a level of priority (T68)."""
+    priority = 2 if row.process_instance_priority is None else row.process_instance_priority
+    return row.update_time.timestamp() + 60 * priority, priority, row.id
+
+
+def _needs_room(row: CommandRecord) -> bool:
+    return row.command_type not in _ROOMLESS and row.parent_task_instance_id == 0
+
+
+def _command_row(row: CommandRecord, param_limit_bytes: int) -> CommandRow:
+    param_bytes = len((row.command_param or "").encode())
+    return CommandRow(
+        id=row.id,
+        command_type=row.command_type,
+        process_definition_id=row.process_definition_id,
+        command_param=None if param_bytes > param_limit_bytes else row.command_param,
+        param_bytes=param_bytes,
+        task_depend_type=row.task_depend_type,
+        failure_strategy=row.failure_strategy,
+        warning_type=row.warning_type,
+        warning_group_id=row.warning_group_id,
+        schedule_time=row.schedule_time,
+        start_time=row.start_time,
+        executor_id=row.executor_id,
+        process_instance_priority=row.process_instance_priority,
+        worker_group_id=row.worker_group_id,
+        parent_task_instance_id=row.parent_task_instance_id,
+    )
+
+
+def _definition_snapshot(row: DefinitionRecord) -> DefinitionSnapshot:
+    return DefinitionSnapshot(
+        id=row.id,
+        name=row.name,
+        version=row.version,
+        release_state=ReleaseState(row.release_state),
+        usable=row.flag == 1,
+        process_definition_json=row.process_definition_json or "",
+        global_params=row.global_params,
+        timeout_minutes=row.timeout,
+        tenant_id=row.tenant_id,
+        locations=row.locations,
+        connects=row.connects,
+        execution_type=ExecutionType(row.execution_type),
+    )
+
+
+def _new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str, Any]:
+    """The columns of a new process instance (specification §3.5), owned by `node`."""
+    return {
+        "name": plan.name,
+        "process_definition_id": plan.process_definition_id,
+        "state": int(ProcessState.RUNNING),
+        "start_time": now,
+        "host": node.address,
+        "owner_incarnation": node.incarnation,
+        "owner_epoch": 1,
+        "command_type": int(plan.command_type),
+        "command_param": plan.command_param,
+        "task_depend_type": int(plan.task_depend_type),
+        "failure_strategy": int(plan.failure_strategy),
+        "warning_type": int(plan.warning_type),
+        "warning_group_id": plan.warning_group_id,
+        "schedule_time": plan.schedule_time,
+        "command_start_time": plan.command_start_time,
+        "global_params": plan.global_params,
+        "process_instance_json": plan.process_instance_json,
+        "update_time": now,
+        "executor_id": plan.executor_id,
+        "locations": plan.locations,
+        "connects": plan.connects,
+        "history_cmd": plan.command_type.name,
+        "process_instance_priority": int(plan.priority),
+        "worker_group_id": plan.worker_group_id,
+        "timeout": plan.timeout_minutes,
+        "timeout_strategy": int(plan.timeout_strategy),
+        "tenant_id": plan.tenant_id,
+    }
+
+
+def _param_of_child(text: str, child_id: int) -> str:
+    """The child's own `command_param`, in which every number has become text (§3.1)."""
+    try:
+        param = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(param, dict):
+        return text
+    written = {
+        name: str(value) if name in _TEXTS_OF_CHILD else value for name, value in param.items()
+    }
+    written["processInstanceId"] = str(child_id)
+    return json.dumps(written, ensure_ascii=False, separators=(",", ":"))
+
+
+def _history(process: ProcessRecord, command_type: CommandType) -> str:
+    return ",".join((*process.history, command_type.name))

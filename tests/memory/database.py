@@ -1,0 +1,386 @@
+"""A database in memory: the tables, transactions over them, and what the real schema refuses.
+
+A transaction is whole or nothing, also when the process "dies" at its commit:
+`MemoryDatabase.commit_hook` is called before and after each commit and may raise. Every change of a
+row is kept in `MemoryDatabase.changes` for checkers, and what the triggers of the real schema would
+call out is kept in `MemoryDatabase.notifications`. Single-threaded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from common.model.cluster import Node
+from common.model.commands import OWN_RECOVERIES, RESTARTING_COMMANDS, CommandType
+from common.model.instances import Ownership
+from common.model.states import TaskState
+from common.store.listen import Channel
+from common.store.transaction import unstorable
+from tests.memory.rows import (
+    EPOCH,
+    TERMINAL_PROCESS_STATES,
+    AlertRecord,
+    CommandRecord,
+    DataSourceRecord,
+    DefinitionRecord,
+    ErrorCommandRecord,
+    PoolQueueRecord,
+    PoolRecord,
+    ProcessRecord,
+    QueueRecord,
+    R,
+    Record,
+    RelationRecord,
+    Rows,
+    TaskRecord,
+    TenantRecord,
+    UserRecord,
+    WorkerGroupRecord,
+)
+
+CommitHook: TypeAlias = Callable[[str, Literal["before", "after"]], None]
+By: TypeAlias = Node | Ownership | None
+
+_BIG_COLUMNS = frozenset({"owner_incarnation", "owner_epoch", "worker_incarnation"})
+
+_RECOVERIES = (
+    *RESTARTING_COMMANDS,
+    CommandType.RECOVER_TOLERANCE_FAULT_PROCESS,
+    CommandType.RECOVER_WAITTING_THREAD,
+    CommandType.RECOVER_SERIAL_WAIT,
+)
+
+_NAMED_IN_PARAM = re.compile(
+    r'"(?:ProcessInstanceId|WaittingThreadInstanceId)"\s*:\s*"?\s*([0-9]{1,10})(?![0-9])'
+)
+
+
+class RowRefusedError(Exception):
+    """A row breaks a constraint of the schema; what PostgreSQL says with an error of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One row before and after one statement; None before an insert, and after a delete.
+
+    `by` is who acted: an incarnation, a run's owner as of its epoch, or None for a person.
+    """
+
+    transaction: str
+    by: By
+    table: str
+    id: int
+    old: Record | None
+    new: Record | None
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Changes that stand at once for their maker and can be taken back until the commit."""
+
+    name: str
+    database: MemoryDatabase
+    by: By
+    _undo: list[tuple[Rows[Any], int, Record | None]] = field(default_factory=list)
+    _changes: list[Change] = field(default_factory=list)
+    _notifications: list[tuple[str, str]] = field(default_factory=list)
+
+    def insert(self, rows: Rows[R], record: R) -> int:
+        """Write a new row; its id."""
+        row_id = record.id or rows.next_id()
+        self._write(rows, row_id, None, replace(record, id=row_id, **_filled_in(record)))
+        return row_id
+
+    def update(self, rows: Rows[R], row_id: int, **columns: Any) -> None:
+        """Change columns of the row of that id."""
+        old = rows.get(row_id)
+        assert old is not None, f"{rows.name} has no row {row_id}"
+        self._write(rows, row_id, old, replace(old, **columns))
+
+    def delete(self, rows: Rows[R], row_id: int) -> None:
+        """Remove the row of that id."""
+        old = rows.get(row_id)
+        assert old is not None, f"{rows.name} has no row {row_id}"
+        self._write(rows, row_id, old, None)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Take back what was done inside if it raises."""
+        marks = len(self._undo), len(self._changes), len(self._notifications)
+        try:
+            yield
+        except BaseException:
+            self._roll_back(*marks)
+            raise
+
+    def commit(self) -> None:
+        """Make the changes final, unless the hook raises before."""
+        database = self.database
+        if not self._changes:
+            return
+        try:
+            database.commit_hook(self.name, "before")
+        except BaseException:
+            self.roll_back()
+            raise
+        database.changes.extend(self._changes)
+        # PostgreSQL delivers equal notifications of a transaction once.
+        database.notifications.extend(dict.fromkeys(self._notifications))
+        database.commit_hook(self.name, "after")
+
+    def roll_back(self) -> None:
+        """Take everything back."""
+        self._roll_back(0, 0, 0)
+
+    def _roll_back(self, undo: int, changes: int, notifications: int) -> None:
+        while len(self._undo) > undo:
+            rows, row_id, old = self._undo.pop()
+            rows.put(row_id, old)
+        del self._changes[changes:]
+        del self._notifications[notifications:]
+
+    def _write(self, rows: Rows[R], row_id: int, old: R | None, new: R | None) -> None:
+        if new is not None:
+            self.database.check(old, new)
+        rows.put(row_id, new)
+        self._undo.append((rows, row_id, old))
+        self._changes.append(
+            Change(transaction=self.name, by=self.by, table=rows.name, id=row_id, old=old, new=new)
+        )
+        self._notify(old, new)
+
+    def _notify(self, old: Record | None, new: Record | None) -> None:
+        """What the triggers of `common.store.schema` call out."""
+        calls = self._notifications
+        match old, new:
+            case None, CommandRecord():
+                calls.append((Channel.COMMAND, ""))
+            case DefinitionRecord(release_state=before), DefinitionRecord(release_state=1) if (
+                before != 1
+            ):
+                calls.append((Channel.COMMAND, ""))
+            case TaskRecord(), TaskRecord(settled=False) if (
+                new.is_finished and new.state != old.state
+            ):
+                calls.append((Channel.TASK, _report_payload(new)))
+            case ProcessRecord(), ProcessRecord():
+                if new.wanted_state is not None and new.wanted_state != old.wanted_state:
+                    calls.append((Channel.WANTED, str(new.id)))
+                if new.state in TERMINAL_PROCESS_STATES and new.state != old.state:
+                    calls.append((Channel.PROCESS, str(new.id)))
+            case PoolRecord(), PoolRecord() if new.group_size != old.group_size:
+                calls.append((Channel.HOLD, ""))
+
+
+def _filled_in(record: Record) -> Any:
+    """The columns that a trigger fills in before an insert: of a recovery, what it recovers."""
+    if (
+        not isinstance(record, CommandRecord)
+        or record.process_instance_id
+        or record.parent_task_instance_id
+        or record.command_type not in _RECOVERIES
+    ):
+        return {}
+    found = _NAMED_IN_PARAM.search(record.command_param or "")
+    if found is None or not 0 < int(found[1]) < 2**31:
+        return {}
+    return {"process_instance_id": int(found[1])}
+
+
+def _report_payload(task: TaskRecord) -> str:
+    assert task.end_time is not None
+    seconds = task.end_time.timestamp()
+    ids = [task.process_instance_id, task.id, task.attempt, task.state]
+    return json.dumps([*ids, seconds, task.name, task.var_pool is not None])
+
+
+def _no_hook(_transaction: str, _moment: Literal["before", "after"]) -> None:
+    return None
+
+
+class MemoryDatabase:
+    """The tables that the loops use, with the rows that a fresh database holds.
+
+    `commit_hook(name, moment)` is called around each commit that changes something, with the name
+    of the store's method. What it raises `before` takes the transaction back; what it raises
+    `after` leaves it done. `begin_hook(name)` is called before a transaction looks at anything, so
+    that others may act while its maker is held up. `now` is the server's own clock, asked only
+    where a statement says `now()`.
+    """
+
+    def __init__(self, *, os_user: str = "orcaflow") -> None:
+        self.commands = Rows("t_ds_command", CommandRecord)
+        self.error_commands = Rows("t_ds_error_command", ErrorCommandRecord)
+        self.definitions = Rows("t_ds_process_definition", DefinitionRecord)
+        self.processes = Rows("t_ds_process_instance", ProcessRecord)
+        self.tasks = Rows("t_ds_task_instance", TaskRecord)
+        self.pools = Rows("t_ds_task_group", PoolRecord)
+        self.pool_queue = Rows("t_ds_task_group_queue", PoolQueueRecord)
+        self.relations = Rows("t_ds_relation_process_instance", RelationRecord)
+        self.alerts = Rows("t_ds_alert", AlertRecord)
+        self.datasources = Rows("t_ds_datasource", DataSourceRecord)
+        self.worker_groups = Rows("t_ds_worker_group", WorkerGroupRecord)
+        self.tenants = Rows("t_ds_tenant", TenantRecord)
+        self.queues = Rows("t_ds_queue", QueueRecord)
+        self.users = Rows("t_ds_user", UserRecord)
+        self.commit_hook: CommitHook = _no_hook
+        self.begin_hook: Callable[[str], None] = lambda _name: None
+        self.now: Callable[[], datetime] = lambda: EPOCH
+        self.changes: list[Change] = []
+        self.notifications: list[tuple[str, str]] = []
+        with self.transaction("seed") as tx:
+            tx.insert(self.queues, QueueRecord(queue_name="default", queue="default"))
+            tx.insert(self.tenants, TenantRecord(tenant_code=os_user))
+            tx.insert(self.users, UserRecord(user_name="admin", tenant_id=1))
+
+    @property
+    def tables(self) -> tuple[Rows[Any], ...]:
+        """Every table."""
+        return tuple(rows for rows in vars(self).values() if isinstance(rows, Rows))
+
+    @contextmanager
+    def transaction(self, name: str, *, by: By = None) -> Iterator[Transaction]:
+        """Everything done inside, or nothing."""
+        self.begin_hook(name)
+        tx = Transaction(name=name, database=self, by=by)
+        try:
+            yield tx
+        except BaseException:
+            tx.roll_back()
+            raise
+        tx.commit()
+
+    def insert(self, rows: Rows[R], **columns: Any) -> int:
+        """What a person does with one INSERT; the id of the new row."""
+        with self.transaction("insert") as tx:
+            return tx.insert(rows, rows.record_type(**columns))
+
+    def update(self, rows: Rows[R], row_id: int, **columns: Any) -> None:
+        """What a person does with one UPDATE."""
+        with self.transaction("update") as tx:
+            tx.update(rows, row_id, **columns)
+
+    def drain_notifications(self) -> list[tuple[str, str]]:
+        """What the triggers have called out since the last time, as (channel, payload)."""
+        drained, self.notifications = self.notifications, []
+        return drained
+
+    def live_runs(self, node: Node) -> list[ProcessRecord]:
+        """The live runs that this incarnation owns."""
+        return [process for process in self.processes if process.is_live and process.owner == node]
+
+    def awaited(self) -> list[int]:
+        """The process instances for which a master has put a command that waits."""
+        return [
+            command.process_instance_id
+            for command in self.commands
+            if command.command_type in OWN_RECOVERIES
+        ]
+
+    def attempts(self, process_instance_id: int) -> list[TaskRecord]:
+        """Every attempt of a run, oldest first."""
+        return [task for task in self.tasks if task.process_instance_id == process_instance_id]
+
+    def check(self, old: Record | None, new: Record) -> None:
+        """Refuse what the real schema refuses."""
+        cause = self._broken_constraint(old, new)
+        if cause is not None:
+            raise RowRefusedError(cause)
+
+    def _broken_constraint(self, old: Record | None, row: Record) -> str | None:
+        for column in fields(row):
+            value = getattr(row, column.name)
+            if isinstance(value, str) and (cause := unstorable({column.name: value})):
+                return cause
+            bits = 63 if column.name in _BIG_COLUMNS else 31
+            if isinstance(value, int) and not -(2**bits) <= value < 2**bits:
+                return "integer out of range"
+        match row:
+            case CommandRecord():
+                return self._broken_command(row)
+            case ProcessRecord():
+                return _broken_process(row)
+            case TaskRecord():
+                return _broken_task(row) or self._broken_uniqueness(old, row)
+            case PoolRecord():
+                return self._broken_pool(row)
+            case PoolQueueRecord():
+                return self._broken_share(old, row)
+        return None
+
+    def _broken_command(self, row: CommandRecord) -> str | None:
+        # What masters ask of themselves is apart from what people ask: who asks to recover a run
+        # that goes on must not hold up its failover.
+        if row.process_instance_id and any(
+            other.process_instance_id == row.process_instance_id
+            and other.id != row.id
+            and (other.command_type in OWN_RECOVERIES) == (row.command_type in OWN_RECOVERIES)
+            for other in self.commands
+        ):
+            return "a recovery of this process instance waits already"
+        return None
+
+    def _broken_uniqueness(self, old: Record | None, row: TaskRecord) -> str | None:
+        if isinstance(old, TaskRecord) and (old.flag, old.attempt) == (row.flag, row.attempt):
+            return None
+        if self.processes.get(row.process_instance_id) is None:
+            return "an unknown process instance"
+        for other in self.tasks:
+            if (
+                other.process_instance_id != row.process_instance_id
+                or other.name != row.name
+                or other.id == row.id
+            ):
+                continue
+            if other.attempt == row.attempt:
+                return "an attempt number twice"
+            if other.flag == row.flag == 1:
+                return "two valid attempts"
+        return None
+
+    def _broken_pool(self, row: PoolRecord) -> str | None:
+        if not 1 <= row.group_size <= 1_000_000:
+            return "a pool has 1 to 1000000 slots"
+        if any(other.name == row.name and other.id != row.id for other in self.pools):
+            return "two pools of one name"
+        return None
+
+    def _broken_share(self, old: Record | None, row: PoolQueueRecord) -> str | None:
+        if row.weight < 1:
+            return "less than one slot"
+        if old is None and any(
+            (other.task_id, other.group_id) == (row.task_id, row.group_id)
+            for other in self.pool_queue
+        ):
+            return "an attempt in a pool twice"
+        return None
+
+
+def _broken_process(row: ProcessRecord) -> str | None:
+    checks = {
+        "name too long": len(row.name) > 320,
+        "name empty": not row.name,
+        "ended without an end time": row.state in TERMINAL_PROCESS_STATES and row.end_time is None,
+        "unknown wanted state": row.wanted_state not in (None, 3, 5, 6),
+    }
+    return next((cause for cause, broken in checks.items() if broken), None)
+
+
+def _broken_task(row: TaskRecord) -> str | None:
+    checks = {
+        "name too long": len(row.name) > 255,
+        "running without a worker": row.state == TaskState.RUNNING
+        and not row.is_workerless
+        and (row.host is None or row.worker_incarnation is None),
+        "finished without an end time": row.is_finished and row.end_time is None,
+        "superseded but not finished": row.flag == 0 and not row.is_finished,
+        "settled but not finished": row.settled and not row.is_finished,
+        "unknown wanted state": row.wanted_state not in (None, 3, 9),
+    }
+    return next((cause for cause, broken in checks.items() if broken), None)

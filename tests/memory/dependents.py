@@ -1,0 +1,148 @@
+"""`DependentStore` in memory: what DEPENDENT attempts wait for, and the end of their waiting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from common.model.cluster import Node
+from common.model.states import ProcessState, TaskState
+from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
+from common.store.protocol import WaitingDependent
+from common.store.transaction import storable
+from tests.memory.database import MemoryDatabase
+from tests.memory.rows import DEPENDENT, EPOCH, ProcessRecord, TaskRecord
+
+_KNOWN_STATES = tuple(ProcessState)
+
+
+class MemoryDependentStore:
+    """`DependentStore` in memory."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._db = database
+
+    def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
+        mine = {process.id: process for process in self._db.live_runs(node)}
+        return tuple(
+            WaitingDependent(
+                ownership=process.ownership,
+                task_instance_id=task.id,
+                name=task.name,
+                task_json=task.task_json,
+                process_definition_id=process.process_definition_id,
+                schedule_time=process.schedule_time,
+                start_time=task.start_time or EPOCH,
+                evidence=task.evidence,
+            )
+            for task in self._db.tasks
+            if task.runs_as(DEPENDENT)
+            and task.flag == 1
+            and (process := mine.get(task.process_instance_id)) is not None
+        )
+
+    def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        return tuple(self._answer(question) for question in questions)
+
+    def decide(
+        self,
+        waiting: WaitingDependent,
+        *,
+        state: TaskState | None,
+        evidence: str,
+        reason: str | None,
+        now: datetime,
+    ) -> bool:
+        with self._db.transaction("decide", by=waiting.ownership) as tx:
+            task = self._db.tasks.get(waiting.task_instance_id)
+            owned = waiting.ownership
+            process = self._db.processes.get(owned.process_instance_id)
+            if (
+                task is None
+                or not task.runs_as(DEPENDENT)
+                or task.flag != 1
+                or process is None
+                or task.process_instance_id != process.id
+                or not process.is_live
+                or (process.host, process.owner_epoch) != (owned.host, owned.epoch)
+            ):
+                return False
+            tx.update(self._db.tasks, task.id, evidence=storable(evidence, len(evidence)))
+            if state is not None:
+                tx.update(
+                    self._db.tasks,
+                    task.id,
+                    state=int(state),
+                    end_time=now,
+                    reason=None if reason is None else storable(reason),
+                )
+            return True
+
+    def _answer(self, question: Question) -> Answer:
+        definition_id = question.definition_id
+        if definition_id is None:
+            named = (one.id for one in self._db.definitions if one.name == question.definition_name)
+            definition_id = next(named, None)
+        found = None
+        for process in self._db.processes:
+            if (
+                process.process_definition_id == definition_id
+                and process.id != question.apart_from
+                and process.state in _KNOWN_STATES
+                and question.start <= (process.schedule_time or process.start_time) < question.end
+            ):
+                found = process
+        if found is not None:
+            return self._upstream_run(found, question.task)
+        if self._db.definitions.get(definition_id) is None:
+            return Absence.NO_DEFINITION
+        asking = self._db.processes.get(question.apart_from)
+        others = [
+            process.id
+            for process in self._db.processes
+            if process.process_definition_id == definition_id and process.id != question.apart_from
+        ]
+        if asking is not None and asking.process_definition_id == definition_id and not others:
+            return Absence.FIRST_RUN
+        return None
+
+    def _upstream_run(self, process: ProcessRecord, task_name: str | None) -> UpstreamRun:
+        task = None
+        if task_name is not None:
+            task = next(
+                (
+                    one
+                    for one in self._db.attempts(process.id)
+                    if one.name == task_name and one.flag == 1
+                ),
+                None,
+            )
+        return UpstreamRun(
+            id=process.id,
+            state=ProcessState(process.state),
+            schedule_time=process.schedule_time,
+            start_time=process.start_time,
+            end_time=process.end_time,
+            task=None if task is None else _upstream_task(process, task),
+            has_node=task_name is None or task is not None or _has_node(process, task_name),
+        )
+
+
+def _upstream_task(process: ProcessRecord, task: TaskRecord) -> UpstreamTask:
+    state = TaskState(task.state)
+    undecided = process.is_live and state.is_finished and not state.is_success and not task.settled
+    return UpstreamTask(
+        id=task.id,
+        state=state,
+        retry_pending=task.retry_at is not None or undecided,
+        end_time=task.end_time,
+    )
+
+
+def _has_node(process: ProcessRecord, name: str) -> bool:
+    try:
+        nodes = json.loads(process.process_instance_json)["tasks"]
+        return any(node["name"] == name for node in nodes)
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return False

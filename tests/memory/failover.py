@@ -1,0 +1,91 @@
+"""`FailoverStore` in memory: what lost daemons have left behind."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from common.model.cluster import Node
+from common.model.commands import CommandType
+from common.model.states import TaskState
+from tests.memory.alerts import alert_of_lost_daemon
+from tests.memory.database import MemoryDatabase
+from tests.memory.rows import CommandRecord, TaskRecord
+
+
+class MemoryFailoverStore:
+    """`FailoverStore` in memory."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._db = database
+
+    def run_owners(self) -> frozenset[Node]:
+        awaited = self._db.awaited()
+        return frozenset(
+            process.owner
+            for process in self._db.processes
+            if process.is_live and process.owner is not None and process.id not in awaited
+        )
+
+    def task_owners(self) -> frozenset[Node]:
+        return frozenset(
+            Node(address=task.host, incarnation=task.worker_incarnation)
+            for task in self._running()
+            if task.host is not None and task.worker_incarnation is not None
+        )
+
+    def recover_runs(self, dead: Node, *, now: datetime) -> int:
+        awaited = self._db.awaited()
+        recovered = 0
+        with self._db.transaction("recover_runs") as tx:
+            for process in self._db.live_runs(dead):
+                if process.id in awaited:
+                    continue
+                tx.insert(
+                    self._db.commands,
+                    CommandRecord(
+                        command_type=int(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS),
+                        process_definition_id=process.process_definition_id,
+                        command_param=json.dumps(
+                            {"ProcessInstanceId": process.id}, separators=(",", ":")
+                        ),
+                        start_time=now,
+                        update_time=now,
+                        executor_id=process.executor_id,
+                        process_instance_priority=process.process_instance_priority,
+                        process_instance_id=process.id,
+                        parent_task_instance_id=process.parent_task_instance_id,
+                    ),
+                )
+                recovered += 1
+            if recovered:
+                alert_of_lost_daemon(tx, "MASTER", dead, now)
+        return recovered
+
+    def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
+        failed_over = 0
+        with self._db.transaction("fail_tasks_over") as tx:
+            for task in self._running():
+                if task.host != dead.address or task.worker_incarnation != dead.incarnation:
+                    continue
+                tx.update(
+                    self._db.tasks,
+                    task.id,
+                    state=int(TaskState.NEED_FAULT_TOLERANCE),
+                    end_time=now,
+                    reason=f"worker {dead.address} was lost",
+                )
+                failed_over += 1
+            if failed_over:
+                alert_of_lost_daemon(tx, "WORKER", dead, now)
+        return failed_over
+
+    def _running(self) -> list[TaskRecord]:
+        live = [process.id for process in self._db.processes if process.is_live]
+        return [
+            task
+            for task in self._db.tasks
+            if task.state == TaskState.RUNNING
+            and task.flag == 1
+            and task.process_instance_id in live
+        ]

@@ -1,0 +1,190 @@
+"""`HoldStore` in memory: attempts and process instances that are held back, and who goes next.
+
+A *pool* is a row of `t_ds_task_group`. Which of its slots are taken is nowhere noted: it follows
+from the attempts that have been let go of and have not ended, so that no slot can leak.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from common.model.commands import CommandType
+from common.model.states import ProcessState, TaskState
+from common.store.protocol import Released
+from tests.memory.database import MemoryDatabase, Transaction
+from tests.memory.reading import entry_of
+from tests.memory.rows import CommandRecord, PoolQueueRecord, ProcessRecord, TaskRecord
+from tests.memory.serial import NOT_BEGUN, others_live
+
+_WAITS, _HAS, _HAD = -1, 1, 2
+_HOLDING = (TaskState.SUBMITTED, TaskState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A held attempt that waits for nothing but room, with what it asks of its pools."""
+
+    task: TaskRecord
+    process_priority: int
+    shares: tuple[PoolQueueRecord, ...]
+
+    @property
+    def turn(self) -> tuple[int, int, int]:
+        """Smaller goes first; within a process priority the larger priority in the pool does."""
+        return (
+            self.process_priority,
+            -max((share.priority for share in self.shares), default=0),
+            self.task.id,
+        )
+
+
+class MemoryHoldStore:
+    """`HoldStore` in memory."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._db = database
+
+    def release(self, *, now: datetime) -> Released:
+        with self._db.transaction("release") as tx:
+            self._sweep(tx)
+            next_due = self._end_delays(tx, now)
+            offers = self._fill_pools(tx, now)
+            instances = self._let_instances_go(tx, now)
+            return Released(
+                offers=tuple(entry_of(self._db, task_id) for task_id in offers),
+                instances=instances,
+                next_due=next_due,
+            )
+
+    def _sweep(self, tx: Transaction) -> None:
+        """Mark what ended attempts have given back. For people: no decision rests on it."""
+        for row in self._db.pool_queue:
+            if row.status in (_WAITS, _HAS) and self._db.tasks.the(row.task_id).is_finished:
+                tx.update(self._db.pool_queue, row.id, status=_HAD, in_queue=0)
+
+    def _end_delays(self, tx: Transaction, now: datetime) -> datetime | None:
+        """Let those whose delay is over go on to their pools; when the next is due."""
+        for task in self._held(TaskState.DELAY_EXECUTION):
+            if task.due_at is None or task.due_at <= now:
+                tx.update(self._db.tasks, task.id, state=int(TaskState.WAITING_DEPEND))
+        later = (
+            task.due_at
+            for task in self._db.tasks
+            if task.state == TaskState.DELAY_EXECUTION
+            and task.flag == 1
+            and task.due_at is not None
+            and task.due_at > now
+        )
+        return min(later, default=None)
+
+    def _fill_pools(self, tx: Transaction, now: datetime) -> list[int]:
+        candidates = [
+            _Candidate(
+                task=task,
+                process_priority=self._db.processes.the(
+                    task.process_instance_id
+                ).process_instance_priority,
+                shares=tuple(row for row in self._db.pool_queue if row.task_id == task.id),
+            )
+            for task in self._held(TaskState.WAITING_DEPEND)
+        ]
+        free = self._free_slots() if candidates else {}
+        released = []
+        for candidate in sorted(candidates, key=lambda one: one.turn):
+            hopeless = next(filter(None, map(self._hopeless, candidate.shares)), None)
+            if hopeless is not None:
+                tx.update(
+                    self._db.tasks,
+                    candidate.task.id,
+                    state=int(TaskState.FAILURE),
+                    end_time=now,
+                    reason=hopeless,
+                )
+                continue
+            full = [share for share in candidate.shares if free[share.group_id] < share.weight]
+            for share in full:
+                # Nobody passes it here: else small ones would keep a large one out for ever.
+                free[share.group_id] = 0
+            if full:
+                continue
+            for share in candidate.shares:
+                free[share.group_id] -= share.weight
+                tx.update(self._db.pool_queue, share.id, status=_HAS, in_queue=0)
+            tx.update(self._db.tasks, candidate.task.id, state=int(TaskState.SUBMITTED))
+            released.append(candidate.task.id)
+        return released
+
+    def _held(self, state: TaskState) -> list[TaskRecord]:
+        return [
+            task
+            for task in self._db.tasks
+            if task.state == state
+            and task.flag == 1
+            and (process := self._db.processes.the(task.process_instance_id)).is_live
+            and not process.is_waiting
+        ]
+
+    def _free_slots(self) -> dict[int, int]:
+        free = {pool.id: pool.group_size if pool.status == 1 else 0 for pool in self._db.pools}
+        for row in self._db.pool_queue:
+            if (
+                row.status == _HAS
+                and row.group_id in free
+                and self._db.tasks.the(row.task_id).state in _HOLDING
+            ):
+                free[row.group_id] -= row.weight
+        return free
+
+    def _hopeless(self, share: PoolQueueRecord) -> str | None:
+        pool = self._db.pools.get(share.group_id)
+        if pool is None:
+            return f"pool {share.group_name!r} does not exist"
+        if pool.group_size < share.weight:
+            return f"pool {share.group_name!r} has {pool.group_size} slots, the task needs {share.weight}"
+        return None
+
+    # Process instances
+
+    def _let_instances_go(self, tx: Transaction, now: datetime) -> int:
+        for process in self._waiting():
+            if process.wanted_state in (ProcessState.STOP, ProcessState.FAILURE):
+                tx.update(
+                    self._db.processes,
+                    process.id,
+                    state=int(ProcessState.STOP),
+                    end_time=now,
+                    state_reason=NOT_BEGUN,
+                    update_time=now,
+                )
+        released = 0
+        awaited = self._db.awaited()
+        definitions = dict.fromkeys(process.process_definition_id for process in self._waiting())
+        for definition_id in sorted(definitions):
+            live = others_live(self._db, definition_id)
+            turn = live[0]
+            if all(one.is_waiting and one.id not in awaited for one in live):
+                tx.insert(self._db.commands, _turn_has_come(turn, now))
+                released += 1
+        return released
+
+    def _waiting(self) -> list[ProcessRecord]:
+        return [
+            process
+            for process in self._db.processes
+            if process.is_waiting and not process.is_sub_process
+        ]
+
+
+def _turn_has_come(process: ProcessRecord, now: datetime) -> CommandRecord:
+    return CommandRecord(
+        command_type=int(CommandType.RECOVER_SERIAL_WAIT),
+        process_definition_id=process.process_definition_id,
+        command_param=json.dumps({"ProcessInstanceId": process.id}, separators=(",", ":")),
+        start_time=now,
+        update_time=now,
+        executor_id=process.executor_id,
+        process_instance_priority=process.process_instance_priority,
+        process_instance_id=process.id,
+    )

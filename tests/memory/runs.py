@@ -1,0 +1,171 @@
+"""`RunStore` in memory: what the master that owns process instances reads and writes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from common.model.cluster import Node, QueueEntry
+from common.model.instances import Ownership
+from common.model.states import ProcessState, TaskState
+from common.store.protocol import LoadedRun, Saved, Step, TaskReport, Wish
+from tests.memory.database import MemoryDatabase
+from tests.memory.reading import entry_of, process_row, task_row
+from tests.memory.rows import EPOCH, SUB_PROCESS, ProcessRecord, TaskRecord
+from tests.memory.saving import Writing
+from tests.memory.sub_processes import child_of, end_parent
+
+_STRONGER = {
+    ProcessState.STOP: (ProcessState.STOP,),
+    ProcessState.PAUSE: (ProcessState.PAUSE, ProcessState.STOP, ProcessState.FAILURE),
+}
+
+
+class MemoryRunStore:
+    """`RunStore` in memory. The simulator plants a mistake by overriding `_is_owned`."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._db = database
+
+    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
+        loaded = []
+        for ownership in ownerships:
+            process = self._db.processes.get(ownership.process_instance_id)
+            if process is None or not self._is_owned(process, ownership):
+                continue
+            try:
+                run = LoadedRun(
+                    ownership=ownership,
+                    process=process_row(process),
+                    tasks=tuple(task_row(task) for task in self._db.attempts(process.id)),
+                )
+            except ValueError:
+                # What can't be read is no reason to load none of the others.
+                continue
+            loaded.append(run)
+        return tuple(loaded)
+
+    def save(self, steps: Sequence[Step]) -> Saved:
+        lost: list[Ownership] = []
+        with self._db.transaction("save") as tx:
+            for step in steps:
+                process = self._db.processes.get(step.ownership.process_instance_id)
+                if process is None or not self._is_owned(process, step.ownership):
+                    lost.append(step.ownership)
+            writing = Writing(tx)
+            for step in steps:
+                if step.ownership not in lost:
+                    writing.step(step)
+            saved = writing.saved()
+        return replace(saved, lost=frozenset(lost))
+
+    def owned(self, node: Node) -> frozenset[Ownership]:
+        return frozenset(process.ownership for process in self._db.live_runs(node))
+
+    def reports(self, node: Node) -> tuple[TaskReport, ...]:
+        mine = [process.id for process in self._db.live_runs(node)]
+        return tuple(
+            TaskReport(
+                process_instance_id=task.process_instance_id,
+                task_instance_id=task.id,
+                name=task.name,
+                attempt=task.attempt,
+                state=TaskState(task.state),
+                end_time=task.end_time or EPOCH,
+                reason=task.reason,
+                var_pool=task.var_pool,
+                has_output=task.var_pool is not None,
+            )
+            for task in self._db.tasks
+            if task.process_instance_id in mine
+            and task.is_finished
+            and not task.settled
+            and task.flag == 1
+        )
+
+    def wanted(self, node: Node) -> dict[Ownership, Wish]:
+        return {
+            process.ownership: Wish(
+                state=ProcessState(process.wanted_state), at=process.wanted_at or self._db.now()
+            )
+            for process in self._db.live_runs(node)
+            if process.wanted_state is not None
+        }
+
+    def pass_wishes_on(self, node: Node) -> int:
+        asked = 0
+        with self._db.transaction("pass_wishes_on", by=node) as tx:
+            mine = [process.id for process in self._db.live_runs(node)]
+            for task in self._db.tasks:
+                if task.process_instance_id not in mine or not task.runs_as(SUB_PROCESS):
+                    continue
+                child = child_of(self._db, task)
+                if child is None:
+                    continue
+                if not child.is_live:
+                    if child.parent_task_instance_id == task.id:
+                        end_parent(tx, child, None)
+                    continue
+                wish = _wish_for_child(task)
+                if child.state == ProcessState.READY_STOP:
+                    # It is being stopped; as what, was decided when that began.
+                    continue
+                if wish is not None and child.wanted_state not in _STRONGER[wish]:
+                    now = self._db.now()
+                    tx.update(
+                        self._db.processes,
+                        child.id,
+                        wanted_state=int(wish),
+                        wanted_at=now,
+                        update_time=now,
+                    )
+                    asked += 1
+            for process in self._db.live_runs(node):
+                if self._is_orphan(process) and process.wanted_state != ProcessState.STOP:
+                    now = self._db.now()
+                    tx.update(
+                        self._db.processes,
+                        process.id,
+                        wanted_state=int(ProcessState.STOP),
+                        wanted_at=now,
+                        update_time=now,
+                    )
+                    asked += 1
+        return asked
+
+    def _is_orphan(self, process: ProcessRecord) -> bool:
+        """Whether it is a sub process that goes on though nobody waits for its end any more."""
+        parent = self._db.tasks.get(process.parent_task_instance_id)
+        return (
+            parent is not None
+            and process.state != ProcessState.READY_STOP
+            and (
+                parent.is_finished or not self._db.processes.the(parent.process_instance_id).is_live
+            )
+        )
+
+    def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:
+        mine = [process.id for process in self._db.live_runs(node)]
+        entries = [
+            entry_of(self._db, task.id)
+            for task in self._db.tasks
+            if task.process_instance_id in mine
+            and task.state == TaskState.SUBMITTED
+            and not task.is_workerless
+            and task.submit_time is not None
+            and task.submit_time < submitted_before
+        ]
+        return tuple(sorted(entries, key=lambda entry: entry.sort_key))
+
+    def _is_owned(self, process: ProcessRecord, ownership: Ownership) -> bool:
+        return process.host == ownership.host and process.owner_epoch == ownership.epoch
+
+
+def _wish_for_child(task: TaskRecord) -> ProcessState | None:
+    match task.wanted_state:
+        case TaskState.KILL:
+            return ProcessState.STOP
+        case TaskState.PAUSE:
+            return ProcessState.PAUSE
+    return None

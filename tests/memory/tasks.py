@@ -1,0 +1,199 @@
+"""`TaskStore` in memory: what a worker reads and writes of the attempts that it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from common.model.cluster import Node
+from common.model.commands import CommandType
+from common.model.states import TaskState, TimeoutStrategy
+from common.store.protocol import (
+    AttemptEnd,
+    AttemptFolders,
+    AttemptPaths,
+    ClaimedTask,
+    DataSource,
+)
+from common.store.transaction import storable
+from tests.memory.database import MemoryDatabase
+from tests.memory.rows import ProcessRecord, TaskRecord, TenantRecord
+
+
+class MemoryTaskStore:
+    """`TaskStore` in memory. The simulator plants mistakes by overriding `_may_start`, `_holds`."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._db = database
+
+    def claim(
+        self,
+        node: Node,
+        task_instance_ids: Collection[int],
+        *,
+        folders: AttemptFolders,
+        now: datetime,
+    ) -> tuple[ClaimedTask, ...]:
+        claimed = []
+        with self._db.transaction("claim", by=node) as tx:
+            for task_id in dict.fromkeys(task_instance_ids):
+                task = self._db.tasks.get(task_id)
+                if task is None or not self._may_start(task):
+                    continue
+                places = folders.paths(
+                    task.process_definition_id, task.process_instance_id, task.id
+                )
+                tx.update(
+                    self._db.tasks,
+                    task.id,
+                    state=int(TaskState.RUNNING),
+                    host=node.address,
+                    worker_incarnation=node.incarnation,
+                    start_time=now,
+                    execute_path=places.execute_path,
+                    log_path=places.log_path,
+                )
+                claimed.append(self._claimed(task, places, now))
+        return tuple(claimed)
+
+    def started(self, node: Node, pids: dict[int, tuple[int, float]]) -> None:
+        with self._db.transaction("started", by=node) as tx:
+            for task_id, (pid, start_time) in pids.items():
+                task = self._db.tasks.get(task_id)
+                if task is not None and self._holds(task, node):
+                    tx.update(self._db.tasks, task_id, pid=pid, pid_start_time=start_time)
+
+    def report(self, node: Node, ends: Sequence[AttemptEnd]) -> frozenset[int]:
+        reported = []
+        with self._db.transaction("report", by=node) as tx:
+            for end in ends:
+                task = self._db.tasks.get(end.task_instance_id)
+                if task is None or not self._holds(task, node):
+                    continue
+                tx.update(
+                    self._db.tasks,
+                    task.id,
+                    state=int(end.state),
+                    end_time=end.end_time,
+                    exit_code=end.exit_code,
+                    pid=task.pid if end.pid is None else end.pid,
+                    reason=None if end.reason is None else storable(end.reason),
+                    var_pool=end.var_pool,
+                )
+                reported.append(task.id)
+        return frozenset(reported)
+
+    def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
+        found = {}
+        for datasource_id in dict.fromkeys(ids):
+            row = self._db.datasources.get(datasource_id)
+            if row is not None:
+                found[row.id] = DataSource(
+                    id=row.id,
+                    name=row.name,
+                    type=row.type,
+                    connection_params=row.connection_params,
+                )
+        return found
+
+    def running(self, node: Node) -> dict[int, bool]:
+        return {
+            task.id: task.wanted_state == TaskState.KILL
+            for task in self._db.tasks
+            if self._holds(task, node)
+        }
+
+    def adopt(self, node: Node, task_instance_ids: Collection[int]) -> frozenset[int]:
+        adopted = []
+        with self._db.transaction("adopt", by=node) as tx:
+            for task_id in dict.fromkeys(task_instance_ids):
+                task = self._db.tasks.get(task_id)
+                if (
+                    task is not None
+                    and task.state == TaskState.RUNNING
+                    and task.host == node.address
+                    and task.worker_incarnation != node.incarnation
+                ):
+                    tx.update(self._db.tasks, task_id, worker_incarnation=node.incarnation)
+                    adopted.append(task_id)
+        return frozenset(adopted)
+
+    def _may_start(self, task: TaskRecord) -> bool:
+        process = self._db.processes.get(task.process_instance_id)
+        return (
+            task.state == TaskState.SUBMITTED
+            and task.flag == 1
+            and not task.is_workerless
+            and task.wanted_state is None
+            and process is not None
+            and process.is_live
+        )
+
+    def _holds(self, task: TaskRecord, node: Node) -> bool:
+        return (
+            task.state == TaskState.RUNNING
+            and task.host == node.address
+            and task.worker_incarnation == node.incarnation
+        )
+
+    def _claimed(self, task: TaskRecord, paths: AttemptPaths, now: datetime) -> ClaimedTask:
+        process = self._db.processes.the(task.process_instance_id)
+        tenant = self._tenant(process)
+        return ClaimedTask(
+            id=task.id,
+            process_instance_id=process.id,
+            process_definition_id=task.process_definition_id,
+            process_name=process.name,
+            name=task.name,
+            attempt=task.attempt,
+            task_type=task.task_type,
+            task_json=task.task_json,
+            global_params=process.global_params,
+            schedule_time=process.schedule_time,
+            complement=process.history[:1] == (CommandType.COMPLEMENT_DATA.name,),
+            tenant_code=None if tenant is None else tenant.tenant_code,
+            queue=self._queue(process, tenant),
+            executor_id=process.executor_id,
+            execute_path=paths.execute_path,
+            log_path=paths.log_path,
+            start_time=now,
+            submit_time=task.submit_time,
+            input_pool=task.input_pool,
+            start_params=_start_params(process),
+            timeout=_timeout(task),
+        )
+
+    def _tenant(self, process: ProcessRecord) -> TenantRecord | None:
+        definition = self._db.definitions.get(process.process_definition_id)
+        if definition is None:
+            return None
+        own = self._db.tenants.get(process.tenant_id)
+        creator = self._db.users.get(definition.user_id)
+        if own is not None or creator is None:
+            return own
+        return self._db.tenants.get(creator.tenant_id)
+
+    def _queue(self, process: ProcessRecord, tenant: TenantRecord | None) -> str | None:
+        executor = self._db.users.get(process.executor_id)
+        if executor is not None and executor.queue:
+            return executor.queue
+        queue = None if tenant is None else self._db.queues.get(tenant.queue_id)
+        return None if queue is None else queue.queue
+
+
+def _start_params(process: ProcessRecord) -> str | None:
+    try:
+        params = json.loads(process.command_param or "{}")
+    except (ValueError, RecursionError):
+        return None
+    given = params.get("StartParams") if isinstance(params, dict) else None
+    return given if given is None or isinstance(given, str) else json.dumps(given)
+
+
+def _timeout(task: TaskRecord) -> timedelta | None:
+    """After which time the worker is to end the attempt; None if it need not."""
+    if task.timeout_seconds is None or task.timeout_strategy is None:
+        return None
+    fails = TimeoutStrategy(task.timeout_strategy).fails
+    return timedelta(seconds=task.timeout_seconds) if fails else None

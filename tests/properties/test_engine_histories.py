@@ -1,0 +1,399 @@
+"""Whatever the DAG, the outcomes and the commands: the pure engine ends, and ends right.
+
+A *history* is a list of happenings to a run that is kept in rows: workers begin, end, are lost and
+repeat themselves, people pause, stop, recover, rerun and choose nodes, time passes, memory goes.
+The engine is compared with a few lines that know rows and the DAG alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from common.model.control import Outcome, Relation
+from common.model.instances import TaskRow
+from common.model.states import (
+    UNSTARTED_TASK_STATES,
+    FailureStrategy,
+    ProcessState,
+    TaskState,
+)
+from master.engine.events import (
+    DeadlinePassed,
+    Event,
+    PauseRequested,
+    RunOpened,
+    TaskEvent,
+    TimerFired,
+)
+from tests.builders import NOON, KeptRun, conditions, put_out, stop, switch, time_out
+
+NAMES = "abcdefg"
+PAIRS = len(NAMES) * (len(NAMES) - 1) // 2
+ENDS = (
+    *(TaskState.SUCCESS, TaskState.SUCCESS, TaskState.SUCCESS, TaskState.FAILURE),
+    *(TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE, TaskState.PAUSE),
+)
+GRACE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A DAG and what its author and its command say of it; `upstream` is in the order of the DAG."""
+
+    upstream: Mapping[str, tuple[str, ...]]
+    of_node: Mapping[str, Mapping[str, Any]]
+    strategy: FailureStrategy
+    task_limit: int = 0
+
+    def text(self) -> str:
+        chains = [f"{' '.join(above)} >> {name}" for name, above in self.upstream.items() if above]
+        return "; ".join([" ".join(self.upstream), *chains])
+
+    def is_forbidden(self, name: str) -> bool:
+        return bool(self.of_node[name].get("forbidden"))
+
+    def looks_at_ends(self, name: str) -> bool:
+        return self.of_node[name].get("task_type") == "CONDITIONS" and not self.is_forbidden(name)
+
+    def is_looked_at(self, name: str) -> bool:
+        return any(
+            name in above and self.looks_at_ends(below) for below, above in self.upstream.items()
+        )
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    names = NAMES[: draw(st.integers(1, len(NAMES)))]
+    # One bit for each pair; about a third of them set.
+    bits = draw(st.integers(0, 2**PAIRS - 1)) & draw(st.integers(0, 2**PAIRS - 1))
+    upstream: dict[str, tuple[str, ...]] = {}
+    for index, name in enumerate(names):
+        upstream[name] = tuple(
+            other
+            for place, other in enumerate(names[:index])
+            if bits >> (index * (index - 1) // 2 + place) & 1
+        )
+    of_node = {name: draw(_nodes(name, upstream)) for name in names}
+    return Shape(
+        upstream=upstream,
+        of_node=of_node,
+        strategy=draw(st.sampled_from(FailureStrategy)),
+        task_limit=draw(st.sampled_from((0, 0, 1, 2))),
+    )
+
+
+@st.composite
+def _nodes(draw: st.DrawFn, name: str, upstream: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    below = [other for other, above in upstream.items() if name in above]
+    number = draw(st.integers(0, 63))
+    node: dict[str, Any] = {
+        "forbidden": number % 8 == 7,
+        "max_retry_times": number // 8 % 3,
+        "retry_interval": timedelta(minutes=number % 3),
+        "delay": timedelta(minutes=number // 32),
+    }
+    kind = draw(st.sampled_from(("plain", "conditions", "switch"))) if below else "plain"
+    if kind == "plain":
+        return node
+    side = draw(st.integers(0, 2 ** len(below) - 1))
+    first = " ".join(other for index, other in enumerate(below) if side >> index & 1)
+    second = " ".join(other for index, other in enumerate(below) if not side >> index & 1)
+    if kind == "switch":
+        return (
+            node | {"max_retry_times": 0} | switch(("${x} == 1", first), default=second or below[0])
+        )
+    wanted = {above: draw(st.sampled_from(list(Outcome)[:2])) for above in upstream[name]}
+    relation = draw(st.sampled_from(Relation))
+    return node | {"max_retry_times": 0} | conditions(first, second, relation=relation, **wanted)
+
+
+_KINDS = (
+    *("claim", "end", "end", "end", "both", "both", "both", "hear", "wait", "wait"),
+    *("forget", "repeat", "pause", "stop", "time-out", "deadline", "recover", "recover"),
+)
+HAPPENINGS = st.lists(
+    st.tuples(st.sampled_from(_KINDS), st.integers(0, 127)), min_size=10, max_size=45
+)
+
+# The reference model: rows and the DAG, and nothing of the engine.
+
+
+def failed(row: TaskRow) -> bool:
+    lost = row.state in (TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE) and not row.kill_requested
+    return row.retry_at is None and (lost or row.state is TaskState.FAILURE)
+
+
+def ways(
+    shape: Shape, rows: Mapping[str, TaskRow], fates: Mapping[str, str], name: str
+) -> list[bool | None]:
+    """Whether each edge to a task was taken; None if that is open. From outside it counts as taken."""
+    found: list[bool | None] = []
+    for above in shape.upstream[name]:
+        fate, row = fates.get(above, "good"), rows.get(above)
+        if fate == "open" or (fate == "bad" and not shape.looks_at_ends(name)):
+            found.append(None)
+        else:
+            branch = row.branch if row is not None and above in fates else None
+            found.append(fate != "skipped" and (branch is None or name in branch))
+    return found
+
+
+def fates(shape: Shape, rows: Mapping[str, TaskRow], names: Iterable[str]) -> dict[str, str]:
+    """What became of each of these tasks: good, bad, skipped, or open."""
+    found: dict[str, str] = {}
+    for name in names:
+        edges, row = ways(shape, rows, found, name), rows.get(name)
+        if row is not None and (row.state.is_success or row.branch is not None):
+            found[name] = "good"
+        elif row is not None and failed(row) and shape.is_looked_at(name):
+            found[name] = "bad"
+        elif row is None and edges and set(edges) == {False}:
+            found[name] = "skipped"
+        else:
+            passed = row is None and None not in edges and shape.is_forbidden(name)
+            found[name] = "good" if passed else "open"
+    return found
+
+
+def may_begin(shape: Shape, rows: Mapping[str, TaskRow], names: tuple[str, ...], name: str) -> bool:
+    edges = ways(shape, rows, fates(shape, rows, names), name)
+    return None not in edges and (True in edges or not edges) and not shape.is_forbidden(name)
+
+
+def must_end_as(
+    shape: Shape, rows: Mapping[str, TaskRow], chosen: tuple[str, ...], last: tuple[Any, Any]
+) -> ProcessState:
+    """How a run must have ended whose last live state, and what was wanted of it, were `last`."""
+    if "open" not in fates(shape, rows, shape.upstream).values():
+        return ProcessState.SUCCESS
+    if last[0] is ProcessState.READY_STOP:
+        return ProcessState(last[1])
+    own = {name: rows[name] for name in chosen if name in rows}
+    if shape.strategy is FailureStrategy.END and any(
+        failed(row) and row.branch is None and not shape.is_looked_at(name)
+        for name, row in own.items()
+    ):
+        return ProcessState.FAILURE
+    begun = {name for name, row in rows.items() if row.retry_at is None}
+    waits = any(row.state is TaskState.PAUSE for row in own.values()) or any(
+        name not in begun and may_begin(shape, rows, chosen, name) for name in chosen
+    )
+    return ProcessState.PAUSE if waits else ProcessState.FAILURE
+
+
+class History:
+    """One run, what befalls it, and what must hold after each step."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.now = NOON
+        self.kept = KeptRun(
+            shape.text(),
+            of_node=shape.of_node,
+            strategy=shape.strategy,
+            task_limit=shape.task_limit,
+        )
+        self.told: list[TaskEvent] = []
+        self.seen = 0
+        self.last: tuple[Any, Any] = (ProcessState.RUNNING, None)
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        return tuple(self.kept.run.dag.names)
+
+    def happen(self, what: str, number: int) -> None:
+        over = self.kept.run.is_over
+        match what:
+            case "claim":
+                self.claim(number)
+            case "end":
+                self.end(number)
+            case "both":
+                self.claim(number)
+                self.end(number)
+                self.tell(*self.kept.reports())
+            case "hear":
+                self.tell(*self.kept.reports())
+            case "wait":
+                self.wait(timedelta(seconds=number))
+            case "forget" if not over:
+                self.kept.run = self.kept.load()
+                self.tell(RunOpened())
+            case "repeat" if self.told:
+                self.repeat(self.told[number % len(self.told)])
+            case "pause" if number % 2:
+                self.tell(PauseRequested())
+            case "stop" if number % 4 == 3:
+                self.tell(stop(self.now + GRACE))
+            case "time-out" if number % 8 == 7:
+                self.tell(time_out(self.now + GRACE))
+            case "deadline":
+                self.pass_deadline()
+            case "recover" if over:
+                self.recover(number)
+            case _:
+                self.tell(RunOpened())
+
+    def tell(self, *events: Event) -> None:
+        for event in events:
+            if isinstance(event, TaskEvent) and not isinstance(event, TimerFired):
+                self.told.append(event)
+            if not self.kept.run.is_over:
+                # A stop and what it is for become visible before the run ends in the same step.
+                self.last = self._wanted(event)
+            self.kept.tell(event, now=self.now)
+            self.check()
+
+    def _wanted(self, event: Event) -> tuple[Any, Any]:
+        state, stopping = self.kept.state(), ProcessState.READY_STOP
+        if state is not stopping and event == stop(self.now + GRACE):
+            return stopping, ProcessState.STOP
+        if state is not stopping and event == time_out(self.now + GRACE):
+            return stopping, ProcessState.FAILURE
+        return state, self.kept.process.wanted_state
+
+    def repeat(self, event: TaskEvent) -> None:
+        """A report that was heard before changes nothing, however much has happened since."""
+        assert self.kept.tell(event, now=self.now) == []
+
+    def claim(self, number: int) -> None:
+        waiting = [row for row in self.live() if row.state in UNSTARTED_TASK_STATES]
+        if waiting:
+            self.kept.claim(waiting[number % len(waiting)].name)
+
+    def end(self, number: int) -> None:
+        running = [row for row in self.live() if row.state is TaskState.RUNNING]
+        if running:
+            row = running[number % len(running)]
+            state = ENDS[number // 4 % len(ENDS)]
+            values = put_out(x=str(number % 2)) if number % 3 else None
+            self.kept.end(row.name, state, at=self.now, var_pool=values)
+
+    def wait(self, passed: timedelta) -> None:
+        self.now += passed
+        run = self.kept.run
+        due = [(name, at) for name, at in run.retries.items() if at <= self.now]
+        for name, _ in due:
+            self.tell(TimerFired(name=name, attempt=run.tasks[name].attempt))
+        if self.is_overdue():
+            self.pass_deadline()
+
+    def pass_deadline(self) -> None:
+        # Whoever looks at the clock looks at the reports first.
+        self.tell(*self.kept.reports(), DeadlinePassed())
+        assert self.kept.state() is not ProcessState.READY_STOP
+
+    def is_overdue(self) -> bool:
+        run = self.kept.run
+        return (
+            run.state is ProcessState.READY_STOP
+            and run.deadline is not None
+            and self.now >= run.deadline
+        )
+
+    def recover(self, number: int) -> None:
+        """Make the ended run live again, as one of the commands does that people give."""
+        states = self.kept.states()
+        kind, mask = number % 5, number // 5
+        scope = None
+        if kind == 0:
+            reset = [
+                name for name, state in states.items() if state in (TaskState.PAUSE, TaskState.KILL)
+            ]
+        elif kind == 1:
+            reset = [name for name, state in states.items() if not state.is_success]
+        elif kind == 2:
+            reset = list(states)
+        else:
+            scope = [name for index, name in enumerate(self.shape.upstream) if mask >> index & 1]
+            reset = scope
+            if not scope:
+                return
+        self.told = [
+            event for event in self.told if event.name not in self.force(kind, mask, reset)
+        ]
+        self.last = (ProcessState.RUNNING, None)
+        self.kept.restart(reset, scope=scope, now=self.now)
+        self.check()
+
+    def force(self, kind: int, mask: int, reset: list[str]) -> list[str]:
+        """Sometimes a person declares a failed attempt that is kept to be good."""
+        if kind != 0:
+            return []
+        forced = [
+            row.name
+            for row in self.kept.rows
+            if row.valid and row.state is TaskState.FAILURE and row.branch is None and mask % 3 == 0
+        ]
+        for name in forced:
+            self.kept._change(self.kept.row(name), state=TaskState.FORCED_SUCCESS)
+        return forced
+
+    def drain(self) -> None:
+        """Let all go well from here on, but for what is to be killed, until the run has ended."""
+        for _ in range(60):
+            if self.kept.run.is_over:
+                return
+            for row in self.live():
+                if row.state in UNSTARTED_TASK_STATES:
+                    self.kept.claim(row.name)
+                state = TaskState.KILL if row.kill_requested else TaskState.SUCCESS
+                self.kept.end(row.name, state, at=self.now, var_pool=put_out(x="1"))
+            self.tell(*self.kept.reports())
+            self.wait(timedelta(minutes=3))
+        raise AssertionError(f"no end: {self.kept.run.story()}")
+
+    def live(self) -> list[TaskRow]:
+        return [row for row in self.kept.rows if not row.state.is_finished]
+
+    # What must hold
+
+    def settled(self) -> dict[str, TaskRow]:
+        return {row.name: row for row in self.kept.rows if row.valid and row.settled}
+
+    def check(self) -> None:
+        rows, settled = self.kept.rows, self.settled()
+        valid = [row.name for row in rows if row.valid]
+        assert len(valid) == len(dict.fromkeys(valid))
+        for row in rows[self.seen :]:
+            above = {name: one for name, one in settled.items() if name != row.name}
+            assert may_begin(self.shape, above, self.chosen, row.name)
+            assert row.retry_times <= self.kept.nodes[row.name].max_retry_times
+            assert row.attempt == 1 + sum(one.name == row.name for one in rows[: row.id - 1])
+        self.seen = len(rows)
+        if self.kept.run.is_over:
+            assert not self.live()
+            assert self.kept.state() is must_end_as(self.shape, settled, self.chosen, self.last)
+
+
+@settings(
+    max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+@given(shape=shapes(), happenings=HAPPENINGS)
+def test_whatever_happens_the_engine_ends_and_ends_as_the_rows_and_the_dag_say(
+    shape: Shape, happenings: list[tuple[str, int]]
+) -> None:
+    history = History(shape)
+    history.tell(RunOpened())
+    for what, number in happenings:
+        history.happen(what, number)
+    history.drain()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(shape=shapes())
+def test_if_all_goes_well_each_task_runs_once_or_is_skipped(shape: Shape) -> None:
+    history = History(shape)
+    history.tell(RunOpened())
+    history.drain()
+    rows = history.kept.rows
+    assert all(row.attempt == 1 for row in rows)
+    assert all(row.state is TaskState.SUCCESS or row.branch is not None for row in rows) or (
+        history.kept.state() is ProcessState.FAILURE
+    )

@@ -1,0 +1,81 @@
+"""DEPENDENT tasks: what they were decided on was true, and it decided as they asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from common.model.states import ProcessState, TaskState
+from tests.memory.store import Change, TaskRecord
+from tests.simulation.history import Tables
+
+_LOST = (ProcessState.STOP, ProcessState.FAILURE)
+_OVER = (*_LOST, ProcessState.SUCCESS)
+
+
+class EvidenceWasTrue:
+    """Every row in the evidence stood so at some moment, and the whole makes the result."""
+
+    def see(self, change: Change, before: Tables) -> Iterator[str]:
+        old, new = change.old, change.new
+        if (
+            not isinstance(old, TaskRecord)
+            or not isinstance(new, TaskRecord)
+            or change.transaction != "decide"
+            or new.state == old.state
+        ):
+            return
+        place = f"attempt {new.id} (DEPENDENT)"
+        entries: list[dict[str, Any]] = json.loads(new.evidence or "[]")
+        dependence = json.loads(json.loads(new.task_json)["dependence"])
+        relation = dependence["dependTaskList"][0]["relation"]
+        results = [entry["result"] for entry in entries]
+        if relation == "AND":
+            expected = _first(results, "FAILED", "WAITING") or "SUCCESS"
+        else:
+            expected = _first(results, "SUCCESS", "WAITING") or "FAILED"
+        decided = "SUCCESS" if new.state == TaskState.SUCCESS else "FAILED"
+        if expected != decided:
+            yield f"{place} was decided {decided}, its evidence makes {expected}"
+        for entry in entries:
+            fault = _fault(entry, before, new.process_instance_id)
+            if fault is not None:
+                yield f"{place}: {fault}: {entry}"
+
+
+def _first(results: list[str], *wanted: str) -> str | None:
+    return next((result for result in wanted if result in results), None)
+
+
+def _fault(entry: dict[str, Any], before: Tables, asking: int) -> str | None:
+    run = entry["run"]
+    if run is None:
+        if entry["result"] == "WAITING":
+            return None
+        return None if "never run before" in entry["why"] else "decided without a run"
+    state = ProcessState[run["state"]]
+    if (run["id"], int(state)) not in before.process_states:
+        return "the run was never in that state"
+    process = before.processes[run["id"]]
+    if run["id"] == asking:
+        return "it asked itself"
+    moment = process.schedule_time or process.start_time
+    start, end = datetime.fromisoformat(entry["from"]), datetime.fromisoformat(entry["to"])
+    if not start <= moment < end:
+        return f"the run is of {moment}"
+    task, of_all = entry["task"], "-ALL-" in entry["key"]
+    if task is not None:
+        of_task = TaskState[task["state"]]
+        if (task["id"], int(of_task)) not in before.task_states:
+            return "the task was never in that state"
+        good = of_task.is_success
+    else:
+        good = state is ProcessState.SUCCESS
+    if entry["result"] == "SUCCESS" and not good:
+        return "it is no success"
+    # A task may have failed in a run that did well, or not be in it at all.
+    if entry["result"] == "FAILED" and state not in (_LOST if of_all else _OVER):
+        return "more may come of it"
+    return None

@@ -1,0 +1,132 @@
+"""The audit of the tables, told again from the beginning: what stood where when a row changed.
+
+A `Watcher` is shown each change with the tables as they stood just before it, and answers with
+sentences about what is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from common.model.states import ProcessState, TaskState
+from tests.memory.store import (
+    Change,
+    CommandRecord,
+    DefinitionRecord,
+    PoolQueueRecord,
+    PoolRecord,
+    ProcessRecord,
+    RelationRecord,
+    TaskRecord,
+)
+
+
+@dataclass(slots=True)
+class Tables:
+    """The rows at one moment of the history. `valid`: the attempts that count, by run and name."""
+
+    commands: dict[int, CommandRecord] = field(default_factory=dict)
+    definitions: dict[int, DefinitionRecord] = field(default_factory=dict)
+    processes: dict[int, ProcessRecord] = field(default_factory=dict)
+    tasks: dict[int, TaskRecord] = field(default_factory=dict)
+    pools: dict[int, PoolRecord] = field(default_factory=dict)
+    pool_queue: dict[int, PoolQueueRecord] = field(default_factory=dict)
+    relations: dict[int, RelationRecord] = field(default_factory=dict)
+    valid: dict[int, dict[str, TaskRecord]] = field(default_factory=dict)
+    process_states: set[tuple[int, int]] = field(default_factory=set)
+    task_states: set[tuple[int, int]] = field(default_factory=set)
+
+    def apply(self, change: Change) -> None:
+        """Let the change stand."""
+        new = change.new
+        if new is None:
+            if isinstance(change.old, CommandRecord):
+                del self.commands[change.id]
+            return
+        match new:
+            case TaskRecord():
+                self.tasks[new.id] = new
+                self.task_states.add((new.id, new.state))
+                rows = self.valid.setdefault(new.process_instance_id, {})
+                if new.flag == 1:
+                    rows[new.name] = new
+                elif new.name in rows and rows[new.name].id == new.id:
+                    del rows[new.name]
+            case ProcessRecord():
+                self.processes[new.id] = new
+                self.process_states.add((new.id, new.state))
+            case CommandRecord():
+                self.commands[new.id] = new
+            case DefinitionRecord():
+                self.definitions[new.id] = new
+            case PoolRecord():
+                self.pools[new.id] = new
+            case PoolQueueRecord():
+                self.pool_queue[new.id] = new
+            case RelationRecord():
+                self.relations[new.id] = new
+
+    def rows(self, process_instance_id: int) -> dict[str, TaskRecord]:
+        """The valid attempts of a run."""
+        return self.valid.get(process_instance_id, {})
+
+
+class Watcher(Protocol):
+    """A check of the whole history."""
+
+    def see(self, change: Change, before: Tables) -> Iterable[str]:
+        """What is wrong with this change."""
+        ...
+
+
+def watch(changes: Iterable[Change], watchers: Iterable[Watcher]) -> Iterator[str]:
+    """Tell the history to all of them; what they found broken."""
+    tables = Tables()
+    together = tuple(watchers)
+    for change in changes:
+        for watcher in together:
+            yield from watcher.see(change, tables)
+        tables.apply(change)
+
+
+def said(change: Change) -> str:
+    """A change, for a person."""
+    return f"{change.transaction} of {change.table} {change.id}"
+
+
+def has_ended(change: Change) -> bool:
+    """Whether a live process instance is terminal from here on."""
+    return (
+        isinstance(change.old, ProcessRecord)
+        and isinstance(change.new, ProcessRecord)
+        and change.old.is_live
+        and not change.new.is_live
+    )
+
+
+def has_restarted(change: Change) -> bool:
+    """Whether an ended process instance is live again from here on."""
+    return (
+        isinstance(change.old, ProcessRecord)
+        and isinstance(change.new, ProcessRecord)
+        and not change.old.is_live
+        and change.new.is_live
+    )
+
+
+def process_name(state: int) -> str:
+    """A state's name."""
+    return ProcessState(state).name
+
+
+def task_name(state: int) -> str:
+    """A state's name."""
+    return TaskState(state).name
+
+
+def later(*moments: datetime | None) -> datetime:
+    """The last of these."""
+    return max(moment for moment in moments if moment is not None)

@@ -1,0 +1,251 @@
+"""A second opinion on runs: what a run's rows amount to, said as shortly as it can be said.
+
+It shares no line with the engine. A definition is read from its JSON as it stands in the process
+instance, and every question is answered from the rows at one moment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from common.model.states import TaskDependType, TaskState
+from tests.memory.store import ProcessRecord, TaskRecord
+
+Node = Mapping[str, Any]
+
+_GOOD = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
+DONE = ("good", "branch", "passed", "skipped", "tolerated")
+"""The words of `phases` for what is no obstacle to the success of the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A definition, its nodes in an order in which upstream comes first."""
+
+    nodes: dict[str, Node]
+    upstream: dict[str, tuple[str, ...]]
+
+    def looks_at_ends(self, name: str) -> bool:
+        """Whether this node makes something of the failures above it."""
+        node = self.nodes[name]
+        return bool(node["type"] == "CONDITIONS" and node["runFlag"] != "FORBIDDEN")
+
+
+@lru_cache(maxsize=256)
+def read(text: str) -> Graph:
+    """The graph of a process instance."""
+    nodes: dict[str, Node] = {node["name"]: node for node in json.loads(text)["tasks"]}
+    ordered: dict[str, Node] = {}
+    while len(ordered) < len(nodes):
+        for name, node in nodes.items():
+            if name not in ordered and all(above in ordered for above in node["preTasks"]):
+                ordered[name] = node
+    upstream = {name: tuple(node["preTasks"]) for name, node in ordered.items()}
+    return Graph(ordered, upstream)
+
+
+@lru_cache(maxsize=256)
+def params(text: str | None) -> dict[str, Any]:
+    """An instance's own `command_param`."""
+    document = json.loads(text or "{}")
+    assert isinstance(document, dict)
+    return document
+
+
+def selected(process: ProcessRecord) -> frozenset[str]:
+    """The nodes that the first command of an instance asked for."""
+    text = params(process.command_param).get("StartNodeNameList", "")
+    return _selection(process.process_instance_json, text, process.task_depend_type)
+
+
+@lru_cache(maxsize=256)
+def _selection(process_json: str, text: str, depend_type: int) -> frozenset[str]:
+    graph = read(process_json)
+    if not text:
+        return frozenset(graph.nodes)
+    return reach(graph, text.split(","), depend_type, frozenset(graph.nodes))
+
+
+def reach(
+    graph: Graph, start: Iterable[str], depend_type: int, among: Collection[str]
+) -> frozenset[str]:
+    """The start nodes, with what is below them, or above them, or by themselves."""
+    chosen = {name for name in start if name in among}
+    while depend_type != TaskDependType.TASK_ONLY:
+        grown = set(chosen)
+        for name in among:
+            for above in graph.upstream[name]:
+                if above not in among:
+                    continue
+                if depend_type == TaskDependType.TASK_POST and above in chosen:
+                    grown.add(name)
+                if depend_type == TaskDependType.TASK_PRE and name in chosen:
+                    grown.add(above)
+        if grown == chosen:
+            break
+        chosen = grown
+    return frozenset(chosen)
+
+
+def phases(
+    graph: Graph,
+    names: Collection[str],
+    rows: Mapping[str, TaskRecord],
+    *,
+    whole: Collection[str] | None = None,
+    known: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """What each of these nodes amounts to; `rows` are the valid attempts.
+
+    open: something above is not decided. ready: it may begin. live, retry: as they say. good,
+    branch, passed, skipped, tolerated: done. bad: failed. held: paused, killed or withdrawn.
+    `whole`: all that were ever selected, among which a CONDITIONS may look at a failure.
+    `known`: phases to be believed.
+    """
+    found: dict[str, str] = {}
+    for name in graph.nodes:
+        if name not in names:
+            continue
+        if known is not None and name in known:
+            found[name] = known[name]
+            continue
+        edges = [
+            _edge(graph, above, found[above], name, rows)
+            for above in graph.upstream[name]
+            if above in names
+        ]
+        row = rows.get(name)
+        is_held_up = None in edges or (bool(edges) and True not in edges)
+        if row is None or (row.settled and row.retry_at is not None and is_held_up):
+            if None in edges:
+                found[name] = "open"
+            elif edges and True not in edges:
+                found[name] = "skipped"
+            elif graph.nodes[name]["runFlag"] == "FORBIDDEN":
+                found[name] = "passed"
+            else:
+                found[name] = "ready"
+        else:
+            found[name] = _phase_of(graph, name, row, names if whole is None else whole)
+    return found
+
+
+def _phase_of(graph: Graph, name: str, row: TaskRecord, whole: Collection[str]) -> str:
+    if not row.settled:
+        return "live"
+    if row.retry_at is not None and row.state not in _GOOD:
+        return "retry"
+    if row.branch is not None:
+        return "branch"
+    if row.state in _GOOD:
+        return "good"
+    if row.state == TaskState.PAUSE or (
+        row.state != TaskState.FAILURE and row.wanted_state == TaskState.KILL
+    ):
+        return "held"
+    watched = any(
+        name in graph.upstream[below] and graph.looks_at_ends(below)
+        for below in graph.nodes
+        if below in whole
+    )
+    return "tolerated" if watched else "bad"
+
+
+def _edge(
+    graph: Graph, above: str, phase: str, name: str, rows: Mapping[str, TaskRecord]
+) -> bool | None:
+    """Whether the way from `above` to `name` is taken; None while that is open."""
+    match phase:
+        case "good" | "passed":
+            return True
+        case "branch":
+            return name in branch_of(rows[above])
+        case "skipped":
+            return False
+        case "tolerated":
+            return True if graph.looks_at_ends(name) else None
+    return None
+
+
+def branch_of(row: TaskRecord) -> list[str]:
+    """The nodes that a branching task took."""
+    taken: list[str] = json.loads(row.branch or "[]")
+    return taken
+
+
+def chosen_branch(
+    graph: Graph, name: str, process: ProcessRecord, rows: Mapping[str, TaskRecord]
+) -> list[str] | None:
+    """What a CONDITIONS or SWITCH has to take, with these rows above it; None if many may be."""
+    node = graph.nodes[name]
+    whole = selected(process)
+    if node["type"] == "SWITCH":
+        return _case(graph, name, process, rows)
+    of = phases(graph, whole, rows)
+    groups = node["dependence"]["dependTaskList"]
+    held = [
+        _joined(group["relation"], [_holds(item, of) for item in group["dependItemList"]])
+        for group in groups
+    ]
+    result: dict[str, list[str]] = node["conditionResult"]
+    holds = _joined(node["dependence"]["relation"], held)
+    return result["successNode"] if holds else result["failedNode"]
+
+
+def _holds(item: Mapping[str, str], of: Mapping[str, str]) -> bool:
+    phase = of.get(item["depTasks"], "not selected")
+    wanted = ("good", "passed", "branch") if item["status"] == "SUCCESS" else ("tolerated", "bad")
+    return phase in wanted
+
+
+def _joined(relation: str, truths: Iterable[bool]) -> bool:
+    return all(truths) if relation == "AND" else any(truths)
+
+
+def _case(
+    graph: Graph, name: str, process: ProcessRecord, rows: Mapping[str, TaskRecord]
+) -> list[str] | None:
+    value = _value(graph, name, process, rows)
+    if value is None:
+        return None
+    result = graph.nodes[name]["params"]["switchResult"]
+    for case in result["dependTaskList"]:
+        if case["condition"].endswith(f"== {value}"):
+            return [case["nextNode"]]
+    return [result["nextNode"]]
+
+
+def _value(
+    graph: Graph, name: str, process: ProcessRecord, rows: Mapping[str, TaskRecord]
+) -> str | None:
+    """Of the one parameter there is: as given at the start, put out above, or global."""
+    given = params(process.command_param).get("StartParams")
+    if given:
+        start = json.loads(given) if isinstance(given, str) else given
+        return str(start["v"])
+    above = reach(graph, [name], TaskDependType.TASK_PRE, selected(process)) - {name}
+    of = phases(graph, selected(process), rows)
+    put_out = [
+        (row.end_time, json.loads(row.var_pool)[0]["value"])
+        for other in above
+        if of[other] == "good" and (row := rows[other]).var_pool
+    ]
+    if put_out:
+        last = max(put_out, key=lambda one: one[0].timestamp() if one[0] else 0.0)
+        if len({value for at, value in put_out if at == last[0]}) > 1:
+            return None
+        return str(last[1])
+    for each in json.loads(process.global_params or "[]"):
+        if each["prop"] == "v":
+            return str(each["value"])
+    return None
+
+
+@lru_cache(maxsize=256)
+def scope(text: str | None) -> frozenset[str] | None:
+    """An instance's `run_scope`."""
+    return None if text is None else frozenset(json.loads(text))

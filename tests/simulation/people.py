@@ -1,0 +1,325 @@
+"""What people ask of the cluster: runs, and whatever else one can type, at any moment.
+
+They write rows as a person would with psql or the command line, and never look at a daemon. What
+they ask for may be refused, may be in vain, and may be asked for twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from common.model.commands import CommandType
+from common.model.states import ExecutionType, ProcessState, TaskDependType, TaskState
+from tests.memory.store import MemoryDatabase, ProcessRecord, RowRefusedError
+from tests.simulation.definitions import GOOD_VALUE, PARAMETER, Drawn
+from tests.simulation.faults import Options
+from tests.simulation.virtual_clock import START, VirtualClock
+
+_FORCIBLE = (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
+_STOPPING = (ProcessState.STOP, ProcessState.FAILURE)
+_KINDS = (
+    "start",
+    "pause",
+    "stop",
+    "want_pause",
+    "want_stop",
+    "stop_child",
+    "recover",
+    "rerun",
+    "repeat",
+    "execute",
+    "twice",
+    "force",
+    "resize",
+    "toggle",
+)
+
+
+class People:
+    """`log` hears what they did, for the reader of a failing seed."""
+
+    def __init__(
+        self,
+        random: Random,
+        options: Options,
+        database: MemoryDatabase,
+        clock: VirtualClock,
+        *,
+        definitions: tuple[Drawn, ...],
+        log: Callable[[str], None],
+        last: timedelta,
+    ) -> None:
+        self._random = random
+        self._database = database
+        self._clock = clock
+        self._definitions = definitions
+        self._log = log
+        self._kinds = options.kinds or _KINDS
+        self._starts = deque(
+            sorted(
+                (timedelta(seconds=random.uniform(0, 12)), index)
+                for index in range(random.randint(2, 4))
+            )
+        )
+        # The last stands above the others, and those that wait for others need some to wait for.
+        *others, last_one = definitions
+        self._wanted = [last_one, *random.sample(others, len(others))]
+        scattered = random.randint(0, options.acts)
+        self._acts = deque(
+            sorted(
+                timedelta(seconds=random.uniform(1, last.total_seconds())) for _ in range(scattered)
+            )
+        )
+        self._quick_acts = options.acts - scattered
+        self._tidied = False
+
+    @property
+    def are_done(self) -> bool:
+        """Whether they have nothing more to ask for on their own account."""
+        return not self._acts and not self._starts
+
+    def look(self, now: timedelta) -> None:
+        """Do what it is time for."""
+        while self._starts and self._starts[0][0] <= now:
+            _, index = self._starts.popleft()
+            self._start(self._wanted[index % len(self._wanted)])
+        while self._acts and self._acts[0] <= now:
+            self._acts.popleft()
+            self.act()
+
+    def heard_of_an_end(self) -> None:
+        """An attempt has just ended, and nobody has drawn a conclusion from that."""
+        if self._quick_acts and self._random.random() < 0.25:
+            self._quick_acts -= 1
+            self.act()
+
+    def go_home(self) -> None:
+        """Ask for nothing more, but let everything that is paused go on."""
+        self._acts.clear()
+        self._quick_acts = 0
+        for pool in self._database.pools:
+            if pool.status != 1:
+                self._database.update(self._database.pools, pool.id, status=1)
+
+    def let_go_on(self) -> bool:
+        """Once: resume what is paused, and much of what was stopped or failed; whether any was."""
+        if self._tidied:
+            return False
+        self._tidied = True
+        waiting = len(self._database.commands)
+        for process in self._roots():
+            match ProcessState(process.state):
+                case ProcessState.PAUSE:
+                    self._command(CommandType.RECOVER_SUSPENDED_PROCESS, process)
+                case ProcessState.STOP if self._random.random() < 0.3:
+                    self._command(CommandType.RECOVER_SUSPENDED_PROCESS, process)
+                case ProcessState.FAILURE if self._random.random() < 0.6:
+                    self._command(CommandType.START_FAILURE_TASK_PROCESS, process)
+        return len(self._database.commands) > waiting
+
+    def stop_everything(self) -> bool:
+        """Stop all that is live; whether anything was."""
+        found = [p for p in self._roots() if p.is_live and p.wanted_state not in _STOPPING]
+        for process in found:
+            self._command(CommandType.STOP, process)
+        return bool(found)
+
+    # One act
+
+    def act(self) -> None:
+        """Do one thing that people do."""
+        kind = self._random.choice(self._kinds)
+        getattr(self, f"_act_{kind}")()
+
+    def _act_start(self) -> None:
+        self._start(self._random.choice(self._definitions))
+
+    def _act_pause(self) -> None:
+        self._signal(CommandType.PAUSE)
+
+    def _act_stop(self) -> None:
+        self._signal(CommandType.STOP)
+
+    def _signal(self, command_type: CommandType) -> None:
+        process = self._any(lambda p: p.is_live)
+        if process is not None:
+            for _ in range(self._random.choice((1, 1, 3))):
+                self._command(command_type, process)
+
+    def _act_want_pause(self) -> None:
+        process = self._any(lambda p: p.is_live and p.wanted_state is None and not p.is_sub_process)
+        self._want(process, ProcessState.PAUSE)
+
+    def _act_want_stop(self) -> None:
+        self._want(
+            self._any(lambda p: p.is_live and p.wanted_state not in _STOPPING), ProcessState.STOP
+        )
+
+    def _act_stop_child(self) -> None:
+        child = self._any(lambda p: p.is_live and p.is_sub_process == 1)
+        if child is None:
+            return
+        if self._random.random() < 0.5:
+            self._command(CommandType.STOP, child)
+        elif child.wanted_state not in _STOPPING:
+            self._want(child, ProcessState.STOP)
+
+    def _act_recover(self) -> None:
+        self._recover(CommandType.RECOVER_SUSPENDED_PROCESS, ProcessState.PAUSE, ProcessState.STOP)
+
+    def _act_rerun(self) -> None:
+        self._recover(CommandType.START_FAILURE_TASK_PROCESS, ProcessState.FAILURE)
+
+    def _act_repeat(self) -> None:
+        self._recover(CommandType.REPEAT_RUNNING, *(s for s in ProcessState if s.is_terminal))
+
+    def _recover(self, command_type: CommandType, *fitting: ProcessState) -> None:
+        """Mostly where it makes sense, sometimes on whatever there is."""
+        process = self._any(lambda p: p.state in fitting) if self._random.random() < 0.8 else None
+        process = process or self._any(lambda _: True)
+        if process is not None:
+            self._command(command_type, process)
+
+    def _act_execute(self) -> None:
+        process = self._any(lambda p: not p.is_live) or self._any(lambda _: True)
+        if process is None:
+            return
+        nodes = next(d.nodes for d in self._definitions if d.id == process.process_definition_id)
+        chosen = self._random.sample(nodes, self._random.randint(1, min(2, len(nodes))))
+        self._command(
+            CommandType.EXECUTE_TASK,
+            process,
+            param={"StartNodeNameList": ",".join(chosen)},
+            task_depend_type=int(self._random.choice(tuple(TaskDependType))),
+        )
+
+    def _act_twice(self) -> None:
+        """Two people at once: one of them is told that a recovery waits already."""
+        self._act_recover()
+        process = self._any(lambda p: not p.is_live)
+        if process is not None:
+            self._command(CommandType.REPEAT_RUNNING, process)
+            self._command(CommandType.START_FAILURE_TASK_PROCESS, process)
+
+    def _act_force(self) -> None:
+        """Declare a failed attempt to be good, in a run that has ended."""
+        found = [
+            task
+            for task in self._database.tasks
+            if task.flag == 1
+            and task.state in _FORCIBLE
+            and not self._database.processes.the(task.process_instance_id).is_live
+        ]
+        if found:
+            task = self._random.choice(found)
+            self._log(f"people force attempt {task.id} to success")
+            self._database.update(
+                self._database.tasks,
+                task.id,
+                state=int(TaskState.FORCED_SUCCESS),
+                reason="forced",
+            )
+
+    def _act_resize(self) -> None:
+        pools = list(self._database.pools)
+        if pools:
+            pool = self._random.choice(pools)
+            size = self._random.choice((1, 2, 3))
+            status = self._random.choice((0, 1, 1))
+            self._log(f"people give pool {pool.name} {size} slots, status {status}")
+            self._database.update(self._database.pools, pool.id, group_size=size, status=status)
+
+    def _act_toggle(self) -> None:
+        """Set a definition offline, or online again."""
+        definition = self._random.choice(list(self._database.definitions))
+        state = 1 - definition.release_state
+        self._log(f"people set {definition.name} to release state {state}")
+        self._database.update(self._database.definitions, definition.id, release_state=state)
+
+    # Rows
+
+    def _start(self, definition: Drawn) -> None:
+        random = self._random
+        columns: dict[str, Any] = {}
+        param: dict[str, object] = {}
+        command_type = CommandType.START_PROCESS
+        drawn = random.random()
+        if drawn < 0.2:
+            command_type = CommandType.START_CURRENT_TASK_PROCESS
+            chosen = random.sample(definition.nodes, random.randint(1, len(definition.nodes)))
+            param["StartNodeNameList"] = ",".join(chosen)
+            columns["task_depend_type"] = int(random.choice(tuple(TaskDependType)))
+        elif drawn < 0.35:
+            command_type = CommandType.SCHEDULER
+            columns["schedule_time"] = START - timedelta(days=random.choice((0, 1)))
+        elif drawn < 0.5:
+            command_type = CommandType.COMPLEMENT_DATA
+            date = f"2026-01-0{random.choice((1, 2))} 00:00:00"
+            param |= {"complementStartDate": date, "complementEndDate": date}
+        if random.random() < 0.2:
+            param["StartParams"] = json.dumps({PARAMETER: GOOD_VALUE})
+        self._insert(
+            command_type,
+            param,
+            process_definition_id=definition.id,
+            failure_strategy=random.choice((0, 1)),
+            warning_type=random.choice((0, 1, 2, 3)),
+            process_instance_priority=random.choice((1, 2, 3)),
+            **columns,
+        )
+
+    def _command(
+        self,
+        command_type: CommandType,
+        process: ProcessRecord,
+        *,
+        param: dict[str, object] | None = None,
+        **columns: Any,
+    ) -> None:
+        asked: dict[str, object] = {"ProcessInstanceId": process.id}
+        self._insert(command_type, asked | (param or {}), **columns)
+
+    def _insert(self, command_type: CommandType, param: dict[str, object], **columns: Any) -> None:
+        text = json.dumps(param)
+        try:
+            self._database.insert(
+                self._database.commands,
+                command_type=int(command_type),
+                command_param=text,
+                start_time=self._clock.now(),
+                update_time=self._clock.now(),
+                **columns,
+            )
+        except RowRefusedError as error:
+            self._log(f"people are refused {command_type.name} {text}: {error}")
+        else:
+            of = columns.get("process_definition_id", "")
+            self._log(f"people ask for {command_type.name} {of} {text}")
+
+    def _want(self, process: ProcessRecord | None, state: ProcessState) -> None:
+        """What the API writes instead of a command."""
+        if process is not None:
+            self._log(f"people want {state.name} of process instance {process.id}")
+            self._database.update(
+                self._database.processes,
+                process.id,
+                wanted_state=int(state),
+                wanted_at=self._clock.now(),
+            )
+
+    def _any(self, fits: Callable[[ProcessRecord], bool]) -> ProcessRecord | None:
+        found = [process for process in self._database.processes if fits(process)]
+        return self._random.choice(found) if found else None
+
+    def _roots(self) -> list[ProcessRecord]:
+        return [process for process in self._database.processes if not process.is_sub_process]
+
+
+def is_serial(execution_type: int) -> bool:
+    """Whether runs of such a definition never go on beside each other."""
+    return execution_type != ExecutionType.PARALLEL

@@ -1,0 +1,743 @@
+"""The loops that let go, time out and decide: when they look, how long they rest, what they survive.
+
+What the tables do is said by the conformance suite; here stores of a few lines stand for them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from threading import Event, Lock, Thread
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from common import metrics
+from common.clock import SystemClock
+from common.errors import ServiceUnreachableError
+from common.model.cluster import Node, NodeKind, QueueEntry
+from common.model.commands import CommandType
+from common.model.instances import Ownership
+from common.model.plans import Drop, Handled, Plan, Reject, Resume, Signal
+from common.model.states import ProcessState, TaskState
+from common.model.upstream import Answer, Question, UpstreamRun
+from common.service import LoopThread
+from common.store.listen import Channel, Notification
+from common.store.protocol import Planner, Released, WaitingDependent
+from common.wakes import Wakes
+from master.command_loop import MUTEX, CommandConfig, CommandLoop
+from master.commands.origin import Origin
+from master.dependent_loop import DependentConfig, DependentLoop
+from master.graphs import GraphCache
+from master.hold_loop import HoldConfig, HoldLoop
+from master.identity import Identity
+from master.notice_loop import NoticeLoop
+from master.queue_loop import QueueLoop
+from master.timeout_loop import TimeoutConfig, TimeoutLoop
+from tests.builders import NOON
+from tests.memory.registry import MemoryZooKeeper
+from tests.memory.store import MemoryDatabase, MemoryRunStore
+from tests.simulation.virtual_clock import VirtualClock
+from tests.unit.test_run_worker import OneMaster
+
+UTC_ZONE = ZoneInfo("UTC")
+MILLISECOND = timedelta(milliseconds=1)
+SECOND = timedelta(seconds=1)
+UPSTREAM = 1_000
+
+
+class Place:
+    """A master that has joined its cluster, at a time that the test moves."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.zookeeper = MemoryZooKeeper(clock=self.clock, session_timeout=timedelta(days=1))
+        self.registry = self.zookeeper.registry()
+        self.identity = Identity(self.registry.membership)
+        self.node = self.registry.membership.join(NodeKind.MASTER, "m1:5678", "")
+        self.identity.become(self.node)
+
+    def pass_by(self, passed: timedelta) -> None:
+        self.clock.move_to(self.clock.elapsed + passed)
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+# HoldLoop
+
+
+class Holds:
+    """Answers what the test says, once; then nothing."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.answers: list[Released] = []
+        self.asked: list[datetime] = []
+        self.takes = timedelta()
+
+    def release(self, *, now: datetime) -> Released:
+        self.asked.append(now)
+        self.place.pass_by(self.takes)
+        if self.answers:
+            return self.answers.pop(0)
+        return Released(offers=(), instances=0, next_due=None)
+
+
+def a_hold_loop(place: Place, store: Holds) -> tuple[HoldLoop, QueueLoop]:
+    queue = QueueLoop(
+        MemoryRunStore(MemoryDatabase()),
+        tasks=place.registry.task_queue,
+        kills=place.registry.kill_queue,
+        identity=place.identity,
+        clock=place.clock,
+    )
+    config = HoldConfig(interval=2 * SECOND, breath=50 * MILLISECOND)
+    loop = HoldLoop(store, identity=place.identity, clock=place.clock, queue=queue, config=config)
+    return loop, queue
+
+
+def test_what_is_let_go_is_offered_to_the_workers(place: Place) -> None:
+    store = Holds(place)
+    loop, queue = a_hold_loop(place, store)
+    entry = QueueEntry(
+        process_priority=2,
+        process_instance_id=1,
+        task_priority=2,
+        task_instance_id=5,
+        worker_group_id=-1,
+    )
+    store.answers = [Released(offers=(entry,), instances=0, next_due=None)]
+    loop.run_once()
+    queue.run_once()
+    assert place.registry.task_queue.entries() == (entry,)
+
+
+@pytest.mark.parametrize(
+    ("due_in", "rest"),
+    [
+        (None, 2 * SECOND),
+        (SECOND, SECOND),
+        (timedelta(hours=3), 2 * SECOND),
+        (MILLISECOND, 50 * MILLISECOND),
+        (timedelta(), 50 * MILLISECOND),
+        (-timedelta(hours=3), 50 * MILLISECOND),
+    ],
+)
+def test_the_hold_loop_rests_until_the_next_is_due_and_is_never_busy(
+    place: Place, due_in: timedelta | None, rest: timedelta
+) -> None:
+    store = Holds(place)
+    loop, _ = a_hold_loop(place, store)
+    due = None if due_in is None else place.clock.now() + due_in
+    store.answers = [Released(offers=(), instances=0, next_due=due)]
+    assert loop.run_once() == rest
+
+
+def test_a_release_that_takes_long_does_not_make_the_next_one_late(place: Place) -> None:
+    store = Holds(place)
+    loop, _ = a_hold_loop(place, store)
+    store.takes = SECOND
+    due = place.clock.now() + 1.5 * SECOND
+    store.answers = [Released(offers=(), instances=0, next_due=due)]
+    assert loop.run_once() == 0.5 * SECOND
+
+
+def test_a_master_that_is_not_trusted_lets_nothing_go(place: Place) -> None:
+    store = Holds(place)
+    loop, _ = a_hold_loop(place, store)
+    place.identity.become(None)
+    assert loop.run_once() == 2 * SECOND
+    assert store.asked == []
+
+
+# TimeoutLoop
+
+
+class Timeouts:
+    def __init__(self) -> None:
+        self.asked: list[datetime] = []
+
+    def time_out(self, *, now: datetime) -> int:
+        self.asked.append(now)
+        return 3
+
+
+def test_time_outs_are_looked_for_at_a_steady_pace(place: Place) -> None:
+    store = Timeouts()
+    loop = TimeoutLoop(
+        store, identity=place.identity, clock=place.clock, config=TimeoutConfig(interval=SECOND)
+    )
+    assert loop.run_once() == SECOND
+    assert store.asked == [place.clock.now()]
+
+
+def test_a_master_that_is_not_trusted_ends_nothing_for_taking_too_long(place: Place) -> None:
+    store = Timeouts()
+    place.identity.become(None)
+    loop = TimeoutLoop(store, identity=place.identity, clock=place.clock)
+    assert loop.run_once() == SECOND
+    assert store.asked == []
+
+
+# DependentLoop
+
+
+def a_dependent(number: int = 1, **columns: Any) -> WaitingDependent:
+    """A task that waits for today's run of the definition of its own number."""
+    item = {"definitionId": number, "depTasks": "ALL", "cycle": "day", "dateValue": "today"}
+    dependence = {
+        "relation": "AND",
+        "dependTaskList": [{"relation": "AND", "dependItemList": [item]}],
+    }
+    waiting = WaitingDependent(
+        ownership=Ownership(process_instance_id=number, host="m1:5678", epoch=1),
+        task_instance_id=number,
+        name=f"wait{number}",
+        task_json=json.dumps({"name": "wait", "type": "DEPENDENT", "dependence": dependence}),
+        process_definition_id=3,
+        schedule_time=NOON,
+        start_time=NOON,
+        evidence=None,
+    )
+    return replace(waiting, **columns)
+
+
+def a_run(state: ProcessState) -> UpstreamRun:
+    return UpstreamRun(id=UPSTREAM, state=state, schedule_time=NOON, start_time=NOON, end_time=NOON)
+
+
+class Dependents:
+    """Tables of a few lines, for several threads. `upstream` answers by definition id."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, WaitingDependent] = {}
+        self.upstream: dict[int, ProcessState] = {}
+        self.decided: dict[int, tuple[TaskState, str | None]] = {}
+        self.looks = 0
+        self.writes = 0
+        self.poisoned: tuple[int, ...] = ()
+        self.unwritable: tuple[int, ...] = ()
+        self.broken: tuple[str, ...] = ()
+        self.read: Callable[[], None] = lambda: None
+        self.all_decided = Event()
+        self.expected = -1
+        self._lock = Lock()
+
+    def add(self, *rows: WaitingDependent) -> None:
+        with self._lock:
+            self.rows |= {row.task_instance_id: row for row in rows}
+
+    def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
+        self._answers("waiting")
+        with self._lock:
+            self.looks += 1
+            found = tuple(self.rows.values())
+        self.read()
+        return found
+
+    def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        self._answers("look_up")
+        ids = [question.definition_id or 0 for question in questions]
+        if any(number in self.poisoned for number in ids):
+            raise ValueError("a mistake of ours")
+        return tuple(
+            a_run(self.upstream[number]) if number in self.upstream else None for number in ids
+        )
+
+    def decide(
+        self,
+        waiting: WaitingDependent,
+        *,
+        state: TaskState | None,
+        evidence: str,
+        reason: str | None,
+        now: datetime,
+    ) -> bool:
+        self._answers("decide")
+        with self._lock:
+            self.writes += 1
+            number = waiting.task_instance_id
+            if number in self.unwritable:
+                raise ValueError("a row that can't be written")
+            if number not in self.rows:
+                return False
+            if state is None:
+                self.rows[number] = replace(self.rows[number], evidence=evidence)
+                return True
+            del self.rows[number]
+            self.decided[number] = (state, reason)
+            if len(self.decided) == self.expected:
+                self.all_decided.set()
+            return True
+
+    def _answers(self, question: str) -> None:
+        if question in self.broken:
+            raise ServiceUnreachableError(f"no answer to {question}")
+
+
+class Waiter:
+    """A dependent loop in the test's hand, and how often it was woken."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.store = Dependents()
+        self.wakes = 0
+        self.config = DependentConfig(interval=5 * SECOND, breath=50 * MILLISECOND)
+        self.loop = DependentLoop(
+            self.store,
+            identity=place.identity,
+            clock=place.clock,
+            zone=UTC_ZONE,
+            wake=self._woken,
+            config=self.config,
+        )
+
+    def later(self, passed: timedelta) -> timedelta:
+        self.place.pass_by(passed)
+        return self.loop.run_once()
+
+    def _woken(self) -> None:
+        self.wakes += 1
+
+
+@pytest.fixture
+def waiter(place: Place) -> Waiter:
+    return Waiter(place)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "state"),
+    [
+        (ProcessState.SUCCESS, TaskState.SUCCESS),
+        (ProcessState.FAILURE, TaskState.FAILURE),
+        (ProcessState.STOP, TaskState.FAILURE),
+    ],
+)
+def test_a_task_is_decided_by_the_run_that_it_waits_for(
+    waiter: Waiter, upstream: ProcessState, state: TaskState
+) -> None:
+    waiter.store.add(a_dependent())
+    waiter.store.upstream[1] = upstream
+    waiter.loop.run_once()
+    decided, reason = waiter.store.decided[1]
+    assert decided is state
+    assert (reason is None) == (state is TaskState.SUCCESS)
+
+
+def test_a_task_waits_as_long_as_what_it_waits_for_goes_on(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.store.upstream[1] = ProcessState.RUNNING
+    assert waiter.loop.run_once() == 5 * SECOND
+    assert waiter.store.decided == {}
+    assert json.loads(waiter.store.rows[1].evidence or "")[0]["run"]["id"] == UPSTREAM
+
+
+def test_what_was_looked_at_is_written_once_and_not_with_every_look(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    for _ in range(4):
+        waiter.later(5 * SECOND)
+    assert (waiter.store.looks, waiter.store.writes) == (4, 1)
+
+
+def test_an_end_anywhere_has_the_waiting_looked_at_at_once(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.later(SECOND)
+    waiter.store.upstream[1] = ProcessState.SUCCESS
+    waiter.place.pass_by(SECOND)
+    waiter.loop.heard()
+    assert waiter.wakes == 1
+    waiter.loop.run_once()
+    assert waiter.store.decided[1] == (TaskState.SUCCESS, None)
+
+
+def test_an_end_that_nobody_told_of_is_found_by_the_slow_look(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.loop.run_once()
+    waiter.store.upstream[1] = ProcessState.SUCCESS
+    assert waiter.later(3 * SECOND) == 2 * SECOND
+    assert waiter.store.decided == {}
+    waiter.later(2 * SECOND)
+    assert 1 in waiter.store.decided
+
+
+def test_a_crowd_of_ends_is_looked_at_together(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.loop.run_once()
+    for _ in range(100):
+        waiter.loop.heard()
+    assert waiter.wakes == 1
+    assert waiter.later(20 * MILLISECOND) == 30 * MILLISECOND
+    assert waiter.later(30 * MILLISECOND) == 5 * SECOND
+    assert waiter.store.looks == 2
+
+
+def test_ends_elsewhere_are_no_news_while_nothing_waits(waiter: Waiter) -> None:
+    waiter.loop.run_once()
+    for _ in range(3):
+        waiter.loop.heard()
+    assert waiter.wakes == 0
+    assert waiter.later(SECOND) == 4 * SECOND
+
+
+def test_a_task_that_begins_to_wait_is_looked_at_though_nothing_waited(waiter: Waiter) -> None:
+    waiter.loop.run_once()
+    waiter.store.add(a_dependent())
+    waiter.store.upstream[1] = ProcessState.SUCCESS
+    waiter.place.pass_by(SECOND)
+    waiter.loop.look()
+    assert waiter.wakes == 1
+    waiter.loop.run_once()
+    assert 1 in waiter.store.decided
+
+
+def test_a_task_that_was_taken_over_is_found_and_ends_are_news_again(waiter: Waiter) -> None:
+    waiter.loop.run_once()
+    waiter.store.add(a_dependent())
+    waiter.later(5 * SECOND)
+    waiter.store.upstream[1] = ProcessState.SUCCESS
+    waiter.place.pass_by(SECOND)
+    waiter.loop.heard()
+    waiter.loop.run_once()
+    assert 1 in waiter.store.decided
+
+
+@pytest.mark.parametrize("told", ["heard", "look"])
+def test_what_is_told_while_rows_are_read_is_looked_at_once_more(waiter: Waiter, told: str) -> None:
+    def tell() -> None:
+        waiter.store.read = lambda: None
+        waiter.store.add(a_dependent())
+        waiter.store.upstream[1] = ProcessState.SUCCESS
+        getattr(waiter.loop, told)()
+
+    # The rows have been read, and what is true now is not in them.
+    waiter.store.read = tell
+    assert waiter.loop.run_once() == 50 * MILLISECOND
+    assert waiter.store.decided == {}
+    assert waiter.wakes == 1
+    waiter.later(50 * MILLISECOND)
+    assert 1 in waiter.store.decided
+
+
+def test_a_look_that_takes_long_leaves_as_much_time_to_others(waiter: Waiter) -> None:
+    def take_long() -> None:
+        waiter.place.pass_by(SECOND)
+        waiter.loop.heard()
+
+    waiter.store.add(a_dependent())
+    waiter.store.read = take_long
+    assert [waiter.loop.run_once(), waiter.loop.run_once()] == [SECOND, SECOND]
+    assert waiter.store.looks == 1
+
+
+@pytest.mark.parametrize("question", ["waiting", "look_up", "decide"])
+def test_a_look_without_an_answer_is_made_again_without_being_told(
+    waiter: Waiter, question: str
+) -> None:
+    waiter.store.add(a_dependent())
+    waiter.store.upstream[1] = ProcessState.SUCCESS
+    waiter.store.broken = (question,)
+    with pytest.raises(ServiceUnreachableError):
+        waiter.loop.run_once()
+    waiter.store.broken = ()
+    waiter.later(50 * MILLISECOND)
+    assert 1 in waiter.store.decided
+
+
+def test_t98_a_master_that_stops_or_is_lost_leaves_what_waits_as_it_is(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.loop.run_once()
+    waiting, writes = dict(waiter.store.rows), waiter.store.writes
+    waiter.place.identity.become(None)
+    waiter.later(timedelta(minutes=1))
+    assert (waiter.store.rows, waiter.store.writes) == (waiting, writes)
+    assert waiter.store.decided == {}
+
+
+def test_a_master_that_is_not_trusted_decides_nothing_and_forgets_no_news(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.loop.run_once()
+    waiter.store.upstream[1] = ProcessState.SUCCESS
+    waiter.place.identity.become(None)
+    waiter.loop.heard()
+    assert waiter.later(SECOND) == 5 * SECOND
+    assert waiter.store.looks == 1
+    waiter.place.identity.become(waiter.place.node)
+    waiter.loop.run_once()
+    assert 1 in waiter.store.decided
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("{", "can't be read"),
+        ("[]", "no object"),
+        ("[" * 100_000, "can't be read"),
+        ("{}", "dependence"),
+        ('{"dependence": {"relation": "XOR", "dependTaskList": []}}', "relation"),
+    ],
+)
+def test_a_task_that_can_t_be_read_fails_with_the_place_and_the_others_go_on(
+    waiter: Waiter, text: str, cause: str
+) -> None:
+    waiter.store.add(a_dependent(1, task_json=text), a_dependent(2))
+    waiter.store.upstream[2] = ProcessState.SUCCESS
+    waiter.loop.run_once()
+    state, reason = waiter.store.decided[1]
+    assert state is TaskState.FAILURE
+    assert cause in str(reason)
+    assert waiter.store.decided[2] == (TaskState.SUCCESS, None)
+
+
+def test_a_mistake_of_ours_about_one_task_holds_up_no_other_and_ends(waiter: Waiter) -> None:
+    waiter.store.add(*(a_dependent(number) for number in (1, 2, 3)))
+    waiter.store.upstream = dict.fromkeys((1, 2, 3), ProcessState.SUCCESS)
+    waiter.store.poisoned = (2,)
+    waiter.loop.run_once()
+    assert list(waiter.store.decided) == [1, 3]
+    waiter.later(5 * SECOND)
+    assert 2 not in waiter.store.decided
+    waiter.later(5 * SECOND)
+    state, reason = waiter.store.decided[2]
+    assert (state, reason) == (
+        TaskState.FAILURE,
+        "it could not be decided: ValueError: a mistake of ours",
+    )
+
+
+def test_a_mistake_that_has_passed_is_forgotten(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    for poisoned in ((1,), (1,), (), (1,), (1,)):
+        waiter.store.poisoned = poisoned
+        waiter.later(5 * SECOND)
+    assert waiter.store.decided == {}
+
+
+def test_a_decision_that_can_t_be_written_ends_no_loop(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent(1), a_dependent(2), a_dependent(3, task_json="{"))
+    waiter.store.upstream = dict.fromkeys((1, 2), ProcessState.SUCCESS)
+    waiter.store.unwritable = (1, 3)
+    for _ in range(4):
+        assert waiter.later(5 * SECOND) > timedelta()
+    assert list(waiter.store.decided) == [2]
+    waiter.store.unwritable = ()
+    waiter.later(5 * SECOND)
+    assert sorted(waiter.store.decided) == [1, 2, 3]
+
+
+def test_no_wake_up_is_lost_between_threads(place: Place) -> None:
+    """Without one slow look: what is lost here would wait for an hour."""
+    store = Dependents()
+    numbers = range(1, 301)
+    store.expected = len(numbers)
+    wakes = Wakes()
+    loop = DependentLoop(
+        store,
+        identity=place.identity,
+        clock=SystemClock(),
+        zone=UTC_ZONE,
+        wake=partial(wakes.wake, DependentLoop.name),
+        config=DependentConfig(interval=timedelta(hours=1), breath=MILLISECOND),
+    )
+    died: list[BaseException] = []
+    thread = LoopThread(loop, clock=SystemClock(), on_death=lambda _, error: died.append(error))
+    wakes.by_name[loop.name] = thread.wake
+    begun = {number: Event() for number in numbers}
+
+    def begin() -> None:
+        for number in numbers:
+            store.add(a_dependent(number))
+            loop.look()
+            begun[number].set()
+
+    def end(part: int) -> None:
+        for number in numbers[part::2]:
+            begun[number].wait(60)
+            store.upstream[number] = ProcessState.SUCCESS
+            loop.heard()
+
+    others = [Thread(target=begin), Thread(target=end, args=(0,)), Thread(target=end, args=(1,))]
+    thread.start()
+    try:
+        for other in others:
+            other.start()
+        for other in others:
+            other.join(30)
+        assert store.all_decided.wait(30), (died, len(store.decided))
+    finally:
+        thread.ask_to_stop()
+        assert thread.join(timedelta(seconds=30))
+    assert died == []
+
+
+# CommandLoop
+
+
+class Commands:
+    """A command table that hands out what the test says, and notes how much room it was given."""
+
+    def __init__(self, *handled: Handled) -> None:
+        self.handled = handled
+        self.rooms: list[int] = []
+        self.idle = False
+
+    def waiting(self) -> bool:
+        return not self.idle
+
+    def take(
+        self,
+        *,
+        node: Node,
+        limit: int,
+        room: int,
+        live_masters: frozenset[Node],
+        planner: Planner,
+        now: datetime,
+    ) -> tuple[Handled, ...]:
+        self.rooms.append(room)
+        handled, self.handled = self.handled, ()
+        return handled
+
+
+class Commander:
+    """A command loop with a run worker that has runs or none."""
+
+    def __init__(self, place: Place, store: Commands, *, admitted: bool = True) -> None:
+        self.master = OneMaster()
+        self.waits = 0
+        self.loop = CommandLoop(
+            store,
+            mutex=place.registry.mutex,
+            membership=place.registry.membership,
+            identity=place.identity,
+            runs=self.master.runs,
+            origin=Origin(zone=UTC_ZONE, graph=GraphCache().graph),
+            clock=place.clock,
+            admitted=lambda: admitted,
+            waits=self._waits,
+            config=CommandConfig(exec_threads=2),
+        )
+
+    def _waits(self) -> None:
+        self.waits += 1
+
+
+def test_commands_are_taken_for_the_room_that_is_left(place: Place) -> None:
+    store = Commands()
+    commander = Commander(place, store)
+    for _ in range(3):
+        commander.loop.run_once()
+        commander.master.begin("a")
+    assert store.rooms == [2, 1, 0]
+
+
+def test_a_loaded_host_still_takes_what_needs_no_room_and_rests_1523(place: Place) -> None:
+    store = Commands()
+    assert Commander(place, store, admitted=False).loop.run_once() == SECOND
+    assert store.rooms == [0]
+
+
+def a_handled(plan: Plan, ownership: Ownership | None = None) -> Handled:
+    return Handled(command_id=1, plan=plan, ownership=ownership)
+
+
+RESUMED = Resume(process_instance_id=7, epoch=1, command_type=CommandType.RECOVER_SERIAL_WAIT)
+STOPPED = Signal(
+    process_instance_id=7, command_type=CommandType.STOP, wanted_state=ProcessState.STOP
+)
+
+
+def test_an_instance_that_has_become_this_master_s_is_opened(place: Place) -> None:
+    ownership = Ownership(process_instance_id=7, host="m1:5678", epoch=2)
+    commander = Commander(place, Commands(a_handled(RESUMED, ownership)))
+    assert commander.loop.run_once() == timedelta()
+    assert commander.master.runs.active == 1
+    assert commander.waits == 0
+
+
+@pytest.mark.parametrize("plan", [STOPPED, Drop(reason="no"), Reject(reason="no")])
+def test_what_makes_no_instance_wakes_nobody_who_looks_for_turns(place: Place, plan: Plan) -> None:
+    commander = Commander(place, Commands(a_handled(plan)))
+    commander.loop.run_once()
+    assert commander.waits == 0
+
+
+def test_t40_nobody_rests_with_the_mutex_in_hand(place: Place) -> None:
+    commander = Commander(place, Commands())
+    mutex = place.zookeeper.registry().mutex
+    assert commander.loop.run_once() == SECOND
+    # The loop rests now.
+    with mutex.hold(MUTEX, timeout=timedelta()) as held:
+        assert held
+
+
+def test_t40_without_commands_the_mutex_is_not_asked_for(place: Place) -> None:
+    store = Commands()
+    store.idle = True
+    commander = Commander(place, store)
+    with place.zookeeper.registry().mutex.hold(MUTEX, timeout=timedelta()) as held:
+        assert held
+        # Who can't have it is answered at once, to ask again; who does not want it rests.
+        assert commander.loop.run_once() == SECOND
+    assert store.rooms == []
+
+
+# NoticeLoop
+
+
+class Notices:
+    def __init__(self, *notifications: Notification) -> None:
+        self.notifications = list(notifications)
+
+    def wait(self, timeout: timedelta) -> list[Notification]:
+        heard, self.notifications = self.notifications, []
+        return heard
+
+    def wake(self) -> None:
+        """Nobody waits in a test."""
+
+
+@pytest.mark.parametrize(
+    ("channel", "payload", "woken"),
+    [
+        (Channel.COMMAND, "", ["command"]),
+        (Channel.PROCESS, "", ["upstream"]),
+        (Channel.HOLD, "", ["hold"]),
+        (Channel.TASK, '[1,2,1,7,0,"a",false]', ["upstream"]),
+        (Channel.TASK, "what?", ["upstream", "runs"]),
+        (Channel.WANTED, "", ["runs"]),
+        ("?", "", ["command", "hold", "runs", "upstream"]),
+    ],
+)
+def test_a_notification_wakes_whom_it_concerns(
+    channel: str, payload: str, woken: list[str]
+) -> None:
+    master = OneMaster()
+    heard: list[str] = []
+    loop = NoticeLoop(
+        Notices(Notification(channel=channel, payload=payload)),
+        runs=master.runs,
+        command_waiting=lambda: heard.append("command"),
+        upstream_changed=lambda: heard.append("upstream"),
+        hold_changed=lambda: heard.append("hold"),
+    )
+    assert loop.run_once() == timedelta()
+    heard += ["runs"] * master.wakes
+    assert sorted(heard) == sorted(woken)
+
+
+def test_only_a_failover_counts_as_one(place: Place) -> None:
+    def total() -> float:
+        return metrics.REGISTRY.get_sample_value("ds_takeovers_total") or 0.0
+
+    failover = replace(RESUMED, command_type=CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)
+    before = total()
+    for plan in (RESUMED, failover, STOPPED):
+        Commander(place, Commands(a_handled(plan))).loop.run_once()
+    assert total() == before + 1

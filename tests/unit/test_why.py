@@ -1,0 +1,431 @@
+"""Why something is not running: each cause, told from facts alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.model.cluster import Node
+from common.model.commands import CommandType
+from common.model.states import FailureStrategy, ProcessState, ReleaseState, TaskState
+from common.task_types import known_task_types
+from common.why import (
+    Alive,
+    Attempt,
+    Cause,
+    Facts,
+    Holder,
+    Other,
+    PendingCommand,
+    PoolWait,
+    QueuePlace,
+    Run,
+    Word,
+    why_command,
+    why_instance,
+    why_task,
+)
+from tests.builders import NOON, edges
+
+MASTER = Node(address="m:1", incarnation=1)
+WORKER = Node(address="w:1", incarnation=2)
+ALIVE = Alive(masters=frozenset({MASTER}), workers=frozenset({WORKER}))
+
+
+def a_node(name: str, upstream: Sequence[str], **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": "SHELL",
+        "params": {"rawScript": "true"},
+        "preTasks": list(upstream),
+    } | changes
+
+
+def a_run(
+    dag: str, *attempts: Attempt, nodes: Mapping[str, Any] | None = None, **changes: Any
+) -> Run:
+    """A live run of this DAG, owned by a living master."""
+    tasks = [
+        a_node(name, upstream, **(nodes or {}).get(name, {}))
+        for name, upstream in edges(dag).items()
+    ]
+    values: dict[str, Any] = {
+        "id": 1,
+        "name": "nightly-1",
+        "definition_name": "nightly",
+        "state": int(ProcessState.RUNNING),
+        "start_time": NOON,
+        "process_instance_json": json.dumps({"tasks": tasks}),
+        "host": MASTER.address,
+        "owner_incarnation": MASTER.incarnation,
+        "attempts": attempts,
+    }
+    return Run(**values | changes)
+
+
+def an_attempt(name: str, state: TaskState, **changes: Any) -> Attempt:
+    values: dict[str, Any] = {
+        "id": 10,
+        "name": name,
+        "task_type": "SHELL",
+        "attempt": 1,
+        "state": int(state),
+        "submit_time": NOON,
+        "start_time": NOON,
+    }
+    if state is TaskState.RUNNING:
+        values |= {"host": WORKER.address, "worker_incarnation": WORKER.incarnation}
+    if state.is_finished:
+        values |= {"end_time": NOON, "settled": True}
+    return Attempt(**values | changes)
+
+
+def a_command(kind: CommandType = CommandType.START_PROCESS, **changes: Any) -> PendingCommand:
+    values: dict[str, Any] = {
+        "id": 5,
+        "command_type": int(kind),
+        "process_definition_id": 3,
+        "definition_name": "nightly",
+        "release_state": int(ReleaseState.ONLINE),
+        "start_time": NOON,
+    }
+    return PendingCommand(**values | changes)
+
+
+def facts(*runs: Run, **changes: Any) -> Facts:
+    values: dict[str, Any] = {
+        "now": NOON,
+        "alive": ALIVE,
+        "runs": {run.id: run for run in runs},
+        "task_types": known_task_types(),
+    }
+    return Facts(**values | changes)
+
+
+def words(causes: Sequence[Cause]) -> list[Word]:
+    return [each.cause for top in causes for _, each in top.flat()]
+
+
+def of_instance(*runs: Run, **changes: Any) -> tuple[Cause, ...]:
+    return why_instance(facts(*runs, **changes), runs[0].id)
+
+
+def of_task(name: str, *runs: Run, **changes: Any) -> tuple[Cause, ...]:
+    return why_task(facts(*runs, **changes), runs[0].id, name)
+
+
+def test_a_task_waits_for_the_task_above_it_which_runs() -> None:
+    run = a_run("a >> b >> c", an_attempt("a", TaskState.RUNNING))
+    (cause,) = of_task("c", run)
+    assert words([cause]) == [Word.UPSTREAM, Word.UPSTREAM, Word.RUNNING]
+    running = cause.because[0].because[0]
+    assert "'a' runs on w:1" in running.text
+    assert running.since == NOON
+
+
+def test_a_long_chain_ends_where_it_begins() -> None:
+    names = [f"t{number}" for number in range(500)]
+    run = a_run(" >> ".join(names), an_attempt("t0", TaskState.RUNNING))
+    (cause,) = of_task("t499", run)
+    told = [each for _, each in cause.flat()]
+    assert told[-1].cause is Word.RUNNING
+    assert len(told) < 10
+
+
+def test_a_diamond_tells_its_head_once() -> None:
+    run = a_run("a >> b c; b >> d; c >> d", an_attempt("a", TaskState.RUNNING))
+    (cause,) = of_task("d", run)
+    assert [each.text for _, each in cause.flat()].count("task 'a': see above") == 1
+
+
+def test_an_instance_tells_what_is_live_and_counts_what_has_not_begun() -> None:
+    run = a_run("a >> b c d e", an_attempt("a", TaskState.RUNNING))
+    causes = of_instance(run)
+    assert words(causes) == [Word.RUNNING, Word.UPSTREAM]
+    assert "not begun: 4 tasks ('b', 'c', 'd' and 1 more)" in causes[1].text
+
+
+def test_a_task_waits_for_its_retry() -> None:
+    due = NOON + timedelta(minutes=3)
+    failed = an_attempt("a", TaskState.FAILURE, retry_at=due, reason="exit code 3")
+    (cause,) = of_task("a", a_run("a", failed))
+    assert (cause.cause, cause.next_at) == (Word.RETRY, due)
+    assert "exit code 3" in cause.text
+
+
+def test_a_task_is_delayed() -> None:
+    due = NOON + timedelta(minutes=3)
+    (cause,) = of_task("a", a_run("a", an_attempt("a", TaskState.DELAY_EXECUTION, due_at=due)))
+    assert (cause.cause, cause.next_at) == (Word.DELAY, due)
+
+
+def test_a_task_waits_for_a_slot_and_who_holds_it_is_told() -> None:
+    holder = Holder(
+        task_instance_id=7, task_name="load", process_instance_id=4, slots=2, since=NOON
+    )
+    waits = PoolWait(name="db", slots=1, size=2, holders=(holder,), ahead=3)
+    run = a_run("a", an_attempt("a", TaskState.WAITING_DEPEND))
+    (cause,) = of_task("a", run, pools={10: (waits,)})
+    assert words([cause]) == [Word.POOL, Word.POOL, Word.RUNNING]
+    assert "2 of 2 slots are taken" in cause.because[0].text
+    assert "before it: 3 tasks" in cause.because[0].text
+    assert "'load' of process instance 4" in cause.because[0].because[0].text
+
+
+@pytest.mark.parametrize("size", [None, 1])
+def test_a_pool_that_can_never_do_is_told(size: int | None) -> None:
+    waits = PoolWait(name="db", slots=2, size=size)
+    run = a_run("a", an_attempt("a", TaskState.WAITING_DEPEND))
+    assert Word.POOL_UNKNOWN in words(of_task("a", run, pools={10: (waits,)}))
+
+
+def test_a_queued_task_waits_for_a_free_slot_of_workers_that_are_named() -> None:
+    run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
+    alive = Alive(
+        masters=ALIVE.masters, workers=ALIVE.workers, running={WORKER.address: 4}, owned={}
+    )
+    (cause,) = of_task("a", run, alive=alive, queue={10: QueuePlace(ahead=2)})
+    assert words([cause]) == [Word.QUEUED, Word.RUNNING]
+    assert "before it: 2 tasks" in cause.text
+    assert "w:1 (running 4 tasks)" in cause.because[0].text
+
+
+def test_no_worker_is_alive() -> None:
+    run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
+    alive = Alive(masters=ALIVE.masters, workers=frozenset())
+    assert words(of_task("a", run, alive=alive)) == [Word.QUEUED, Word.NO_WORKER]
+
+
+def test_no_worker_is_known_to_serve_the_group() -> None:
+    run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
+    place = QueuePlace(ahead=0, group_id=4, group_name="etl")
+    (cause,) = of_task("a", run, queue={10: place})
+    assert words([cause]) == [Word.QUEUED, Word.NO_WORKER_IN_GROUP]
+    assert "--groups etl" in (cause.because[0].next or "")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        QueuePlace(ahead=0, group_id=4, served_by=frozenset({WORKER})),
+        QueuePlace(ahead=0, group_id=4, addresses=("w",)),
+    ],
+)
+def test_a_worker_serves_a_group_by_what_it_took_or_by_its_address(place: QueuePlace) -> None:
+    run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
+    assert words(of_task("a", run, queue={10: place})) == [Word.QUEUED, Word.RUNNING]
+
+
+def test_the_worker_of_a_running_task_is_gone() -> None:
+    lost = an_attempt("a", TaskState.RUNNING, worker_incarnation=99)
+    (cause,) = of_task("a", a_run("a", lost))
+    assert cause.cause is Word.WORKER_GONE
+    assert "w:1" in cause.text
+
+
+def test_the_owner_is_gone_and_its_recovery_waits() -> None:
+    run = a_run("a", an_attempt("a", TaskState.RUNNING), owner_incarnation=99)
+    recovery = a_command(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, process_instance_id=1)
+    causes = of_instance(run, recoveries={1: recovery})
+    assert words(causes) == [Word.OWNER_GONE, Word.COMMAND, Word.RUNNING]
+    assert words(of_instance(run))[0] is Word.OWNER_GONE
+
+
+def test_no_master_is_alive() -> None:
+    run = a_run("a", an_attempt("a", TaskState.RUNNING))
+    alive = Alive(masters=frozenset(), workers=ALIVE.workers)
+    assert words(of_instance(run, alive=alive))[:2] == [Word.OWNER_GONE, Word.NO_MASTER]
+
+
+def test_zookeeper_can_not_be_asked() -> None:
+    run = a_run("a", an_attempt("a", TaskState.RUNNING))
+    assert words(of_instance(run, alive=None)) == [Word.ZOOKEEPER, Word.RUNNING]
+
+
+def test_a_run_waits_for_its_turn_behind_another() -> None:
+    other = Other(id=8, state=int(ProcessState.RUNNING), start_time=NOON)
+    run = a_run("a", state=int(ProcessState.SERIAL_WAIT), host=None, before=(other,))
+    (cause,) = of_instance(run)
+    assert words([cause]) == [Word.SERIAL, Word.RUNNING]
+    assert "behind process instance 8" in cause.text
+
+
+def test_a_stop_waits_for_tasks_until_its_deadline() -> None:
+    deadline = NOON + timedelta(seconds=20)
+    run = a_run(
+        "a >> b",
+        an_attempt("a", TaskState.RUNNING, wanted_state=9),
+        state=int(ProcessState.READY_STOP),
+        wanted_state=int(ProcessState.STOP),
+        wanted_deadline=deadline,
+    )
+    (cause,) = of_instance(run)
+    assert (cause.cause, cause.next_at) == (Word.STOPPING, deadline)
+    assert "on w:1, being ended" in cause.because[0].text
+
+
+def test_a_pause_waits_for_what_runs() -> None:
+    run = a_run(
+        "a >> b",
+        an_attempt("a", TaskState.RUNNING),
+        state=int(ProcessState.READY_PAUSE),
+        wanted_state=int(ProcessState.PAUSE),
+    )
+    (cause,) = of_instance(run)
+    assert cause.cause is Word.PAUSING
+    assert "going on to its end" in cause.because[0].text
+
+
+def test_a_sub_process_is_followed_into_its_child() -> None:
+    parent = an_attempt("a", TaskState.RUNNING, task_type="SUB_PROCESS", host=None)
+    run = a_run(
+        "a", parent, nodes={"a": {"type": "SUB_PROCESS", "params": {"processDefinitionId": 2}}}
+    )
+    child = a_run("x", an_attempt("x", TaskState.SUBMITTED, id=20), id=2)
+    causes = of_instance(run, child, children={10: 2})
+    assert words(causes) == [Word.SUB_PROCESS, Word.QUEUED, Word.RUNNING]
+
+
+def test_a_sub_process_waits_for_the_command_of_its_child() -> None:
+    parent = an_attempt("a", TaskState.SUBMITTED, task_type="SUB_PROCESS")
+    run = a_run(
+        "a", parent, nodes={"a": {"type": "SUB_PROCESS", "params": {"processDefinitionId": 2}}}
+    )
+    offline = a_command(release_state=0, parent_task_instance_id=10)
+    causes = of_instance(run, child_commands={10: offline})
+    assert words(causes) == [Word.SUB_PROCESS, Word.COMMAND, Word.OFFLINE]
+
+
+def test_a_dependent_tells_what_it_looked_at() -> None:
+    entry = {
+        "group": 1,
+        "key": "9-ALL-day-today",
+        "from": "2026-01-02T00:00:00+00:00",
+        "to": "2026-01-03T00:00:00+00:00",
+        "run": {"id": 77, "state": "RUNNING"},
+        "result": "WAITING",
+        "why": "it runs",
+    }
+    good = {**entry, "result": "SUCCESS"}
+    attempt = an_attempt(
+        "a",
+        TaskState.RUNNING,
+        task_type="DEPENDENT",
+        host=None,
+        evidence=json.dumps([good, entry, {**entry, "run": None}]),
+    )
+    (cause,) = of_task("a", a_run("a", attempt))
+    assert words([cause]) == [Word.DEPENDENT] * 3
+    assert "instance 77 in state RUNNING (it runs)" in cause.because[0].text
+    assert "no process instance" in cause.because[1].text
+
+
+def test_a_task_below_a_failure_does_not_run() -> None:
+    run = a_run("a >> b; c", an_attempt("a", TaskState.FAILURE), an_attempt("c", TaskState.RUNNING))
+    assert words(of_task("b", run)) == [Word.UPSTREAM_FAILED, Word.FAILED]
+
+
+def test_under_end_a_failure_elsewhere_keeps_tasks_from_beginning() -> None:
+    run = a_run(
+        "a; c >> d",
+        an_attempt("a", TaskState.FAILURE),
+        an_attempt("c", TaskState.RUNNING),
+        failure_strategy=int(FailureStrategy.END),
+    )
+    assert words(of_task("d", run)) == [Word.ENDING]
+
+
+def test_a_branch_that_was_not_taken_leaves_its_tasks_out_to_the_end() -> None:
+    switch = {
+        "type": "SWITCH",
+        "params": {
+            "switchResult": {
+                "dependTaskList": [{"condition": "1 > 0", "nextNode": "x"}],
+                "nextNode": "y",
+            }
+        },
+    }
+    decided = an_attempt("s", TaskState.SUCCESS, task_type="SWITCH", branch='["x"]')
+    run = a_run(
+        "s >> x y; y >> z", decided, an_attempt("x", TaskState.RUNNING, id=11), nodes={"s": switch}
+    )
+    (cause,) = of_task("z", run)
+    assert cause.cause is Word.LEFT_OUT
+    assert "'s' took another branch" in cause.text
+    assert words(of_instance(run)) == [Word.RUNNING]
+
+
+def test_a_forbidden_task_is_passed_over_and_what_is_behind_it_waits_for_those_before() -> None:
+    run = a_run(
+        "a >> f >> c", an_attempt("a", TaskState.RUNNING), nodes={"f": {"runFlag": "FORBIDDEN"}}
+    )
+    assert words(of_task("f", run)) == [Word.FORBIDDEN]
+    assert words(of_task("c", run)) == [Word.UPSTREAM, Word.RUNNING]
+
+
+def test_tasks_outside_of_what_was_asked_for_never_run() -> None:
+    run = a_run(
+        "a >> b; c",
+        an_attempt("a", TaskState.RUNNING),
+        command_param='{"StartNodeNameList": "a"}',
+        run_scope='["a"]',
+    )
+    assert words(of_task("b", run)) == [Word.OUT_OF_SCOPE]
+    assert words(of_task("c", run)) == [Word.OUT_OF_SCOPE]
+
+
+def test_a_task_with_nothing_to_wait_for_is_about_to_begin() -> None:
+    run = a_run("a >> b", an_attempt("a", TaskState.SUCCESS))
+    assert words(of_task("b", run)) == [Word.NEXT]
+    assert words(of_instance(run)) == [Word.NEXT]
+
+
+def test_what_has_ended_tells_what_failed_and_how_to_go_on() -> None:
+    run = a_run(
+        "a",
+        an_attempt("a", TaskState.FAILURE, reason="exit code 3"),
+        state=int(ProcessState.FAILURE),
+        end_time=NOON,
+        state_reason="task 'a' failed",
+    )
+    (cause,) = of_instance(run)
+    assert words([cause]) == [Word.ENDED, Word.FAILED]
+    assert "orcaflow instance recover 1" in (cause.next or "")
+    assert words(of_task("a", run)) == [Word.FAILED]
+    recovery = a_command(CommandType.START_FAILURE_TASK_PROCESS, process_instance_id=1)
+    assert words(of_instance(run, recoveries={1: recovery}))[:2] == [Word.ENDED, Word.COMMAND]
+
+
+def of_command(command: PendingCommand, alive: Alive | None = ALIVE) -> list[Word]:
+    return words(why_command(facts(alive=alive), command))
+
+
+def test_a_command_waits_for_its_definition_only_if_it_begins_a_run() -> None:
+    assert of_command(a_command(release_state=0)) == [Word.COMMAND, Word.OFFLINE]
+    # T39: what has begun may be recovered all the same.
+    recovery = a_command(CommandType.START_FAILURE_TASK_PROCESS, release_state=0)
+    assert of_command(recovery) == [Word.COMMAND]
+    assert of_command(a_command(release_state=None))[1] is Word.NO_DEFINITION
+
+
+def test_a_command_waits_for_a_master_for_room_or_for_others() -> None:
+    nobody = Alive(masters=frozenset(), workers=frozenset())
+    assert of_command(a_command(), nobody) == [Word.COMMAND, Word.NO_MASTER]
+    full = Alive(masters=ALIVE.masters, workers=frozenset(), owned={MASTER.address: 100})
+    assert of_command(a_command(), full) == [Word.COMMAND, Word.MASTERS_FULL]
+    # T36d: a sub process needs no room of its own.
+    assert of_command(a_command(parent_task_instance_id=3), full) == [Word.COMMAND]
+    assert of_command(a_command(ahead=3)) == [Word.COMMAND, Word.QUEUED]
+    assert of_command(a_command(), None) == [Word.COMMAND, Word.ZOOKEEPER]
+
+
+def test_rows_that_nobody_understands_are_said_to_be_such() -> None:
+    assert words(of_instance(a_run("a", state=15))) == [Word.UNREADABLE]
+    spoilt = a_run("a", process_instance_json="{")
+    assert words(of_task("a", spoilt)) == [Word.UNREADABLE]
+    odd = an_attempt("a", TaskState.RUNNING, task_type="DEPENDENT", host=None, evidence='{"x": 1}')
+    assert words(of_task("a", a_run("a", odd))) == [Word.DEPENDENT]

@@ -1,0 +1,217 @@
+"""The program behind HTTP tasks: one request, its redirects, and the check of the answer.
+
+TERM simply ends it: the operating system closes its connections at once. Certificates are always
+verified. Every address that a host's name stands for, on every hop, is compared with the denied
+networks at the moment of connecting, so that neither a redirect nor a name server can lead there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import certifi
+import httpcore
+import httpx
+
+from worker.masking import MASK, is_secret
+from worker.runners.job import Job, JobError, done, read_job
+
+_KEPT_BYTES = 10 * 1024 * 1024
+_LOGGED_BYTES = 64 * 1024
+_MOST_REDIRECTS = 5
+_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+
+
+class _Answer:
+    """An answer, with as much of its body as is kept."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self.phrase = response.reason_phrase
+        self.headers = response.headers
+        self.is_whole = True
+        kept = bytearray()
+        for chunk in response.iter_bytes(64 * 1024):
+            kept += chunk
+            if len(kept) > _KEPT_BYTES:
+                self.is_whole = False
+                del kept[_KEPT_BYTES:]
+                break
+        self.body_bytes = len(kept)
+        try:
+            self.body = kept.decode(response.charset_encoding or "utf-8", "replace")
+        except LookupError:
+            self.body = kept.decode("utf-8", "replace")
+
+
+def main() -> int:
+    return done(read_job(), work)
+
+
+def work(job: Job) -> None:
+    document = job.document
+    started = time.monotonic()
+    try:
+        answer = _answer(job)
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        raise JobError(f"{document['method']} {_shown(document['url'])}: {_cause(error)}") from None
+    milliseconds = 1000 * (time.monotonic() - started)
+    size = f"{answer.body_bytes:,} bytes" + ("" if answer.is_whole else " and more")
+    job.say(f"{answer.status} {answer.phrase}, {milliseconds:.0f} ms, {size}")
+    for name, value in answer.headers.items():
+        job.say(f"  {name}: {MASK if _is_secret_header(name) else value}")
+    if answer.body:
+        job.say(answer.body[:_LOGGED_BYTES])
+        if len(answer.body) > _LOGGED_BYTES:
+            job.say(f"… the first {_LOGGED_BYTES:,} characters of the body")
+    _check(document["check"], document["condition"], answer)
+    values = {"response": answer.body, "status": str(answer.status)}
+    job.put_out({name: value for name, value in values.items() if name in job.outputs})
+
+
+def _answer(job: Job) -> _Answer:
+    document = job.document
+    timeout = httpx.Timeout(
+        document["socket_timeout_ms"] / 1000, connect=document["connect_timeout_ms"] / 1000
+    )
+    # Proxies and the like of whoever started the daemon are not the task's.
+    with httpx.Client(transport=_transport(document), timeout=timeout, trust_env=False) as client:
+        request = client.build_request(
+            document["method"],
+            document["url"],
+            headers=[tuple(each) for each in document["headers"]],
+            json=document["body"],
+        )
+        if document["query"]:
+            request.url = request.url.copy_merge_params(
+                httpx.QueryParams([tuple(each) for each in document["query"]])
+            )
+        own = {name.lower() for name, _ in document["headers"]}
+        for _ in range(_MOST_REDIRECTS + 1):
+            job.say(f"{request.method} {_shown(str(request.url))}")
+            response = client.send(request, stream=True)
+            try:
+                following = response.next_request
+                if following is None:
+                    return _Answer(response)
+            finally:
+                response.close()
+            request = _redirected(request, following, own)
+        raise JobError(f"more than {_MOST_REDIRECTS} redirects")
+
+
+def _redirected(before: httpx.Request, request: httpx.Request, own: Iterable[str]) -> httpx.Request:
+    if request.url.scheme not in ("http", "https"):
+        raise JobError(f"redirected to {request.url.scheme[:20]}://, which is not followed")
+    if before.url.scheme == "https" and request.url.scheme == "http":
+        raise JobError("redirected from https to http, which is not followed")
+    if (before.url.scheme, before.url.host, before.url.port) != (
+        request.url.scheme,
+        request.url.host,
+        request.url.port,
+    ):
+        # What was meant for one server may be a key, and is nobody else's.
+        for name in own:
+            request.headers.pop(name, None)
+        request.headers["Host"] = request.url.netloc.decode("ascii")
+    return request
+
+
+def _transport(document: Mapping[str, Any]) -> httpx.HTTPTransport:
+    trusted = ssl.create_default_context()
+    if not trusted.get_ca_certs():
+        # Not every system has certificates of its own.
+        trusted.load_verify_locations(certifi.where())
+    transport = httpx.HTTPTransport(verify=trusted)
+    networks = [ipaddress.ip_network(each) for each in document["denied"]]
+    transport._pool = httpcore.ConnectionPool(  # noqa: SLF001  # httpx has no parameter for it.
+        ssl_context=trusted, network_backend=_GuardedNetwork(networks)
+    )
+    return transport
+
+
+class _GuardedNetwork(httpcore.SyncBackend):
+    """Connects to an address that was looked up and checked, never to a name."""
+
+    def __init__(self, denied: list[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> None:
+        self._denied = denied
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpcore.ConnectError(f"{host}: {error.strerror}") from error
+        failure: Exception = httpcore.ConnectError(f"{host} has no address")
+        for address in dict.fromkeys(str(each[4][0]) for each in found):
+            if self._is_denied(address):
+                raise JobError(f"{host} is at {address}, where HTTP tasks may not connect to")
+            try:
+                return super().connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    def _is_denied(self, text: str) -> bool:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None) or address
+        return any(each.version == mapped.version and mapped in each for each in self._denied)
+
+
+def _check(check: str, condition: str, answer: _Answer) -> None:
+    match check:
+        case "STATUS_CODE_DEFAULT" if answer.status != 200:
+            raise JobError(f"the status is {answer.status}, not 200")
+        case "STATUS_CODE_CUSTOM" if answer.status != int(condition):
+            raise JobError(f"the status is {answer.status}, not {int(condition)}")
+        case "BODY_CONTAINS" if condition not in answer.body:
+            part = "" if answer.is_whole else f" in its first {_KEPT_BYTES:,} bytes"
+            raise JobError(f"the body does not have {condition[:80]!r}{part}")
+        case "BODY_NOT_CONTAINS" if condition in answer.body:
+            raise JobError(f"the body has {condition[:80]!r}")
+        case "BODY_NOT_CONTAINS" if not answer.body:
+            raise JobError("the body is empty")
+        case "BODY_NOT_CONTAINS" if not answer.is_whole:
+            raise JobError(f"the body has more than {_KEPT_BYTES:,} bytes: not all was looked at")
+
+
+def _shown(url: str) -> str:
+    """An address without what may be secret in it."""
+    parts = urlsplit(url)
+    query = "&".join(
+        f"{name}={MASK if is_secret(name) else value}"
+        for name, value in parse_qsl(parts.query, keep_blank_values=True)
+    )
+    where = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{where}{parts.path}{'?' if query else ''}{query}"
+
+
+def _is_secret_header(name: str) -> bool:
+    return name.lower() in _SECRET_HEADERS or is_secret(name)
+
+
+def _cause(error: Exception) -> str:
+    match error:
+        case httpx.ConnectTimeout():
+            return "it took too long to connect (connectTimeout)"
+        case httpx.TimeoutException():
+            return "it took too long to answer (socketTimeout)"
+        case _:
+            return str(error) or type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""What a row of `t_ds_datasource` means: where to connect to, or what is wrong with the row.
+
+Pure. `connection_params` is JSON, in the original's form (`address`, `database`, `jdbcUrl`, `user`,
+`password`, `other`) for PostgreSQL, or in ours for everything that SQLAlchemy has a driver for:
+`{"url": "<SQLAlchemy URL>"}`. The original's form is taken apart and checked: host, port and
+database are what they seem to be, and only parameters that are known to be harmless reach the
+driver. A URL of ours is the word of whoever may write the table. A password leaves this module only
+in a `Target`, and no message repeats what stands in the row.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from common.store.protocol import ClaimedTask, DataSource
+from worker.tasks.base import TaskParameterError, read_node
+
+_TYPES: Final = frozenset({"SQL", "PROCEDURE"})
+_DB_TYPES: Final = (
+    "MYSQL", "POSTGRESQL", "HIVE", "SPARK", "CLICKHOUSE", "ORACLE", "SQLSERVER", "DB2",
+)  # fmt: skip
+_POSTGRESQL: Final = 1
+
+_URL = re.compile(r"([a-z][a-z0-9_]*)(\+[a-z0-9_]+)?://", re.IGNORECASE)
+_JDBC = re.compile(r"jdbc:postgresql://([^/?#]+)(?:/([^/?#]*))?(?:\?(.*))?")
+_HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+_DATABASE = re.compile(r"[\w$.-]{1,63}")
+
+# What a parameter of the JDBC driver, or of libpq, is to psycopg2. All others are refused: some
+# drivers load code or read files by a parameter.
+_PARAMETERS: Final[Mapping[str, str]] = {
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "connecttimeout": "connect_timeout",
+    "connect_timeout": "connect_timeout",
+    "logintimeout": "connect_timeout",
+    "applicationname": "application_name",
+    "application_name": "application_name",
+    "tcpkeepalive": "keepalives",
+}
+# Said by the original's form for every database, and nothing that psycopg2 would need to know.
+_IGNORED: Final = frozenset({"useunicode", "characterencoding", "stringtype", "preparethreshold"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where to connect to: either a whole URL, or its parts."""
+
+    name: str
+    dialect: str
+    """As SQLAlchemy calls it, without a driver: `postgresql`, `sqlite`, …"""
+    url: str = field(default="", repr=False)
+    host: str = ""
+    port: int | None = None
+    database: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    query: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What must never be shown, in every spelling."""
+
+
+def needs_datasource(task_type: str) -> bool:
+    """Whether attempts of this type are to be given the row that their `datasource` names."""
+    return task_type in _TYPES
+
+
+def datasource_id(task: ClaimedTask) -> int | None:
+    """The id of the data source that a node names; None if it names none that could exist."""
+    try:
+        params, _ = read_node(task)
+        return _id(params)
+    except TaskParameterError:
+        return None  # Said when the attempt is started.
+
+
+def target(params: Mapping[str, Any], source: DataSource | None) -> Target:
+    """Where a task is to connect to; `TaskParameterError` with what is wrong."""
+    wanted = _id(params)
+    if source is None:
+        raise TaskParameterError(f"params.datasource: there is no data source with the id {wanted}")
+    place = f"data source {source.name!r}"
+    try:
+        given = json.loads(source.connection_params)
+    except (ValueError, RecursionError):
+        # Not chained: the decoder's error holds the text, and with it the password.
+        raise TaskParameterError(f"{place}: connection_params is not valid JSON") from None
+    if not isinstance(given, dict):
+        raise TaskParameterError(f"{place}: connection_params must be a JSON object")
+    if given.get("url"):
+        return _of_url(source.name, place, _text(place, given, "url"))
+    if source.type != _POSTGRESQL:
+        known = 0 <= source.type < len(_DB_TYPES)
+        kind = _DB_TYPES[source.type] if known else f"{source.type}"
+        raise TaskParameterError(
+            f"{place}: a database of type {kind} is reached by an SQLAlchemy URL, to be given as"
+            ' {"url": "…"} in its connection_params'
+        )
+    return _of_address(source.name, place, given)
+
+
+def _id(params: Mapping[str, Any]) -> int:
+    given = params.get("datasource")
+    text = str(given).strip() if isinstance(given, str | int) else ""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
+        raise TaskParameterError("params.datasource must be the id of a data source")
+    return int(text)
+
+
+def _of_url(name: str, place: str, url: str) -> Target:
+    match = _URL.match(url)
+    if match is None:
+        raise TaskParameterError(f"{place}: url must begin like postgresql:// or sqlite:///")
+    dialect, driver = match[1].lower(), match[2] or ""
+    if dialect in ("postgres", "postgresql"):
+        # SQLAlchemy would take a driver that is not installed with Orcaflow.
+        dialect, driver = "postgresql", driver or "+psycopg2"
+    try:
+        password = urlsplit(url).password or ""
+    except ValueError:
+        raise TaskParameterError(f"{place}: url is malformed") from None
+    return Target(
+        name=name,
+        dialect=dialect,
+        url=f"{dialect}{driver}://{url[match.end() :]}",
+        secrets=_spellings(password),
+    )
+
+
+def _of_address(name: str, place: str, given: Mapping[str, Any]) -> Target:
+    address = _text(place, given, "address") or _text(place, given, "jdbcUrl")
+    if not address:
+        raise TaskParameterError(f"{place}: connection_params has neither address nor url")
+    match = _JDBC.fullmatch(address)
+    host = _HOST.fullmatch(match[1]) if match else None
+    if match is None or host is None:
+        raise TaskParameterError(f"{place}: address must be like jdbc:postgresql://host:5432")
+    port = int(host[2] or 5432)
+    if not 0 < port < 65536:
+        raise TaskParameterError(f"{place}: address has no port between 1 and 65535")
+    database = _text(place, given, "database") or match[2] or ""
+    if not _DATABASE.fullmatch(database):
+        raise TaskParameterError(
+            f"{place}: database must be a name of letters, digits and _ $ . - only"
+        )
+    password = _text(place, given, "password")
+    query = _query(place, [match[3] or "", given.get("other") or ""])
+    return Target(
+        name=name,
+        dialect="postgresql",
+        host=host[1].strip("[]"),
+        port=port,
+        database=database,
+        user=_text(place, given, "user"),
+        password=password,
+        query=query,
+        secrets=_spellings(password),
+    )
+
+
+def _query(place: str, given: list[object]) -> dict[str, str]:
+    query: dict[str, str] = {}
+    for each in given:
+        pairs = each.items() if isinstance(each, Mapping) else _pairs(place, each)
+        for key, value in pairs:
+            known = str(key).strip().lower()
+            if known == "ssl":
+                if str(value).strip().lower() not in ("", "true"):
+                    continue
+                query.setdefault("sslmode", "verify-full")
+            elif known == "currentschema":
+                if not re.fullmatch(r"[\w$,]{1,200}", str(value)):
+                    raise TaskParameterError(f"{place}: currentSchema must be a list of names")
+                query["options"] = f"-csearch_path={value}"
+            elif known in _PARAMETERS:
+                text = str(value).strip()
+                query[_PARAMETERS[known]] = {"true": "1", "false": "0"}.get(text.lower(), text)
+            elif known not in _IGNORED:
+                raise TaskParameterError(
+                    f"{place}: the parameter {str(key)[:40]!r} is not allowed; known are"
+                    f" ssl, currentSchema, {', '.join(sorted(set(_PARAMETERS.values())))}"
+                )
+    return query
+
+
+def _pairs(place: str, given: object) -> list[tuple[str, str]]:
+    if not isinstance(given, str):
+        raise TaskParameterError(f"{place}: other must be text like a=b&c=d, or an object")
+    text = given.strip()
+    if text.startswith("{"):
+        try:
+            return [(str(key), str(value)) for key, value in json.loads(text).items()]
+        except (ValueError, RecursionError):
+            raise TaskParameterError(f"{place}: other is not valid JSON") from None
+    parts = [part.partition("=") for part in re.split(r"[&;]", text) if part.strip()]
+    return [(unquote(key), unquote(value)) for key, _, value in parts]
+
+
+def _text(place: str, given: Mapping[str, Any], key: str) -> str:
+    value = given.get(key)
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int) or "\0" in str(value):
+        raise TaskParameterError(f"{place}: {key} must be text")
+    return str(value)
+
+
+def _spellings(password: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each for each in (password, unquote(password)) if each))

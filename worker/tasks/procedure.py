@@ -1,0 +1,70 @@
+"""PROCEDURE: calls a stored procedure or function of PostgreSQL with bound parameters.
+
+`method` is a name, with or without its schema; nothing else is let through, so it can't carry a
+statement. The local parameters are the arguments, in order: IN ones are bound by their type, OUT
+ones get what comes back, are printed, and are put out for those downstream.
+"""
+
+from __future__ import annotations
+
+import re
+
+from common.params import Direct
+from worker.tasks.base import Launch, TaskContext, TaskParameterError
+from worker.tasks.datasource import target
+from worker.tasks.runner import run_by
+from worker.tasks.sql import connection
+from worker.tasks.statements import typed
+
+_PART = r"(?:[A-Za-z_][A-Za-z0-9_$]{0,62}|\"(?:[^\"\0]|\"\"){1,63}\")"
+_METHOD = re.compile(rf"(?:({_PART})\.)?({_PART})")
+_CALL = re.compile(r"\s*\{?\s*call\s+(.*?)\s*(?:\([\s?,]*\))?\s*\}?\s*", re.IGNORECASE)
+
+
+class ProcedureTask:
+    """Calls `method`."""
+
+    def launch(self, context: TaskContext) -> Launch:
+        to = target(context.params, context.task.datasource)
+        if to.dialect != "postgresql":
+            raise TaskParameterError(
+                f"data source {to.name!r}: procedures of PostgreSQL can be called, not of"
+                f" {to.dialect}; use an SQL task with sqlType 1"
+            )
+        schema, name = _method(context.text("method"))
+        arguments: list[dict[str, object]] = []
+        for each in context.local:
+            argument: dict[str, object] = {"name": each.prop, "out": each.direct is Direct.OUT}
+            if each.direct is Direct.IN:
+                place = f"params.localParams {each.prop!r}"
+                values = typed(place, each.prop, each.type, context.parameters[each.prop])
+                if len(values) != 1:
+                    raise TaskParameterError(f"{place}: an argument can't be a list")
+                argument["value"] = values[0]
+            arguments.append(argument)
+        return run_by(
+            context,
+            "procedure",
+            {
+                "target": connection(to),
+                "secrets": [*to.secrets, *context.secrets],
+                "schema": schema,
+                "method": name,
+                "arguments": arguments,
+            },
+        )
+
+
+def _method(text: str) -> tuple[str, str]:
+    """Schema and name as the catalogue has them; the schema is "" if none is given."""
+    call = _CALL.fullmatch(text)
+    match = _METHOD.fullmatch((call[1] if call else text).strip())
+    if match is None:
+        raise TaskParameterError(
+            "params.method must be the name of a procedure, with or without its schema"
+        )
+    return _folded(match[1] or ""), _folded(match[2])
+
+
+def _folded(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part.lower()
