@@ -117,7 +117,7 @@ class MasterConfig:
     port: Port = 5678
     """Serves health and metrics; several masters on one host differ by it."""
     exec_threads: Positive = 100
-    """Process instances at the same time (not threads); a big installation sets 1000 or more."""
+    """Process instances that do work at the same time (not threads); sites set 1000 or more."""
     exec_task_num: Annotated[int, Ge(0)] = 0
     """Tasks of one process instance on workers at the same time; 0 is no limit but the slots."""
     fetch_size: Positive = 50

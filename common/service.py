@@ -11,6 +11,7 @@ The health of the daemon is served over HTTP at its port: `/livez`, `/readyz` an
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -144,7 +145,9 @@ class Service:
         self._failure: Problem | None = None
         # Not a threading.Event: a signal handler that sets the very event its thread is waiting for
         # can find that event's lock taken, by itself.
-        self._stop_asked = os.eventfd(0, os.EFD_CLOEXEC)
+        self._stop_asked = False
+        self._to_read, self._to_write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._to_write, False)
 
     def add(self, loop: Loop) -> LoopThread:
         """Give the loop its thread, which begins with `start`; keep the result to wake it."""
@@ -175,29 +178,30 @@ class Service:
             number: signal.signal(number, self._on_signal)
             for number in (signal.SIGTERM, signal.SIGINT)
         }
+        # A signal that comes between the interpreter's last look and the wait, or that the system
+        # gives to another thread, interrupts no wait; but it is written into the pipe at once.
+        wakeup_before = signal.set_wakeup_fd(self._to_write, warn_on_full_buffer=False)
         try:
             self.start()
             log.info("daemon started")
             self._wait_for_the_end()
             stopped_in_time = self.stop()
         finally:
+            signal.set_wakeup_fd(wakeup_before)
             for number, handler in before.items():
                 signal.signal(number, handler)
         log.info("daemon stopped", extra={"failure": self._failure and self._failure.why})
         return 0 if self._failure is None and stopped_in_time else 1
 
     def _wait_for_the_end(self) -> None:
-        while True:
-            try:
-                os.eventfd_read(self._stop_asked)
-            except InterruptedError:
-                # Unlike most of Python's calls this one is not retried after a signal's handler.
-                continue
-            return
+        while not self._stop_asked:
+            os.read(self._to_read, 1)
 
     def request_stop(self) -> None:
         """Make `run` end; returns at once, may be called from any thread and any signal handler."""
-        os.eventfd_write(self._stop_asked, 1)
+        self._stop_asked = True
+        with contextlib.suppress(BlockingIOError):  # Full: then there is enough to wake up by.
+            os.write(self._to_write, b"\0")
 
     def fail(self, part: str, why: str) -> None:
         """End the daemon with exit code 1; the first failure is the one that is told."""

@@ -34,7 +34,7 @@ _FAILOVER = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
 class CommandConfig:
     """`exec_threads`: the process instances that this master runs at the same time.
 
-    Sub processes are not counted: their parents are.
+    Those of which nothing is under way but waiting for others are not counted.
     """
 
     exec_threads: int = 100

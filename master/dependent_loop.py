@@ -4,13 +4,18 @@ A task waits as a row. Whenever a process instance or a task has ended anywhere,
 that, all rows that wait are looked at together: what they ask, what the tables answer, and what the
 pure `master.logic.dependent` makes of it. What was looked at is kept in the row for people; the
 decision is a conditional update of the row, which the run hears of like any report.
+
+Runs that wait for each other would do so for ever. At a slow pace what unchanged waits need is
+followed from run to run, whoever owns them, and where `master.logic.knots` finds a knot, the master
+of its newest run ends that run's wait as a failure; the others then see an upstream that failed.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock
@@ -24,11 +29,20 @@ from common.model.states import TaskState
 from common.model.upstream import Answer, Question
 from common.store.protocol import DependentStore, WaitingDependent
 from master.identity import Identity
-from master.logic.dependent import DependResult, Verdict, evaluate, questions
+from master.logic.dependent import (
+    DependResult,
+    Verdict,
+    Wait,
+    evaluate,
+    questions,
+    wait_of,
+)
+from master.logic.knots import knots, runs_needed
 
 log = logging.getLogger(__name__)
 
 _Read: TypeAlias = tuple[WaitingDependent, Dependent]
+_Answers: TypeAlias = Mapping[Question, Answer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +50,13 @@ class DependentConfig:
     """`interval`: the slow look. `breath`: ends that come in a crowd are looked at together.
 
     A task that could not be decided in `faults_until_failure` looks, by a mistake of ours, fails.
+    `followed_at_most` runs are read at a time to find some that wait for each other.
     """
 
     interval: timedelta = timedelta(seconds=5)
     breath: timedelta = timedelta(milliseconds=50)
     faults_until_failure: int = 3
+    followed_at_most: int = 1000
 
 
 class DependentLoop:
@@ -72,6 +88,9 @@ class DependentLoop:
         self._looked_at: float | None = None
         self._breath = self._config.breath
         self._faults: dict[int, int] = {}
+        # When knots were last looked for, and the last run then followed if there were too many.
+        self._untied_at: float | None = None
+        self._followed = 0
 
     def heard(self) -> None:
         """Something has ended somewhere."""
@@ -103,7 +122,7 @@ class DependentLoop:
         started = self._clock.monotonic()
         try:
             waiting = self._store.waiting(node)
-            self._decide(waiting)
+            self._untie(self._decide(waiting), waiting)
         except BaseException:
             # What was to be found is still to be found.
             with self._lock:
@@ -126,7 +145,8 @@ class DependentLoop:
         since = timedelta(seconds=self._clock.monotonic() - self._looked_at)
         return (self._breath if self._changed else self._config.interval) - since
 
-    def _decide(self, waiting: Sequence[WaitingDependent]) -> None:
+    def _decide(self, waiting: Sequence[WaitingDependent]) -> list[Wait]:
+        """Decide what can be decided; the waits in which nothing has changed since last time."""
         read: list[_Read] = []
         for each in waiting:
             dependent = _dependence(each)
@@ -135,20 +155,22 @@ class DependentLoop:
             else:
                 self._fail(each, dependent)
         try:
-            self._look_at(read)
+            unchanged = self._look_at(read)
             self._faults.clear()
+            return unchanged
         except ServiceUnreachableError:
             raise
         except Exception:
             log.exception("tasks could not be decided together and are looked at one by one")
-            self._look_at_each(read)
+            return self._look_at_each(read)
 
-    def _look_at_each(self, read: Sequence[_Read]) -> None:
+    def _look_at_each(self, read: Sequence[_Read]) -> list[Wait]:
         """One task that can't be decided must neither keep the others waiting nor wait for ever."""
         known, self._faults = self._faults, {}
+        unchanged: list[Wait] = []
         for each, dependent in read:
             try:
-                self._look_at([(each, dependent)])
+                unchanged += self._look_at([(each, dependent)])
             except ServiceUnreachableError:
                 raise
             except Exception as error:
@@ -162,34 +184,43 @@ class DependentLoop:
                 else:
                     why = f"it could not be decided: {type(error).__name__}: {error}"
                     self._fail(each, why)
+        return unchanged
 
-    def _look_at(self, read: Sequence[_Read]) -> None:
+    def _look_at(self, read: Sequence[_Read]) -> list[Wait]:
+        answers = self._answers(read)
+        is_time_to_untie = self._is_time_to_untie()
+        unchanged: list[Wait] = []
+        for each, dependent in read:
+            has_changed = self._conclude(each, dependent, answers)
+            if is_time_to_untie and not has_changed:
+                unchanged.append(self._wait(each, dependent, answers))
+        return unchanged
+
+    def _answers(self, read: Sequence[_Read]) -> _Answers:
         asked: dict[Question, None] = {}
         for each, dependent in read:
-            asked |= dict.fromkeys(self._questions(each, dependent))
-        answers = dict(zip(asked, self._store.look_up(list(asked)), strict=True)) if asked else {}
-        for each, dependent in read:
-            self._conclude(each, dependent, answers)
+            moment = each.schedule_time or each.start_time
+            own = each.ownership.process_instance_id
+            asked |= dict.fromkeys(questions(dependent, moment, self._zone, apart_from=own))
+        return dict(zip(asked, self._store.look_up(list(asked)), strict=True)) if asked else {}
 
-    def _questions(self, each: WaitingDependent, dependent: Dependent) -> tuple[Question, ...]:
-        return questions(
-            dependent,
-            each.schedule_time or each.start_time,
-            self._zone,
-            apart_from=each.ownership.process_instance_id,
-        )
+    def _verdict(
+        self, each: WaitingDependent, dependent: Dependent, answers: _Answers
+    ) -> tuple[Verdict, str]:
+        """What it amounts to, and the evidence as it is kept."""
+        moment = each.schedule_time or each.start_time
+        own = each.ownership.process_instance_id
+        verdict = evaluate(dependent, moment, self._zone, answers, apart_from=own)
+        return verdict, json.dumps(verdict.evidence, ensure_ascii=False)
 
-    def _conclude(
-        self, each: WaitingDependent, dependent: Dependent, answers: Mapping[Question, Answer]
-    ) -> None:
-        verdict = evaluate(
-            dependent,
-            each.schedule_time or each.start_time,
-            self._zone,
-            answers,
-            apart_from=each.ownership.process_instance_id,
-        )
-        evidence = json.dumps(verdict.evidence, ensure_ascii=False)
+    def _wait(self, each: WaitingDependent, dependent: Dependent, answers: _Answers) -> Wait:
+        moment = each.schedule_time or each.start_time
+        own = each.ownership.process_instance_id
+        return wait_of(dependent, moment, self._zone, answers, apart_from=own)
+
+    def _conclude(self, each: WaitingDependent, dependent: Dependent, answers: _Answers) -> bool:
+        """Write what has changed, if anything has."""
+        verdict, evidence = self._verdict(each, dependent, answers)
         match verdict.result:
             case DependResult.SUCCESS:
                 self._tell_items(each, verdict)
@@ -198,8 +229,95 @@ class DependentLoop:
                 self._tell_items(each, verdict)
                 self._write(each, TaskState.FAILURE, evidence, _why(verdict))
             case DependResult.WAITING:
-                if evidence != each.evidence:
-                    self._write(each, None, evidence, None)
+                if evidence == each.evidence:
+                    return False
+                self._write(each, None, evidence, None)
+        return True
+
+    def _is_time_to_untie(self) -> bool:
+        if self._untied_at is None:
+            return True
+        since = self._clock.monotonic() - self._untied_at
+        return timedelta(seconds=since) >= self._config.interval
+
+    def _untie(self, unchanged: Sequence[Wait], waiting: Sequence[WaitingDependent]) -> None:
+        """Fail the newest runs, if they are this master's, of those that wait for each other."""
+        # Whatever is in a knot is needed by something in it, so only what is needed is read.
+        needed = {run for wait in unchanged for run in runs_needed(wait)}
+        if not needed:
+            return
+        self._untied_at = self._clock.monotonic()
+        try:
+            self._untie_those_behind(needed, {each.task_instance_id for each in waiting})
+        except ServiceUnreachableError:
+            raise
+        except Exception:
+            log.exception("runs that wait for each other could not be looked for")
+
+    def _untie_those_behind(self, needed: Iterable[int], own: Collection[int]) -> None:
+        waits: dict[int, dict[int, Wait]] = {}
+        read: dict[int, tuple[WaitingDependent, str]] = {}
+        left = self._config.followed_at_most
+        coming, seen = self._begin_with(sorted(needed)), set[int]()
+        while coming and left > 0:
+            followed = coming[:left]
+            left -= len(followed)
+            seen.update(followed)
+            held_up = self._store.held_up(followed)
+            for each, wait, evidence in self._looked_through(held_up):
+                waits.setdefault(each.ownership.process_instance_id, {})[each.task_instance_id] = (
+                    wait
+                )
+                read[each.task_instance_id] = (each, evidence)
+            behind = (
+                run
+                for number in followed
+                for wait in waits.get(number, {}).values()
+                for run in runs_needed(wait)
+            )
+            coming = [run for run in dict.fromkeys(behind) if run not in seen]
+        for knot in knots(waits):
+            for number in knot.attempts:
+                each, evidence = read[number]
+                if number in own and self._write(each, TaskState.FAILURE, evidence, knot.reason):
+                    log.warning(
+                        "task failed because process instances wait for each other",
+                        extra={
+                            "process_instance_id": knot.newest,
+                            "task_instance_id": number,
+                            "ring": knot.ring,
+                        },
+                    )
+
+    def _begin_with(self, needed: Sequence[int]) -> list[int]:
+        """Those to follow first: of more than can be followed, each time the next part."""
+        at_once = max(self._config.followed_at_most // 2, 1)
+        if len(needed) <= at_once:
+            return list(needed)
+        begin = bisect_right(needed, self._followed) % len(needed)
+        part = [*needed[begin:], *needed[:begin]][:at_once]
+        self._followed = part[-1]
+        return part
+
+    def _looked_through(
+        self, held_up: Sequence[WaitingDependent]
+    ) -> list[tuple[WaitingDependent, Wait, str]]:
+        """What they wait for as it is now; whoever owns them may not have looked since."""
+        read: list[_Read] = []
+        unclear: set[int] = set()
+        for each in held_up:
+            dependent = _dependence(each)
+            if isinstance(dependent, Dependent):
+                read.append((each, dependent))
+            else:
+                # It is going to fail, and its run to go on.
+                unclear.add(each.ownership.process_instance_id)
+        answers = self._answers(read)
+        return [
+            (each, self._wait(each, dependent, answers), self._verdict(each, dependent, answers)[1])
+            for each, dependent in read
+            if each.ownership.process_instance_id not in unclear
+        ]
 
     def _tell_items(self, each: WaitingDependent, verdict: Verdict) -> None:
         for item in verdict.items:
@@ -226,8 +344,8 @@ class DependentLoop:
 
     def _write(
         self, each: WaitingDependent, state: TaskState | None, evidence: str, reason: str | None
-    ) -> None:
-        self._store.decide(
+    ) -> bool:
+        return self._store.decide(
             each, state=state, evidence=evidence, reason=reason, now=self._clock.now()
         )
 

@@ -56,6 +56,9 @@ class FailoverLoop:
         node = self._identity.trusted()
         if node is None:
             return self._config.interval
+        orphaned = self._store.recover_ownerless(now=self._clock.now())
+        if orphaned:
+            log.warning("runs without an owner are to be recovered", extra={"count": orphaned})
         # The tables first: whoever owns something there joined before that, so one who is missing
         # from a later look at the registry is gone for good.
         workers, masters = self._store.task_owners(), self._store.run_owners() - {node}

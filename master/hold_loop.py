@@ -24,6 +24,8 @@ class HoldConfig:
     """`interval`: how often it is looked when nothing tells of a change.
 
     `breath`: how long it is rested at least, since what is due may be locked by another master.
+    However many ends call for a look, it is rested after one as long as that has taken, up to a
+    tenth of the interval.
     """
 
     interval: timedelta = timedelta(seconds=2)
@@ -49,12 +51,21 @@ class HoldLoop:
         self._clock = clock
         self._queue = queue
         self._config = config or HoldConfig()
+        self._next_look = clock.monotonic()
 
     def run_once(self) -> timedelta:
         """Let go of what may go; answers how long nothing is due."""
         if self._identity.trusted() is None:
             return self._config.interval
-        released = self._store.release(now=self._clock.now())
+        started = self._clock.monotonic()
+        if started < self._next_look:
+            return timedelta(seconds=self._next_look - started)
+        try:
+            released = self._store.release(now=self._clock.now())
+        finally:
+            ended = self._clock.monotonic()
+            pause = min(timedelta(seconds=ended - started), self._config.interval / 10)
+            self._next_look = ended + pause.total_seconds()
         self._queue.offer(released.offers)
         if released.instances:
             log.info("the turn of waiting instances came", extra={"count": released.instances})

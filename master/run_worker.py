@@ -28,7 +28,15 @@ from common.model.control import Dependent, SubProcess
 from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskDependType, TaskState
-from common.store.protocol import LoadedRun, RunStore, Saved, Step, TaskReport, Wish
+from common.store.protocol import (
+    LoadedRun,
+    RunStore,
+    Saved,
+    Step,
+    TaskReport,
+    UnreadableRun,
+    Wish,
+)
 from master.engine.advance import advance
 from master.engine.events import (
     DeadlinePassed,
@@ -117,6 +125,8 @@ class RunWorker:
         self._armed: set[_Timer] = set()
         self._faults: dict[int, int] = {}
         self._looked_at: float | None = None
+        # Ids of the runs that take room, of which there are few; of the others there may be many.
+        self._occupying: set[int] = set()
         self._active = 0
 
     @property
@@ -168,7 +178,8 @@ class RunWorker:
             raise
         finally:
             self._known.intersection_update(self._runs)
-            self._active = sum(map(_takes_room, self._runs.values()))
+            self._occupying.intersection_update(self._runs)
+            self._active = len(self._occupying)
             if self.active < before:
                 self._ended()
         if self._to_open or self._heard or self._orders:
@@ -209,7 +220,7 @@ class RunWorker:
                 events.setdefault(run.ownership, []).append(_event(report))
         if look:
             for ownership, wish in self._store.wanted(node).items():
-                event = self._wanted(wish)
+                event = self._wanted(wish, now)
                 if event is not None and self._holds(ownership):
                     events.setdefault(ownership, []).append(event)
             if self._runs:
@@ -218,8 +229,11 @@ class RunWorker:
         for run, due in self._due(now):
             events.setdefault(run.ownership, []).append(due)
 
-    def _wanted(self, wish: Wish) -> ProcessEvent | None:
+    def _wanted(self, wish: Wish, now: datetime) -> ProcessEvent | None:
         deadline = wish.at + self._config.stop_deadline
+        if deadline <= now:
+            # Nobody was there to hear it, or it was dated by hand: the workers get their time.
+            deadline = now + self._config.stop_deadline
         match wish.state:
             case ProcessState.STOP:
                 return StopRequested(deadline=deadline)
@@ -268,6 +282,9 @@ class RunWorker:
             return
         try:
             for loaded in self._store.load(wanted):
+                if isinstance(loaded, UnreadableRun):
+                    self._fail(loaded.ownership, loaded.reason)
+                    continue
                 run = self._build(loaded)
                 if run is not None:
                     events[run.ownership] = [RunOpened()]
@@ -429,10 +446,9 @@ class RunWorker:
     def _fail(self, ownership: Ownership, reason: str) -> None:
         """End a run that can't go on, so that even this one ends, and nothing of it stays alive."""
         decisions: list[Decision] = [
-            KillTask(name=task.name, attempt=task.attempt)
+            KillTask(name=name, attempt=attempt)
             for loaded in self._store.load([ownership])
-            for task in loaded.tasks
-            if not task.state.is_finished
+            for name, attempt in _under_way(loaded)
         ]
         decisions.append(FinishProcess(state=ProcessState.FAILURE, reason=reason))
         step = Step(ownership=ownership, decisions=tuple(decisions), at=self._clock.now())
@@ -462,6 +478,10 @@ class RunWorker:
 
     def _keep(self, run: ProcessRun) -> None:
         self._runs[run.ownership.process_instance_id] = run
+        if _takes_room(run):
+            self._occupying.add(run.ownership.process_instance_id)
+        else:
+            self._occupying.discard(run.ownership.process_instance_id)
         due = run.next_retry()
         if due is not None and not run.is_pausing:
             at, name = due
@@ -501,6 +521,12 @@ def _takes_room(run: ProcessRun) -> bool:
         or bool(run.retries)
         or any(not isinstance(run.tasks[name].node.control, waiting) for name in run.live)
     )
+
+
+def _under_way(loaded: LoadedRun | UnreadableRun) -> tuple[tuple[str, int], ...]:
+    if isinstance(loaded, UnreadableRun):
+        return loaded.live
+    return tuple((row.name, row.attempt) for row in loaded.tasks if not row.state.is_finished)
 
 
 def _event(report: TaskReport) -> TaskEvent:

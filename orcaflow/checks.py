@@ -21,6 +21,7 @@ from common.clock import SystemClock
 from common.config import Config, database_url, load
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.model.cluster import NodeKind
+from orcaflow.output import counted
 
 _LEAST_FREE_GB = 1.0
 _SKEW_WARNING = timedelta(seconds=1)
@@ -138,7 +139,8 @@ def _database(config: Config) -> Iterator[Finding]:
             yield Finding(
                 check="commands",
                 result=Result.WARNING,
-                detail=f"{len(old)} commands wait for longer than {_BACKLOG_AGE.seconds} s",
+                detail=f"{counted(len(old), 'command')} waiting for longer than"
+                f" {_BACKLOG_AGE.seconds} s",
                 cure="start a master, or let it run more at once (master.exec_threads)",
             )
         else:

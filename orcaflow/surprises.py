@@ -66,6 +66,16 @@ _NODE_KEYS: Final = frozenset(
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][\w.-]{0,100})\}")
 # Their texts reach no shell, so a name that nobody declares can't be a variable of one.
 _WITHOUT_SHELL: Final = frozenset({"SQL", "PROCEDURE", "HTTP", "SPARK", "PYSPARK"})
+# Without one of the keys of each group the worker ends the attempt as a failure.
+_NEEDED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "SHELL": (("rawScript",),),
+    "PYTHON": (("rawScript", "file"),),
+    "PYSPARK": (("rawScript", "file"),),
+    "SPARK": (("mainJar",),),
+    "SQL": (("datasource", "datasourceName"), ("sql",)),
+    "PROCEDURE": (("datasource", "datasourceName"), ("method",)),
+    "HTTP": (("url",),),
+}
 _WITH_DEPENDENCE: Final = frozenset({"DEPENDENT", "CONDITIONS"})
 
 
@@ -82,6 +92,7 @@ def surprises(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _of_retries(task, node)
         yield from _of_timeout(task, node, limit)
         yield from _of_branches(task, node, kind)
+        yield from _of_needs(task, node, kind)
         yield from _of_texts(task, node, kind, declared)
     for task, where, target, item in dependent_items(document):
         if target == name and item.get("dateValue") in PRESENT and asks_for_all(item):
@@ -158,18 +169,20 @@ def _of_branches(task: str, node: Mapping[str, Any], kind: str) -> Iterator[Find
         )
 
 
+def _of_needs(task: str, node: Mapping[str, Any], kind: str) -> Iterator[Finding]:
+    if node.get("runFlag") == "FORBIDDEN":
+        return
+    params = _object(node.get("params"))
+    for keys in _NEEDED.get(kind, ()):
+        if all(str(params.get(key) or "").strip() in ("", "{}") for key in keys):
+            other = "".join(f", and so is {key}" for key in keys[1:])
+            yield _warning(task, f"params.{keys[0]}", f"is missing{other}: the task fails")
+
+
 def _of_texts(
     task: str, node: Mapping[str, Any], kind: str, declared: frozenset[str]
 ) -> Iterator[Finding]:
     params = _object(node.get("params"))
-    script = params.get("rawScript")
-    if kind == "SHELL" and isinstance(script, str) and "\r\n" in script:
-        yield _warning(
-            task,
-            "params.rawScript",
-            "has Windows line ends, which a shell takes for a part of each line",
-            "save it with Unix line ends",
-        )
     if kind == "SQL" and (params.get("receivers") or params.get("receiversCc")):
         yield _warning(task, "params.receivers", "no mail is sent: the result is kept as a file")
     if kind not in _WITHOUT_SHELL:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 from common.errors import SchedulerError
 from common.params import DataType, Property, properties_json
+from worker.workspace import is_own_file
 
 VARIABLE: Final = "ORCAFLOW_OUTPUT"
 """Names the file, for every task."""
@@ -187,12 +187,12 @@ class OutputReader:
         except OSError as error:
             raise OutputError(f"{VARIABLE}: {path} can't be read: {error.strerror}") from error
         try:
-            about = os.fstat(file)
-            if not stat.S_ISREG(about.st_mode):
-                raise OutputError(f"{VARIABLE}: {path} is no ordinary file")
-            if about.st_size > _MAX_FILE_BYTES:
+            if not is_own_file(file):
+                raise OutputError(f"{VARIABLE}: {path} is no ordinary file of the attempt's own")
+            size = os.fstat(file).st_size
+            if size > _MAX_FILE_BYTES:
                 raise OutputError(
-                    f"{VARIABLE}: {path} has {about.st_size:,} bytes; it may have"
+                    f"{VARIABLE}: {path} has {size:,} bytes; it may have"
                     f" {_MAX_FILE_BYTES:,}, and its values {MAX_BYTES:,}"
                 )
             return os.pread(file, _MAX_FILE_BYTES, 0)

@@ -816,8 +816,21 @@ class Supervisor:
             )
             self._reading.pop(attempt.id, None)
             if self._attempts.pop(attempt.id, None) is not None:
+                self._let_go(attempt)
                 reason = "the worker failed to end it properly; see the worker's log"
                 self._tell(attempt.id, _Result(None, TaskState.FAILURE, reason), pid=attempt.pid)
+
+    def _let_go(self, attempt: _Attempt) -> None:
+        """Watch it no more; and what nobody watches must not run."""
+        if not attempt.leader_ended or (attempt.process is not None and attempt.reaped is None):
+            # Else the number may be somebody else's by now.
+            _signal_group(attempt.pid, signal.SIGKILL)
+        if self._by_pidfd.pop(attempt.pidfd, None) is not None:
+            self._epoll.unregister(attempt.pidfd)
+        os.close(attempt.pidfd)
+        os.close(attempt.log)
+        _remove_job(attempt.job_file)
+        self._ended[attempt.id] = _Ended(attempt.execute_path, False)
 
 
 def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:

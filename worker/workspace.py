@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,11 +103,23 @@ def read_line(path: Path, *, limit_bytes: int) -> str:
     except OSError:
         return ""
     try:
+        if not is_own_file(file):
+            return ""
         return os.read(file, limit_bytes).decode("utf-8", "replace").partition("\n")[0].strip()
     except OSError:
         return ""
     finally:
         os.close(file)
+
+
+def is_own_file(file: int) -> bool:
+    """Whether an open file is an ordinary one with one name.
+
+    Another name, made by `link`, could be that of a file which the daemon may read and the
+    attempt's account may not; not every system forbids to make it.
+    """
+    about = os.fstat(file)
+    return stat.S_ISREG(about.st_mode) and about.st_nlink <= 1
 
 
 def remove_directory(path: Path) -> None:

@@ -147,7 +147,11 @@ class Command:
         if not text:
             return None
         # Python refuses to read numbers of thousands of digits.
-        if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_ID_DIGITS or not 0 < int(text) < 2**31:
+        if (
+            not (text.isascii() and text.isdecimal())
+            or len(text) > _MAX_ID_DIGITS
+            or not 0 < int(text) < 2**31
+        ):
             raise BadCommandError(
                 f"command_param: {key} must be the id of an instance, not {text[:40]!r}"
             )

@@ -7,7 +7,7 @@ definitions, of which each depends on what else is live. Used by `common.store.c
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
@@ -36,18 +36,17 @@ from common.model.states import (
 )
 from common.store.submissions import SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
-from common.store.transaction import any_of, passes, refusal, storable, unnested
+from common.store.transaction import any_of, lock_in_time, passes, refusal, storable, unnested
 from common.store.turns import rivals, stop_rivals
 
 # What a new instance becomes of, by the id of its command, and what it has become.
 Begins: TypeAlias = Mapping[int, Begin]
 Begun: TypeAlias = dict[int, Handled]
 
-_LOCK_PARENTS: Final = (
+_PARENTS: Final = (
     select(task_instance.c.id)
     .where(task_instance.c.id == any_of("ids"))
     .order_by(task_instance.c.id)
-    .with_for_update(key_share=True)
 )
 _CLAIM_PARENTS: Final = (
     update(task_instance)
@@ -188,9 +187,12 @@ def begin_one_by_one(db: Connection, beginner: Beginner, begins: Begins) -> Begu
     return begun
 
 
-def lock_parents(db: Connection, task_instance_ids: Sequence[int]) -> None:
-    """In order of id, as every transaction that locks several attempts does it."""
-    db.execute(_LOCK_PARENTS, {"ids": sorted(set(task_instance_ids))})
+def lock_parents(db: Connection, task_instance_ids: Collection[int]) -> frozenset[int]:
+    """In order of id, as every transaction that locks several attempts does it.
+
+    The ids of those that stay locked elsewhere, which can't be given a child now.
+    """
+    return lock_in_time(db, _PARENTS, task_instance_ids)
 
 
 def claim_parents(db: Connection, children: Sequence[ChildOf], *, now: datetime) -> set[int]:

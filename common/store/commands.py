@@ -7,9 +7,9 @@ word *batch*: the commands that one `take` has locked. Used by the command loop 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias, assert_never
 
 from sqlalchemy import (
@@ -35,6 +35,7 @@ from sqlalchemy import (
 from common.errors import SchedulerError
 from common.model.cluster import Node
 from common.model.commands import (
+    RESTARTING_COMMANDS,
     SIGNALLING_COMMANDS,
     BadCommandError,
     Command,
@@ -53,7 +54,13 @@ from common.model.plans import (
     Signal,
     Snapshot,
 )
-from common.model.states import ExecutionType, TaskState
+from common.model.states import (
+    FINISHED_TASK_STATES,
+    LIVE_PROCESS_STATES,
+    ExecutionType,
+    ProcessState,
+    TaskState,
+)
 from common.store.beginnings import (
     BatchRefusedError,
     Beginner,
@@ -66,11 +73,19 @@ from common.store.beginnings import (
     new_process_instance,
     refused,
 )
+from common.store.connect import EARLIEST, LATEST
 from common.store.protocol import Planner
 from common.store.recoveries import Recoverer
 from common.store.snapshots import Snapshots, known_state
 from common.store.submissions import SUB_PROCESS
-from common.store.tables import TURN_OF_COMMAND, command, error_command, task_instance
+from common.store.tables import (
+    TURN_OF_COMMAND,
+    command,
+    error_command,
+    process_instance,
+    relation_process_instance,
+    task_instance,
+)
 from common.store.transaction import (
     AnyRow,
     StoreConflictError,
@@ -125,13 +140,12 @@ def planned(found: Command, snapshot: Callable[[], Snapshot], planner: Planner) 
         return Reject(reason=storable(f"planning failed: {type(error).__name__}: {error}"))
 
 
-# A day within what a `datetime` holds, so that it does in every time zone.
-_EARLIEST: Final = literal(datetime(1, 1, 2, tzinfo=UTC))
-_LATEST: Final = literal(datetime(9999, 12, 30, tzinfo=UTC))
+_EARLIEST: Final = literal(EARLIEST)
+_LATEST: Final = literal(LATEST)
 
 
 def _fetchable(moment: Any) -> Any:
-    """The time, or NULL: psycopg2 fails with the whole batch on one that Python can't hold."""
+    """The time, or NULL for one that a `datetime` can't hold and that `bad_time` tells of."""
     return case((moment.between(_EARLIEST, _LATEST), moment), else_=None).label(moment.name)
 
 
@@ -152,6 +166,45 @@ def _bad_time(*moments: Any) -> Any:
 _ROOMLESS_COMMANDS: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *SIGNALLING_COMMANDS)
 _NEEDS_NO_ROOM: Final = or_(
     command.c.command_type.in_(_ROOMLESS_COMMANDS), command.c.parent_task_instance_id != 0
+)
+# The command for a child that was given up and has not ended yet: its owner is stopping it, or will
+# do so, seeing that nobody waits for it any more. Not even fetched meanwhile, so that such commands
+# never take the place of one that the child's end depends on, as the recovery of its lost master.
+_CHILD: Final = process_instance.alias("child")
+_WANTING: Final = task_instance.alias("wanting")
+_FORMER: Final = task_instance.alias("former")
+_GIVEN_UP: Final = (
+    exists()
+    .where(_FORMER.c.id == _CHILD.c.parent_task_instance_id)
+    .where(_FORMER.c.state.in_(FINISHED_TASK_STATES))
+)
+_STILL_ENDING: Final = (
+    select(_CHILD.c.id)
+    .join_from(
+        relation_process_instance,
+        _CHILD,
+        _CHILD.c.id == relation_process_instance.c.process_instance_id,
+    )
+    .join(_WANTING, _WANTING.c.id == relation_process_instance.c.parent_task_instance_id)
+    .where(relation_process_instance.c.parent_task_instance_id == command.c.parent_task_instance_id)
+    .where(_WANTING.c.state == TaskState.SUBMITTED)
+    .where(_CHILD.c.state.in_(LIVE_PROCESS_STATES))
+    .where(
+        or_(
+            _CHILD.c.state == ProcessState.READY_STOP,
+            _CHILD.c.wanted_state.in_((ProcessState.STOP, ProcessState.FAILURE)),
+            _GIVEN_UP,
+        )
+    )
+    .limit(1)
+    .correlate(command)
+    # Looked up for the few commands concerned; as EXISTS it might be made a set of all there are.
+    .scalar_subquery()
+)
+_HAS_NOT_TO_WAIT: Final = or_(
+    command.c.parent_task_instance_id == 0,
+    command.c.command_type.not_in(RESTARTING_COMMANDS),
+    _STILL_ENDING.is_(None),
 )
 
 
@@ -179,6 +232,7 @@ def _waiting(limit: int, param_limit_bytes: int, *, room: int) -> Any:
             command.c.parent_task_instance_id,
             _bad_time(command.c.schedule_time, command.c.start_time),
         )
+        .where(_HAS_NOT_TO_WAIT)
         .order_by(text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -287,7 +341,7 @@ class PostgresCommandStore:
                 for row in rows
                 if row.id in plans and row.parent_task_instance_id
             }
-            serial = _serial_definitions(plans.values(), snapshots)
+            serial = _serial_definitions(plans, snapshots)
             return _carry_out(db, plans, parents, serial, taker)
 
 
@@ -324,15 +378,17 @@ def _carry_out(
     db: Connection,
     plans: Mapping[int, Plan],
     parents: Mapping[int, int],
-    serial: Sequence[int],
+    serial: Mapping[int, int],
     taker: _Taker,
 ) -> tuple[Handled, ...]:
     # Each kind of lock is taken once, in order of id, and after those of the instances: so do all
     # transactions that take several kinds.
-    if parents:
-        lock_parents(db, list(parents.values()))
+    late = _locked_elsewhere(parents, lock_parents(db, parents.values())) if parents else set()
     if serial:
-        lock_definitions(db, serial)
+        late |= _locked_elsewhere(serial, lock_definitions(db, serial.values()))
+    if late:
+        log.warning("what commands are about stayed locked", extra={"commands": len(late)})
+        plans = {command_id: plan for command_id, plan in plans.items() if command_id not in late}
     begins = {command_id: plan for command_id, plan in plans.items() if isinstance(plan, Begin)}
     begun = taker.begin(db, Beginner(node=taker.node, now=taker.now), begins) if begins else {}
     recoverer = Recoverer(node=taker.node, now=taker.now)
@@ -348,13 +404,21 @@ def _carry_out(
     return handled
 
 
-def _serial_definitions(plans: Iterable[Plan], snapshots: Snapshots) -> list[int]:
-    """The definitions of which at most one run may be live, and of which one wants to be now."""
-    ids = []
-    for plan in plans:
+def _locked_elsewhere(needed: Mapping[int, int], locked: frozenset[int]) -> set[int]:
+    """The commands that have to wait, given what each needs and what stays locked."""
+    return {command_id for command_id, row_id in needed.items() if row_id in locked}
+
+
+def _serial_definitions(plans: Mapping[int, Plan], snapshots: Snapshots) -> dict[int, int]:
+    """The definitions of which at most one run may be live, and of which one wants to be now.
+
+    By the ids of the commands.
+    """
+    definitions = {}
+    for command_id, plan in plans.items():
         if isinstance(plan, Begin):
             if is_serial(plan):
-                ids.append(plan.process_definition_id)
+                definitions[command_id] = plan.process_definition_id
         elif (
             isinstance(plan, Restart)
             and plan.child_of is None
@@ -362,8 +426,8 @@ def _serial_definitions(plans: Iterable[Plan], snapshots: Snapshots) -> list[int
         ) or (isinstance(plan, Resume) and plan.command_type is CommandType.RECOVER_SERIAL_WAIT):
             row = snapshots.instances.get(plan.process_instance_id)
             if row is not None:
-                ids.append(row.process_definition_id)
-    return ids
+                definitions[command_id] = row.process_definition_id
+    return definitions
 
 
 def _handle(

@@ -14,10 +14,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import psycopg2
+import psycopg2.extensions
 from sqlalchemy import URL, create_engine, event, make_url
 from sqlalchemy import Engine as Engine  # noqa: PLC0414  # Re-exported, for those who hand it on.
 from sqlalchemy.engine import ExceptionContext
@@ -30,6 +31,10 @@ from common.errors import ConfigurationError, ServiceUnreachableError
 Result = TypeVar("Result")
 
 _DRIVER: Final = "postgresql+psycopg2"
+
+# A day within what a `datetime` holds, so that it does in every time zone.
+EARLIEST: Final = datetime(1, 1, 2, tzinfo=UTC)
+LATEST: Final = datetime(9999, 12, 30, tzinfo=UTC)
 # Serialization failure, deadlock, lock not available: the same transaction may well succeed next.
 _PASSING_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 # The server answered, and will answer the same next time: no such role, password or database.
@@ -84,7 +89,28 @@ def engine(
         ),
     )
     event.listen(made, "handle_error", _tell)
+    event.listen(made, "connect", _read_any_moment)
     return made
+
+
+def _read_any_moment(connection: Any, _record: object) -> None:
+    """Let no time in a row, which anybody may have typed, be one that can't be read."""
+    psycopg2.extensions.register_type(_MOMENT, connection)
+
+
+def _moment(written: str | bytes | None, cursor: Any) -> Any:
+    """A time of PostgreSQL's, brought within what a `datetime` holds in every time zone."""
+    if written is None:
+        return None
+    try:
+        read = psycopg2.extensions.PYDATETIMETZ(written, cursor)
+    except (ValueError, OverflowError):
+        return EARLIEST if str(written).endswith("BC") else LATEST
+    return read if EARLIEST <= read <= LATEST else EARLIEST if read < EARLIEST else LATEST
+
+
+_TIMESTAMPTZ: Final = 1184
+_MOMENT: Final = psycopg2.extensions.new_type((_TIMESTAMPTZ,), "MOMENT", _moment)
 
 
 def connect(

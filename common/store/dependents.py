@@ -7,7 +7,7 @@ update that is a report to its run. Used by the dependent loop of a master.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from sqlalchemy import (
     bindparam,
     exists,
     func,
+    or_,
     select,
     true,
     update,
@@ -32,6 +33,7 @@ from common.model.states import (
     LIVE_PROCESS_STATES,
     ProcessState,
     TaskState,
+    TimeoutStrategy,
 )
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
 from common.store.protocol import WaitingDependent
@@ -53,7 +55,7 @@ _IS_UNDECIDED: Final = and_(
     task_instance.c.task_type == DEPENDENT,
     task_instance.c.flag == 1,
 )
-_WAITING: Final = (
+_ROWS: Final = (
     select(
         process_instance.c.id.label("run_id"),
         process_instance.c.host,
@@ -71,11 +73,47 @@ _WAITING: Final = (
         task_instance,
         task_instance.c.process_instance_id == process_instance.c.id,
     )
-    .where(process_instance.c.host == bindparam("owner_host"))
-    .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
-    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
     .where(_IS_UNDECIDED)
     .order_by(task_instance.c.id)
+)
+_WAITING: Final = (
+    _ROWS.where(process_instance.c.host == bindparam("owner_host"))
+    .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+)
+
+_FAILING: Final = (TimeoutStrategy.FAILED, TimeoutStrategy.WARNFAILED)
+_OTHER: Final = task_instance.alias("other")
+_WAITS: Final = and_(_OTHER.c.state == TaskState.RUNNING, _OTHER.c.task_type == DEPENDENT)
+_TIMES_OUT: Final = and_(
+    _OTHER.c.timeout_seconds.is_not(None),
+    func.coalesce(_OTHER.c.timeout_strategy, int(TimeoutStrategy.WARN)).in_(_FAILING),
+)
+_SOMETHING_MOVES: Final = (
+    exists()
+    .where(_OTHER.c.process_instance_id == process_instance.c.id)
+    .where(_OTHER.c.flag == 1)
+    .where(
+        or_(
+            _OTHER.c.retry_at.is_not(None),
+            # No attempt that is live is settled.
+            and_(~_OTHER.c.settled, or_(~_WAITS, _TIMES_OUT)),
+        )
+    )
+)
+_HELD_UP: Final = (
+    _ROWS.where(process_instance.c.id == any_of("ids"))
+    .where(process_instance.c.state == ProcessState.RUNNING)
+    .where(process_instance.c.wanted_state.is_(None))
+    .where(process_instance.c.host.is_not(None))
+    .where(
+        ~and_(
+            process_instance.c.timeout > 0,
+            process_instance.c.timeout_flag == 0,
+            process_instance.c.timeout_strategy.in_(_FAILING),
+        )
+    )
+    .where(~_SOMETHING_MOVES)
 )
 
 _ASKED: Final = unnested(
@@ -196,21 +234,12 @@ class PostgresDependentStore:
     def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
         owner = {"owner_host": node.address, "incarnation": node.incarnation}
         rows = repeatable(self._engine, lambda db: db.execute(_WAITING, owner).all())
-        return tuple(
-            WaitingDependent(
-                ownership=Ownership(
-                    process_instance_id=row.run_id, host=row.host, epoch=row.owner_epoch
-                ),
-                task_instance_id=row.id,
-                name=row.name,
-                task_json=row.task_json,
-                process_definition_id=row.process_definition_id,
-                schedule_time=row.schedule_time,
-                start_time=row.start_time,
-                evidence=row.evidence,
-            )
-            for row in rows
-        )
+        return tuple(_waiting(row) for row in rows)
+
+    def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:
+        asked = {"ids": sorted(process_instance_ids)}
+        rows = repeatable(self._engine, lambda db: db.execute(_HELD_UP, asked).all())
+        return tuple(_waiting(row) for row in rows)
 
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         answers: list[Answer] = []
@@ -264,6 +293,19 @@ class PostgresDependentStore:
             }
         with single(self._engine) as db:
             return db.execute(statement, values).rowcount == 1
+
+
+def _waiting(row: AnyRow) -> WaitingDependent:
+    return WaitingDependent(
+        ownership=Ownership(process_instance_id=row.run_id, host=row.host, epoch=row.owner_epoch),
+        task_instance_id=row.id,
+        name=row.name,
+        task_json=row.task_json,
+        process_definition_id=row.process_definition_id,
+        schedule_time=row.schedule_time,
+        start_time=row.start_time,
+        evidence=row.evidence,
+    )
 
 
 def _parameters(questions: Sequence[Question]) -> dict[str, list[Any]]:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     Text,
@@ -19,20 +20,23 @@ from sqlalchemy import (
     exists,
     func,
     literal,
+    or_,
     select,
     text,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 
 from common.model.cluster import Node, NodeKind
 from common.model.commands import OWN_RECOVERIES, CommandType
-from common.model.states import LIVE_PROCESS_STATES, TaskState
+from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.store.alerts import tell_of_lost_daemon
 from common.store.tables import OWN_RECOVERY, command, process_instance, task_instance
 from common.store.transaction import repeatable, transaction
 
 _IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
+
+_DRIVEN: Final = (ProcessState.RUNNING, ProcessState.READY_PAUSE, ProcessState.READY_STOP)
 
 _IS_AWAITED: Final = (
     exists()
@@ -64,42 +68,60 @@ _TASK_OWNERS: Final = (
     select(task_instance.c.host, task_instance.c.worker_incarnation).distinct().where(_IS_RUNNING)
 )
 
-_RECOVER_RUNS: Final = (
-    insert(command)
-    .from_select(
-        [
-            "command_type",
-            "process_definition_id",
-            "command_param",
-            "executor_id",
-            "process_instance_priority",
-            "process_instance_id",
-            "parent_task_instance_id",
-            "start_time",
-            "update_time",
-        ],
-        select(
-            literal(int(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)),
-            process_instance.c.process_definition_id,
-            func.concat('{"ProcessInstanceId":', cast(process_instance.c.id, Text), "}"),
-            process_instance.c.executor_id,
-            process_instance.c.process_instance_priority,
-            process_instance.c.id,
-            # One of a sub process needs no room, as its own beginning did not (trap T36d).
-            process_instance.c.parent_task_instance_id,
-            bindparam("now"),
-            bindparam("now"),
+
+def _recovery(whose: ColumnElement[bool]) -> Insert:
+    """A command for each of these runs for which none waits."""
+    return (
+        insert(command)
+        .from_select(
+            [
+                "command_type",
+                "process_definition_id",
+                "command_param",
+                "executor_id",
+                "process_instance_priority",
+                "process_instance_id",
+                "parent_task_instance_id",
+                "start_time",
+                "update_time",
+            ],
+            select(
+                literal(int(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)),
+                process_instance.c.process_definition_id,
+                func.concat('{"ProcessInstanceId":', cast(process_instance.c.id, Text), "}"),
+                process_instance.c.executor_id,
+                process_instance.c.process_instance_priority,
+                process_instance.c.id,
+                # One of a sub process needs no room, as its own beginning did not (trap T36d).
+                process_instance.c.parent_task_instance_id,
+                bindparam("now"),
+                bindparam("now"),
+            )
+            .where(whose)
+            # A conflict costs an id, and ids are few; it is left to two masters at one moment.
+            .where(~_IS_AWAITED)
+            .order_by(process_instance.c.id),
         )
-        .where(process_instance.c.host == bindparam("dead_host"))
-        .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
-        .where(_IS_LIVE)
-        # A conflict costs an id, and ids are few; what is left to it is two masters at one moment.
-        .where(~_IS_AWAITED)
-        .order_by(process_instance.c.id),
+        .on_conflict_do_nothing(
+            index_elements=[command.c.process_instance_id],
+            index_where=text(OWN_RECOVERY),
+        )
     )
-    .on_conflict_do_nothing(
-        index_elements=[command.c.process_instance_id],
-        index_where=text(OWN_RECOVERY),
+
+
+_RECOVER_RUNS: Final = _recovery(
+    and_(
+        process_instance.c.host == bindparam("dead_host"),
+        process_instance.c.owner_incarnation == bindparam("incarnation"),
+        _IS_LIVE,
+    )
+)
+_RECOVER_OWNERLESS: Final = _recovery(
+    and_(
+        or_(process_instance.c.host.is_(None), process_instance.c.owner_incarnation.is_(None)),
+        process_instance.c.state.in_(_DRIVEN),
+        # Said so that the index of the live ones is used.
+        _IS_LIVE,
     )
 )
 
@@ -140,6 +162,12 @@ class PostgresFailoverStore:
     def task_owners(self) -> frozenset[Node]:
         rows = repeatable(self._engine, lambda db: db.execute(_TASK_OWNERS).all())
         return frozenset(Node(address=row.host, incarnation=row.worker_incarnation) for row in rows)
+
+    def recover_ownerless(self, *, now: datetime) -> int:
+        def recover(db: Connection) -> int:
+            return db.execute(_RECOVER_OWNERLESS, {"now": now}).rowcount
+
+        return repeatable(self._engine, recover, begin=transaction)
 
     def recover_runs(self, dead: Node, *, now: datetime) -> int:
         # Twice is harmless, hence once more if the connection was lost: one recovery waits for a

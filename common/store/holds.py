@@ -55,7 +55,7 @@ from common.store.tables import (
     task_instance,
 )
 from common.store.transaction import AnyRow, any_of, repeatable, storable, transaction, unnested
-from common.store.turns import lock_definitions
+from common.store.turns import is_serial_no_more, lock_definitions
 
 # Any number will do that nobody else takes; it is held until the transaction ends.
 _RELEASE_LOCK: Final = 0x0CAF_1036
@@ -211,11 +211,6 @@ _TAKE_SLOTS: Final = (
 
 _WAITING_RUN: Final = process_instance.alias("waiting_run")
 _OTHER: Final = process_instance.alias("other")
-_DEFINITIONS_WAITED_FOR: Final = (
-    select(process_instance.c.process_definition_id)
-    .distinct()
-    .where(process_instance.c.state == ProcessState.SERIAL_WAIT)
-)
 _FIRST: Final = (
     select(func.min(_OTHER.c.id))
     .where(_OTHER.c.process_definition_id == _WAITING_RUN.c.process_definition_id)
@@ -237,6 +232,21 @@ _COMMANDED: Final = (
     .where(_OTHER.c.process_definition_id == _WAITING_RUN.c.process_definition_id)
     .where(_OTHER.c.state == ProcessState.SERIAL_WAIT)
 )
+_COMMANDED_ITSELF: Final = (
+    exists()
+    .where(command.c.process_instance_id != 0)
+    .where(command.c.command_type.in_(OWN_RECOVERIES))
+    .where(command.c.process_instance_id == _WAITING_RUN.c.id)
+)
+_IS_ITS_TURN: Final = and_(
+    _WAITING_RUN.c.state == ProcessState.SERIAL_WAIT,
+    or_(
+        and_(_WAITING_RUN.c.id == _FIRST, ~_RUNNING_RIVAL, ~_COMMANDED),
+        # Nobody is in anybody's way any more: all begin that have waited.
+        and_(is_serial_no_more(_WAITING_RUN.c.process_definition_id), ~_COMMANDED_ITSELF),
+    ),
+)
+_FREE_DEFINITIONS: Final = select(_WAITING_RUN.c.process_definition_id).where(_IS_ITS_TURN)
 _LET_BEGIN: Final = (
     insert(command)
     .from_select(
@@ -261,11 +271,8 @@ _LET_BEGIN: Final = (
             bindparam("now"),
         )
         .where(_WAITING_RUN.c.process_definition_id == any_of("ids"))
-        .where(_WAITING_RUN.c.state == ProcessState.SERIAL_WAIT)
-        .where(_WAITING_RUN.c.id == _FIRST)
-        .where(~_RUNNING_RIVAL)
-        .where(~_COMMANDED)
-        .order_by(_WAITING_RUN.c.process_definition_id),
+        .where(_IS_ITS_TURN)
+        .order_by(_WAITING_RUN.c.process_definition_id, _WAITING_RUN.c.id),
     )
     .on_conflict_do_nothing(
         index_elements=[command.c.process_instance_id],
@@ -282,7 +289,7 @@ class _Pool:
     closed: bool
     free: int
     barred: bool = False
-    """One that goes first has found no room here, so none may pass it."""
+    """One that goes first has found no room here, or elsewhere, so none may pass it."""
 
     @property
     def is_open(self) -> bool:
@@ -389,7 +396,10 @@ def _judge(
         if (pool := pools[share.group_id]).closed or pool.barred or pool.free < share.weight
     ]
     if full:
-        for pool in full:
+        # All that it wants are kept for it: else its pools might never be free at the same time.
+        # Not so for a closed one, of which nobody knows when it opens again.
+        is_kept_out = any(pool.closed for pool in full)
+        for pool in full if is_kept_out else [pools[share.group_id] for share in wanted]:
             pool.barred = True
         return
     for share in wanted:
@@ -437,9 +447,10 @@ def _place(row: AnyRow) -> Place:
 
 
 def _release_instances(db: Connection, now: datetime) -> int:
-    waited_for = list(db.scalars(_DEFINITIONS_WAITED_FOR))
-    if not waited_for:
+    free = frozenset(db.scalars(_FREE_DEFINITIONS))
+    # Those alone are locked of which a run may begin, as it seems.
+    free -= lock_definitions(db, free) if free else frozenset()
+    if not free:
         return 0
-    lock_definitions(db, waited_for)
     # A statement of its own, so that it sees what was committed before the locks were had.
-    return db.execute(_LET_BEGIN, {"ids": waited_for, "now": now}).rowcount
+    return db.execute(_LET_BEGIN, {"ids": sorted(free), "now": now}).rowcount

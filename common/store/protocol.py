@@ -65,6 +65,18 @@ class LoadedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableRun:
+    """A run whose rows hold what makes no run; `live` are its attempts under way, by their names.
+
+    Somebody has spoilt them, or another version wrote them. It can only be ended, with `reason`.
+    """
+
+    ownership: Ownership
+    reason: str
+    live: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
     """How an attempt ended, as its row says; it waits until the owner settles it.
 
@@ -124,7 +136,7 @@ class Saved:
 class RunStore(Protocol):
     """Process instances and their tasks, as the master that owns them sees them."""
 
-    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
+    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun | UnreadableRun, ...]:
         """Read runs; one that is not, or no longer, this owner's is missing from the answer."""
         ...
 
@@ -317,6 +329,10 @@ class FailoverStore(Protocol):
         """Put one RECOVER_TOLERANCE_FAULT_PROCESS command for each of its runs; how many."""
         ...
 
+    def recover_ownerless(self, *, now: datetime) -> int:
+        """The same for runs that go on and name no owner: rows that somebody has spoilt."""
+        ...
+
     def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
         """RUNNING → NEED_FAULT_TOLERANCE for each of its attempts in live runs; how many."""
         ...
@@ -386,6 +402,15 @@ class DependentStore(Protocol):
 
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         """The newest run by id that each question asks about, or why there is none."""
+        ...
+
+    def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:
+        """The undecided ones, in order of id, of those of these runs that nothing else moves.
+
+        Whoever owns them. A run moves by itself if it is not simply RUNNING or is to end, if
+        another attempt is live, has ended without the run having heard of it, or is to be tried
+        again, and if a time-out is going to end the run or one of its waits.
+        """
         ...
 
     def decide(

@@ -1,7 +1,8 @@
 """Makes ended process instances live again, takes over live ones, stores what is wanted of them.
 
 Part of the transaction that takes commands. Each is one conditional update: a row that changed
-since the snapshot makes the command a `Drop`. Used by `common.store.commands` alone.
+since the snapshot makes the command a `Drop`, and one for a child, which an attempt waits for, a
+`Reject`. Used by `common.store.commands` alone.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    DateTime,
     Text,
     any_,
     bindparam,
+    case,
     cast,
     exists,
     func,
+    literal,
     null,
+    or_,
     select,
     update,
 )
@@ -31,7 +36,7 @@ from sqlalchemy.exc import DBAPIError
 from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.instances import Ownership
-from common.model.plans import Drop, Handled, Restart, Resume, Signal
+from common.model.plans import Drop, Handled, Reject, Restart, Resume, Signal
 from common.model.states import (
     FINISHED_TASK_STATES,
     LIVE_PROCESS_STATES,
@@ -41,7 +46,7 @@ from common.model.states import (
 from common.store.beginnings import claim_parents, discarded, not_waiting, refused, relate
 from common.store.tables import process_instance, task_instance
 from common.store.transaction import passes, refusal
-from common.store.turns import rivals, stop_rivals
+from common.store.turns import is_serial_no_more, rivals, stop_rivals
 
 ENDED_WAITING: Final = "stopped before its turn came"
 
@@ -82,7 +87,9 @@ class Recoverer:
                 return self._restart(db, command_id, plan)
         except _NotSoError:
             reason = f"process instance {plan.process_instance_id} has been restarted since"
-            return Handled(command_id=command_id, plan=Drop(reason=reason))
+            # An attempt that waits for this child must hear that it waits in vain.
+            changed = Drop(reason=reason) if plan.child_of is None else Reject(reason=reason)
+            return Handled(command_id=command_id, plan=changed)
         except (DBAPIError, ValueError) as error:
             if passes(error):
                 raise
@@ -177,10 +184,14 @@ class Recoverer:
                 columns["state"] = int(ProcessState.RUNNING)
                 reason += "does not wait for room"
             case CommandType.RECOVER_SERIAL_WAIT:
-                expected = (process_instance.c.state == ProcessState.SERIAL_WAIT) & ~_HAS_RIVAL
+                expected = (process_instance.c.state == ProcessState.SERIAL_WAIT) & _IS_ITS_TURN
                 columns |= {
                     "state": int(ProcessState.RUNNING),
-                    "start_time": self.now,
+                    # A run that was restarted stays known by the time of its start.
+                    "start_time": case(
+                        (process_instance.c.restart_time.is_(None), _moment(self.now)),
+                        else_=process_instance.c.start_time,
+                    ),
                     "restart_time": self.now,
                 }
                 reason = f"it is not the turn of process instance {plan.process_instance_id}"
@@ -262,6 +273,11 @@ _HAS_RIVAL: Final = (
     .where(_RIVAL.c.state.in_(BEGUN))
     .where(_RIVAL.c.id != process_instance.c.id)
 )
+_IS_ITS_TURN: Final = or_(~_HAS_RIVAL, is_serial_no_more(process_instance.c.process_definition_id))
+
+
+def _moment(when: datetime) -> ColumnElement[datetime]:
+    return literal(when, DateTime(timezone=True))
 
 
 def _history(command_type: CommandType) -> Any:

@@ -32,13 +32,14 @@ from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.states import (
     FINISHED_TASK_STATES,
     LIVE_PROCESS_STATES,
+    LIVE_TASK_STATES,
     FailureStrategy,
     Priority,
     ProcessState,
     TaskState,
 )
 from common.store.endings import ChildEnd, ProcessEnd, tell_parents
-from common.store.protocol import LoadedRun, Saved, Step, TaskReport, Wish
+from common.store.protocol import LoadedRun, Saved, Step, TaskReport, UnreadableRun, Wish
 from common.store.queue_entries import queue_entry
 from common.store.save import is_owned, ownership_of, run_ids, save
 from common.store.submissions import SUB_PROCESS
@@ -286,7 +287,7 @@ class PostgresRunStore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
+    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun | UnreadableRun, ...]:
         return repeatable(self._engine, lambda db: _load(db, ownerships), begin=transaction)
 
     def save(self, steps: Sequence[Step]) -> Saved:
@@ -368,7 +369,7 @@ def _owner(node: Node) -> dict[str, Any]:
     return {"owner_host": node.address, "incarnation": node.incarnation}
 
 
-def _load(db: Connection, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
+def _load(db: Connection, ownerships: Sequence[Ownership]) -> tuple[LoadedRun | UnreadableRun, ...]:
     ids = sorted({ownership.process_instance_id for ownership in ownerships})
     if not ids:
         return ()
@@ -379,7 +380,7 @@ def _load(db: Connection, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, .
     if attempts:
         for row in db.execute(ATTEMPTS, {"ids": list(attempts)}):
             attempts[row.process_instance_id].append(row)
-    loaded = []
+    loaded: list[LoadedRun | UnreadableRun] = []
     for ownership in ownerships:
         if not is_owned(processes, ownership):
             continue
@@ -391,10 +392,17 @@ def _load(db: Connection, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, .
                 tasks=tuple(task_row(row) for row in attempts[run_id]),
             )
         except ValueError as error:
-            # A code that this version does not know: no reason to load none of the others.
-            log.error(  # noqa: TRY400  # The text of the error is the whole story.
-                "process instance can't be read",
-                extra={"process_instance_id": run_id, "cause": str(error)},
+            # No reason to load none of the others.
+            loaded.append(
+                UnreadableRun(
+                    ownership=ownership,
+                    reason=f"its rows can't be read: {error}",
+                    live=tuple(
+                        (row.name, row.attempt)
+                        for row in attempts[run_id]
+                        if row.state in LIVE_TASK_STATES
+                    ),
+                )
             )
             continue
         loaded.append(run)
@@ -450,8 +458,8 @@ def names_in(text_of_list: str | None, what: str) -> tuple[str, ...] | None:
         return None
     try:
         names = json.loads(text_of_list)
-    except RecursionError as error:
-        raise ValueError(f"{what} is nested too deeply") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{what} can't be read as JSON") from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{what} is no list of names")
     return tuple(names)

@@ -43,11 +43,9 @@ from common.model.states import (
 from common.store.runs import ATTEMPTS, names_in, task_row
 from common.store.submissions import SUB_PROCESS
 from common.store.tables import process_definition, process_instance, task_instance
-from common.store.transaction import AnyRow, any_of
+from common.store.transaction import LOCK_NOT_AVAILABLE, AnyRow, any_of
 
 log = logging.getLogger(__name__)
-
-_LOCK_NOT_AVAILABLE: Final = "55P03"
 
 # These speak of the instance that they name, whatever tree it belongs to.
 _OF_ITSELF: Final = (
@@ -351,7 +349,7 @@ def _instances(
             db.execute(text("SET LOCAL lock_timeout = '1s'"))
             rows = db.execute(_INSTANCES.with_for_update(key_share=True), ids).all()
     except OperationalError as error:
-        if getattr(error.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
+        if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
             raise
         free = _INSTANCES.with_for_update(key_share=True, skip_locked=True)
         rows = db.execute(free, ids).all()

@@ -256,4 +256,5 @@ def _by_id(row: AnyRow) -> int:
 def _reason(row: AnyRow) -> str:
     minutes = f"{row.timeout_seconds / 60:g}"
     strategy = TimeoutStrategy(row.timeout_strategy).name
-    return f"timed out after {minutes} minutes (timeout strategy {strategy})"
+    unit = "minute" if minutes == "1" else "minutes"
+    return f"timed out after {minutes} {unit} (timeout strategy {strategy})"

@@ -6,7 +6,7 @@ succeed another time. Reads and writes no table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -18,14 +18,16 @@ from sqlalchemy import (
     Engine,
     Integer,
     Row,
+    Select,
     TableValuedAlias,
     any_,
     bindparam,
     cast,
     column,
     func,
+    text,
 )
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.types import TypeEngine
 
@@ -35,6 +37,7 @@ from common.store.connect import is_transient, retrying
 
 MESSAGE_LIMIT: Final = 4000
 
+LOCK_NOT_AVAILABLE: Final = "55P03"
 _UNIQUE_VIOLATION: Final = "23505"
 # Classes of SQLSTATE that say nothing about the work: a transaction left open or read-only (25),
 # resources used up (53), a statement cancelled (57), the machine itself (58).
@@ -139,6 +142,32 @@ def repeatable(
             return work(db)
 
     return retrying(attempt, attempts=2)
+
+
+def lock_in_time(db: Connection, ids_of: Select[int], ids: Collection[int]) -> frozenset[int]:
+    """Lock these rows for an update; the ids of those that stay locked elsewhere, and are not.
+
+    These are of a daemon that stands still within a transaction: what they are about has to wait,
+    and must keep nothing else waiting. `ids_of` selects the ids of the rows named by the parameter
+    `ids`, in order of id.
+    """
+    wanted = {"ids": sorted(set(ids))}
+    without_waiting = ids_of.with_for_update(key_share=True, skip_locked=True)
+    locked = frozenset(db.scalars(without_waiting, wanted))
+    missing = [row_id for row_id in wanted["ids"] if row_id not in locked]
+    # A row that is not there is locked by nobody.
+    others = {"ids": list(db.scalars(ids_of, {"ids": missing}))} if missing else {"ids": []}
+    if not others["ids"]:
+        return frozenset()
+    try:
+        with db.begin_nested():
+            db.execute(text("SET LOCAL lock_timeout = '1s'"))
+            db.execute(ids_of.with_for_update(key_share=True), others)
+    except OperationalError as error:
+        if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
+            raise
+        return frozenset(others["ids"]) - frozenset(db.scalars(without_waiting, others))
+    return frozenset()
 
 
 def refusal(error: Exception) -> str:

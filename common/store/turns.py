@@ -11,17 +11,16 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, or_, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, exists, or_, select, update
 
-from common.model.states import LIVE_PROCESS_STATES, ProcessState
+from common.model.states import LIVE_PROCESS_STATES, ExecutionType, ProcessState
 from common.store.tables import process_definition, process_instance
-from common.store.transaction import any_of
+from common.store.transaction import any_of, lock_in_time
 
-_LOCK: Final = (
+_DEFINITIONS: Final = (
     select(process_definition.c.id)
     .where(process_definition.c.id == any_of("ids"))
     .order_by(process_definition.c.id)
-    .with_for_update(key_share=True)
 )
 _RIVALS: Final = (
     select(process_instance.c.id)
@@ -56,9 +55,24 @@ _STOP: Final = (
 )
 
 
-def lock_definitions(db: Connection, definition_ids: Collection[int]) -> list[int]:
-    """Keep every other master from deciding about turns of these, until the transaction ends."""
-    return list(db.scalars(_LOCK, {"ids": sorted(set(definition_ids))}))
+def is_serial_no_more(definition_id: ColumnElement[int]) -> ColumnElement[bool]:
+    """Whether somebody has made this definition a parallel one, in which nobody is a rival.
+
+    Those of its runs that wait for a turn have begun to do so before that.
+    """
+    return (
+        exists()
+        .where(process_definition.c.id == definition_id)
+        .where(process_definition.c.execution_type == ExecutionType.PARALLEL)
+    )
+
+
+def lock_definitions(db: Connection, definition_ids: Collection[int]) -> frozenset[int]:
+    """Keep every other master from deciding about turns of these, until the transaction ends.
+
+    The ids of those that stay locked elsewhere, of which nothing may be decided now.
+    """
+    return lock_in_time(db, _DEFINITIONS, definition_ids)
 
 
 def rivals(db: Connection, definition_id: int, *, apart_from: int = 0) -> list[int]:

@@ -17,7 +17,7 @@ from common.params import (
     system_parameters,
 )
 from master.engine.run import ProcessRun, TaskPhase, TaskRun
-from master.engine.variables import properties_of, values_of
+from master.engine.variables import properties_of, too_much, values_of
 from master.logic.conditions import decide_conditions
 from master.logic.node_json import local_parameters
 from master.logic.switch import Choice, Undecided, choose
@@ -27,7 +27,8 @@ def decide_branch(run: ProcessRun, name: str) -> DecideTask:
     """The attempt of a branching task, begun and ended."""
     task = run.tasks[name]
     control = task.node.control
-    input_values = values_of(run.input_variables(name))
+    variables = run.input_variables(name)
+    input_values = {} if too_much(variables) else values_of(variables)
     branch: tuple[str, ...] | None
     reason: str | None
     if isinstance(control, Conditions):
@@ -36,8 +37,13 @@ def decide_branch(run: ProcessRun, name: str) -> DecideTask:
         state = TaskState.SUCCESS if held else TaskState.FAILURE
         reason = _taken(branch)
     elif isinstance(control, Switch):
+        fault = too_much(variables)
         try:
-            choice = choose(control, _switch_values(run, task, input_values))
+            choice = (
+                Undecided(why=fault)
+                if fault
+                else choose(control, _switch_values(run, task, input_values))
+            )
         except ParameterError as error:
             choice = Undecided(why=str(error))
         if isinstance(choice, Choice):

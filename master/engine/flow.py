@@ -10,6 +10,7 @@ from datetime import datetime
 
 from common.model.control import Conditions, SubProcess, Switch
 from common.model.decisions import (
+    DecideTask,
     Decision,
     FinishProcess,
     GiveUpRetry,
@@ -20,11 +21,11 @@ from common.model.decisions import (
     SubmitTask,
 )
 from common.model.definitions import TaskNode
-from common.model.states import ProcessState
+from common.model.states import ProcessState, TaskState
 from common.params import Direct, parse_properties
 from master.engine.branches import decide_branch
 from master.engine.run import ProcessRun, TaskPhase
-from master.engine.variables import merged, properties_of, values_of
+from master.engine.variables import merged, properties_of, too_much, values_of
 
 _NAMED_IN_REASON = 5
 _FAILED = TaskPhase.FAILED
@@ -126,8 +127,20 @@ def _released(run: ProcessRun, now: datetime) -> Iterator[Decision]:
             yield _first_submission(run, name, now)
 
 
-def _first_submission(run: ProcessRun, name: str, now: datetime) -> SubmitTask:
-    delay = run.tasks[name].node.delay
+def _first_submission(run: ProcessRun, name: str, now: datetime) -> SubmitTask | DecideTask:
+    node = run.tasks[name].node
+    if fault := too_much(run.input_variables(name)):
+        return DecideTask(
+            name=name,
+            attempt=run.tasks[name].attempt + 1,
+            task_type=node.task_type,
+            task_json=node.task_json,
+            priority=node.priority,
+            state=TaskState.FAILURE,
+            branch=None,
+            reason=fault,
+        )
+    delay = node.delay
     return submission(run, name, retry_times=0, due_at=now + delay if delay else None)
 
 

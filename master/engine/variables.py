@@ -68,6 +68,22 @@ def merged(sources: Iterable[Variables]) -> Variables:
     return result
 
 
+LIMIT_BYTES = 1_048_576
+"""What a task may be given: without a limit, each of a long chain would hand on what all before it
+have put out, as text in a row of its own."""
+
+
+def too_much(variables: Variables) -> str | None:
+    """Why these can't be handed on; None if they can. Counted as characters, roughly bytes."""
+    size = sum(len(name) + len(variable.value) for name, variable in variables.items())
+    if size <= LIMIT_BYTES:
+        return None
+    return (
+        f"the tasks upstream have put out {len(variables):,} parameters of {size:,} characters in"
+        f" all; a task is given {LIMIT_BYTES:,} at most"
+    )
+
+
 def values_of(variables: Variables) -> dict[str, str]:
     """Names and values alone, in order of name."""
     return {name: variables[name].value for name in sorted(variables)}

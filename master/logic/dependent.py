@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -83,6 +83,48 @@ class Verdict:
     evidence: list[dict[str, Any]]
 
 
+class Join(Enum):
+    """How parts of a wait make one: all of them, any of them, or the first that is no success."""
+
+    ALL = "all"
+    ANY = "any"
+    IN_TURN = "in turn"
+
+    @property
+    def of_nothing(self) -> DependResult:
+        """What no parts at all amount to."""
+        return DependResult.FAILED if self is Join.ANY else DependResult.SUCCESS
+
+    def of(self, one: DependResult, rest: DependResult) -> DependResult:
+        """What a part and, behind it, the others together amount to."""
+        match self:
+            case Join.ALL:
+                return _joined(Relation.AND, (one, rest))
+            case Join.ANY:
+                return _joined(Relation.OR, (one, rest))
+            case Join.IN_TURN:
+                return rest if one is DependResult.SUCCESS else one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What one interval of an item amounts to; `run` if only the end of that whole run tells."""
+
+    result: DependResult
+    run: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """Several waits that make one."""
+
+    join: Join
+    parts: tuple[Wait, ...]
+
+
+Wait: TypeAlias = Entry | Joined
+
+
 def questions(
     dependent: Dependent, moment: datetime, zone: ZoneInfo, *, apart_from: int = 0
 ) -> tuple[Question, ...]:
@@ -131,6 +173,35 @@ def evaluate(
     )
 
 
+def wait_of(
+    dependent: Dependent,
+    moment: datetime,
+    zone: ZoneInfo,
+    answers: Mapping[Question, Answer],
+    *,
+    apart_from: int = 0,
+) -> Wait:
+    """What `evaluate` makes its verdict of, with the same arguments, and how it is joined."""
+
+    def of_item(item: DependItem) -> Wait:
+        looked = [
+            _looked(item, interval, answers, apart_from)
+            for interval in intervals(item, moment, zone)
+        ]
+        return Joined(
+            join=Join.ANY if item.any_interval else Join.IN_TURN,
+            parts=tuple(_entry(item, each) for each in looked or [_NEVER]),
+        )
+
+    return Joined(
+        join=_JOINS[dependent.relation],
+        parts=tuple(
+            Joined(join=_JOINS[group.relation], parts=tuple(of_item(item) for item in group.items))
+            for group in dependent.groups
+        ),
+    )
+
+
 def intervals(item: DependItem, moment: datetime, zone: ZoneInfo) -> tuple[Interval, ...]:
     """The intervals that an item means at an aware moment, oldest first.
 
@@ -169,6 +240,19 @@ def _joined(relation: Relation, results: Sequence[DependResult]) -> DependResult
     if decisive in results:
         return decisive
     return DependResult.WAITING if DependResult.WAITING in results else rest
+
+
+_JOINS = {Relation.AND: Join.ALL, Relation.OR: Join.ANY}
+
+
+def _entry(item: DependItem, looked: _Looked) -> Entry:
+    run = looked.run
+    # One task of a run may be good long before its run ends, and who goes on with a paused run
+    # begins it anew.
+    is_told_by_the_end = run is not None and item.task is None and not run.state.is_terminal
+    if looked.result is DependResult.WAITING and run is not None and is_told_by_the_end:
+        return Entry(result=looked.result, run=run.id)
+    return Entry(result=looked.result)
 
 
 def _question(item: DependItem, interval: Interval, apart_from: int) -> Question:

@@ -13,6 +13,7 @@ from orcaflow.output import Format, FormatOption, print_json, say, write
 if TYPE_CHECKING:
     from common.store.definitions import DefinitionRow
     from common.store.requests import PutCommand
+    from common.store.views import ProcessInstanceView
     from orcaflow.session import Session
 
 EXAMPLES = (
@@ -284,7 +285,19 @@ def tell_begun(session: Session, command_id: int, instance_id: int, form: Format
         row = instance_row(instance, now=SystemClock().now())
         print_json({"command_id": command_id, "instance": row})
     else:
-        write(f"process instance {instance_id} has begun: orcaflow instance watch {instance_id}")
+        write(_begun(instance))
+
+
+def _begun(instance: ProcessInstanceView) -> str:
+    """One that has to wait for others of its definition, or was discarded, has not begun."""
+    from common.model.states import ProcessState
+
+    what = f"process instance {instance.id}"
+    if instance.state == ProcessState.SERIAL_WAIT:
+        return f"{what} waits for its turn: orcaflow instance why {instance.id}"
+    if instance.state == ProcessState.STOP:
+        return f"{what} has ended: STOP: {instance.state_reason or 'stopped'}"
+    return f"{what} has begun: orcaflow instance watch {instance.id}"
 
 
 def watched(

@@ -396,6 +396,7 @@ def end_run(db: Tables, owned: Ownership, state: ProcessState = ProcessState.SUC
 
 def load(db: Tables, owned: Ownership) -> LoadedRun:
     (run,) = db.runs.load([owned])
+    assert isinstance(run, LoadedRun)
     return run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,8 @@ from common.model.decisions import (
     FinishProcess,
     StopProcess,
 )
-from common.model.plans import Begin, Drop, Plan, Reject, Resume, Snapshot
+from common.model.instances import Ownership
+from common.model.plans import Begin, Drop, Plan, Reject, Restart, Resume, Snapshot
 from common.model.states import (
     ExecutionType,
     FailureStrategy,
@@ -75,6 +77,16 @@ def the_relation(db: Tables, task_id: int) -> dict[str, Any]:
         if row["parent_task_instance_id"] == task_id
     ]
     return row
+
+
+def a_restart(child: Ownership, **changes: Any) -> Restart:
+    restart = Restart(
+        process_instance_id=child.process_instance_id,
+        epoch=child.epoch,
+        command_type=CommandType.REPEAT_RUNNING,
+        reset=(),
+    )
+    return replace(restart, **changes)
 
 
 # The command for a child
@@ -390,6 +402,93 @@ def test_a_child_begins_whatever_else_runs_of_a_serial_definition(db: Tables) ->
         execution_type=ExecutionType.SERIAL_WAIT,
     )
     assert the_process(db, child)["state"] == ProcessState.RUNNING
+
+
+# Beginning again
+
+
+def being_stopped(db: Tables, _parent: Ownership, child: Ownership) -> None:
+    save(db, child, StopProcess(deadline=LATER))
+
+
+def asked_to_stop(db: Tables, _parent: Ownership, child: Ownership) -> None:
+    db.update(t.process_instance, child.process_instance_id, wanted_state=5)
+
+
+def orphaned(_db: Tables, _parent: Ownership, _child: Ownership) -> None:
+    """That its former attempt was given up is all."""
+
+
+def called_again(db: Tables, parent: Ownership) -> tuple[Ownership, int]:
+    """A child that goes on though its attempt was given up, and the next attempt for it."""
+    _, child = a_child(db, parent)
+    save(db, parent, AbandonTask(name="sub", attempt=1))
+    return child, call_child(db, parent, "sub", 2)
+
+
+@pytest.mark.parametrize("on_its_way_out", [being_stopped, asked_to_stop, orphaned])
+def test_the_command_for_a_child_that_has_still_to_end_waits_for_that(
+    db: Tables, on_its_way_out: Callable[[Tables, Ownership, Ownership], None]
+) -> None:
+    """It was given up at the time for stopping, and its parent is recovered before it is gone."""
+    parent = a_run(db)
+    child, again = called_again(db, parent)
+    on_its_way_out(db, parent, child)
+    command = the_command(db)
+    for room in (0, 100):
+        assert take(db, always(Reject(reason="it has not ended")), room=room) == ()
+    assert the_command(db) == command
+    assert the_task(db, again)["state"] == TaskState.SUBMITTED
+    db.runs.pass_wishes_on(MASTER)
+    assert the_process(db, child)["wanted_state"] == (
+        None if on_its_way_out is being_stopped else ProcessState.STOP
+    )
+    end_run(db, child, ProcessState.STOP)
+    (handled,) = take(db, always(a_restart(child, child_of=child_of(db, parent, again))))
+    assert handled.ownership == replace(child, epoch=2)
+    assert the_task(db, again)["state"] == TaskState.RUNNING
+
+
+def test_a_command_that_waits_for_a_childs_end_keeps_no_other_from_its_place(db: Tables) -> None:
+    """Not even the recovery that brings this end about when the child's master is lost."""
+    parent = a_run(db)
+    child, _ = called_again(db, parent)
+    assert db.failover.recover_runs(MASTER, now=LATER) == 2
+
+    def planner(command: Command, snapshot: Snapshot) -> Plan:
+        assert command.command_type is CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
+        assert snapshot.instance is not None
+        return Resume(process_instance_id=snapshot.instance.id, epoch=child.epoch)
+
+    for _ in range(2):
+        (handled,) = take(db, planner, node=OTHER_MASTER, limit=1)
+        assert handled.ownership is not None
+    assert the_command(db)["command_type"] == CommandType.REPEAT_RUNNING
+    assert take(db, planner, node=OTHER_MASTER) == ()
+
+
+def test_t36c_no_command_waits_for_a_childs_end_that_nobody_waits_for(db: Tables) -> None:
+    """T36c."""
+    parent = a_run(db)
+    child, again = called_again(db, parent)
+    save(db, parent, kill("sub", 2))
+    (handled,) = take(db, always(a_restart(child, child_of=child_of(db, parent, again))))
+    assert isinstance(handled.plan, Drop)
+    assert db.rows(t.command) == []
+
+
+def test_a_command_for_a_child_that_goes_on_for_another_attempt_does_not_wait(db: Tables) -> None:
+    """Only a person can write one; there is no end in sight that it could wait for."""
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    other = call_child(db, parent, "other")
+    relation = the_relation(db, other)["id"]
+    db.update(t.relation_process_instance, relation, process_instance_id=child.process_instance_id)
+    db.update(t.command, the_command(db)["id"], command_type=7)
+    (handled,) = take(db, always(Reject(reason="it has not ended")))
+    assert isinstance(handled.plan, Reject)
+    assert the_task(db, other)["state"] == TaskState.FAILURE
+    assert the_task(db, task_id)["state"] == TaskState.RUNNING
 
 
 # Ending

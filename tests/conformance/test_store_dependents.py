@@ -350,3 +350,106 @@ def test_a_run_without_an_attempt_tells_whether_it_has_such_a_node(db: Tables) -
         db.update(t.process_instance, owned.process_instance_id, process_instance_json=spoilt)
         assert not the_answer(db, a_question(definition_id, task="a")).has_node
     assert the_answer(db, a_question(definition_id)).has_node
+
+
+# Runs that nothing else moves
+
+
+def held_up(db: Tables, *runs: Ownership) -> list[int]:
+    found = db.dependents.held_up([run.process_instance_id for run in runs])
+    return [one.task_instance_id for one in found]
+
+
+def test_what_holds_runs_up_is_told_whoever_owns_them(db: Tables) -> None:
+    mine, others, unasked = a_run(db), a_run(db, node=OTHER_MASTER), a_run(db)
+    first, second = a_dependent(db, mine, "a"), a_dependent(db, others, "b")
+    third = a_dependent(db, mine, "c")
+    a_dependent(db, unasked)
+    assert held_up(db, others, mine) == [first, second, third]
+    (told,) = db.dependents.held_up([others.process_instance_id])
+    assert (told,) == db.dependents.waiting(OTHER_MASTER)
+    assert held_up(db) == []
+
+
+def test_a_run_in_which_something_else_goes_on_is_not_held_up(db: Tables) -> None:
+    owned = a_run(db)
+    waiting = a_dependent(db, owned)
+    (task_id,) = submit(db, owned, "a")
+    assert held_up(db, owned) == []
+    claim(db, [task_id])
+    assert held_up(db, owned) == []
+    end(db, an_end(task_id, TaskState.FAILURE))
+    # The run has not heard of it, and may begin what comes behind it.
+    assert held_up(db, owned) == []
+    save(db, owned, RetryTask(name="a", attempt=1, state=TaskState.FAILURE, at=LATER))
+    assert held_up(db, owned) == []
+    (offer,) = save(db, owned, a_submit("a", 2)).offers
+    claim(db, [offer.task_instance_id])
+    end(db, an_end(offer.task_instance_id))
+    assert held_up(db, owned) == []
+    save(db, owned, finish("a", attempt=2))
+    assert held_up(db, owned) == [waiting]
+
+
+def test_a_child_that_goes_on_moves_its_parent(db: Tables) -> None:
+    owned = a_run(db)
+    a_dependent(db, owned)
+    save(db, owned, a_submit("child", task_type="SUB_PROCESS"))
+    assert held_up(db, owned) == []
+
+
+def test_a_wait_that_was_just_decided_is_news_for_its_run(db: Tables) -> None:
+    owned = a_run(db)
+    a_dependent(db, owned, "a")
+    a_dependent(db, owned, "b")
+    first, _ = db.dependents.waiting(MASTER)
+    assert decide(db, first)
+    assert held_up(db, owned) == []
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"state": int(ProcessState.READY_STOP)},
+        {"state": int(ProcessState.READY_PAUSE)},
+        {"state": int(ProcessState.FAILURE), "end_time": LATER},
+        {"wanted_state": int(ProcessState.STOP), "wanted_at": LATER},
+        {"timeout": 5, "timeout_strategy": 1},
+        {"timeout": 5, "timeout_strategy": 2},
+    ],
+)
+def test_a_run_that_is_going_to_end_is_not_held_up(db: Tables, columns: dict[str, Any]) -> None:
+    owned = a_run(db)
+    a_dependent(db, owned)
+    db.update(t.process_instance, owned.process_instance_id, **columns)
+    assert held_up(db, owned) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "strategy", "is_held_up"),
+    [(5, 0, True), (5, 1, False), (5, 2, False), (None, None, True)],
+)
+def test_a_wait_that_times_out_as_a_failure_lets_its_run_go_on(
+    db: Tables, seconds: int | None, strategy: int | None, is_held_up: bool
+) -> None:
+    owned = a_run(db)
+    (ended,) = submit(db, owned, "a")
+    claim(db, [ended])
+    end(db, an_end(ended))
+    save(db, owned, finish("a"))
+    # What is over times out no more.
+    db.update(t.task_instance, ended, timeout_seconds=5, timeout_strategy=1)
+    waiting = a_dependent(db, owned)
+    db.update(t.task_instance, waiting, timeout_seconds=seconds, timeout_strategy=strategy)
+    assert held_up(db, owned) == ([waiting] if is_held_up else [])
+
+
+def test_a_time_out_that_only_warns_or_is_over_moves_nothing(db: Tables) -> None:
+    owned = a_run(db)
+    waiting = a_dependent(db, owned)
+    for columns in (
+        {"timeout": 5, "timeout_strategy": 0},
+        {"timeout": 5, "timeout_strategy": 1, "timeout_flag": 1},
+    ):
+        db.update(t.process_instance, owned.process_instance_id, **columns)
+        assert held_up(db, owned) == [waiting]

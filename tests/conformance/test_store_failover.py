@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from common.model.commands import Command
 from common.model.decisions import (
     FinishProcess,
@@ -31,6 +33,7 @@ from tests.conformance.store_tables import (
     an_end,
     claim,
     end,
+    end_run,
     finish,
     save,
     submit,
@@ -78,6 +81,22 @@ def test_a_lost_masters_runs_are_recovered_once_and_resumed_by_another(db: Table
     assert save(db, first, a_submit("a")).lost == {first}
     assert db.failover.run_owners() == {OTHER_MASTER}
     assert db.failover.recover_runs(MASTER, now=LATER) == 0
+
+
+@pytest.mark.parametrize("column", ["host", "owner_incarnation"])
+def test_a_run_whose_owner_somebody_has_erased_is_recovered_like_any_other(
+    db: Tables, column: str
+) -> None:
+    spoilt, over = a_run(db), a_run(db)
+    a_run(db)
+    end_run(db, over)
+    for owned in (spoilt, over):
+        db.update(t.process_instance, owned.process_instance_id, **{column: None})
+    assert db.failover.recover_ownerless(now=LATER) == 1
+    assert db.failover.recover_ownerless(now=LATER) == 0
+    (row,) = db.rows(t.command)
+    assert (row["command_type"], row["process_instance_id"]) == (2, spoilt.process_instance_id)
+    assert db.failover.run_owners() == {MASTER}
 
 
 def test_a_master_that_came_back_under_its_address_is_another_owner(db: Tables) -> None:

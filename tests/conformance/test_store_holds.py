@@ -184,16 +184,54 @@ def test_all_pools_of_an_attempt_are_taken_together_or_none(db: Tables) -> None:
     busy = hold(db, owned, "busy", share("api"))
     assert released(db) == [busy]
     both = hold(db, owned, "both", share("db"), share("api"))
-    only_db = hold(db, owned, "only db", share("db"))
-    # What it can not use yet is nobody's.
-    assert released(db) == [only_db]
-    assert [row["status"] for row in queue_of(db, both)] == [-1, -1]
-    claim(db, [busy, only_db])
-    end(db, an_end(busy))
     assert released(db) == []
-    end(db, an_end(only_db))
+    assert [row["status"] for row in queue_of(db, both)] == [-1, -1]
+    claim(db, [busy])
+    end(db, an_end(busy))
     assert released(db) == [both]
     assert [row["status"] for row in queue_of(db, both)] == [1, 1]
+
+
+def test_an_attempt_of_two_pools_is_not_starved_by_those_behind_it_in_either(db: Tables) -> None:
+    """Else its pools are never free at the same time, as long as others come for each."""
+    a_pool(db, "db")
+    a_pool(db, "api")
+    a_pool(db, "other")
+    owned = a_run(db)
+    running = hold(db, owned, "running", share("api"))
+    assert released(db) == [running]
+    both = hold(db, owned, "both", share("db"), share("api"))
+    behind = [hold(db, owned, f"only {pool}", share(pool)) for pool in ("db", "api")]
+    mixed = hold(db, owned, "mixed", share("db"), share("other"))
+    last = hold(db, owned, "last", share("other"))
+    assert released(db) == []
+    claim(db, [running])
+    end(db, an_end(running))
+    assert released(db) == [both]
+    claim(db, [both])
+    end(db, an_end(both))
+    assert released(db) == behind
+    claim(db, behind)
+    end(db, *map(an_end, behind))
+    assert released(db) == [mixed]
+    claim(db, [mixed])
+    end(db, an_end(mixed))
+    assert released(db) == [last]
+
+
+def test_an_attempt_that_waits_for_a_closed_pool_keeps_nobody_from_its_others(db: Tables) -> None:
+    """Nobody knows when it opens again."""
+    closed = a_pool(db, "db", status=0)
+    a_pool(db, "api")
+    owned = a_run(db)
+    both = hold(db, owned, "both", share("db"), share("api"))
+    light = hold(db, owned, "light", share("api"))
+    assert released(db) == [light]
+    db.update(t.task_group, closed, status=1)
+    assert released(db) == []
+    claim(db, [light])
+    end(db, an_end(light))
+    assert released(db) == [both]
 
 
 def test_a_pool_named_twice_by_an_attempt_is_asked_for_the_sum(db: Tables) -> None:

@@ -28,7 +28,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.store import tables as t
-from common.store.protocol import Saved, Wish
+from common.store.protocol import Saved, UnreadableRun, Wish
 from common.store.transaction import StoreConflictError
 from tests.builders import NOON
 from tests.conformance.store_tables import (
@@ -277,16 +277,20 @@ def test_deciding_again_supersedes_the_former_decision(db: Tables) -> None:
 
 @pytest.mark.parametrize("text", ["{not JSON", '{"b":1}', "[1]", '"b"'])
 @pytest.mark.parametrize("column", ["branch", "run_scope"])
-def test_a_run_whose_lists_somebody_spoilt_is_not_loaded_and_hinders_no_other(
+def test_a_run_whose_lists_somebody_spoilt_is_told_apart_and_hinders_no_other(
     db: Tables, column: str, text: str
 ) -> None:
     spoilt, fine = a_run(db), a_run(db)
-    save(db, spoilt, a_decision("s"))
+    save(db, spoilt, a_decision("s"), a_submit("a"))
     if column == "branch":
         db.update(t.task_instance, db.rows(t.task_instance)[0]["id"], branch=text)
     else:
         db.update(t.process_instance, spoilt.process_instance_id, run_scope=text)
-    assert [run.ownership for run in db.runs.load([spoilt, fine])] == [fine]
+    unreadable, loaded = db.runs.load([spoilt, fine])
+    assert isinstance(unreadable, UnreadableRun)
+    assert (unreadable.ownership, unreadable.live) == (spoilt, (("a", 1),))
+    assert column in unreadable.reason
+    assert loaded.ownership == fine
 
 
 # What else a submission carries

@@ -24,6 +24,7 @@ from common.store.transaction import StoreConflictError
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,
+    MASTER,
     MINUTE,
     OTHER_MASTER,
     STOPPING,
@@ -293,13 +294,51 @@ def test_a_child_that_nobody_waits_for_any_more_is_not_restarted(db: Tables) -> 
     assert has(the_process(db, child), state=6, owner_epoch=1, run_times=1)
 
 
-def test_a_restart_of_a_child_that_is_dropped_leaves_the_attempt_waiting(db: Tables) -> None:
+def a_second_call(db: Tables) -> tuple[Ownership, Ownership, int]:
+    """A parent, its child that has failed, and the attempt that wants the child once more."""
     parent = a_run(db)
     _, child = a_child(db, parent)
     end_run(db, child, ProcessState.FAILURE)
     save(db, parent, finish("sub", TaskState.FAILURE))
-    again = call_child(db, parent, "sub", 2)
-    stale = a_restart(child, epoch=child.epoch + 1, child_of=child_of(db, parent, again))
-    (handled,) = take(db, always(stale))
+    return parent, child, call_child(db, parent, "sub", 2)
+
+
+def test_a_child_that_has_changed_since_fails_the_attempt_that_wants_it(db: Tables) -> None:
+    """No other command for it would ever come."""
+    parent, child, again = a_second_call(db)
+    before = the_process(db, child)
+    plan = a_restart(child, epoch=child.epoch + 1, child_of=child_of(db, parent, again))
+    (handled,) = take(db, always(plan), now=LATER)
+    assert isinstance(handled.plan, Reject)
+    (error,) = db.rows(t.error_command)
+    assert has(
+        the_task(db, again),
+        state=6,
+        end_time=LATER,
+        settled=False,
+        reason=error["message"],
+    )
+    assert [report.task_instance_id for report in db.runs.reports(MASTER)] == [again]
+    assert the_process(db, child) == before
+
+
+def test_a_child_that_is_gone_fails_the_attempt_that_wants_it(db: Tables) -> None:
+    parent, child, again = a_second_call(db)
+    gone = replace(child, process_instance_id=2_000_000_000)
+    (handled,) = take(db, always(a_restart(gone, child_of=child_of(db, parent, again))))
+    assert isinstance(handled.plan, Reject)
+    assert the_task(db, again)["state"] == TaskState.FAILURE
+
+
+def test_a_child_that_has_changed_since_is_nothing_to_an_attempt_that_waits_no_more(
+    db: Tables,
+) -> None:
+    """T36c."""
+    parent, child, again = a_second_call(db)
+    save(db, parent, kill("sub", 2))
+    before = the_task(db, again)
+    plan = a_restart(child, epoch=child.epoch + 1, child_of=child_of(db, parent, again))
+    (handled,) = take(db, always(plan))
     assert isinstance(handled.plan, Drop)
-    assert the_task(db, again)["state"] == TaskState.SUBMITTED
+    assert the_task(db, again) == before
+    assert db.rows(t.command) == db.rows(t.error_command) == []

@@ -376,3 +376,67 @@ def test_a_restart_begins_at_once_when_no_other_is_live(db: Tables) -> None:
     assert old is not None
     end_run(db, old, ProcessState.FAILURE)
     assert carry_out(db, a_serial_restart(old, WAIT)).ownership == replace(old, epoch=2)
+
+
+@pytest.mark.parametrize("afresh", [False, True])
+def test_a_restarted_run_that_has_had_its_turn_began_when_it_did(db: Tables, afresh: bool) -> None:
+    """`start_time` is what a person knows a run by; waiting for a turn does not change it."""
+    definition_id = a_serial_definition(db, WAIT)
+    old = one_more(db, definition_id, WAIT).ownership
+    assert old is not None
+    end_run(db, old, ProcessState.FAILURE)
+    live = one_more(db, definition_id, WAIT).ownership
+    assert live is not None
+    plan = replace(a_serial_restart(old, WAIT), afresh=afresh)
+    assert carry_out(db, plan, now=LATER).ownership is None
+    end_run(db, live)
+    assert let_go(db, now=LATER + MINUTE) == [replace(old, epoch=3)]
+    assert has(
+        the_process(db, old),
+        state=1,
+        start_time=LATER if afresh else NOON,
+        restart_time=LATER + MINUTE,
+    )
+
+
+def test_those_that_wait_begin_when_their_definition_is_serial_no_more(db: Tables) -> None:
+    definition_id, other = a_serial_definition(db, WAIT), a_serial_definition(db, WAIT)
+    waiting = []
+    for definition in (definition_id, other):
+        assert one_more(db, definition, WAIT).ownership is not None
+        for _ in range(2):
+            one_more(db, definition, WAIT)
+            waiting.append(the_newest(db)["id"])
+    assert let_go(db) == []
+    db.update(t.process_definition, definition_id, execution_type=0)
+    assert release(db).instances == 2
+    assert release(db).instances == 0
+    handled = take(
+        db,
+        lambda _command, snapshot: Resume(
+            process_instance_id=0 if snapshot.instance is None else snapshot.instance.id,
+            epoch=0,
+            command_type=CommandType.RECOVER_SERIAL_WAIT,
+        ),
+    )
+    begun = [one.ownership.process_instance_id for one in handled if one.ownership is not None]
+    assert begun == waiting[:2]
+    assert let_go(db) == []
+    assert [the_row(db, t.process_instance, one)["state"] for one in waiting] == [1, 1, 14, 14]
+
+
+def test_a_turn_of_a_definition_that_is_serial_again_is_no_turn(db: Tables) -> None:
+    definition_id = a_serial_definition(db, WAIT)
+    assert one_more(db, definition_id, WAIT).ownership is not None
+    one_more(db, definition_id, WAIT)
+    db.update(t.process_definition, definition_id, execution_type=0)
+    assert release(db).instances == 1
+    db.update(t.process_definition, definition_id, execution_type=int(PRIORITY))
+    plan = Resume(
+        process_instance_id=the_newest(db)["id"],
+        epoch=0,
+        command_type=CommandType.RECOVER_SERIAL_WAIT,
+    )
+    (handled,) = take(db, always(plan))
+    assert isinstance(handled.plan, Drop)
+    assert the_newest(db)["state"] == ProcessState.SERIAL_WAIT

@@ -141,7 +141,7 @@ def test_a_dependent_that_takes_too_long_fails(db: Tables, strategy: TimeoutStra
         state=6,
         end_time=LATER,
         settled=False,
-        reason=f"timed out after 1 minutes (timeout strategy {strategy.name})",
+        reason=f"timed out after 1 minute (timeout strategy {strategy.name})",
     )
     assert titles(db) == ["Task Timeout Warn"] * strategy.warns
     (report,) = db.runs.reports(MASTER)
@@ -161,7 +161,7 @@ def test_a_sub_process_that_takes_too_long_is_stopped_and_then_a_failure(db: Tab
     assert db.timeouts.time_out(now=LATER - SECOND) == 0
     assert db.timeouts.time_out(now=LATER) == 1
     assert db.runs.wanted(MASTER) == {child: Wish(state=ProcessState.STOP, at=LATER)}
-    reason = "timed out after 1 minutes (timeout strategy FAILED)"
+    reason = "timed out after 1 minute (timeout strategy FAILED)"
     # It is no wish of its owner, which needn't know of it before the end.
     assert has(the_task(db, task_id), state=1, wanted_state=None, reason=reason)
     assert db.timeouts.time_out(now=LATER + MINUTE) == 0

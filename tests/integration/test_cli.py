@@ -264,6 +264,18 @@ def test_a_run_tells_the_instance_it_became(
     assert [(each["prop"], each["value"]) for each in parameters] == [("who", "you = me")]
 
 
+def test_a_run_that_has_to_wait_or_was_discarded_is_not_said_to_have_begun(
+    cli: Cli, db: Engine, imported: str, database_url: str
+) -> None:
+    with a_master(database_url, db):
+        assert "process instance 1 has begun" in cli("run", imported)[1]
+        cli("definition", "set", imported, "--execution-type", "serial-wait")
+        waits = "process instance 2 waits for its turn: orcaflow instance why 2\n"
+        assert cli("run", imported)[1] == waits
+        cli("definition", "set", imported, "--execution-type", "serial-discard")
+        assert "process instance 3 has ended: STOP: discarded" in cli("run", imported)[1]
+
+
 def test_all_options_of_a_run_are_in_its_instance(
     cli: Cli, db: Engine, imported: str, database_url: str
 ) -> None:

@@ -292,6 +292,11 @@ def test_a_pool_of_an_absurd_size_is_refused_with_the_limits(cli: Cli) -> None:
     assert cli("pool", "create", " db", "--size", "1")[0] == 2
 
 
+def test_one_slot_is_no_slots(cli: Cli) -> None:
+    assert cli("pool", "create", "db", "--size", "1")[1] == "pool db has 1 slot\n"
+    assert cli("pool", "show", "db")[1] == "db: 0 of 1 slot is taken, 0 tasks wait\n"
+
+
 def test_a_pool_tells_who_holds_and_who_waits_and_is_not_removed_before(
     cli: Cli, db: Engine
 ) -> None:
@@ -364,6 +369,11 @@ def test_a_data_source_is_tried_from_here(
     code, _, err = cli("datasource", "test", "gone")
     assert code == 5
     assert "there is no file" in err
+    # Where a worker looks for it: among what tasks share.
+    (tmp_path / "home" / "data").mkdir(parents=True)
+    (tmp_path / "home" / "data" / "near.db").touch()
+    cli("datasource", "create", "near", "--url", "sqlite:///near.db")
+    assert cli("datasource", "test", "near")[0] == 0
     monkeypatch.setenv("PW", "hush")
     cli(
         "datasource",

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import socket
+from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import ConfigurationError, ServiceUnreachableError
-from common.store.connect import connect, engine, is_transient, place_of, retrying
+from common.store.connect import (
+    EARLIEST,
+    LATEST,
+    connect,
+    engine,
+    is_transient,
+    place_of,
+    retrying,
+)
 
 SECRET = "s3cr3t-p@ss/word"
 
@@ -47,6 +56,28 @@ def test_a_server_that_is_not_there_is_named_by_host_and_port(database_url: str)
             unreachable()
         assert SECRET not in str(caught.value)
         assert is_transient(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("2026-01-02 03:04:05.000006+00", datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)),
+        ("20000-01-01", LATEST),
+        ("infinity", LATEST),
+        ("9999-12-31 23:59:59+00", LATEST),
+        ("-infinity", EARLIEST),
+        ("0044-03-15 12:00 BC", EARLIEST),
+        ("0001-01-01 00:00+00", EARLIEST),
+        (None, None),
+    ],
+)
+def test_every_time_that_a_row_can_hold_can_be_read(
+    database_url: str, typed: str | None, read: datetime | None
+) -> None:
+    made = engine(database_url)
+    with made.connect() as db:
+        assert db.scalar(text("SELECT CAST(:typed AS timestamptz)"), {"typed": typed}) == read
+    made.dispose()
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ from common.store.connect import engine
 from common.store.failover import PostgresFailoverStore
 from common.store.holds import PostgresHoldStore
 from common.store.protocol import AttemptEnd, AttemptFolders, Saved, Step
+from common.store.requests import lock_pool, remove_pool
 from common.store.runs import PostgresRunStore
 from common.store.tasks import PostgresTaskStore
 from common.store.timeouts import PostgresTimeoutStore
@@ -426,6 +427,63 @@ def test_a_frozen_masters_run_does_not_hold_up_the_commands_of_others(
     assert PostgresRunStore(here).wanted(MASTER)[owned].state is ProcessState.STOP
 
 
+def test_an_attempt_that_stays_locked_holds_up_the_command_for_its_child_alone(
+    here: Engine, there: Engine
+) -> None:
+    owned = a_run(here)
+    (task_id,) = a_wish_for_a_child(here, owned, "sub")
+    (wanted,) = child_commands(here, [task_id])
+    (start,) = commands(here, 1)
+
+    def plan(command: Command, snapshot: Snapshot) -> Plan:
+        if command.parent_task_instance_id:
+            return a_child_begin(command, snapshot)
+        return a_begin(command, snapshot)
+
+    with there.begin() as frozen:
+        # As a master that kills it holds it, and then stands still.
+        frozen.execute(
+            select(t.task_instance.c.id).where(t.task_instance.c.id == task_id).with_for_update()
+        )
+        assert list(take(here, OTHER_MASTER, plan)) == [start]
+    assert attempt(here, task_id).state == TaskState.SUBMITTED
+    begun = take(here, OTHER_MASTER, plan)
+    assert [command_id for command_id, owner in begun.items() if owner] == [wanted]
+    assert attempt(here, task_id).state == TaskState.RUNNING
+
+
+def test_a_definition_that_stays_locked_holds_up_its_own_runs_alone(
+    here: Engine, there: Engine
+) -> None:
+    with here.begin() as db:
+        serial: int = db.execute(
+            insert(t.process_definition)
+            .values(name=f"serial-{uuid.uuid4().hex}", execution_type=1)
+            .returning(t.process_definition.c.id)
+        ).scalar_one()
+    (waits,) = commands(here, 1, process_definition_id=serial)
+    (start,) = commands(here, 1)
+
+    def plan(command: Command, snapshot: Snapshot) -> Plan:
+        begin = a_begin(command, snapshot)
+        assert isinstance(begin, Begin)
+        if command.id != waits:
+            return begin
+        return replace(
+            begin, process_definition_id=serial, execution_type=ExecutionType.SERIAL_WAIT
+        )
+
+    with there.begin() as frozen:
+        # As a master holds it that looks whose turn it is, and then stands still.
+        frozen.execute(
+            select(t.process_definition.c.id)
+            .where(t.process_definition.c.id == serial)
+            .with_for_update(key_share=True)
+        )
+        assert list(take(here, MASTER, plan)) == [start]
+    assert list(take(here, MASTER, plan)) == [waits]
+
+
 def test_a_usual_save_is_three_statements(here: Engine) -> None:
     owned = a_run(here)
     (first,) = submit(here, owned, "a")
@@ -751,6 +809,26 @@ def test_an_attempt_that_reports_while_it_is_given_up_has_one_end(
 
 
 # Pools, turns and time-outs
+
+
+def test_a_pool_that_somebody_removes_gives_no_slots(here: Engine, there: Engine) -> None:
+    owned = a_run(here)
+    name = a_pool(here, 3)
+    save(here, owned, a_submit("a", pools=(PoolShare(pool_name=name),)))
+    with ThreadPoolExecutor(1) as pool, there.connect() as other:
+        assert lock_pool(other, name)
+        releasing = pool.submit(PostgresHoldStore(here).release, now=NOON)
+        until_blocked(there, "here")
+        assert remove_pool(other, name)
+        other.commit()
+        assert releasing.result().offers == ()
+    with here.connect() as db:
+        (row,) = db.execute(
+            select(t.task_instance).where(
+                t.task_instance.c.process_instance_id == owned.process_instance_id
+            )
+        )
+    assert (row.state, row.reason) == (6, f"pool {name!r} does not exist")
 
 
 def a_pool(made: Engine, size: int) -> str:

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from common.clock import SystemClock
 from common.store.protocol import AttemptEnd, ClaimedTask
 from worker.launcher import Launcher, seen_by_tasks
-from worker.supervisor import DirectoryPolicy, Supervisor
+from worker.supervisor import DirectoryPolicy, Prepare, Supervisor
 from worker.tasks.base import TaskSettings
 from worker.workspace import attempt_folders, remove_directory
 
@@ -38,6 +38,7 @@ class Host:
         policy: DirectoryPolicy = "never",
         settings: TaskSettings | None = None,
         tenant_mode: Any = "single",
+        prepare: Prepare | None = None,
     ) -> None:
         self.home = home
         self.ends: dict[int, AttemptEnd] = {}
@@ -52,7 +53,7 @@ class Host:
             settings=settings or TaskSettings(environment=seen_by_tasks(os.environ)),
         )
         self.supervisor = Supervisor(
-            prepare=self.launcher.prepare,
+            prepare=prepare or self.launcher.prepare,
             records=home / "tasks" / "records",
             ended=self._ended,
             started=self._started,

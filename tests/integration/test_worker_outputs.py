@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 
 from common.model.states import TaskState
-from common.store.protocol import AttemptEnd
+from common.store.protocol import AttemptEnd, ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from tests.integration.test_worker_supervisor import a_daemon_that_dies
+from worker.outputs import Declared
+from worker.supervisor import Prepared
 
 LATER = timedelta(hours=1)
 OUT_A = [{"prop": "a", "direct": "OUT", "type": "INTEGER", "value": ""}]
@@ -50,7 +53,9 @@ def test_what_a_task_puts_out_comes_with_its_end(host: Host) -> None:
 def test_t59_a_log_is_read_when_nobody_writes_it_any_more(host: Host) -> None:
     # The supervisor has seen the leader's end once its number is nobody's.
     script = """
-        ( trap '' TERM; while kill -0 $PPID 2>/dev/null; do :; done; echo '${setValue(a=2)}' ) &
+        ( trap '' TERM; echo > deaf
+          while kill -0 $PPID 2>/dev/null; do :; done; echo '${setValue(a=2)}' ) &
+        while [ ! -s deaf ]; do :; done
         echo '${setValue(a=1)}'
     """
     end = host.run(host.task(1, script, local=OUT_A))
@@ -88,6 +93,7 @@ def test_what_failed_or_was_killed_puts_out_nothing(host: Host, signpost: Signpo
     [
         ("echo '{' > $ORCAFLOW_OUTPUT", "output.jsonl, line 1: not valid JSON"),
         ("ln -s /etc/passwd $ORCAFLOW_OUTPUT", "can't be read"),
+        ("echo '{}' > other; ln other $ORCAFLOW_OUTPUT", "no ordinary file of the attempt's own"),
         ("yes '${setValue(a=' | tr -d '\\n' | head -c 200000", "longer than 65,536 bytes"),
         ('i=0; while [ $i -lt 1001 ]; do i=$((i+1)); echo "\\${setValue(v$i=1)}"; done', "1,000"),
     ],
@@ -157,6 +163,32 @@ def test_what_ended_while_the_daemon_was_away_puts_out_the_same(
     host.supervisor.adopt({7})
     assert (host.ends[7].state, put_out(host.ends[7])) == (state, values)
     host.supervisor.close()
+
+
+def test_an_attempt_that_can_t_be_ended_properly_leaves_nothing_open(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    assert host.run(host.task(1, "true")).state is TaskState.SUCCESS
+    job = tmp_path / "job.json"
+
+    def with_a_place_that_no_file_has(task: ClaimedTask) -> Prepared:
+        job.write_text("{}")
+        prepared = host.launcher.prepare(task)
+        declared = Declared(types={}, file=str(tmp_path / "none"), log_from=2**70)
+        return replace(prepared, outputs=declared, job_file=job)
+
+    broken = Host(tmp_path / "broken", prepare=with_a_place_that_no_file_has)
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
+    end = broken.run(broken.task(2, "true"))
+    assert (end.state, end.reason) == (
+        TaskState.FAILURE,
+        "the worker failed to end it properly; see the worker's log",
+    )
+    assert len(list(descriptors.iterdir())) == before
+    assert not job.exists()
+    assert not broken.supervisor.running()
+    host.supervisor.close()
+    broken.supervisor.close()
 
 
 def test_a_log_that_grew_too_long_while_the_daemon_was_away_is_cut_before_it_is_read(

@@ -102,6 +102,13 @@ def put_out(end: AttemptEnd) -> dict[str, str]:
     return {each["prop"]: each["value"] for each in json.loads(end.var_pool or "[]")}
 
 
+def test_the_line_that_an_error_shows_is_the_author_s(postgresql: Database) -> None:
+    end = postgresql.run("select 1\nfrom nosuch", query=True)
+    assert end.state is TaskState.FAILURE
+    assert "LINE 2: from nosuch" in (end.reason or "")
+    assert "CURSOR" not in postgresql.log
+
+
 def test_a_hostile_value_is_only_a_value_x11(database: Database) -> None:
     end = database.run(
         "create table t (a text, b text, c text); insert into t values (${x}, '${x}', '<${x}>')",

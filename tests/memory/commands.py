@@ -51,7 +51,7 @@ from tests.memory.rows import (
     ErrorCommandRecord,
     ProcessRecord,
 )
-from tests.memory.serial import NOT_BEGUN, ask_to_stop, others_live
+from tests.memory.serial import NOT_BEGUN, ask_to_stop, is_serial_no_more, others_live
 
 _ABOUT_THE_NAMED_ONE = (
     CommandType.RECOVER_TOLERANCE_FAULT_PROCESS,
@@ -69,6 +69,10 @@ _TEXTS_OF_CHILD = ("id", "parentProcessInstanceId", "parentTaskInstanceId")
 
 class _DroppedError(Exception):
     """The rows are not as the plan has them any more; what was written for it is taken back."""
+
+
+class _RejectedError(Exception):
+    """As `_DroppedError`, but an attempt waits for what was to be carried out."""
 
 
 class MemoryCommandStore:
@@ -100,7 +104,9 @@ class MemoryCommandStore:
             return tuple(self._carry_out(tx, row, plan, node, now) for row, plan in batch)
 
     def _batch(self, limit: int, room: int) -> list[CommandRecord]:
-        waiting = sorted(self._db.commands, key=_turn)
+        waiting = sorted(
+            (row for row in self._db.commands if not self._waits_for_end(row)), key=_turn
+        )
         if room <= 0:
             waiting = [row for row in waiting if not _needs_room(row)]
         batch = []
@@ -111,6 +117,30 @@ class MemoryCommandStore:
                 room -= 1
             batch.append(row)
         return batch
+
+    def _waits_for_end(self, row: CommandRecord) -> bool:
+        """Whether the child that is to be restarted is on its way out, but not gone yet."""
+        parent = self._db.tasks.get(row.parent_task_instance_id)
+        if (
+            row.command_type not in RESTARTING_COMMANDS
+            or parent is None
+            or parent.state != TaskState.SUBMITTED
+        ):
+            return False
+        children = [
+            self._db.processes.get(relation.process_instance_id)
+            for relation in self._db.relations
+            if relation.parent_task_instance_id == parent.id
+        ]
+        return any(child is not None and self._is_on_its_way_out(child) for child in children)
+
+    def _is_on_its_way_out(self, child: ProcessRecord) -> bool:
+        former = self._db.tasks.get(child.parent_task_instance_id)
+        return child.is_live and (
+            child.state == ProcessState.READY_STOP
+            or child.wanted_state in (ProcessState.STOP, ProcessState.FAILURE)
+            or (former is not None and former.is_finished)
+        )
 
     # What a planner sees
 
@@ -154,7 +184,7 @@ class MemoryCommandStore:
                 "task_depend_type": TaskDependType(process.task_depend_type),
                 "history": process.history,
                 "schedule_time": process.schedule_time,
-                "run_scope": names_in(process.run_scope),
+                "run_scope": names_in(process.run_scope, "run_scope"),
                 "tasks": self._tasks(process.id),
             }
         return InstanceSnapshot(
@@ -215,6 +245,8 @@ class MemoryCommandStore:
             result = refused(str(error))
         except _DroppedError as error:
             result = Drop(reason=str(error))
+        except _RejectedError as error:
+            result = Reject(reason=str(error))
         if isinstance(result, Reject):
             self._move_to_errors(tx, row, storable(result.reason), now)
         tx.delete(self._db.commands, row.id)
@@ -332,15 +364,16 @@ class MemoryCommandStore:
     def _restart(
         self, tx: Transaction, plan: Restart, node: Node, now: datetime
     ) -> Ownership | None:
+        if plan.child_of is not None:
+            self._begin_for_parent(tx, plan.child_of, now)
         process = self._db.processes.get(plan.process_instance_id)
         if (
             process is None
             or not ProcessState(process.state).is_terminal
             or process.owner_epoch != plan.epoch
         ):
-            raise _DroppedError(
-                f"process instance {plan.process_instance_id} has been restarted since"
-            )
+            reason = f"process instance {plan.process_instance_id} has been restarted since"
+            raise _DroppedError(reason) if plan.child_of is None else _RejectedError(reason)
         given = {"global_params": plan.global_params, "command_param": plan.command_param}
         cause = unstorable(given)
         if cause is not None:
@@ -351,7 +384,6 @@ class MemoryCommandStore:
             "owner_incarnation": node.incarnation,
         }
         if plan.child_of is not None:
-            self._begin_for_parent(tx, plan.child_of, now)
             self._relate(tx, plan.child_of, process.id)
             columns |= {
                 "root_id": plan.child_of.root_id,
@@ -397,16 +429,19 @@ class MemoryCommandStore:
         columns: dict[str, Any]
         match plan.command_type:
             case CommandType.RECOVER_SERIAL_WAIT:
-                if not process.is_waiting or any(
-                    not other.is_waiting
-                    for other in others_live(
-                        self._db, process.process_definition_id, apart_from=process.id
+                if not process.is_waiting or (
+                    not is_serial_no_more(self._db, process.process_definition_id)
+                    and any(
+                        not other.is_waiting
+                        for other in others_live(
+                            self._db, process.process_definition_id, apart_from=process.id
+                        )
                     )
                 ):
                     raise _DroppedError(f"it is not the turn of process instance {process.id}")
                 columns = {
                     "state": int(ProcessState.RUNNING),
-                    "start_time": now,
+                    "start_time": now if process.restart_time is None else process.start_time,
                     "restart_time": now,
                 }
             case CommandType.RECOVER_WAITTING_THREAD:

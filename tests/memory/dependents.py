@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from common.model.cluster import Node
-from common.model.states import ProcessState, TaskState
+from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
 from common.store.protocol import WaitingDependent
 from common.store.transaction import storable
@@ -25,6 +25,19 @@ class MemoryDependentStore:
 
     def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
         mine = {process.id: process for process in self._db.live_runs(node)}
+        return self._undecided(mine)
+
+    def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:
+        named = (self._db.processes.get(number) for number in sorted(process_instance_ids))
+        return self._undecided(
+            {
+                process.id: process
+                for process in named
+                if process is not None and process.host is not None and not self._moves(process)
+            }
+        )
+
+    def _undecided(self, runs: Mapping[int, ProcessRecord]) -> tuple[WaitingDependent, ...]:
         return tuple(
             WaitingDependent(
                 ownership=process.ownership,
@@ -39,7 +52,25 @@ class MemoryDependentStore:
             for task in self._db.tasks
             if task.runs_as(DEPENDENT)
             and task.flag == 1
-            and (process := mine.get(task.process_instance_id)) is not None
+            and (process := runs.get(task.process_instance_id)) is not None
+        )
+
+    def _moves(self, process: ProcessRecord) -> bool:
+        if process.state != ProcessState.RUNNING or process.wanted_state is not None:
+            return True
+        if process.timeout > 0 and not process.timeout_flag and _fails(process.timeout_strategy):
+            return True
+        return any(
+            task.retry_at is not None
+            or (
+                not task.settled
+                and (
+                    not task.runs_as(DEPENDENT)
+                    or (task.timeout_seconds is not None and _fails(task.timeout_strategy))
+                )
+            )
+            for task in self._db.attempts(process.id)
+            if task.flag == 1
         )
 
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
@@ -127,6 +158,10 @@ class MemoryDependentStore:
             task=None if task is None else _upstream_task(process, task),
             has_node=task_name is None or task is not None or _has_node(process, task_name),
         )
+
+
+def _fails(strategy: int | None) -> bool:
+    return strategy is not None and TimeoutStrategy(strategy).fails
 
 
 def _upstream_task(process: ProcessRecord, task: TaskRecord) -> UpstreamTask:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 
 from common.model.cluster import Node
 from common.model.commands import CommandType
-from common.model.states import TaskState
+from common.model.states import ProcessState, TaskState
 from tests.memory.alerts import alert_of_lost_daemon
-from tests.memory.database import MemoryDatabase
-from tests.memory.rows import CommandRecord, TaskRecord
+from tests.memory.database import MemoryDatabase, Transaction
+from tests.memory.rows import CommandRecord, ProcessRecord, TaskRecord
+
+_DRIVEN = (ProcessState.RUNNING, ProcessState.READY_PAUSE, ProcessState.READY_STOP)
 
 
 class MemoryFailoverStore:
@@ -35,31 +38,46 @@ class MemoryFailoverStore:
         )
 
     def recover_runs(self, dead: Node, *, now: datetime) -> int:
-        awaited = self._db.awaited()
-        recovered = 0
         with self._db.transaction("recover_runs") as tx:
-            for process in self._db.live_runs(dead):
-                if process.id in awaited:
-                    continue
-                tx.insert(
-                    self._db.commands,
-                    CommandRecord(
-                        command_type=int(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS),
-                        process_definition_id=process.process_definition_id,
-                        command_param=json.dumps(
-                            {"ProcessInstanceId": process.id}, separators=(",", ":")
-                        ),
-                        start_time=now,
-                        update_time=now,
-                        executor_id=process.executor_id,
-                        process_instance_priority=process.process_instance_priority,
-                        process_instance_id=process.id,
-                        parent_task_instance_id=process.parent_task_instance_id,
-                    ),
-                )
-                recovered += 1
+            recovered = self._recover(tx, self._db.live_runs(dead), now)
             if recovered:
                 alert_of_lost_daemon(tx, "MASTER", dead, now)
+        return recovered
+
+    def recover_ownerless(self, *, now: datetime) -> int:
+        ownerless = [
+            process
+            for process in self._db.processes
+            if process.state in _DRIVEN and process.owner is None
+        ]
+        if not ownerless:
+            return 0
+        with self._db.transaction("recover_ownerless") as tx:
+            return self._recover(tx, ownerless, now)
+
+    def _recover(self, tx: Transaction, runs: Sequence[ProcessRecord], now: datetime) -> int:
+        awaited = self._db.awaited()
+        recovered = 0
+        for process in runs:
+            if process.id in awaited:
+                continue
+            tx.insert(
+                self._db.commands,
+                CommandRecord(
+                    command_type=int(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS),
+                    process_definition_id=process.process_definition_id,
+                    command_param=json.dumps(
+                        {"ProcessInstanceId": process.id}, separators=(",", ":")
+                    ),
+                    start_time=now,
+                    update_time=now,
+                    executor_id=process.executor_id,
+                    process_instance_priority=process.process_instance_priority,
+                    process_instance_id=process.id,
+                    parent_task_instance_id=process.parent_task_instance_id,
+                ),
+            )
+            recovered += 1
         return recovered
 
     def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:

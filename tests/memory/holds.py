@@ -16,7 +16,7 @@ from common.store.protocol import Released
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.reading import entry_of
 from tests.memory.rows import CommandRecord, PoolQueueRecord, ProcessRecord, TaskRecord
-from tests.memory.serial import NOT_BEGUN, others_live
+from tests.memory.serial import NOT_BEGUN, is_serial_no_more, others_live
 
 _WAITS, _HAS, _HAD = -1, 1, 2
 _HOLDING = (TaskState.SUBMITTED, TaskState.RUNNING)
@@ -104,10 +104,11 @@ class MemoryHoldStore:
                 )
                 continue
             full = [share for share in candidate.shares if free[share.group_id] < share.weight]
-            for share in full:
-                # Nobody passes it here: else small ones would keep a large one out for ever.
-                free[share.group_id] = 0
             if full:
+                # Nobody passes it in any of its pools: else small ones would keep it out for ever.
+                is_kept_out = any(self._is_closed(share) for share in full)
+                for share in full if is_kept_out else candidate.shares:
+                    free[share.group_id] = 0
                 continue
             for share in candidate.shares:
                 free[share.group_id] -= share.weight
@@ -137,6 +138,9 @@ class MemoryHoldStore:
                 free[row.group_id] -= row.weight
         return free
 
+    def _is_closed(self, share: PoolQueueRecord) -> bool:
+        return self._db.pools.the(share.group_id).status == 0
+
     def _hopeless(self, share: PoolQueueRecord) -> str | None:
         pool = self._db.pools.get(share.group_id)
         if pool is None:
@@ -163,10 +167,15 @@ class MemoryHoldStore:
         definitions = dict.fromkeys(process.process_definition_id for process in self._waiting())
         for definition_id in sorted(definitions):
             live = others_live(self._db, definition_id)
-            turn = live[0]
-            if all(one.is_waiting and one.id not in awaited for one in live):
-                tx.insert(self._db.commands, _turn_has_come(turn, now))
-                released += 1
+            if is_serial_no_more(self._db, definition_id):
+                begins = [one for one in live if one.is_waiting and one.id not in awaited]
+            elif all(one.is_waiting and one.id not in awaited for one in live):
+                begins = live[:1]
+            else:
+                begins = []
+            for one in begins:
+                tx.insert(self._db.commands, _turn_has_come(one, now))
+            released += len(begins)
         return released
 
     def _waiting(self) -> list[ProcessRecord]:

@@ -32,7 +32,7 @@ def process_row(process: ProcessRecord) -> ProcessRow:
         global_params=process.global_params,
         schedule_time=process.schedule_time,
         complement=process.history[:1] == (CommandType.COMPLEMENT_DATA.name,),
-        run_scope=names_in(process.run_scope),
+        run_scope=names_in(process.run_scope, "run_scope"),
         wanted_deadline=process.wanted_deadline,
         parent_task_instance_id=process.parent_task_instance_id,
     )
@@ -53,7 +53,7 @@ def task_row(task: TaskRecord) -> TaskRow:
         kill_requested=task.wanted_state == TaskState.KILL,
         pause_requested=task.wanted_state == TaskState.PAUSE,
         var_pool=task.var_pool,
-        branch=names_in(task.branch),
+        branch=names_in(task.branch, f"branch of task {task.name!r}"),
     )
 
 
@@ -73,13 +73,13 @@ def entry_of(database: MemoryDatabase, task_instance_id: int) -> QueueEntry:
     )
 
 
-def names_in(text: str | None) -> tuple[str, ...] | None:
+def names_in(text: str | None, what: str) -> tuple[str, ...] | None:
     if text is None:
         return None
     try:
         names = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{what} can't be read as JSON") from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"not a list of names: {text[:80]!r}")
+        raise ValueError(f"{what} is no list of names")
     return tuple(names)

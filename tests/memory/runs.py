@@ -8,8 +8,8 @@ from datetime import datetime
 
 from common.model.cluster import Node, QueueEntry
 from common.model.instances import Ownership
-from common.model.states import ProcessState, TaskState
-from common.store.protocol import LoadedRun, Saved, Step, TaskReport, Wish
+from common.model.states import LIVE_TASK_STATES, ProcessState, TaskState
+from common.store.protocol import LoadedRun, Saved, Step, TaskReport, UnreadableRun, Wish
 from tests.memory.database import MemoryDatabase
 from tests.memory.reading import entry_of, process_row, task_row
 from tests.memory.rows import EPOCH, SUB_PROCESS, ProcessRecord, TaskRecord
@@ -28,8 +28,8 @@ class MemoryRunStore:
     def __init__(self, database: MemoryDatabase) -> None:
         self._db = database
 
-    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun, ...]:
-        loaded = []
+    def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun | UnreadableRun, ...]:
+        loaded: list[LoadedRun | UnreadableRun] = []
         for ownership in ownerships:
             process = self._db.processes.get(ownership.process_instance_id)
             if process is None or not self._is_owned(process, ownership):
@@ -40,8 +40,19 @@ class MemoryRunStore:
                     process=process_row(process),
                     tasks=tuple(task_row(task) for task in self._db.attempts(process.id)),
                 )
-            except ValueError:
+            except ValueError as error:
                 # What can't be read is no reason to load none of the others.
+                loaded.append(
+                    UnreadableRun(
+                        ownership=ownership,
+                        reason=f"its rows can't be read: {error}",
+                        live=tuple(
+                            (task.name, task.attempt)
+                            for task in self._db.attempts(process.id)
+                            if task.state in LIVE_TASK_STATES
+                        ),
+                    )
+                )
                 continue
             loaded.append(run)
         return tuple(loaded)

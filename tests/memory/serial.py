@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from common.model.states import ProcessState
+from common.model.states import ExecutionType, ProcessState
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import ProcessRecord
 
@@ -24,6 +24,12 @@ def others_live(
         and not process.is_sub_process
         and process.id != apart_from
     ]
+
+
+def is_serial_no_more(database: MemoryDatabase, definition_id: int) -> bool:
+    """Whether it has been made a parallel definition, in which nobody is in anybody's way."""
+    definition = database.definitions.get(definition_id)
+    return definition is not None and definition.execution_type == ExecutionType.PARALLEL
 
 
 def ask_to_stop(tx: Transaction, processes: Sequence[ProcessRecord], now: datetime) -> None:

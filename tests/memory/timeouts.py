@@ -51,7 +51,7 @@ class MemoryTimeoutStore:
         if not strategy.fails:
             return done
         reason = (
-            f"timed out after {task.timeout_seconds / 60:g} minutes"
+            f"timed out after {task.timeout_seconds / 60:g} {'minute' if task.timeout_seconds == 60 else 'minutes'}"
             f" (timeout strategy {strategy.name})"
         )
         if task.task_type == DEPENDENT:

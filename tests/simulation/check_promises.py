@@ -65,13 +65,13 @@ class TimeoutsInTime:
             case ProcessRecord() as old, ProcessRecord() as process if has_ended(change):
                 if (
                     process.timeout
-                    # A run that is recovered begins to count at its restart, which no row holds.
-                    and process.run_times == 1
                     and not old.timeout_flag
                     and old.state in (ProcessState.RUNNING, ProcessState.READY_PAUSE)
                     and process.end_time is not None
                     and process.end_time
-                    > self._by(old.start_time + timedelta(minutes=process.timeout))
+                    > self._by(
+                        (old.restart_time or old.start_time) + timedelta(minutes=process.timeout)
+                    )
                 ):
                     yield f"nobody said that process instance {process.id} took too long"
             case TaskRecord(state=TaskState.RUNNING) as was, TaskRecord() as task:
@@ -126,6 +126,7 @@ class AlertsOnce:
                 if (old.timeout_flag, new.timeout_flag) == (0, 1) and TimeoutStrategy(
                     new.timeout_strategy
                 ).warns:
+                    # A run that is recovered begins to count afresh, and may be told of once more.
                     self._due[f"Process Timeout Warn {new.id}"] += 1
             case TaskRecord() as was, TaskRecord() as task:
                 if (was.alert_flag, task.alert_flag) == (0, 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from common.model.states import ProcessState, TaskState
 from tests.memory.store import Change, TaskRecord
 from tests.simulation.history import Tables
 
+_KNOT = re.compile("wait for each other|waits for itself")
 _LOST = (ProcessState.STOP, ProcessState.FAILURE)
 _OVER = (*_LOST, ProcessState.SUCCESS)
 
@@ -37,12 +39,30 @@ class EvidenceWasTrue:
         else:
             expected = _first(results, "SUCCESS", "WAITING") or "FAILED"
         decided = "SUCCESS" if new.state == TaskState.SUCCESS else "FAILED"
+        if (expected, decided) == ("WAITING", "FAILED") and _KNOT.search(new.reason or ""):
+            expected = "FAILED"
+            yield from _faults_of_knot(place, new, before)
         if expected != decided:
             yield f"{place} was decided {decided}, its evidence makes {expected}"
         for entry in entries:
             fault = _fault(entry, before, new.process_instance_id)
             if fault is not None:
                 yield f"{place}: {fault}: {entry}"
+
+
+def _faults_of_knot(place: str, decided: TaskRecord, before: Tables) -> Iterator[str]:
+    """Runs that wait for each other: in each of them nothing goes on but such waiting."""
+    members = [int(number) for number in re.findall(r"[0-9]+", decided.reason or "")]
+    if decided.process_instance_id not in members:
+        yield f"{place} ended for a knot that it is not in: {decided.reason}"
+    for member in members:
+        process = before.processes.get(member)
+        if process is None or not process.is_live:
+            yield f"{place} ended for a knot with process instance {member}, which has ended"
+            continue
+        for task in before.rows(member).values():
+            if not task.is_finished and task.task_type != "DEPENDENT":
+                yield f"{place} ended for a knot, yet task {task.id} of {member} goes on"
 
 
 def _first(results: list[str], *wanted: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from common.store.protocol import LoadedRun
 from master.engine.run import ProcessRun, TaskPhase, TaskRun
 from master.run_worker import RunWorker
 from tests.memory.store import MemoryRunStore
@@ -13,6 +14,7 @@ def differences(runs: RunWorker, store: MemoryRunStore) -> list[str]:
     for run in list(runs._runs.values()):
         of = f"process instance {run.ownership.process_instance_id}"
         for loaded in store.load([run.ownership]):
+            assert isinstance(loaded, LoadedRun)
             fresh = runs._build(loaded)
             if fresh is None:
                 found.append(f"{of} is in memory, and can't be loaded")
@@ -35,7 +37,8 @@ def fingerprint(run: ProcessRun) -> dict[str, object]:
         "deadline": run.deadline,
         "failing": run.failing,
         "ready": tuple(run.ready),
-        "held": () if run.is_halting else sorted(run.held),
+        # In a run that is halting none of them will ever begin.
+        "held": sorted(run.held) if not run.is_halting else [],
         "occupants": sorted(run.occupants),
         "live": sorted(run.live),
         "unkilled": sorted(run.unkilled),

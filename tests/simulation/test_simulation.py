@@ -1,6 +1,7 @@
 """The simulated cluster, seed by seed; a failing seed is run again with `-k "[17]"`.
 
-The number of seeds is 2,000, or what `ORCAFLOW_SEEDS` says.
+There are 2,000 seeds from 0 on; `ORCAFLOW_SEEDS` and `ORCAFLOW_FIRST_SEED` say otherwise, so that
+two processes share the work.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from tests.simulation.checkers import broken
 from tests.simulation.history import has_ended, has_restarted
 from tests.simulation.world import World
 
+_FIRST = int(os.environ.get("ORCAFLOW_FIRST_SEED", "0"))
 _SEEDS = int(os.environ.get("ORCAFLOW_SEEDS", "2000"))
 
 
-@pytest.mark.parametrize("seed", range(_SEEDS))
+@pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
 def test_whatever_happens_all_ends_right(seed: int) -> None:
     world = World(seed)
     world.run()

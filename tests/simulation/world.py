@@ -25,6 +25,7 @@ from common.store.listen import Channel, Notification
 from common.store.protocol import AttemptFolders, TaskReport
 from master.assembly import Master, Stores
 from master.engine.run import ImpossibleError
+from master.heartbeat import HeartbeatLoop
 from master.notice_loop import NoticeLoop
 from master.run_worker import RunWorker
 from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
@@ -54,6 +55,7 @@ _QUIET = timedelta(seconds=12)
 _NEVER = timedelta(days=1)
 _BUSY = timedelta(milliseconds=1)
 _IDLE = timedelta(milliseconds=250)
+_BEAT = timedelta(seconds=1)
 _RESTART = (0.0, 0.5, 3.0, 15.0)
 
 
@@ -63,10 +65,14 @@ class DaemonDiedError(BaseException):
 
 @dataclass(slots=True)
 class Step:
-    """One loop of one daemon, and when it wants to be stepped."""
+    """One loop of one daemon, and when it wants to be stepped.
+
+    `idle`: how long it rests at least after a pass that has changed nothing.
+    """
 
     loop: Loop
     due: timedelta
+    idle: timedelta
 
 
 @dataclass(slots=True)
@@ -191,6 +197,7 @@ class World:
             last=_FAULTY,
         )
         self._room = random.choice((1, 2, 10, 10))
+        self._task_limit = random.choice((0, 0, 1, 2))
         self.healed_at = _FAULTY
         self._quiet_since = (0, timedelta())
         for name in ("m1:1", "m2:1", *self.computers):
@@ -226,7 +233,8 @@ class World:
             self._quiet_since = len(self.database.changes), self.clock.elapsed
         elif self.clock.elapsed - since > _QUIET and self._waits_for_others():
             self._quiet_since = changes, self.clock.elapsed
-            if len(self.database.commands) and not self.options.minutes:
+            works = any(computer.alive() for computer in self.computers.values())
+            if len(self.database.commands) and not works and not self.options.minutes:
                 self.surprises.append("commands wait for room that nothing uses (T67)")
             self.people.stop_everything()
 
@@ -259,10 +267,13 @@ class World:
         self._current = before
         if self._to_restart:
             self._deaths_and_births(now)
-        due = []
-        for daemon in self.daemons.values():
-            if daemon.frozen_until <= now and daemon is not self._paused:
-                due += [(daemon, step) for step in daemon.steps if step.due <= now]
+        due = [
+            (daemon, step)
+            for daemon in self.daemons.values()
+            if daemon.frozen_until <= now and daemon is not self._paused
+            for step in daemon.steps
+            if step.due <= now
+        ]
         if due:
             self._step(*self.random.choice(due))
         else:
@@ -306,7 +317,7 @@ class World:
             if step.loop.name != NoticeLoop.name:
                 # One that has done nothing waits for something; nobody waits for less than this.
                 is_idle = changes == len(self.database.changes)
-                rest = max(rest, _IDLE if is_idle else _BUSY)
+                rest = max(rest, step.idle if is_idle else _BUSY)
                 step.due = min(step.due, self.clock.elapsed + rest)
 
         self._act(daemon, once)
@@ -418,6 +429,7 @@ class World:
                 host=host,
                 port=int(port),
                 exec_threads=self._room,
+                exec_task_num=self._task_limit,
                 hold_interval_seconds=self.parts.hold_interval.total_seconds(),
             ),
             zone=_UTC,
@@ -468,7 +480,9 @@ class World:
 
     def add(self, daemon: Daemon, loop: Loop, wakes: dict[str, Callable[[], None]]) -> None:
         """Give a daemon a loop, and `wakes` the means to wake it."""
-        step = Step(Patient(loop), self.clock.elapsed)
+        # Sessions last for seconds; to look at them more often costs a quarter of all steps.
+        idle = _BEAT if loop.name == HeartbeatLoop.name else _IDLE
+        step = Step(Patient(loop), self.clock.elapsed, idle)
         daemon.steps.append(step)
 
         def wake() -> None:

@@ -13,6 +13,7 @@ from common.model.control import Outcome
 from common.model.decisions import Decision, FinishProcess, FinishTask, SubmitTask
 from common.model.states import FailureStrategy, ProcessState, TaskDependType, TaskState
 from master.engine.events import PauseRequested, RunOpened, TimerFired
+from master.engine.load import load_run
 from master.engine.run import ImpossibleError
 from tests.builders import (
     NOON,
@@ -97,6 +98,15 @@ def test_t56_an_attempt_must_follow_the_one_before_it() -> None:
     for attempt in (1, 2, 3):
         with pytest.raises(ImpossibleError):
             run.run.apply(replace(again, attempt=attempt))
+    # Nor may one be passed over or counted twice where a new attempt is due.
+    run = kept("a", ends=FAILED)
+    put_aside = replace(run.rows[0], valid=False)
+    process = replace(run.process, state=ProcessState.RUNNING)
+    due = load_run(run.run.ownership, process, [put_aside], dag=run.dag, nodes=run.nodes)
+    for attempt in (1, 3):
+        with pytest.raises(ImpossibleError):
+            due.apply(replace(again, attempt=attempt))
+    due.apply(replace(again, attempt=2))
 
 
 def test_a_row_of_a_task_that_was_not_selected_is_impossible() -> None:

@@ -6,7 +6,7 @@ What the tables do is said by the conformance suite; here stores of a few lines 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -149,6 +149,19 @@ def test_a_release_that_takes_long_does_not_make_the_next_one_late(place: Place)
     assert loop.run_once() == 0.5 * SECOND
 
 
+def test_between_two_releases_others_have_their_turn(place: Place) -> None:
+    store = Holds(place)
+    loop, _ = a_hold_loop(place, store)
+    store.takes = 80 * MILLISECOND
+    loop.run_once()
+    # As one that is woken by every end of a task with a pool.
+    assert loop.run_once() == 80 * MILLISECOND
+    assert len(store.asked) == 1
+    place.pass_by(80 * MILLISECOND)
+    loop.run_once()
+    assert len(store.asked) == 2
+
+
 def test_a_master_that_is_not_trusted_lets_nothing_go(place: Place) -> None:
     store = Holds(place)
     loop, _ = a_hold_loop(place, store)
@@ -214,16 +227,24 @@ def a_run(state: ProcessState) -> UpstreamRun:
 
 
 class Dependents:
-    """Tables of a few lines, for several threads. `upstream` answers by definition id."""
+    """Tables of a few lines, for several threads. `upstream` answers by definition id.
+
+    So does `waited_for`, with the id of a run that goes on.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[int, WaitingDependent] = {}
         self.upstream: dict[int, ProcessState] = {}
+        self.waited_for: dict[int, int] = {}
         self.decided: dict[int, tuple[TaskState, str | None]] = {}
         self.looks = 0
         self.writes = 0
         self.poisoned: tuple[int, ...] = ()
         self.unwritable: tuple[int, ...] = ()
+        # Runs of other masters, runs in which something else goes on, and what was asked of whom.
+        self.elsewhere: dict[int, WaitingDependent] = {}
+        self.moving: tuple[int, ...] = ()
+        self.followed: list[list[int]] = []
         self.broken: tuple[str, ...] = ()
         self.read: Callable[[], None] = lambda: None
         self.all_decided = Event()
@@ -247,9 +268,20 @@ class Dependents:
         ids = [question.definition_id or 0 for question in questions]
         if any(number in self.poisoned for number in ids):
             raise ValueError("a mistake of ours")
-        return tuple(
-            a_run(self.upstream[number]) if number in self.upstream else None for number in ids
-        )
+        return tuple(self._run(number) for number in ids)
+
+    def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:
+        self._answers("held_up")
+        with self._lock:
+            self.followed.append(sorted(process_instance_ids))
+            rows = [*self.rows.values(), *self.elsewhere.values()]
+        named = set(process_instance_ids) - set(self.moving)
+        return tuple(row for row in rows if row.ownership.process_instance_id in named)
+
+    def _run(self, number: int) -> UpstreamRun | None:
+        if number in self.waited_for:
+            return replace(a_run(ProcessState.RUNNING), id=self.waited_for[number])
+        return a_run(self.upstream[number]) if number in self.upstream else None
 
     def decide(
         self,
@@ -290,13 +322,16 @@ class Waiter:
         self.store = Dependents()
         self.wakes = 0
         self.config = DependentConfig(interval=5 * SECOND, breath=50 * MILLISECOND)
-        self.loop = DependentLoop(
+        self.loop = self.made()
+
+    def made(self, **config: Any) -> DependentLoop:
+        return DependentLoop(
             self.store,
-            identity=place.identity,
-            clock=place.clock,
+            identity=self.place.identity,
+            clock=self.place.clock,
             zone=UTC_ZONE,
             wake=self._woken,
-            config=self.config,
+            config=replace(self.config, **config),
         )
 
     def later(self, passed: timedelta) -> timedelta:
@@ -529,6 +564,88 @@ def test_a_decision_that_can_t_be_written_ends_no_loop(waiter: Waiter) -> None:
     waiter.store.unwritable = ()
     waiter.later(5 * SECOND)
     assert sorted(waiter.store.decided) == [1, 2, 3]
+
+
+# Runs that wait for each other
+
+
+def in_a_ring(waiter: Waiter, *numbers: int) -> None:
+    """Each of these runs waits for the next, and the last for the first."""
+    waiter.store.add(*(a_dependent(number) for number in numbers))
+    waiter.store.waited_for |= dict(zip(numbers, (*numbers[1:], numbers[0]), strict=True))
+
+
+def test_of_runs_that_wait_for_each_other_the_newest_fails(waiter: Waiter) -> None:
+    in_a_ring(waiter, 1, 3, 2)
+    waiter.loop.run_once()
+    assert (waiter.store.decided, waiter.store.followed) == ({}, [])
+    waiter.later(5 * SECOND)
+    reason = "process instances 1 → 3 → 2 → 1 wait for each other"
+    assert waiter.store.decided == {3: (TaskState.FAILURE, reason)}
+
+
+def test_runs_that_wait_for_each_other_are_looked_for_at_the_slow_pace(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.store.waited_for = {1: 7}
+    for _ in range(5):
+        waiter.loop.heard()
+        waiter.later(SECOND)
+    assert waiter.store.followed == [[7]]
+    waiter.later(5 * SECOND)
+    assert waiter.store.followed == [[7], [7]]
+
+
+def test_a_run_that_moves_by_itself_is_no_part_of_a_ring(waiter: Waiter) -> None:
+    in_a_ring(waiter, 1, 2)
+    waiter.store.moving = (1,)
+    for _ in range(3):
+        waiter.later(5 * SECOND)
+    assert waiter.store.decided == {}
+    waiter.store.moving = ()
+    waiter.later(5 * SECOND)
+    assert list(waiter.store.decided) == [2]
+
+
+@pytest.mark.parametrize(("elsewhere", "failed"), [(1, [2]), (2, [])])
+def test_each_master_ends_only_its_own_runs_of_a_ring(
+    waiter: Waiter, elsewhere: int, failed: list[int]
+) -> None:
+    in_a_ring(waiter, 1, 2)
+    waiter.store.elsewhere[elsewhere] = waiter.store.rows.pop(elsewhere)
+    for _ in range(3):
+        waiter.later(5 * SECOND)
+    assert list(waiter.store.decided) == failed
+
+
+def test_a_run_elsewhere_that_will_fail_by_itself_is_no_part_of_a_ring(waiter: Waiter) -> None:
+    in_a_ring(waiter, 1, 2)
+    del waiter.store.rows[1]
+    waiter.store.elsewhere[1] = a_dependent(1, task_json="{")
+    for _ in range(3):
+        waiter.later(5 * SECOND)
+    assert waiter.store.decided == {}
+
+
+def test_a_ring_among_more_runs_than_can_be_followed_is_found_in_time(waiter: Waiter) -> None:
+    waiter.loop = waiter.made(followed_at_most=8)
+    waiter.store.add(*(a_dependent(number) for number in range(1, 41)))
+    waiter.store.waited_for = {number: 100 + number for number in range(1, 41)}
+    in_a_ring(waiter, 201, 202)
+    for _ in range(12):
+        waiter.later(5 * SECOND)
+    assert list(waiter.store.decided) == [202]
+    assert all(len(asked) <= 8 for asked in waiter.store.followed)
+
+
+def test_a_search_that_gets_no_answer_is_made_again(waiter: Waiter) -> None:
+    in_a_ring(waiter, 1, 2)
+    waiter.loop.run_once()
+    waiter.store.broken = ("held_up",)
+    with pytest.raises(ServiceUnreachableError):
+        waiter.later(5 * SECOND)
+    waiter.store.broken = ()
+    waiter.later(5 * SECOND)
+    assert list(waiter.store.decided) == [2]
 
 
 def test_no_wake_up_is_lost_between_threads(place: Place) -> None:

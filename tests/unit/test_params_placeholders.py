@@ -135,7 +135,7 @@ def test_t45_minus_one_is_yesterday_even_when_today_has_25_hours() -> None:
 
 
 def test_t45_plus_one_is_tomorrow_even_when_today_has_23_hours() -> None:
-    assert printed("$[yyyyMMddHHmm+1]", at="2019-03-10 23:30:00", zone=NEW_YORK) == "201903112330"
+    assert printed("$[yyyyMMddHHmm+1]", at="2019-03-10 00:30:00", zone=NEW_YORK) == "201903110030"
 
 
 def test_t45_hours_are_elapsed_time_across_the_doubled_hour() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from common.model.control import Outcome
-from common.model.decisions import FinishProcess, SubmitTask
+from common.model.decisions import DecideTask, FinishProcess, SubmitTask
 from common.model.states import ProcessState, TaskState
 from common.params import Direct, Property, properties_json
 from master.engine.context import RunContext
-from master.engine.events import RunOpened, TimerFired
+from master.engine.events import RunOpened, TaskSucceeded, TimerFired
 from master.engine.run import ImpossibleError
 from master.engine.variables import Variable, merged, properties_of, put_out, values_of
 from tests import builders
@@ -234,3 +234,14 @@ def test_an_impossible_report_does_not_repeat_what_the_task_put_out() -> None:
 
 
 SECRET_OUT = properties_json([Property(prop="key", value="", direct=Direct.OUT)])
+
+
+def test_a_task_that_would_be_given_too_much_fails_with_the_reason_and_is_not_submitted() -> None:
+    run = a_run("a >> b", opened=False)
+    tell(run, RunOpened())
+    pool = json.dumps([{"prop": "x", "direct": "IN", "type": "VARCHAR", "value": "v" * 1_048_576}])
+    decided = tell(run, TaskSucceeded(name="a", attempt=1, at=NOON, var_pool=pool))
+    (failure,) = [one for one in decided if isinstance(one, DecideTask)]
+    assert (failure.name, failure.state, failure.branch) == ("b", TaskState.FAILURE, None)
+    assert "1,048,577 characters" in str(failure.reason)
+    assert run.state is ProcessState.FAILURE

@@ -143,6 +143,28 @@ def test_a_signal_stops_the_daemon_with_exit_code_0(number: signal.Signals) -> N
     assert signal.getsignal(number) is before
 
 
+def test_a_signal_that_interrupts_no_wait_of_the_main_thread_is_obeyed_all_the_same() -> None:
+    """As one that comes just before the wait begins, or that another thread is given."""
+    waiting = Service._wait_for_the_end.__code__
+
+    class TakesTheSignal:
+        name = "takes the signal"
+
+        def run_once(self) -> timedelta:
+            main = sys._current_frames()[threading.main_thread().ident or 0]
+            if main.f_code is not waiting:
+                return timedelta(milliseconds=1)
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+            return timedelta(hours=1)
+
+    service = Service()
+    service.add(TakesTheSignal())
+    guard = threading.Timer(PATIENCE_SECONDS, service.fail, ("signal", "not noticed"))
+    guard.start()
+    assert service.run() == 0
+    guard.cancel()
+
+
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(0)])
 def test_a_loop_that_dies_stops_the_daemon_with_exit_code_1(
     error: BaseException, caplog: pytest.LogCaptureFixture

@@ -27,6 +27,7 @@ from worker.binding import Value, bound
 from worker.runners.job import FAILED, OK, Job, JobError
 
 _CANCEL_SECONDS = 3.0
+_CONNECT_SECONDS = 10
 _WORK_IS_DONE = signal.SIGUSR1
 _AWAITED = frozenset({signal.SIGTERM, signal.SIGINT, _WORK_IS_DONE})
 _AUTOCOMMIT = frozenset({"postgresql", "sqlite", "mysql", "mariadb", "oracle", "mssql"})
@@ -187,6 +188,9 @@ def _connected(target: Mapping[str, Any], connected: list[Any]) -> Connection:
         options["isolation_level"] = "AUTOCOMMIT"
     if target["dialect"] == "sqlite":
         options["connect_args"] = {"check_same_thread": False, "timeout": 60}
+    elif target["dialect"] == "postgresql" and "connect_timeout" not in url.query:
+        # A server that takes the connection and then says nothing would hold the task for ever.
+        options["connect_args"] = {"connect_timeout": _CONNECT_SECONDS}
     try:
         engine = sqlalchemy.create_engine(url, poolclass=NullPool, **options)
     except (NoSuchModuleError, ImportError) as error:

@@ -19,6 +19,7 @@ _FETCH = 1_000
 _COMMENT = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)
 _PLAIN = re.compile(r"[\s(]*(select|values|table|with)\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(insert|update|delete|merge|into)\b", re.IGNORECASE)
+_LINE = re.compile(r"^LINE ([0-9]+):", re.MULTILINE)
 
 
 def main() -> None:
@@ -80,14 +81,22 @@ def _rows(
         is_ours = not database.in_transaction()
         if is_ours:
             database.run(place, ["BEGIN"], []).close()
-        texts[0] = f"DECLARE orcaflow_result NO SCROLL CURSOR FOR {texts[0]}"
-        database.run(place, texts, values).close()
+        # On a line of its own, so that the line which an error shows is the author's.
+        texts[0] = f"DECLARE orcaflow_result NO SCROLL CURSOR FOR\n{texts[0]}"
+        try:
+            database.run(place, texts, values).close()
+        except JobError as error:
+            raise JobError(_LINE.sub(_one_less, str(error))) from None
         first = database.run(place, [f"FETCH {_FETCH} FROM orcaflow_result"], [])
         return list(first.keys()), _fetched(database, place, first, is_ours=is_ours)
     result = database.run(place, texts, values)
     if not result.returns_rows:
         raise JobError(f"{place}: it returns no rows; a statement that does not has sqlType 1")
     return list(result.keys()), _partitions(result)
+
+
+def _one_less(line: re.Match[str]) -> str:
+    return f"LINE {int(line[1]) - 1}:"
 
 
 def _is_plain(statement: str) -> bool:
