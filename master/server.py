@@ -12,9 +12,6 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from common.store.dependents import PostgresDependentStore
-from common.store.holds import PostgresHoldStore
-from common.store.timeouts import PostgresTimeoutStore
 from setproctitle import setproctitle
 
 from common import config as configuration
@@ -42,9 +39,12 @@ from common.registry.protocol import Registry
 from common.service import HealthServer, Service
 from common.store import schema
 from common.store.commands import PostgresCommandStore
+from common.store.dependents import PostgresDependentStore
 from common.store.failover import PostgresFailoverStore
+from common.store.holds import PostgresHoldStore
 from common.store.listen import Notifications
 from common.store.runs import PostgresRunStore
+from common.store.timeouts import PostgresTimeoutStore
 from master.assembly import Master, Stores
 from master.notice_loop import CHANNELS, NoticeLoop
 
