@@ -94,7 +94,7 @@ def test_whoever_comes_first_each_race_ends_in_time_and_in_the_right_state(
         size = min(BATCH, RACES - done)
         instances = _begin(cluster, definitions, choose, size)
         races = [_draw(choose, instance, name) for instance, name in instances]
-        _run(cluster, races, choose, kill_a_master=done // BATCH % 3 == 2)
+        _run(cluster, races, _victim(cluster, choose, done // BATCH))
         _judge(cluster, races)
         _go_on(cluster, races)
         done += size
@@ -140,21 +140,26 @@ def _draw(choose: random.Random, instance: int, name: str) -> Race:
     )
 
 
-def _run(
-    cluster: PrivateCluster, races: Sequence[Race], choose: random.Random, *, kill_a_master: bool
-) -> None:
+def _victim(cluster: PrivateCluster, choose: random.Random, batch: int) -> tuple[Kind, int] | None:
+    """The daemon that is killed amid a batch: none, a worker, a master, and so on."""
+    kind = (None, Kind.WORKER, Kind.MASTER)[batch % 3]
+    return None if kind is None else (kind, choose.choice(cluster.ports(kind)))
+
+
+def _run(cluster: PrivateCluster, races: Sequence[Race], victim: tuple[Kind, int] | None) -> None:
     """Ask for everything, each at its moment; all ends in time."""
-    victim = choose.choice(cluster.ports(Kind.MASTER)) if kill_a_master else None
+    killed: tuple[Kind, int] | None = None
     began = time.monotonic()
     for race in sorted(races, key=lambda race: race.after):
         # The moment is what is drawn; nothing that is asserted depends on it.
         time.sleep(max(0.0, race.after - (time.monotonic() - began)))
-        if victim is not None and race.after > 0.1:
-            cluster.kill(Kind.MASTER, victim)
-            cluster.start_again(Kind.MASTER, victim)
-            victim = None
+        if victim is not None and killed is None and race.after > 0.1:
+            killed = victim
+            cluster.kill(*killed)
         for _ in range(race.times):
             _ask(cluster, race)
+    if killed is not None:
+        cluster.start_again(*killed)
     ids = [race.instance for race in races]
     until(
         lambda: (
