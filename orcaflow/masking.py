@@ -5,23 +5,10 @@ The rule is that of the workers' logs, so that what a log hides is not shown her
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-MASK = "******"
-
-_SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?$|passw|pwd|secret|token|credential|private.?key|api.?key|access.?key",
-    re.IGNORECASE,
-)
-# "1" is hidden by its name alone: to replace it everywhere would hide the rest too.
-_SHORTEST_MASKED = 4
-
-
-def is_secret(name: str) -> bool:
-    """Whether a name sounds as if its value must not be shown."""
-    return _SECRET_NAME.search(name) is not None
+from common.masking import MASK, SHORTEST_MASKED, is_secret
 
 
 def secrets_in(parameters: Mapping[str, str]) -> tuple[str, ...]:
@@ -37,7 +24,7 @@ def masked(value: Any, secrets: Sequence[str], *, name: str = "") -> Any:
             if name and value and is_secret(name):
                 return MASK
             for secret in secrets:
-                if len(secret) >= _SHORTEST_MASKED:
+                if len(secret) >= SHORTEST_MASKED:
                     value = value.replace(secret, MASK)
             return value
         case list():

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final
 
-_SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?$|passw|pwd|secret|token|credential|private.?key|api.?key|access.?key",
-    re.IGNORECASE,
-)
-MASK: Final = "******"
-_SHORTEST_MASKED = 4
-
-
-def is_secret(name: str) -> bool:
-    """Whether a name sounds as if its value must not be shown."""
-    return _SECRET_NAME.search(name) is not None
+from common.masking import MASK, SHORTEST_MASKED
 
 
 def printable(text: str) -> str:
@@ -33,6 +21,6 @@ def masked(text: str, secrets: Sequence[str]) -> str:
     """
     # Longer ones first: one that begins with another would else be shown from there on.
     for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_MASKED:
+        if len(secret) >= SHORTEST_MASKED:
             text = text.replace(printable(secret), MASK)
     return text

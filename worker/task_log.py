@@ -11,8 +11,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from common.masking import MASK, is_secret
 from common.store.protocol import ClaimedTask
-from worker.masking import MASK, is_secret, masked, printable
+from worker.masking import masked, printable
 
 _PREFIX = "[orcaflow]"
 _SHOWN_VALUE_CHARS = 200

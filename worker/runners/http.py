@@ -20,7 +20,7 @@ import certifi
 import httpcore
 import httpx
 
-from worker.masking import MASK, is_secret
+from common.masking import MASK, is_secret
 from worker.runners.job import Job, JobError, done, read_job
 
 _KEPT_BYTES = 10 * 1024 * 1024

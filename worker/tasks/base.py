@@ -19,10 +19,10 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
+from common.masking import is_secret
 from common.params import DataType, Direct, Property, replace_placeholders, substitute
 from common.store.protocol import ClaimedTask
 from common.task_types import ENTRY_POINT_GROUP
-from worker.masking import is_secret
 from worker.workspace import Account, artefact_path, make_artefact, write_file
 
 
