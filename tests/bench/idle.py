@@ -21,6 +21,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     for _ in range(runs):
         began = time.monotonic()
         before = {name: daemons.cpu_seconds(pid) for name, pid in pids.items()}
+        # The window over which the processor's time is counted.
         time.sleep(WINDOW_SECONDS)
         for name, pid in pids.items():
             used = daemons.cpu_seconds(pid) - before[name]

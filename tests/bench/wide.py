@@ -57,4 +57,5 @@ def _await_half(stage: Stage, definition: int) -> None:
     ):
         if time.monotonic() > deadline:
             raise TimeoutError("the second run did not come half-way")
+        # Seldom, since each look costs the database that is being measured.
         time.sleep(_LOOK_SECONDS)

@@ -1,9 +1,4 @@
-"""Why something is not running: facts from the tables turned into a chain of causes.
-
-Pure: it is given rows of one moment, who was alive then, and the time; `common.store.reasons` reads
-the rows. A *cause* says what holds something back, since when, and what will be looked at next; the
-causes behind a cause hang below it. The word in `Cause.cause` is for programs and never changes its
-meaning; the sentence is for people.
+"""Walks from a run, a task or a command to what holds it back, and tells it. Pure.
 
 It explains and decides nothing: where it and a daemon differ, the daemon is right.
 """
@@ -11,240 +6,35 @@ It explains and decides nothing: where it and a daemon differ, the daemon is rig
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
-from common.dag import Dag, select
-from common.errors import InvalidDefinitionError
 from common.model.cluster import Node
 from common.model.commands import (
     BEGINNING_COMMANDS,
-    BadCommandError,
     CommandType,
-    start_node_names,
 )
-from common.model.definitions import ProcessGraph, read_process_json
 from common.model.states import (
     FailureStrategy,
     ProcessState,
-    TaskDependType,
     TaskState,
 )
+from common.why.causes import Cause, Word
+from common.why.facts import (
+    Alive,
+    Attempt,
+    Facts,
+    PendingCommand,
+    PoolWait,
+    QueuePlace,
+    Run,
+)
+from common.why.shape import BAD_ENDS, Shape, graph_of, is_live, names_in
 
 MAX_DEPTH: Final = 30
 MAX_LISTED: Final = 10
 """Of many alike, so many are told one by one; the others are counted."""
-
-_BRANCHING: Final = frozenset({"SWITCH", "CONDITIONS"})
-
-
-class Word(StrEnum):
-    """What a cause is, for programs."""
-
-    ENDED = "ended"
-    SUPERSEDED = "superseded"
-    RUNNING = "running"
-    FAILED = "failed"
-    ZOOKEEPER = "zookeeper_unreachable"
-    NO_MASTER = "no_master"
-    MASTERS_FULL = "masters_full"
-    OWNER_GONE = "owner_gone"
-    COMMAND = "command_waits"
-    COMMAND_REFUSED = "command_refused"
-    COMMAND_TAKEN = "command_taken"
-    OFFLINE = "definition_offline"
-    NO_DEFINITION = "definition_missing"
-    SERIAL = "serial_wait"
-    THREAD = "waiting_thread"
-    STOPPING = "being_stopped"
-    PAUSING = "being_paused"
-    UPSTREAM = "upstream"
-    UPSTREAM_FAILED = "upstream_failed"
-    LEFT_OUT = "left_out"
-    FORBIDDEN = "forbidden"
-    OUT_OF_SCOPE = "out_of_scope"
-    ENDING = "run_is_ending"
-    RETRY = "retry"
-    DELAY = "delay"
-    POOL = "pool"
-    POOL_UNKNOWN = "pool_unknown"
-    QUEUED = "queued"
-    NO_WORKER = "no_worker"
-    NO_WORKER_IN_GROUP = "no_worker_in_group"
-    WORKER_GONE = "worker_gone"
-    SUB_PROCESS = "sub_process"
-    DEPENDENT = "dependent"
-    NEXT = "about_to_begin"
-    UNREADABLE = "unreadable"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """One reason; `because` are the reasons behind it. `next` is what is looked at, and when."""
-
-    cause: Word
-    subject: str
-    text: str
-    since: datetime | None = None
-    next: str | None = None
-    next_at: datetime | None = None
-    because: tuple[Cause, ...] = ()
-
-    def flat(self, depth: int = 0) -> Iterator[tuple[int, Cause]]:
-        """It and everything behind it, each with its depth."""
-        yield depth, self
-        for each in self.because:
-            yield from each.flat(depth + 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """A valid attempt at a task."""
-
-    id: int
-    name: str
-    task_type: str
-    attempt: int
-    state: int
-    submit_time: datetime | None = None
-    start_time: datetime | None = None
-    end_time: datetime | None = None
-    host: str | None = None
-    worker_incarnation: int | None = None
-    wanted_state: int | None = None
-    reason: str | None = None
-    retry_at: datetime | None = None
-    due_at: datetime | None = None
-    settled: bool = False
-    branch: str | None = None
-    evidence: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingCommand:
-    """A row of `t_ds_command`. `release_state` is None if the definition does not exist."""
-
-    id: int
-    command_type: int
-    process_definition_id: int | None
-    definition_name: str | None
-    release_state: int | None
-    start_time: datetime
-    ahead: int = 0
-    process_instance_id: int = 0
-    parent_task_instance_id: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Other:
-    """Another run of the same definition that goes before this one."""
-
-    id: int
-    state: int
-    start_time: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A process instance with the valid attempts at its tasks."""
-
-    id: int
-    name: str
-    definition_name: str | None
-    state: int
-    start_time: datetime | None
-    process_instance_json: str = ""
-    command_param: str = ""
-    task_depend_type: int = int(TaskDependType.TASK_POST)
-    failure_strategy: int = int(FailureStrategy.CONTINUE)
-    end_time: datetime | None = None
-    wanted_state: int | None = None
-    wanted_at: datetime | None = None
-    wanted_deadline: datetime | None = None
-    state_reason: str | None = None
-    host: str | None = None
-    owner_incarnation: int | None = None
-    run_scope: str | None = None
-    attempts: tuple[Attempt, ...] = ()
-    before: tuple[Other, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """An attempt that has slots of a pool."""
-
-    task_instance_id: int
-    task_name: str
-    process_instance_id: int
-    slots: int
-    since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolWait:
-    """What an attempt asks of one pool. `size` is None if there is no such pool."""
-
-    name: str
-    slots: int
-    size: int | None
-    holders: tuple[Holder, ...] = ()
-    ahead: int = 0
-
-    @property
-    def used(self) -> int:
-        return sum(holder.slots for holder in self.holders)
-
-    @property
-    def has_room(self) -> bool:
-        return self.size is not None and self.used + self.slots <= self.size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePlace:
-    """Where a submitted attempt stands; `group_id` is 0 for any worker.
-
-    `served_by` are incarnations of workers that have taken tasks of the group: proof that they
-    serve it, but no worker is known not to.
-    """
-
-    ahead: int
-    group_id: int = 0
-    group_name: str | None = None
-    addresses: tuple[str, ...] = ()
-    served_by: frozenset[Node] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alive:
-    """Who is alive. `running` counts attempts by worker, `owned` live runs by master."""
-
-    masters: frozenset[Node]
-    workers: frozenset[Node]
-    running: Mapping[str, int] = field(default_factory=dict)
-    owned: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """All of one moment. `alive` is None if ZooKeeper could not be asked.
-
-    `children` and `child_commands` are by the id of the SUB_PROCESS attempt that wants the child.
-    """
-
-    now: datetime
-    alive: Alive | None
-    runs: Mapping[int, Run] = field(default_factory=dict)
-    recoveries: Mapping[int, PendingCommand] = field(default_factory=dict)
-    children: Mapping[int, int] = field(default_factory=dict)
-    child_commands: Mapping[int, PendingCommand] = field(default_factory=dict)
-    pools: Mapping[int, tuple[PoolWait, ...]] = field(default_factory=dict)
-    queue: Mapping[int, QueuePlace] = field(default_factory=dict)
-    task_types: frozenset[str] = frozenset()
-    exec_threads: int = 100
+_NOBODY: Final = (Word.NO_WORKER, Word.NO_WORKER_IN_GROUP)
 
 
 def why_instance(facts: Facts, process_instance_id: int) -> tuple[Cause, ...]:
@@ -264,7 +54,7 @@ def why_command(facts: Facts, command: PendingCommand) -> tuple[Cause, ...]:
 
 def task_names(run: Run, task_types: frozenset[str]) -> tuple[str, ...]:
     """The tasks that the process instance has, in order; none if its JSON can't be read."""
-    graph, dag = _graph(run, task_types)
+    graph, dag = graph_of(run, task_types)
     return () if graph is None or dag is None else dag.names
 
 
@@ -273,7 +63,7 @@ class _Teller:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._graphs: dict[int, _Shape | None] = {}
+        self._graphs: dict[int, Shape | None] = {}
 
     def of_run(self, run: Run, depth: int) -> tuple[Cause, ...]:
         subject = f"process instance {run.id}"
@@ -300,7 +90,7 @@ class _Teller:
         attempt = _attempts(run).get(name)
         if state is None or state in (ProcessState.SERIAL_WAIT, ProcessState.WAITING_THREAD):
             return self.of_run(run, 0)
-        if attempt is not None and not _is_live(attempt) and attempt.retry_at is None:
+        if attempt is not None and not is_live(attempt) and attempt.retry_at is None:
             return (self._of_finished(attempt),)
         if state.is_terminal:
             ended = self._of_ended_run(run, state, subject)
@@ -373,7 +163,7 @@ class _Teller:
         because: list[Cause] = []
         if recovery is not None:
             because.append(self.of_command(recovery))
-        failed = [each for each in run.attempts if each.state in _BAD]
+        failed = [each for each in run.attempts if each.state in BAD_ENDS]
         because += [self._of_finished(each) for each in failed[:MAX_LISTED]]
         reason = f": {run.state_reason}" if run.state_reason else ""
         if recovery is not None:
@@ -462,7 +252,7 @@ class _Teller:
         stops = run.wanted_state in (ProcessState.STOP, ProcessState.FAILURE) or (
             state is ProcessState.READY_STOP
         )
-        live = [each for each in run.attempts if _is_live(each)]
+        live = [each for each in run.attempts if is_live(each)]
         word = "stopped" if stops else "paused"
         doing = "being ended" if stops else "going on to its end"
         because = tuple(self._of_ending(run, each, doing, depth) for each in live[:MAX_LISTED])
@@ -499,7 +289,7 @@ class _Teller:
         )
 
     def _of_live_run(self, run: Run, subject: str, depth: int) -> tuple[Cause, ...]:
-        busy = [each for each in run.attempts if _is_live(each) or each.retry_at is not None]
+        busy = [each for each in run.attempts if is_live(each) or each.retry_at is not None]
         seen: dict[str, Cause] = {}
         causes = [self._of_node(run, each.name, depth, seen) for each in busy[:MAX_LISTED]]
         if len(busy) > MAX_LISTED:
@@ -525,7 +315,7 @@ class _Teller:
                     )
                 )
             return tuple(causes)
-        unsettled = [each for each in run.attempts if not _is_live(each) and not each.settled]
+        unsettled = [each for each in run.attempts if not is_live(each) and not each.settled]
         what = (
             f"{_counted(len(unsettled), 'ended task')} still to be taken into account"
             if unsettled
@@ -561,7 +351,7 @@ class _Teller:
             attempt = _attempts(run).get(name)
             if attempt is None:
                 made = self._of_unbegun(run, name, depth, seen)
-            elif _is_live(attempt):
+            elif is_live(attempt):
                 made = self._of_live(run, attempt, depth)
             elif attempt.retry_at is not None:
                 made = self._of_retry(attempt)
@@ -582,7 +372,7 @@ class _Teller:
                 text=f"{subject} is not among the tasks that this run was started with",
                 next="nothing: a run never changes which tasks it has",
             )
-        scope = _listed(run.run_scope)
+        scope = names_in(run.run_scope)
         if scope is not None and name not in scope:
             return Cause(
                 cause=Word.OUT_OF_SCOPE,
@@ -654,7 +444,7 @@ class _Teller:
             next="its owner submits it, at once or within a second",
         )
 
-    def _run_is_ending(self, run: Run, shape: _Shape) -> Attempt | None:
+    def _run_is_ending(self, run: Run, shape: Shape) -> Attempt | None:
         if run.failure_strategy != FailureStrategy.END:
             return None
         return next(
@@ -885,7 +675,7 @@ class _Teller:
     def _of_finished(self, attempt: Attempt) -> Cause:
         state = _name(TaskState, attempt.state)
         reason = f": {attempt.reason}" if attempt.reason else ""
-        bad = attempt.state in _BAD
+        bad = attempt.state in BAD_ENDS
         return Cause(
             cause=Word.FAILED if bad else Word.ENDED,
             subject=_subject(attempt),
@@ -899,11 +689,11 @@ class _Teller:
     def _child(self, attempt: Attempt) -> Run | None:
         return self._facts.runs.get(self._facts.children.get(attempt.id, 0))
 
-    def _shape(self, run: Run) -> _Shape | None:
+    def _shape(self, run: Run) -> Shape | None:
         if run.id not in self._graphs:
-            graph, dag = _graph(run, self._facts.task_types)
+            graph, dag = graph_of(run, self._facts.task_types)
             self._graphs[run.id] = (
-                None if graph is None or dag is None else _Shape(graph, dag, _attempts(run))
+                None if graph is None or dag is None else Shape(graph, dag, _attempts(run))
             )
         return self._graphs[run.id]
 
@@ -931,117 +721,8 @@ _NEAR: Final = 3
 _FEW: Final = 3
 
 
-class _Shape:
-    """The tasks of a run, and which of them can still come."""
-
-    def __init__(self, graph: ProcessGraph, dag: Dag, begun: Mapping[str, Attempt]) -> None:
-        self.graph = graph
-        self.dag = dag
-        self.begun = begun
-        self._above: dict[str, tuple[str, ...]] = {}
-        self.left_out = self._left_out()
-        """Tasks that no way leads to any more, each with the branching task that decided it."""
-
-    def working_above(self, name: str) -> tuple[str, ...]:
-        """The tasks above that really run: what is forbidden passes its own upstream on."""
-        if name not in self._above:
-            self._above[name] = tuple(self._look_above(name))
-        return self._above[name]
-
-    def _look_above(self, name: str) -> Iterator[str]:
-        waiting = deque(self.dag.upstream[name])
-        seen = dict.fromkeys(waiting)
-        while waiting:
-            above = waiting.popleft()
-            if above in self.left_out:
-                continue
-            if not self.graph.nodes[above].forbidden:
-                yield above
-                continue
-            for each in self.dag.upstream[above]:
-                if each not in seen:
-                    seen[each] = None
-                    waiting.append(each)
-
-    def is_open(self, name: str) -> bool:
-        """Whether an end of it is still to come."""
-        attempt = self.begun.get(name)
-        return attempt is None or _is_live(attempt) or attempt.retry_at is not None
-
-    def is_bad(self, name: str) -> bool:
-        """Whether it has ended so that nothing builds on it; a branching task may all the same."""
-        attempt = self.begun.get(name)
-        if attempt is None or self.is_open(name):
-            return False
-        return attempt.state in _BAD or attempt.state == TaskState.PAUSE
-
-    def is_looked_at(self, name: str) -> bool:
-        """Whether a CONDITIONS decides what its failure means."""
-        below = self.dag.downstream.get(name, ())
-        return any(self.graph.nodes[each].task_type == "CONDITIONS" for each in below)
-
-    def frontier(self, names: Sequence[str]) -> list[str]:
-        """Of these and what they wait for, the tasks that wait for no other task."""
-        waiting = deque(names)
-        seen = dict.fromkeys(waiting)
-        found: list[str] = []
-        while waiting:
-            name = waiting.popleft()
-            above = [] if name in self.begun else self.working_above(name)
-            open_ = [each for each in above if self.is_open(each)]
-            if not open_:
-                found.append(name)
-            for each in open_:
-                if each not in seen:
-                    seen[each] = None
-                    waiting.append(each)
-        # What has begun says most.
-        return sorted(found, key=lambda name: name not in self.begun)
-
-    def _left_out(self) -> dict[str, str]:
-        out: dict[str, str] = {}
-        for name in self.dag.names:
-            if name in self.begun or not self.dag.upstream[name]:
-                continue
-            closed = [self._closed_by(above, name, out) for above in self.dag.upstream[name]]
-            if all(closed):
-                out[name] = closed[0] or ""
-        return out
-
-    def _closed_by(self, above: str, name: str, out: Mapping[str, str]) -> str | None:
-        if above in out:
-            return out[above]
-        attempt = self.begun.get(above)
-        if attempt is None or attempt.task_type not in _BRANCHING or _is_live(attempt):
-            return None
-        taken = _listed(attempt.branch)
-        return above if taken is not None and name not in taken else None
-
-
-_BAD: Final = frozenset(
-    int(state) for state in (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
-)
-_NOBODY: Final = (Word.NO_WORKER, Word.NO_WORKER_IN_GROUP)
-
-
-def _graph(run: Run, task_types: frozenset[str]) -> tuple[ProcessGraph | None, Dag | None]:
-    try:
-        graph = read_process_json(run.process_instance_json, task_types=task_types)
-        names = start_node_names(run.command_param)
-        return graph, select(graph.dag, names, TaskDependType(run.task_depend_type))
-    except (InvalidDefinitionError, BadCommandError, ValueError):
-        return None, None
-
-
 def _attempts(run: Run) -> dict[str, Attempt]:
     return {each.name: each for each in run.attempts}
-
-
-def _is_live(attempt: Attempt) -> bool:
-    try:
-        return not TaskState(attempt.state).is_finished
-    except ValueError:
-        return False
 
 
 def _process_state(code: int) -> ProcessState | None:
@@ -1068,16 +749,6 @@ def _subject(attempt: Attempt) -> str:
 
 def _by_address(node: Node) -> str:
     return node.address
-
-
-def _listed(stored: str | None) -> tuple[str, ...] | None:
-    if stored is None:
-        return None
-    try:
-        names = json.loads(stored)
-    except (ValueError, RecursionError):
-        return None
-    return tuple(str(name) for name in names) if isinstance(names, list) else None
 
 
 def _entries(evidence: str | None) -> Sequence[Mapping[str, Any]]:

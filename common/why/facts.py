@@ -1,0 +1,156 @@
+"""The facts that causes are found in: rows of one moment, and who was alive then. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from common.model.cluster import Node
+from common.model.states import FailureStrategy, TaskDependType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A valid attempt at a task."""
+
+    id: int
+    name: str
+    task_type: str
+    attempt: int
+    state: int
+    submit_time: datetime | None = None
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    host: str | None = None
+    worker_incarnation: int | None = None
+    wanted_state: int | None = None
+    reason: str | None = None
+    retry_at: datetime | None = None
+    due_at: datetime | None = None
+    settled: bool = False
+    branch: str | None = None
+    evidence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCommand:
+    """A row of `t_ds_command`. `release_state` is None if the definition does not exist."""
+
+    id: int
+    command_type: int
+    process_definition_id: int | None
+    definition_name: str | None
+    release_state: int | None
+    start_time: datetime
+    ahead: int = 0
+    process_instance_id: int = 0
+    parent_task_instance_id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Other:
+    """Another run of the same definition that goes before this one."""
+
+    id: int
+    state: int
+    start_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A process instance with the valid attempts at its tasks."""
+
+    id: int
+    name: str
+    definition_name: str | None
+    state: int
+    start_time: datetime | None
+    process_instance_json: str = ""
+    command_param: str = ""
+    task_depend_type: int = int(TaskDependType.TASK_POST)
+    failure_strategy: int = int(FailureStrategy.CONTINUE)
+    end_time: datetime | None = None
+    wanted_state: int | None = None
+    wanted_at: datetime | None = None
+    wanted_deadline: datetime | None = None
+    state_reason: str | None = None
+    host: str | None = None
+    owner_incarnation: int | None = None
+    run_scope: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    before: tuple[Other, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An attempt that has slots of a pool."""
+
+    task_instance_id: int
+    task_name: str
+    process_instance_id: int
+    slots: int
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolWait:
+    """What an attempt asks of one pool. `size` is None if there is no such pool."""
+
+    name: str
+    slots: int
+    size: int | None
+    holders: tuple[Holder, ...] = ()
+    ahead: int = 0
+
+    @property
+    def used(self) -> int:
+        return sum(holder.slots for holder in self.holders)
+
+    @property
+    def has_room(self) -> bool:
+        return self.size is not None and self.used + self.slots <= self.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlace:
+    """Where a submitted attempt stands; `group_id` is 0 for any worker.
+
+    `served_by` are incarnations of workers that have taken tasks of the group: proof that they
+    serve it, but no worker is known not to.
+    """
+
+    ahead: int
+    group_id: int = 0
+    group_name: str | None = None
+    addresses: tuple[str, ...] = ()
+    served_by: frozenset[Node] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """Who is alive. `running` counts attempts by worker, `owned` live runs by master."""
+
+    masters: frozenset[Node]
+    workers: frozenset[Node]
+    running: Mapping[str, int] = field(default_factory=dict)
+    owned: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All of one moment. `alive` is None if ZooKeeper could not be asked.
+
+    `children` and `child_commands` are by the id of the SUB_PROCESS attempt that wants the child.
+    """
+
+    now: datetime
+    alive: Alive | None
+    runs: Mapping[int, Run] = field(default_factory=dict)
+    recoveries: Mapping[int, PendingCommand] = field(default_factory=dict)
+    children: Mapping[int, int] = field(default_factory=dict)
+    child_commands: Mapping[int, PendingCommand] = field(default_factory=dict)
+    pools: Mapping[int, tuple[PoolWait, ...]] = field(default_factory=dict)
+    queue: Mapping[int, QueuePlace] = field(default_factory=dict)
+    task_types: frozenset[str] = frozenset()
+    exec_threads: int = 100

@@ -1,0 +1,137 @@
+"""The tasks of one run as its definition and its rows have them: who can still come. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from common.dag import Dag, select
+from common.errors import InvalidDefinitionError
+from common.model.commands import BadCommandError, start_node_names
+from common.model.definitions import ProcessGraph, read_process_json
+from common.model.states import TaskDependType, TaskState
+from common.why.facts import Attempt, Run
+
+_BRANCHING: Final = frozenset({"SWITCH", "CONDITIONS"})
+BAD_ENDS: Final = frozenset(
+    int(state) for state in (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
+)
+"""Ends that nothing downstream builds on."""
+
+
+class Shape:
+    """The tasks of a run, and which of them can still come."""
+
+    def __init__(self, graph: ProcessGraph, dag: Dag, begun: Mapping[str, Attempt]) -> None:
+        self.graph = graph
+        self.dag = dag
+        self.begun = begun
+        self._above: dict[str, tuple[str, ...]] = {}
+        self.left_out = self._left_out()
+        """Tasks that no way leads to any more, each with the branching task that decided it."""
+
+    def working_above(self, name: str) -> tuple[str, ...]:
+        """The tasks above that really run: what is forbidden passes its own upstream on."""
+        if name not in self._above:
+            self._above[name] = tuple(self._look_above(name))
+        return self._above[name]
+
+    def _look_above(self, name: str) -> Iterator[str]:
+        waiting = deque(self.dag.upstream[name])
+        seen = dict.fromkeys(waiting)
+        while waiting:
+            above = waiting.popleft()
+            if above in self.left_out:
+                continue
+            if not self.graph.nodes[above].forbidden:
+                yield above
+                continue
+            for each in self.dag.upstream[above]:
+                if each not in seen:
+                    seen[each] = None
+                    waiting.append(each)
+
+    def is_open(self, name: str) -> bool:
+        """Whether an end of it is still to come."""
+        attempt = self.begun.get(name)
+        return attempt is None or is_live(attempt) or attempt.retry_at is not None
+
+    def is_bad(self, name: str) -> bool:
+        """Whether it has ended so that nothing builds on it; a branching task may all the same."""
+        attempt = self.begun.get(name)
+        if attempt is None or self.is_open(name):
+            return False
+        return attempt.state in BAD_ENDS or attempt.state == TaskState.PAUSE
+
+    def is_looked_at(self, name: str) -> bool:
+        """Whether a CONDITIONS decides what its failure means."""
+        below = self.dag.downstream.get(name, ())
+        return any(self.graph.nodes[each].task_type == "CONDITIONS" for each in below)
+
+    def frontier(self, names: Sequence[str]) -> list[str]:
+        """Of these and what they wait for, the tasks that wait for no other task."""
+        waiting = deque(names)
+        seen = dict.fromkeys(waiting)
+        found: list[str] = []
+        while waiting:
+            name = waiting.popleft()
+            above = [] if name in self.begun else self.working_above(name)
+            open_ = [each for each in above if self.is_open(each)]
+            if not open_:
+                found.append(name)
+            for each in open_:
+                if each not in seen:
+                    seen[each] = None
+                    waiting.append(each)
+        # What has begun says most.
+        return sorted(found, key=lambda name: name not in self.begun)
+
+    def _left_out(self) -> dict[str, str]:
+        out: dict[str, str] = {}
+        for name in self.dag.names:
+            if name in self.begun or not self.dag.upstream[name]:
+                continue
+            closed = [self._closed_by(above, name, out) for above in self.dag.upstream[name]]
+            if all(closed):
+                out[name] = closed[0] or ""
+        return out
+
+    def _closed_by(self, above: str, name: str, out: Mapping[str, str]) -> str | None:
+        if above in out:
+            return out[above]
+        attempt = self.begun.get(above)
+        if attempt is None or attempt.task_type not in _BRANCHING or is_live(attempt):
+            return None
+        taken = names_in(attempt.branch)
+        return above if taken is not None and name not in taken else None
+
+
+def graph_of(run: Run, task_types: frozenset[str]) -> tuple[ProcessGraph | None, Dag | None]:
+    """The graph of a run and what its first command selected; None twice if they can't be read."""
+    try:
+        graph = read_process_json(run.process_instance_json, task_types=task_types)
+        names = start_node_names(run.command_param)
+        return graph, select(graph.dag, names, TaskDependType(run.task_depend_type))
+    except (InvalidDefinitionError, BadCommandError, ValueError):
+        return None, None
+
+
+def is_live(attempt: Attempt) -> bool:
+    """Whether the attempt has not ended; one in a state that is not known here has."""
+    try:
+        return not TaskState(attempt.state).is_finished
+    except ValueError:
+        return False
+
+
+def names_in(stored: str | None) -> tuple[str, ...] | None:
+    """A column's JSON list of names; None if there is none that can be read."""
+    if stored is None:
+        return None
+    try:
+        names = json.loads(stored)
+    except (ValueError, RecursionError):
+        return None
+    return tuple(str(name) for name in names) if isinstance(names, list) else None
