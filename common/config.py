@@ -136,6 +136,12 @@ class MasterConfig:
     """How often it is looked for tasks and processes that take too long."""
     dependent_interval_seconds: Seconds = 5.0
     """How often DEPENDENT tasks look at their upstream if nothing tells of it."""
+    schedule_interval_seconds: Seconds = 5.0
+    """How often schedules are looked at if none is due and nothing tells of a change."""
+    misfire_threshold_seconds: Annotated[float, Gt(0), Le(86_400)] = 60
+    """A fire later than this is a misfire; what becomes of it is the schedule's policy."""
+    complement_interval_seconds: Seconds = 1.0
+    """How often complements that go on are looked at if nothing tells of a change."""
     stop_deadline_seconds: Annotated[float, Gt(0), Le(86_400)] = 13
     """A stop is over after this, whatever workers do; take worker.kill_grace_seconds + 8."""
     max_cpuload_avg: Annotated[float, Gt(0)] = 100
@@ -157,7 +163,9 @@ class WorkerConfig:
     port: Port = 1234
     """Serves health and metrics; several workers on one host differ by it."""
     exec_threads: Positive = 100
-    """Slots: tasks at the same time (not threads)."""
+    """Slots: tasks at the same time (not threads). Those of complements don't keep others out."""
+    complement_threads: Annotated[int, Ge(0)] = 0
+    """Tasks of complements at the same time, in slots that are empty; 0 is as many as slots."""
     groups: str = ""
     """Worker groups that it serves, as a,b; empty serves only tasks that ask for no group."""
     heartbeat_interval_seconds: Seconds = 10
@@ -200,6 +208,8 @@ class Config:
     """Data, logs, pid files and tasks' directories are below it; usually set as ORCAFLOW_HOME."""
     time_zone: str = ""
     """Zone of schedules and of times in parameters that name none; empty is this computer's."""
+    complement_uses_chosen_date: bool = True
+    """Whether a complement run's business date is the chosen date itself, or the day before it."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least severity that a daemon's log holds."""
     database: DatabaseConfig = field(default_factory=DatabaseConfig)

@@ -51,6 +51,18 @@ task_attempts = Counter(
     labelnames=("state", "type"),
     registry=REGISTRY,
 )
+schedule_fires = Counter(
+    "ds_schedule_fires_total",
+    "Fires of schedules that this master noted, by what became of them.",
+    labelnames=("outcome",),
+    registry=REGISTRY,
+)
+schedule_lag_seconds = Histogram(
+    "ds_schedule_lag_seconds",
+    "From the time of a fire to the command that was put for it.",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60, 600, 3600),
+    registry=REGISTRY,
+)
 slots = Gauge(
     "ds_slots", "Places for tasks on this worker.", labelnames=("state",), registry=REGISTRY
 )

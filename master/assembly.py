@@ -17,16 +17,19 @@ from common.model.cluster import Node
 from common.registry.protocol import Registry
 from common.store.protocol import (
     CommandStore,
+    ComplementStore,
     DependentStore,
     FailoverStore,
     HoldStore,
     RunStore,
     Saved,
+    ScheduleStore,
     TimeoutStore,
 )
 from common.wakes import Wakes
 from master.command_loop import CommandConfig, CommandLoop
 from master.commands.origin import Origin
+from master.complement_loop import ComplementConfig, ComplementLoop
 from master.dependent_loop import DependentConfig, DependentLoop
 from master.failover_loop import FailoverConfig, FailoverLoop
 from master.graphs import GraphCache
@@ -35,6 +38,7 @@ from master.hold_loop import HoldConfig, HoldLoop
 from master.identity import Identity
 from master.queue_loop import QueueConfig, QueueLoop
 from master.run_worker import RunWorker, RunWorkerConfig
+from master.schedule_loop import ScheduleConfig, ScheduleLoop
 from master.timeout_loop import TimeoutConfig, TimeoutLoop
 
 
@@ -48,6 +52,8 @@ class Stores:
     holds: HoldStore
     timeouts: TimeoutStore
     dependents: DependentStore
+    schedules: ScheduleStore
+    complements: ComplementStore
 
 
 class Master:
@@ -58,6 +64,7 @@ class Master:
         config: MasterConfig,
         *,
         zone: ZoneInfo,
+        complement_uses_chosen_date: bool = True,
         clock: Clock,
         registry: Registry,
         stores: Stores,
@@ -90,6 +97,7 @@ class Master:
                 stop_deadline=timedelta(seconds=config.stop_deadline_seconds),
                 exec_task_num=config.exec_task_num,
                 zone=zone,
+                complement_uses_chosen_date=complement_uses_chosen_date,
             ),
         )
         self.holds = HoldLoop(
@@ -113,17 +121,40 @@ class Master:
             wake=lambda: self.wakes.wake(DependentLoop.name),
             config=DependentConfig(interval=timedelta(seconds=config.dependent_interval_seconds)),
         )
+        self.schedules = ScheduleLoop(
+            stores.schedules,
+            identity=self.identity,
+            clock=clock,
+            zone=zone,
+            config=ScheduleConfig(
+                interval=timedelta(seconds=config.schedule_interval_seconds),
+                misfire_threshold=timedelta(seconds=config.misfire_threshold_seconds),
+            ),
+        )
+        self.complements = ComplementLoop(
+            stores.complements,
+            identity=self.identity,
+            clock=clock,
+            wake=lambda: self.wakes.wake(ComplementLoop.name),
+            config=ComplementConfig(interval=timedelta(seconds=config.complement_interval_seconds)),
+        )
         self.commands = CommandLoop(
             stores.commands,
             mutex=registry.mutex,
             membership=registry.membership,
             identity=self.identity,
             runs=self.runs,
-            origin=Origin(zone=zone, graph=graphs.graph),
+            origin=Origin(
+                zone=zone,
+                graph=graphs.graph,
+                complement_uses_chosen_date=complement_uses_chosen_date,
+            ),
             clock=clock,
             admitted=admitted,
             waits=lambda: self.wakes.wake(HoldLoop.name),
             taken_over=self.dependents.look,
+            dates_changed=lambda: self.wakes.wake(ComplementLoop.name),
+            recovered=self.complements.recovered,
             config=CommandConfig(
                 exec_threads=config.exec_threads,
                 fetch_size=config.fetch_size,
@@ -159,6 +190,8 @@ class Master:
         TimeoutLoop,
         DependentLoop,
         FailoverLoop,
+        ComplementLoop,
+        ScheduleLoop,
         CommandLoop,
     ]:
         """In the order of their start; what takes new work comes last."""
@@ -170,6 +203,8 @@ class Master:
             self.timeouts,
             self.dependents,
             self.failover,
+            self.complements,
+            self.schedules,
             self.commands,
         )
 

@@ -15,7 +15,18 @@ from common import metrics
 from common.clock import Clock
 from common.model.cluster import NodeKind
 from common.model.commands import Command, CommandType
-from common.model.plans import Begin, Handled, Plan, Reject, Restart, Resume, Signal, Snapshot
+from common.model.plans import (
+    Begin,
+    Complement,
+    Drop,
+    Handled,
+    Plan,
+    Reject,
+    Restart,
+    Resume,
+    Signal,
+    Snapshot,
+)
 from common.registry.protocol import Membership, Mutex
 from common.store.protocol import CommandStore
 from master.commands import plan
@@ -47,7 +58,8 @@ class CommandLoop:
     """`admitted` says whether the host has the memory and load for more runs (§5.0).
 
     `waits` is told that an instance was made that waits for its turn, `taken_over` that there are
-    runs whose tasks may wait for something already.
+    runs whose tasks may wait for something already, `dates_changed` that a command came to nothing,
+    which a complement may have put, `recovered` that ended instances are live again.
     """
 
     name = "command"
@@ -65,10 +77,14 @@ class CommandLoop:
         admitted: Callable[[], bool] = lambda: True,
         waits: Callable[[], None] = lambda: None,
         taken_over: Callable[[], None] = lambda: None,
+        dates_changed: Callable[[], None] = lambda: None,
+        recovered: Callable[[], None] = lambda: None,
         config: CommandConfig | None = None,
     ) -> None:
         self._waits = waits
         self._taken_over = taken_over
+        self._dates_changed = dates_changed
+        self._recovered = recovered
         self._store = store
         self._mutex = mutex
         self._membership = membership
@@ -86,14 +102,16 @@ class CommandLoop:
             return self._config.poll_interval
         # Without room there are still those that need none: pauses and stops, which a loaded host
         # needs most, and sub processes, which runs that it has already wait for.
-        room = max(0, self._config.exec_threads - self._runs.active) if self._admitted() else 0
+        admitted = self._admitted()
+        exec_threads = self._config.exec_threads if admitted else 0
         with self._mutex.hold(MUTEX, timeout=self._config.mutex_timeout) as held:
             if not held:
                 return timedelta()
             handled = self._store.take(
                 node=node,
                 limit=self._config.fetch_size,
-                room=room,
+                room=max(0, exec_threads - self._runs.active_live),
+                spare=max(0, exec_threads - self._runs.active),
                 live_masters=self._membership.nodes(NodeKind.MASTER),
                 planner=self._plan,
                 now=self._clock.now(),
@@ -122,6 +140,10 @@ class CommandLoop:
             self._runs.open(owned)
         if any(isinstance(one.plan, Resume) and one.ownership for one in handled):
             self._taken_over()
+        if any(isinstance(one.plan, Complement | Drop | Reject) for one in handled):
+            self._dates_changed()
+        if any(isinstance(one.plan, Restart) for one in handled):
+            self._recovered()
         if any(isinstance(one.plan, Signal) for one in handled):
             self._runs.look()
         if any(isinstance(one.plan, Begin | Restart) and not one.ownership for one in handled):

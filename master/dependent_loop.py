@@ -17,7 +17,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from threading import Lock
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
@@ -28,6 +28,7 @@ from common.model.control import Dependent, read_control
 from common.model.states import TaskState
 from common.model.upstream import Answer, Question
 from common.store.protocol import DependentStore, WaitingDependent
+from common.zones import UnknownZoneError, zone_named
 from master.identity import Identity
 from master.logic.dependent import (
     DependResult,
@@ -41,8 +42,25 @@ from master.logic.knots import knots, runs_needed
 
 log = logging.getLogger(__name__)
 
-_Read: TypeAlias = tuple[WaitingDependent, Dependent]
 _Answers: TypeAlias = Mapping[Question, Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A task that waits, with what its row says and where its dates are read."""
+
+    row: WaitingDependent
+    dependent: Dependent
+    zone: ZoneInfo
+
+    @property
+    def moment(self) -> datetime:
+        return self.row.schedule_time or self.row.start_time
+
+    @property
+    def own(self) -> int:
+        """Its process instance."""
+        return self.row.ownership.process_instance_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +167,11 @@ class DependentLoop:
         """Decide what can be decided; the waits in which nothing has changed since last time."""
         read: list[_Read] = []
         for each in waiting:
-            dependent = _dependence(each)
-            if isinstance(dependent, Dependent):
-                read.append((each, dependent))
+            one = self._read(each)
+            if isinstance(one, _Read):
+                read.append(one)
             else:
-                self._fail(each, dependent)
+                self._fail(each, one)
         try:
             unchanged = self._look_at(read)
             self._faults.clear()
@@ -168,9 +186,10 @@ class DependentLoop:
         """One task that can't be decided must neither keep the others waiting nor wait for ever."""
         known, self._faults = self._faults, {}
         unchanged: list[Wait] = []
-        for each, dependent in read:
+        for one in read:
+            each = one.row
             try:
-                unchanged += self._look_at([(each, dependent)])
+                unchanged += self._look_at([one])
             except ServiceUnreachableError:
                 raise
             except Exception as error:
@@ -190,37 +209,24 @@ class DependentLoop:
         answers = self._answers(read)
         is_time_to_untie = self._is_time_to_untie()
         unchanged: list[Wait] = []
-        for each, dependent in read:
-            has_changed = self._conclude(each, dependent, answers)
+        for one in read:
+            has_changed = self._conclude(one, answers)
             if is_time_to_untie and not has_changed:
-                unchanged.append(self._wait(each, dependent, answers))
+                unchanged.append(_wait(one, answers))
         return unchanged
 
     def _answers(self, read: Sequence[_Read]) -> _Answers:
         asked: dict[Question, None] = {}
-        for each, dependent in read:
-            moment = each.schedule_time or each.start_time
-            own = each.ownership.process_instance_id
-            asked |= dict.fromkeys(questions(dependent, moment, self._zone, apart_from=own))
+        for one in read:
+            asked |= dict.fromkeys(
+                questions(one.dependent, one.moment, one.zone, apart_from=one.own)
+            )
         return dict(zip(asked, self._store.look_up(list(asked)), strict=True)) if asked else {}
 
-    def _verdict(
-        self, each: WaitingDependent, dependent: Dependent, answers: _Answers
-    ) -> tuple[Verdict, str]:
-        """What it amounts to, and the evidence as it is kept."""
-        moment = each.schedule_time or each.start_time
-        own = each.ownership.process_instance_id
-        verdict = evaluate(dependent, moment, self._zone, answers, apart_from=own)
-        return verdict, json.dumps(verdict.evidence, ensure_ascii=False)
-
-    def _wait(self, each: WaitingDependent, dependent: Dependent, answers: _Answers) -> Wait:
-        moment = each.schedule_time or each.start_time
-        own = each.ownership.process_instance_id
-        return wait_of(dependent, moment, self._zone, answers, apart_from=own)
-
-    def _conclude(self, each: WaitingDependent, dependent: Dependent, answers: _Answers) -> bool:
+    def _conclude(self, one: _Read, answers: _Answers) -> bool:
         """Write what has changed, if anything has."""
-        verdict, evidence = self._verdict(each, dependent, answers)
+        each = one.row
+        verdict, evidence = _verdict(one, answers)
         match verdict.result:
             case DependResult.SUCCESS:
                 self._tell_items(each, verdict)
@@ -306,18 +312,29 @@ class DependentLoop:
         read: list[_Read] = []
         unclear: set[int] = set()
         for each in held_up:
-            dependent = _dependence(each)
-            if isinstance(dependent, Dependent):
-                read.append((each, dependent))
+            one = self._read(each)
+            if isinstance(one, _Read):
+                read.append(one)
             else:
                 # It is going to fail, and its run to go on.
                 unclear.add(each.ownership.process_instance_id)
         answers = self._answers(read)
         return [
-            (each, self._wait(each, dependent, answers), self._verdict(each, dependent, answers)[1])
-            for each, dependent in read
-            if each.ownership.process_instance_id not in unclear
+            (one.row, _wait(one, answers), _verdict(one, answers)[1])
+            for one in read
+            if one.own not in unclear
         ]
+
+    def _read(self, each: WaitingDependent) -> _Read | str:
+        """What the task waits for, or why that can't be read."""
+        dependent = _dependence(each)
+        if not isinstance(dependent, Dependent):
+            return dependent
+        try:
+            zone = self._zone if each.timezone_id is None else zone_named(each.timezone_id)
+        except UnknownZoneError as error:
+            return f"the run's time zone: {error}"
+        return _Read(each, dependent, zone)
 
     def _tell_items(self, each: WaitingDependent, verdict: Verdict) -> None:
         for item in verdict.items:
@@ -363,6 +380,16 @@ def _dependence(each: WaitingDependent) -> Dependent | str:
     if mistakes or not isinstance(control, Dependent):
         return "; ".join(mistakes) or "the task does not say what it depends on"
     return control
+
+
+def _verdict(one: _Read, answers: _Answers) -> tuple[Verdict, str]:
+    """What it amounts to, and the evidence as it is kept."""
+    verdict = evaluate(one.dependent, one.moment, one.zone, answers, apart_from=one.own)
+    return verdict, json.dumps(verdict.evidence, ensure_ascii=False)
+
+
+def _wait(one: _Read, answers: _Answers) -> Wait:
+    return wait_of(one.dependent, one.moment, one.zone, answers, apart_from=one.own)
 
 
 def _why(verdict: Verdict) -> str:

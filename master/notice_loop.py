@@ -9,7 +9,8 @@ from typing import Protocol
 from common.store.listen import Channel, Notification, read_task_report
 from master.run_worker import RunWorker
 
-CHANNELS = (Channel.COMMAND, Channel.TASK, Channel.WANTED, Channel.PROCESS, Channel.HOLD)
+CHANNELS = tuple(Channel)
+"""All that a master listens to."""
 
 
 class NotificationSource(Protocol):
@@ -33,6 +34,8 @@ class NoticeLoop:
         command_waiting: Callable[[], None],
         upstream_changed: Callable[[], None] = lambda: None,
         hold_changed: Callable[[], None] = lambda: None,
+        schedule_changed: Callable[[], None] = lambda: None,
+        complement_changed: Callable[[], None] = lambda: None,
         patience: timedelta = timedelta(seconds=5),
     ) -> None:
         self._source = source
@@ -40,6 +43,8 @@ class NoticeLoop:
         self._command_waiting = command_waiting
         self._upstream_changed = upstream_changed
         self._hold_changed = hold_changed
+        self._schedule_changed = schedule_changed
+        self._complement_changed = complement_changed
         self._patience = patience
         self._stopping = False
 
@@ -63,13 +68,20 @@ class NoticeLoop:
                     self._runs.look()
                 case Channel.PROCESS:
                     self._upstream_changed()
+                    self._complement_changed()
                 case Channel.HOLD:
                     self._hold_changed()
+                case Channel.SCHEDULE:
+                    self._schedule_changed()
+                case Channel.COMPLEMENT:
+                    self._complement_changed()
                 case _:
                     # The connection was lost in between: anything may have been missed.
                     self._command_waiting()
                     self._upstream_changed()
                     self._hold_changed()
+                    self._schedule_changed()
+                    self._complement_changed()
                     self._runs.look()
         return timedelta()
 

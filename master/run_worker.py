@@ -37,6 +37,7 @@ from common.store.protocol import (
     UnreadableRun,
     Wish,
 )
+from common.zones import UnknownZoneError
 from master.engine.advance import advance
 from master.engine.events import (
     DeadlinePassed,
@@ -82,6 +83,7 @@ class RunWorkerConfig:
     stop_deadline: timedelta = timedelta(seconds=13)
     exec_task_num: int = 0
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    complement_uses_chosen_date: bool = True
 
 
 class RunWorker:
@@ -126,8 +128,10 @@ class RunWorker:
         self._faults: dict[int, int] = {}
         self._looked_at: float | None = None
         # Ids of the runs that take room, of which there are few; of the others there may be many.
-        self._occupying: set[int] = set()
+        # Each with whether it is a complement's.
+        self._occupying: dict[int, bool] = {}
         self._active = 0
+        self._active_live = 0
 
     @property
     def active(self) -> int:
@@ -137,6 +141,14 @@ class RunWorker:
         such took all the room, what they wait for would never begin (traps T36d, T67).
         """
         return self._active + len(self._to_open)
+
+    @property
+    def active_live(self) -> int:
+        """How many of these are no complement's, of which a live run must not feel anything.
+
+        What a run is that is about to open is not known yet: it counts.
+        """
+        return self._active_live + len(self._to_open)
 
     def open(self, ownerships: Iterable[Ownership]) -> None:
         """Runs have become this master's."""
@@ -165,7 +177,7 @@ class RunWorker:
     def run_once(self) -> timedelta:
         """Bring every run concerned up to date; answers how long nothing is due."""
         now = self._clock.now()
-        before = self.active
+        before, live_before = self.active, self.active_live
         events: dict[Ownership, list[Event]] = {}
         try:
             self._gather(events, now)
@@ -178,9 +190,12 @@ class RunWorker:
             raise
         finally:
             self._known.intersection_update(self._runs)
-            self._occupying.intersection_update(self._runs)
+            gone = [run_id for run_id in self._occupying if run_id not in self._runs]
+            for run_id in gone:
+                del self._occupying[run_id]
             self._active = len(self._occupying)
-            if self.active < before:
+            self._active_live = self._active - sum(self._occupying.values())
+            if self.active < before or self.active_live < live_before:
                 self._ended()
         if self._to_open or self._heard or self._orders:
             return timedelta()
@@ -305,6 +320,7 @@ class RunWorker:
                 process,
                 loaded.tasks,
                 zone=self._config.zone,
+                complement_uses_chosen_date=self._config.complement_uses_chosen_date,
                 task_limit=self._config.exec_task_num,
                 nodes=graph.nodes,
                 dag=self._graphs.selection(
@@ -313,6 +329,8 @@ class RunWorker:
                     TaskDependType(process.task_depend_type),
                 ),
             )
+        except UnknownZoneError as error:
+            self._fail(loaded.ownership, f"the run's time zone: {error}")
         except (InvalidDefinitionError, ImpossibleError, BadCommandError) as error:
             # Nothing that this or another master could do would make these rows a run.
             self._fail(loaded.ownership, str(error))
@@ -479,9 +497,9 @@ class RunWorker:
     def _keep(self, run: ProcessRun) -> None:
         self._runs[run.ownership.process_instance_id] = run
         if _takes_room(run):
-            self._occupying.add(run.ownership.process_instance_id)
+            self._occupying[run.ownership.process_instance_id] = run.context.complement
         else:
-            self._occupying.discard(run.ownership.process_instance_id)
+            self._occupying.pop(run.ownership.process_instance_id, None)
         due = run.next_retry()
         if due is not None and not run.is_pausing:
             at, name = due

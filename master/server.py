@@ -39,11 +39,13 @@ from common.registry.protocol import Registry
 from common.service import HealthServer, Service
 from common.store import schema
 from common.store.commands import PostgresCommandStore
+from common.store.complements import PostgresComplementStore
 from common.store.dependents import PostgresDependentStore
 from common.store.failover import PostgresFailoverStore
 from common.store.holds import PostgresHoldStore
 from common.store.listen import Notifications
 from common.store.runs import PostgresRunStore
+from common.store.schedules import PostgresScheduleStore
 from common.store.timeouts import PostgresTimeoutStore
 from master.assembly import Master, Stores
 from master.notice_loop import CHANNELS, NoticeLoop
@@ -103,6 +105,7 @@ def run(config: Config) -> int:
         master = Master(
             settings,
             zone=zone,
+            complement_uses_chosen_date=config.complement_uses_chosen_date,
             clock=clock,
             registry=registry,
             stores=Stores(
@@ -112,6 +115,8 @@ def run(config: Config) -> int:
                 holds=PostgresHoldStore(engine),
                 timeouts=PostgresTimeoutStore(engine),
                 dependents=PostgresDependentStore(engine),
+                schedules=PostgresScheduleStore(engine),
+                complements=PostgresComplementStore(engine),
             ),
             heartbeat_text=heartbeat_text(
                 settings.host, created=clock.now(), zone=zone, clock=clock
@@ -163,6 +168,8 @@ def _add_loops(
         command_waiting=lambda: master.wakes.wake(master.commands.name),
         upstream_changed=master.dependents.heard,
         hold_changed=lambda: master.wakes.wake(master.holds.name),
+        schedule_changed=lambda: master.wakes.wake(master.schedules.name),
+        complement_changed=lambda: master.wakes.wake(master.complements.name),
     )
     for loop in (*master.loops, notice):
         master.wakes.by_name[loop.name] = service.add(Patient(loop)).wake

@@ -16,12 +16,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from common.clock import SystemClock
 from common.config import Config, database_url, load
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.model.cluster import NodeKind
 from orcaflow.output import counted
+
+if TYPE_CHECKING:
+    from common.store.requests import Engine
 
 _LEAST_FREE_GB = 1.0
 _SKEW_WARNING = timedelta(seconds=1)
@@ -145,6 +149,7 @@ def _database(config: Config) -> Iterator[Finding]:
             )
         else:
             yield _ok("commands", f"{len(waiting)} wait")
+        yield schedules_finding(made, config)
     except ServiceUnreachableError as error:
         yield _failed("postgresql", str(error), f"start it ({_START}), or mend database.url")
     except ConfigurationError as error:
@@ -153,6 +158,26 @@ def _database(config: Config) -> Iterator[Finding]:
         yield _failed("schema" if "schema" in detail else "postgresql", detail, cure)
     finally:
         made.dispose()
+
+
+def schedules_finding(made: Engine, config: Config) -> Finding:
+    """The first ONLINE schedule that can't fire, or that all can."""
+    from common.store.schedule_views import schedules
+    from orcaflow.schedule_rows import hindrance
+    from orcaflow.scheduling import cluster_zone
+
+    with made.connect() as db:
+        found = schedules(db, online_only=True)
+    for view in found:
+        trouble = hindrance(view, zone=cluster_zone(config))
+        if trouble is not None:
+            return Finding(
+                check="schedules",
+                result=Result.WARNING,
+                detail=f"schedule {view.id}: {trouble}",
+                cure=f"mend that, or orcaflow schedule offline {view.id}",
+            )
+    return _ok("schedules", f"{len(found)} of them ONLINE")
 
 
 def _clock_finding(skew: timedelta) -> Finding:

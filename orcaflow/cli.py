@@ -15,6 +15,7 @@ import typer
 
 from common.errors import InvalidDefinitionError, SchedulerError
 from orcaflow.commands import (
+    complement,
     config,
     database,
     datasource,
@@ -23,6 +24,7 @@ from orcaflow.commands import (
     instance,
     pool,
     run,
+    schedule,
     server,
     task,
     version,
@@ -47,6 +49,8 @@ app = typer.Typer(
         "  orcaflow run NAME --wait                  run it, and watch it\n"
         "  orcaflow task list --instance 1           what its tasks came to\n"
         "  orcaflow instance why 1                   why something is not running\n"
+        "  orcaflow schedule create NAME --cron ...  begin it by the clock\n"
+        "  orcaflow complement NAME --from --to      run it for dates of the past\n"
         "  orcaflow doctor                           when something does not work\n"
     ),
     epilog=(
@@ -59,6 +63,8 @@ app.add_typer(definition.app, name="definition")
 app.command(name="run", epilog=run.EXAMPLES)(run.run)
 app.add_typer(instance.app, name="instance")
 app.add_typer(task.app, name="task")
+app.add_typer(schedule.app, name="schedule")
+app.add_typer(complement.app, name="complement")
 app.add_typer(pool.app, name="pool")
 app.add_typer(datasource.app, name="datasource")
 app.add_typer(server.app, name="server")

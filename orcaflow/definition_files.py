@@ -38,6 +38,7 @@ from common.model.imports import (
 from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
 from common.task_types import known_task_types
+from orcaflow.exported_schedule import ExportedSchedule, read_schedule
 from orcaflow.surprises import surprises
 
 MAX_BYTES = 10_000_000
@@ -128,6 +129,7 @@ class DefinitionDocument:
     locations: str | None = None
     connects: str | None = None
     execution_type: ExecutionType | None = None
+    schedule: ExportedSchedule | None = None
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -399,7 +401,10 @@ def _document(
     mistakes.extend(Mistake(place=entry.place, text=each) for each in wrong)
     if wrong or graph is None or not isinstance(entry.name, str) or _fault_of_name(entry.name):
         return None
+    schedule = None
     if entry.exported:
+        schedule, about_it = read_schedule(entry.wrapped)
+        findings.extend(about_it)
         findings.extend(_left_out(entry.wrapped))
     findings.extend(surprises(entry.name, inner))
     return DefinitionDocument(
@@ -414,6 +419,7 @@ def _document(
         locations=_drawing(entry.wrapped, "processDefinitionLocations"),
         connects=_drawing(entry.wrapped, "processDefinitionConnects"),
         execution_type=execution_type,
+        schedule=schedule,
         findings=tuple(each for each in findings if each.severity is not Severity.MISTAKE),
     )
 
@@ -429,33 +435,8 @@ def _execution_type(value: object, wrong: list[str]) -> ExecutionType | None:
     return ExecutionType[value.upper()]
 
 
-_SCHEDULE_KEYS = (
-    ("scheduleStartTime", "from"),
-    ("scheduleEndTime", "until"),
-    ("scheduleReleaseState", "release state"),
-    ("scheduleFailureStrategy", "failure strategy"),
-    ("scheduleProcessInstancePriority", "priority"),
-    ("scheduleWorkerGroupName", "worker group"),
-    ("scheduleWorkerGroup", "worker group"),
-    ("scheduleWarningType", "warning type"),
-    ("scheduleWarningGroupName", "warning group"),
-)
-
-
 def _left_out(exported: Mapping[str, Any]) -> Iterator[Finding]:
     """What an export says of a definition that has no place here, so that nothing is lost."""
-    cron = exported.get("scheduleCrontab")
-    if cron:
-        more = ", ".join(
-            f"{word} {exported[key]!s:.80}" for key, word in _SCHEDULE_KEYS if exported.get(key)
-        )
-        yield Finding(
-            severity=Severity.UNMAPPED,
-            key="scheduleCrontab",
-            problem=f"the schedule {cron!r:.200} is not imported yet"
-            + (f" ({more})" if more else ""),
-            cure="keep the line: it has to be made again once schedules can be",
-        )
     project = exported.get("projectName")
     if project and project != "default":
         yield Finding(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from common.errors import NotAllowedError
 from common.model.imports import (
@@ -51,9 +52,12 @@ from common.store.requests import (
     new_definition_id,
     set_execution_type,
     tenant_ids,
+    worker_group_id,
     worker_groups,
 )
+from common.store.schedule_requests import take_schedules_offline
 from orcaflow.definition_files import DefinitionDocument, InvalidFilesError, Mistake
+from orcaflow.exported_schedule import ImportedSchedule, save_schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,7 @@ class Imported:
     release_state: ReleaseState
     changed: bool
     findings: tuple[Finding, ...]
+    schedule: ImportedSchedule | None = None
 
 
 def import_documents(
@@ -74,11 +79,13 @@ def import_documents(
     *,
     at: datetime,
     online: bool | None,
+    zone: ZoneInfo,
 ) -> list[Imported]:
     """Save the documents within the caller's transaction; `InvalidFilesError` if any is wrong.
 
     `online` is the release state afterwards; without it a new definition is ONLINE and a known one
-    stays as it is.
+    stays as it is. One that goes OFFLINE takes its schedules along. Schedules of exports are made
+    OFFLINE, whatever `online` says, with their times read in `zone`.
     """
     lock_imports(db)
     before = {each.name: definition_by_name(db, each.name) for each in documents}
@@ -109,6 +116,7 @@ def import_documents(
             ids[document.name],
             at=at,
             online=online,
+            zone=zone,
             made_groups=made_groups,
             doubts=doubts[document.name],
         )
@@ -125,6 +133,7 @@ def _saved(
     *,
     at: datetime,
     online: bool | None,
+    zone: ZoneInfo,
     made_groups: Iterable[str],
     doubts: Sequence[Finding],
 ) -> Imported:
@@ -159,7 +168,10 @@ def _saved(
     if online is not None or before is None:
         state = ReleaseState.OFFLINE if online is False else ReleaseState.ONLINE
         set_release_state(db, definition_id, wanted=state, at=at)
+        if state is ReleaseState.OFFLINE:
+            take_schedules_offline(db, [definition_id], at=at)
     groups = wanted(inner).worker_group_names
+    schedule, about_it = _schedule(db, document, definition_id, groups, zone=zone, at=at)
     return Imported(
         document=document,
         id=definition_id,
@@ -169,9 +181,41 @@ def _saved(
         findings=(
             *document.findings,
             *(_of_new_group(name) for name in made_groups if name in groups),
+            *about_it,
             *doubts,
         ),
+        schedule=schedule,
     )
+
+
+def _schedule(
+    db: Connection,
+    document: DefinitionDocument,
+    definition_id: int,
+    groups: Collection[str],
+    *,
+    zone: ZoneInfo,
+    at: datetime,
+) -> tuple[ImportedSchedule | None, list[Finding]]:
+    """The schedule of an export, with what is to be told of it; `groups` have been told of."""
+    if document.schedule is None:
+        return None, []
+    findings: list[Finding] = []
+    name, group = document.schedule.worker_group, -1
+    if name is not None:
+        known = worker_group_id(db, name)
+        group = make_worker_group(db, name) if known is None else known
+        if known is None and name not in groups:
+            findings.append(_of_new_group(name))
+    made, finding = save_schedule(
+        db,
+        document.schedule,
+        definition_id=definition_id,
+        worker_group_id=group,
+        zone=zone,
+        at=at,
+    )
+    return made, [*findings, finding]
 
 
 def _of_new_group(name: str) -> Finding:

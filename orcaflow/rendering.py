@@ -24,6 +24,7 @@ from common.params import (
     system_parameters,
 )
 from common.store.requests import TaskDocument
+from common.zones import zone_named
 from orcaflow.masking import masked, secrets_in
 
 
@@ -44,13 +45,14 @@ class Rendered:
 
 def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Rendered:
     """Raises `SchedulerError` for a node or parameters that can't be read."""
-    zone = _zone(config)
+    zone = _zone(document, config)
     moment = document.schedule_time or document.start_time or now
     params = _params(document.task_json)
     system = system_parameters(
         moment=moment,
         zone=zone,
         complement=(document.history_cmd or "").startswith(CommandType.COMPLEMENT_DATA.name),
+        complement_uses_chosen_date=config.complement_uses_chosen_date,
     )
     global_properties = parse_properties(document.global_params or None)
     local_properties = parse_properties(params.get("localParams") or None)
@@ -145,8 +147,10 @@ def _params(task_json: str) -> dict[str, Any]:
     return params
 
 
-def _zone(config: Config) -> ZoneInfo:
-    """The zone that placeholders are read in: the daemons' rule."""
+def _zone(document: TaskDocument, config: Config) -> ZoneInfo:
+    """The zone that placeholders are read in: the run's own, else by the daemons' rule."""
+    if document.timezone_id is not None:
+        return zone_named(document.timezone_id)
     if config.time_zone:
         return ZoneInfo(config.time_zone)
     # Here, because only a computer without a configured zone has to be asked for its own.

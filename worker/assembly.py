@@ -59,6 +59,7 @@ class Worker:
             ended=self.reporter.ended,
             node=lambda: self.identity.node,
             slots=config.exec_threads,
+            complement_slots=config.complement_threads or config.exec_threads,
             group_ids=group_ids,
             ip=ip,
             folders=folders,

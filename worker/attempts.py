@@ -45,6 +45,10 @@ class Attempts(Protocol):
         """The attempts that were started and whose end has not been told yet."""
         ...
 
+    def yielding(self) -> frozenset[int]:
+        """Those of `running` that belong to complements; what was adopted is counted too."""
+        ...
+
 
 class LocalAttempts(Attempts, Protocol):
     """Attempts whose processes and results outlive the daemon that started them."""

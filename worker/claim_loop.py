@@ -6,13 +6,17 @@ are remembered and looked at again in the tables before any other is claimed, so
 whose row says that it is ours is either started or reported, never forgotten. Attempts whose type
 needs a data source are *needy* from their claim until it has been read; nothing else is claimed
 before that. No threads and no time of its own: a service or a simulator calls `run_once`.
+
+A complement *yields*: its attempts take slots that nothing holds, while any other takes each slot
+that no other such holds, as if the complement's were not there. So a live run never waits for a
+complement to let go of a slot, and a worker may have more attempts than slots for a while.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from common.clock import Clock
@@ -31,6 +35,18 @@ _REST_AFTER_START = timedelta(milliseconds=4)
 _KEPT_AT_MOST = 100
 
 
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How many slots no live attempt holds, how many nothing does, and what a complement may take.
+
+    Of the last two the smaller counts, and either may be negative.
+    """
+
+    live: int
+    empty: int
+    complement: int
+
+
 class ClaimLoop:
     """Fills the free slots of a worker, whenever its session can be trusted."""
 
@@ -46,6 +62,7 @@ class ClaimLoop:
         ended: Ended,
         node: Callable[[], Node | None],
         slots: int,
+        complement_slots: int,
         group_ids: Callable[[], Collection[int]],
         ip: int | None,
         folders: AttemptFolders,
@@ -55,7 +72,10 @@ class ClaimLoop:
         wake: Callable[[], None] = lambda: None,
         idle: timedelta = _IDLE,
     ) -> None:
-        """`wake` is called, from any thread, when there may be something to claim."""
+        """`wake` is called, from any thread, when there may be something to claim.
+
+        `complement_slots`: how many of the `slots` complements may take at most.
+        """
         self._store = store
         self._queue = queue
         self._membership = membership
@@ -63,6 +83,7 @@ class ClaimLoop:
         self._ended = ended
         self._node = node
         self._slots = slots
+        self._complement_slots = complement_slots
         self._group_ids = group_ids
         self._ip = ip
         self._folders = folders
@@ -99,11 +120,11 @@ class ClaimLoop:
             # The look of the pass that claimed them failed; it is made again.
             self._begin_needy(node)
             return timedelta()
-        free = self._slots - len(self._attempts.running())
-        if free <= 0 or not self._admits():
+        room = self._room()
+        if room.live <= 0 or not self._admits():
             self._tidy()
             return self._idle
-        wanted = self._first_that_suit(min(free, self._batch))
+        wanted = self._first_that_suit(room)
         if not wanted:
             self._tidy()
             return self._idle
@@ -138,12 +159,22 @@ class ClaimLoop:
         self._changed = True
         self._wake()
 
-    def _first_that_suit(self, limit: int) -> tuple[QueueEntry, ...]:
+    def _room(self) -> _Room:
+        # In this order: one that ends in between makes the room look smaller, not larger.
+        running = self._attempts.running()
+        yielding = self._attempts.yielding() & running
+        return _Room(
+            live=self._slots - len(running - yielding),
+            empty=self._slots - len(running),
+            complement=self._complement_slots - len(yielding),
+        )
+
+    def _first_that_suit(self, room: _Room) -> tuple[QueueEntry, ...]:
         """Entries to try, first to claim first; asks the registry only if there is reason to."""
         now = self._clock.monotonic()
         groups = self._group_ids()
         if not self._changed:
-            suiting = self._suiting(groups, limit)
+            suiting = self._suiting(groups, room)
             if suiting or now < self._look_again_at:
                 return suiting
         # Before the look: what changes during it is looked at once more.
@@ -154,15 +185,23 @@ class ClaimLoop:
             self._changed = True
             raise
         self._look_again_at = now + self._idle.total_seconds()
-        return self._suiting(groups, limit)
+        return self._suiting(groups, room)
 
-    def _suiting(self, groups: Collection[int], limit: int) -> tuple[QueueEntry, ...]:
+    def _suiting(self, groups: Collection[int], room: _Room) -> tuple[QueueEntry, ...]:
         found: list[QueueEntry] = []
+        live, empty, complement = room.live, room.empty, room.complement
         for entry in self._entries:
-            if len(found) == limit:
+            if len(found) == self._batch or live <= 0:
                 break
+            if entry.yields and (empty <= 0 or complement <= 0):
+                continue
             if entry.suits(group_ids=groups, ip=self._ip):
                 found.append(entry)
+                empty -= 1
+                if entry.yields:
+                    complement -= 1
+                else:
+                    live -= 1
         return tuple(found)
 
     def _claim_rows(self, node: Node, entries: tuple[QueueEntry, ...]) -> tuple[ClaimedTask, ...]:

@@ -23,6 +23,7 @@ from common.params import (
     system_parameters,
 )
 from common.store.protocol import ClaimedTask
+from common.zones import UnknownZoneError, zone_named
 from worker import outputs, task_log, tenants
 from worker.supervisor import Prepared
 from worker.tasks import built_in_task_types
@@ -72,12 +73,14 @@ class Launcher:
         home: Path,
         data_dir: Path,
         zone: ZoneInfo,
+        complement_uses_chosen_date: bool = True,
         tenant_mode: Literal["single", "tenant"],
         settings: TaskSettings,
         types: TaskTypes | None = None,
         account_of: Callable[[str | None], Account | None] = tenants.account_of,
     ) -> None:
         self._zone = zone
+        self._complement_uses_chosen_date = complement_uses_chosen_date
         self._tenant_mode = tenant_mode
         self._settings = settings
         self._types = types or TaskTypes(built_in_task_types())
@@ -95,15 +98,21 @@ class Launcher:
         task_type = self._types.find(task.task_type)
         params, local = read_node(task)
         moment = task.schedule_time or task.start_time
+        zone = self._zone_of(task)
         global_properties = _properties("the run's global parameters", task.global_params)
         local_properties = _properties("params.localParams", local)
         pool = _properties("what tasks upstream put out", task.input_pool)
         parameters = effective_parameters(
             global_properties,
             local_properties,
-            system=system_parameters(moment=moment, zone=self._zone, complement=task.complement),
+            system=system_parameters(
+                moment=moment,
+                zone=zone,
+                complement=task.complement,
+                complement_uses_chosen_date=self._complement_uses_chosen_date,
+            ),
             moment=moment,
-            zone=self._zone,
+            zone=zone,
             pool=pool,
             start_params=_start_params(task.start_params),
         )
@@ -118,7 +127,7 @@ class Launcher:
                 types=parameter_types(global_properties, local_properties, pool=pool),
                 local=local_properties,
                 moment=moment,
-                zone=self._zone,
+                zone=zone,
                 directory=directory,
                 resources=self._resources,
                 account=account,
@@ -147,6 +156,14 @@ class Launcher:
             outputs=_declared(task, local_properties, launch, header),
             job_file=launch.job_file,
         )
+
+    def _zone_of(self, task: ClaimedTask) -> ZoneInfo:
+        if task.timezone_id is None:
+            return self._zone
+        try:
+            return zone_named(task.timezone_id)
+        except UnknownZoneError as error:
+            raise TaskParameterError(f"the run's time zone: {error}") from error
 
 
 def seen_by_tasks(environment: Mapping[str, str]) -> dict[str, str]:

@@ -29,6 +29,7 @@ class Record:
     task_type: str
     execute_path: str
     log_path: str
+    complement: bool = False
     outputs: Declared | None = None
     job_file: Path | None = None
     times_out_at: datetime | None = None
@@ -74,6 +75,7 @@ class Records:
                 task_type=str(about["task_type"]),
                 execute_path=str(about["execute_path"]),
                 log_path=str(about["log_path"]),
+                complement=about.get("complement") is True,
                 outputs=Declared.from_json(outputs) if outputs else None,
                 job_file=None if job_file is None else Path(job_file),
                 times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
@@ -103,6 +105,8 @@ def _about(record: Record) -> dict[str, object]:
         "execute_path": record.execute_path,
         "log_path": record.log_path,
     }
+    if record.complement:
+        about["complement"] = True
     if record.outputs is not None:
         about["outputs"] = record.outputs.to_json()
     if record.job_file is not None:

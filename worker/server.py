@@ -149,6 +149,7 @@ class WorkerServer:
             home=config.home,
             data_dir=data_dir,
             zone=self._zone,
+            complement_uses_chosen_date=config.complement_uses_chosen_date,
             tenant_mode=settings.tenant_mode,
             settings=TaskSettings(
                 python=settings.python,
@@ -211,8 +212,15 @@ class WorkerServer:
         )
         show_standing(registry)
         slots = self._settings.exec_threads
-        metrics.slots.labels(state="used").set_function(lambda: len(supervisor.running()))
-        metrics.slots.labels(state="free").set_function(lambda: slots - len(supervisor.running()))
+        count = metrics.slots.labels
+
+        def live() -> int:
+            return len(supervisor.running() - supervisor.yielding())
+
+        # A complement's are not in the way of others: `free` is what these may still take.
+        count(state="used").set_function(live)
+        count(state="complement").set_function(lambda: len(supervisor.yielding()))
+        count(state="free").set_function(lambda: slots - live())
 
     def _on_quit(self, service: Service) -> Callable[[int, FrameType | None], None]:
         def on_quit(_number: int, _frame: FrameType | None) -> None:

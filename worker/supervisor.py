@@ -20,6 +20,7 @@ import errno
 import logging
 import os
 import select
+import shutil
 import signal
 import subprocess
 from collections import OrderedDict, deque
@@ -58,6 +59,14 @@ exit "$status"
 """Standard input is the record. The traps keep the wrapper alive through a TERM to its group while
 its children get the default; all it runs itself are builtins. The kernel is told to take a task
 before a daemon when memory runs out."""
+
+_NICE = shutil.which("nice", path=os.defpath)
+_COMPLEMENT_NICENESS = 10
+_NICE_SESSION = (
+    f"echo {_COMPLEMENT_NICENESS} 2>/dev/null >/proc/self/autogroup || :\n"  # Not on every kernel.
+)
+"""A complement gives way in computing too. Where the kernel groups processes by their session, a
+process's own niceness counts within the session only; there the session has one too."""
 
 _CUT_PUTS_OUT_NOTHING = "what was cut out of this log puts out no parameters"
 _KILLED = 137
@@ -127,6 +136,17 @@ class _Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class _Accepted:
+    """What is known of every attempt from its start to its end, whether or not it has come to run.
+
+    The type is for the metrics.
+    """
+
+    task_type: str = _UNKNOWN
+    complement: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Start:
     task: ClaimedTask
 
@@ -185,8 +205,9 @@ class Supervisor:
         self._policy = directory_policy
         self._remove_directory = remove_directory
         self._lock = Lock()
-        self._accepted: dict[int, str] = {}  # With the task's type, for the metrics.
+        self._accepted: dict[int, _Accepted] = {}
         self._messages: deque[_Start | _Kill | _Forget] = deque()
+        self._put_off: deque[_Start] = deque()
         self._kill_all_asked = False
         self._attempts: dict[int, _Attempt] = {}
         self._by_pidfd: dict[int, _Attempt] = {}
@@ -203,7 +224,7 @@ class Supervisor:
 
     def start(self, task: ClaimedTask) -> None:
         with self._lock:
-            self._accepted[task.id] = task.task_type
+            self._accepted[task.id] = _Accepted(task.task_type, task.complement)
         self._send(_Start(task))
 
     def kill(self, task_instance_id: int) -> None:
@@ -216,6 +237,10 @@ class Supervisor:
     def running(self) -> frozenset[int]:
         with self._lock:
             return frozenset(self._accepted)
+
+    def yielding(self) -> frozenset[int]:
+        with self._lock:
+            return frozenset(key for key, each in self._accepted.items() if each.complement)
 
     def forget(self, ends: Iterable[AttemptEnd]) -> None:
         """The ends stand in the tables, or nobody wants them: clear away what was kept of them."""
@@ -264,7 +289,7 @@ class Supervisor:
         os.close(self._wake)
 
     def _rest(self) -> float:
-        if self._messages or self._kill_all_asked or self._reading:
+        if self._messages or self._put_off or self._kill_all_asked or self._reading:
             return 0.0
         now = self._clock.monotonic()
         due = [a.act_at for a in self._attempts.values() if a.act_at is not None]
@@ -276,9 +301,14 @@ class Supervisor:
         return min(max(0.0, min(due, default=now + _LONGEST_REST) - now), _LONGEST_REST)
 
     def _take_messages(self) -> None:
-        """Take what was asked for, but start one attempt only: ends come before further starts."""
+        """Take what was asked for, but start one attempt only: ends come before further starts.
+
+        Those of complements come last of all, so that many at once keep nobody else waiting.
+        """
         while self._messages:
             match self._messages.popleft():
+                case _Start(task) if task.complement:
+                    self._put_off.append(_Start(task))
                 case _Start(task):
                     self._start(task)
                     return
@@ -287,6 +317,8 @@ class Supervisor:
                 case _Forget(task_instance_ids):
                     for each in task_instance_ids:
                         self._forget(each)
+        if self._put_off:
+            self._start(self._put_off.popleft().task)
 
     # Starting.
 
@@ -344,7 +376,7 @@ class Supervisor:
         try:
             # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
             process = subprocess.Popen(
-                ("/bin/sh", "-c", _WRAPPER, "orcaflow", *prepared.argv),
+                (*_wrapped(complement=record.complement), "orcaflow", *prepared.argv),
                 stdin=record_file,
                 stdout=output,
                 stderr=output,
@@ -414,6 +446,8 @@ class Supervisor:
     def _kill_everything(self) -> None:
         self._kill_all_asked = False
         waiting, self._messages = self._messages, deque()
+        waiting.extend(self._put_off)
+        self._put_off.clear()
         while waiting:
             message = waiting.popleft()
             if isinstance(message, _Start):
@@ -603,7 +637,7 @@ class Supervisor:
             # PostgreSQL takes no NUL; a reason may quote what a task's author wrote.
             reason = reason.replace("\0", "\\0")[:_REASON_CHARS]
         with self._lock:
-            task_type = self._accepted.pop(task_instance_id, _UNKNOWN)
+            task_type = self._accepted.pop(task_instance_id, _Accepted()).task_type
         self._tell_ended(
             AttemptEnd(
                 task_instance_id=task_instance_id,
@@ -678,7 +712,9 @@ class Supervisor:
 
     def _adopt(self, task_instance_id: int, record: Record | None) -> None:
         with self._lock:
-            self._accepted[task_instance_id] = _UNKNOWN if record is None else record.task_type
+            self._accepted[task_instance_id] = (
+                _Accepted() if record is None else _Accepted(record.task_type, record.complement)
+            )
         if record is None:
             self._lost(task_instance_id, pid=None)
         elif not self._take_over(record, stranger=False):
@@ -839,11 +875,19 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:
         task_type=task.task_type,
         execute_path=prepared.directory,
         log_path=task.log_path,
+        complement=task.complement,
         outputs=prepared.outputs,
         job_file=prepared.job_file,
         times_out_at=None if task.timeout is None else clock.now() + task.timeout,
         timeout=task.timeout,
     )
+
+
+def _wrapped(*, complement: bool) -> tuple[str, ...]:
+    if complement and _NICE is not None:
+        # By a program and not from here, for the task may have begun before it were done.
+        return (_NICE, "-n", str(_COMPLEMENT_NICENESS), "/bin/sh", "-c", _NICE_SESSION + _WRAPPER)
+    return ("/bin/sh", "-c", _WRAPPER)
 
 
 def _remove_job(job_file: Path | None) -> None:

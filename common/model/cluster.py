@@ -8,7 +8,7 @@ had a bare IP, since several daemons may share a host.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from decimal import ROUND_HALF_UP, Decimal
@@ -85,6 +85,7 @@ def ip_number(address: str) -> int:
 
 
 ANY_WORKER = "-1"
+_YIELDS = "c"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,9 @@ class QueueEntry:
     The name is `<instance priority>_<instance id>_<task priority>_<task id>_<hosts>`
     (specification §4.4). `hosts` is `-1`, or the numbers of the group's addresses joined by commas.
     A task bound to a worker group carries the group's id as a sixth part, because workers that
-    share a host differ by the groups they were started with, which no address can tell.
+    share a host differ by the groups they were started with, which no address can tell. One that
+    *yields*, as the tasks of complements do, goes after all of the same instance priority that
+    don't, and says so in a seventh part, `c`; the sixth is 0 then if it is bound to no group.
     """
 
     process_priority: int
@@ -103,6 +106,7 @@ class QueueEntry:
     task_instance_id: int
     hosts: str = ANY_WORKER
     worker_group_id: int = -1
+    yields: bool = False
 
     @property
     def name(self) -> str:
@@ -111,13 +115,16 @@ class QueueEntry:
             f"{self.process_priority}_{self.process_instance_id}"
             f"_{self.task_priority}_{self.task_instance_id}_{self.hosts}"
         )
+        if self.yields:
+            return f"{name}_{max(0, self.worker_group_id)}_{_YIELDS}"
         return f"{name}_{self.worker_group_id}" if self.worker_group_id > 0 else name
 
     @property
-    def sort_key(self) -> tuple[int, int, int, int]:
+    def sort_key(self) -> tuple[int, bool, int, int, int]:
         """Smaller is claimed first."""
         return (
             self.process_priority,
+            self.yields,
             self.process_instance_id,
             self.task_priority,
             self.task_instance_id,
@@ -127,6 +134,9 @@ class QueueEntry:
     def parse(cls, name: str) -> QueueEntry | None:
         """Read a znode's name; None for a name that no master wrote."""
         parts = name.split("_")
+        yields = len(parts) == 7 and parts[6] == _YIELDS
+        if yields:
+            parts.pop()
         if not 4 <= len(parts) <= 6:
             return None
         numbers_as_text = parts[:4] + parts[5:]
@@ -143,7 +153,8 @@ class QueueEntry:
             task_priority=numbers[2],
             task_instance_id=numbers[3],
             hosts=parts[4] if len(parts) > 4 else ANY_WORKER,
-            worker_group_id=numbers[4] if len(numbers) > 4 else -1,
+            worker_group_id=_group(numbers[4:], yields=yields),
+            yields=yields,
         )
 
     def suits(self, *, group_ids: Iterable[int], ip: int | None) -> bool:
@@ -153,6 +164,14 @@ class QueueEntry:
         if self.hosts == ANY_WORKER:
             return self.worker_group_id <= 0
         return ip is not None and str(ip) in self.hosts.split(",")
+
+
+def _group(written: Sequence[int], *, yields: bool) -> int:
+    # A yielding task of no group has a 0 there, since a part follows; who else writes 0 means it,
+    # and the name has to come out as it was read.
+    if not written or (yields and written[0] == 0):
+        return -1
+    return written[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,6 +111,7 @@ class CommandRow:
     process_instance_priority: int | None
     worker_group_id: int | None
     parent_task_instance_id: int = 0
+    complement_date_id: int = 0
     bad_time: str | None = None
 
 
@@ -133,6 +134,8 @@ class Command:
     worker_group_id: int = -1
     parent_task_instance_id: int = 0
     """The SUB_PROCESS attempt that wants the run; a column, since only masters write it."""
+    complement_date_id: int = 0
+    """The date of a complement that wants the run; a column for the same reason."""
 
     @property
     def process_instance_id(self) -> int | None:
@@ -184,6 +187,7 @@ def read_command(row: CommandRow, *, param_limit_bytes: int) -> Command:
         ),
         worker_group_id=_or(row.worker_group_id, -1) or -1,
         parent_task_instance_id=row.parent_task_instance_id,
+        complement_date_id=row.complement_date_id,
     )
 
 

@@ -79,3 +79,4 @@ class ProcessRow:
     run_scope: tuple[str, ...] | None = None
     wanted_deadline: datetime | None = None
     parent_task_instance_id: int = 0
+    timezone_id: str | None = None

@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 from common.model.cluster import Node
 from common.model.commands import CommandType
+from common.model.complements import NewComplement
 from common.model.instances import Ownership, TaskRow
+from common.model.schedules import Schedule
 from common.model.states import (
     ExecutionType,
     FailureStrategy,
@@ -66,6 +68,8 @@ class InstanceSnapshot:
     schedule_time: datetime | None = None
     run_scope: tuple[str, ...] | None = None
     tasks: tuple[TaskRow, ...] = ()
+    timezone_id: str | None = None
+    """The zone in which the run reads its dates; None is the cluster's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,17 @@ class ParentSnapshot:
     global_params: str | None
     schedule_time: datetime | None
     ancestors: tuple[int, ...]
+    timezone_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependentDefinition:
+    """A usable definition some of whose tasks wait for others, with its online schedules."""
+
+    id: int
+    name: str
+    process_definition_json: str
+    schedules: tuple[Schedule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +117,8 @@ class Snapshot:
     asked_instance_id: int | None = None
     parent: ParentSnapshot | None = None
     live_masters: frozenset[Node] = field(default_factory=frozenset)
+    schedules: tuple[Schedule, ...] = ()
+    dependents: tuple[DependentDefinition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +160,18 @@ class Begin:
     connects: str | None = None
     execution_type: ExecutionType = ExecutionType.PARALLEL
     child_of: ChildOf | None = None
+    timezone_id: str | None = None
+    complement_date_id: int = 0
+    """The date of a complement that it runs for; it begins only while that still wants it."""
+    is_serial_by_schedule: bool = False
+    """Whether `execution_type` is its schedule's own and not the definition's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complement:
+    """Write complements, all or none; each `after` names a place in this very list (§8.6)."""
+
+    complements: tuple[NewComplement, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +231,7 @@ class Reject:
     reason: str
 
 
-Plan: TypeAlias = Begin | Resume | Restart | Signal | Drop | Reject
+Plan: TypeAlias = Begin | Complement | Resume | Restart | Signal | Drop | Reject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

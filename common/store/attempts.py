@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Integer, Text, and_, exists, select
+from sqlalchemy import Connection, Integer, Text, and_, exists, func, select
 
 from common.model.cluster import QueueEntry
-from common.store.queue_entries import effective_group, queue_entry
-from common.store.tables import task_group_queue, task_instance, worker_group
+from common.model.commands import CommandType
+from common.store.queue_entries import effective_group, is_complement, queue_entry
+from common.store.tables import process_instance, task_group_queue, task_instance, worker_group
 from common.store.transaction import AnyRow, StoreConflictError, any_of, unnested
 
 AttemptName: TypeAlias = tuple[int, str, int]
@@ -30,6 +31,12 @@ IS_NAMED: Final = and_(
 # Whether slots in pools become free, or a wait for them ends, when the attempt is over.
 USES_POOLS: Final = exists().where(task_group_queue.c.task_id == task_instance.c.id)
 
+# As `queue_entries.is_complement` reads the same column.
+IS_COMPLEMENT: Final = (
+    func.split_part(func.coalesce(process_instance.c.history_cmd, ""), ",", 1)
+    == CommandType.COMPLEMENT_DATA.name
+)
+
 _ADDRESS_LISTS: Final = select(worker_group.c.id, worker_group.c.ip_list).where(
     worker_group.c.id == any_of("ids")
 )
@@ -43,6 +50,7 @@ class Place:
     process_instance_id: int
     task_priority: int
     worker_group_id: int
+    yields: bool
 
 
 def place_in_queue(run: AnyRow, *, task_priority: int, task_group_id: int) -> Place:
@@ -52,6 +60,7 @@ def place_in_queue(run: AnyRow, *, task_priority: int, task_group_id: int) -> Pl
         process_instance_id=run.id,
         task_priority=task_priority,
         worker_group_id=effective_group(task_group_id, run.worker_group_id),
+        yields=is_complement(run.history_cmd),
     )
 
 
@@ -78,6 +87,7 @@ def queue_entries(db: Connection, places: Iterable[Mapping[int, Place]]) -> list
                 task_instance_id=task_id,
                 worker_group_id=place.worker_group_id,
                 ip_list=lists.get(place.worker_group_id),
+                yields=place.yields,
             )
             for task_id, place in one.items()
         ]

@@ -1,7 +1,8 @@
 """Makes new process instances: plain ones, those of a serial definition, and sub processes.
 
 Part of the transaction that takes commands. They are inserted together, but for those of serial
-definitions, of which each depends on what else is live. Used by `common.store.commands` alone.
+definitions, of which each depends on what else is live. An instance that somebody waits for, an
+attempt or a date of a complement, is *claimed* for it first. Used by `common.store.commands` alone.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
+from common.model.commands import CommandType
 from common.model.instances import Ownership
 from common.model.plans import Begin, ChildOf, Drop, Handled, Reject
 from common.model.states import (
@@ -34,14 +36,16 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
+from common.store.complements import claim_dates, note_runs_of_dates
+from common.store.schedules import note_runs_of_fires
 from common.store.submissions import SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
 from common.store.transaction import any_of, lock_in_time, passes, refusal, storable, unnested
-from common.store.turns import rivals, stop_rivals
+from common.store.turns import rivals, want_stopped
 
 # What a new instance becomes of, by the id of its command, and what it has become.
 Begins: TypeAlias = Mapping[int, Begin]
-Begun: TypeAlias = dict[int, Handled]
+Begun: TypeAlias = dict[int, "Birth"]
 
 _PARENTS: Final = (
     select(task_instance.c.id)
@@ -82,6 +86,13 @@ class BatchRefusedError(Exception):
 def refused(cause: str) -> Reject:
     """The end of a plan whose row PostgreSQL does not take."""
     return Reject(reason=storable(f"PostgreSQL refused the process instance: {cause}"))
+
+
+def not_wanted(complement_date_id: int) -> Drop:
+    """The end of a plan for a date that has been given up, or begun by another command."""
+    return Drop(
+        reason=f"date {complement_date_id} of a complement does not wait for this command any more"
+    )
 
 
 def not_waiting(child_of: ChildOf) -> Drop:
@@ -127,7 +138,17 @@ def new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str,
         "tenant_id": plan.tenant_id,
         "root_id": 0 if child_of is None else child_of.root_id,
         "parent_task_instance_id": 0 if child_of is None else child_of.task_instance_id,
+        "timezone_id": plan.timezone_id,
+        "execution_type": int(plan.execution_type) if plan.is_serial_by_schedule else None,
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Birth:
+    """What a `Begin` came to, and the instance that it made, whoever owns that."""
+
+    handled: Handled
+    process_instance_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +162,11 @@ class Beginner:
         """The columns of a new instance that is this master's."""
         return new_process_instance(plan, node=self.node, now=self.now)
 
-    def begun(self, command_id: int, plan: Begin, instance_id: int) -> Handled:
+    def begun(self, command_id: int, plan: Begin, instance_id: int) -> Birth:
         """A new instance that is this master's."""
         owned = Ownership(process_instance_id=instance_id, host=self.node.address, epoch=1)
-        return Handled(command_id=command_id, plan=plan, ownership=owned)
+        handled = Handled(command_id=command_id, plan=plan, ownership=owned)
+        return Birth(handled=handled, process_instance_id=instance_id)
 
 
 def begin_together(db: Connection, beginner: Beginner, begins: Begins) -> Begun:
@@ -152,18 +174,23 @@ def begin_together(db: Connection, beginner: Beginner, begins: Begins) -> Begun:
     wanted = claim_parents(
         db, [plan.child_of for plan in begins.values() if plan.child_of], now=beginner.now
     )
+    serial = {command_id: plan for command_id, plan in begins.items() if is_serial(plan)}
+    others = {command_id: plan for command_id, plan in begins.items() if command_id not in serial}
+    dates = _dates(others)
+    awaited = claim_dates(db, dates, now=beginner.now)
     begun: Begun = {}
     plans: dict[int, Begin] = {}
-    serial: dict[int, Begin] = {}
-    for command_id, plan in begins.items():
-        if plan.child_of is None:
-            (serial if is_serial(plan) else plans)[command_id] = plan
+    for command_id, plan in others.items():
+        if command_id in dates and command_id not in awaited:
+            begun[command_id] = _not_begun(command_id, not_wanted(plan.complement_date_id))
+        elif plan.child_of is None:
+            plans[command_id] = plan
         elif plan.child_of.task_instance_id in wanted:
             # Of two commands for one child, which only a person can write, the first has it.
             wanted.remove(plan.child_of.task_instance_id)
             plans[command_id] = plan
         else:
-            begun[command_id] = Handled(command_id=command_id, plan=not_waiting(plan.child_of))
+            begun[command_id] = _not_begun(command_id, not_waiting(plan.child_of))
     try:
         begun |= _begin_now(db, beginner, plans)
     except (DBAPIError, ValueError) as error:
@@ -183,8 +210,32 @@ def begin_one_by_one(db: Connection, beginner: Beginner, begins: Begins) -> Begu
         except (DBAPIError, ValueError) as error:
             if passes(error):
                 raise
-            begun[command_id] = Handled(command_id=command_id, plan=refused(refusal(error)))
+            begun[command_id] = _not_begun(command_id, refused(refusal(error)))
     return begun
+
+
+def note_runs(db: Connection, begins: Begins, begun: Begun) -> None:
+    """Note the new instances where it stands who wants them: with dates and with fires."""
+    made = {
+        command_id: birth.process_instance_id
+        for command_id, birth in begun.items()
+        if birth.process_instance_id is not None
+    }
+    dates = {
+        begins[command_id].complement_date_id: run_id
+        for command_id, run_id in made.items()
+        if begins[command_id].complement_date_id
+    }
+    if dates:
+        note_runs_of_dates(db, dates)
+    fires = {
+        command_id: run_id
+        for command_id, run_id in made.items()
+        if begins[command_id].command_type is CommandType.SCHEDULER
+        and begins[command_id].child_of is None
+    }
+    if fires:
+        note_runs_of_fires(db, fires)
 
 
 def lock_parents(db: Connection, task_instance_ids: Collection[int]) -> frozenset[int]:
@@ -223,13 +274,30 @@ def is_serial(plan: Begin) -> bool:
     return plan.child_of is None and plan.execution_type is not ExecutionType.PARALLEL
 
 
-def _begin(db: Connection, beginner: Beginner, command_id: int, plan: Begin) -> Handled:
+def _begin(db: Connection, beginner: Beginner, command_id: int, plan: Begin) -> Birth:
     if plan.child_of is not None and not claim_parents(db, [plan.child_of], now=beginner.now):
-        return Handled(command_id=command_id, plan=not_waiting(plan.child_of))
+        return _not_begun(command_id, not_waiting(plan.child_of))
+    dates = _dates({command_id: plan})
+    if dates and not claim_dates(db, dates, now=beginner.now):
+        return _not_begun(command_id, not_wanted(plan.complement_date_id))
     if is_serial(plan) and (others := rivals(db, plan.process_definition_id)):
-        _insert(db, [_held(db, beginner, plan, others)])
-        return Handled(command_id=command_id, plan=plan)
+        (instance_id,) = _insert(db, [_held(db, beginner, plan, others)])
+        handled = Handled(command_id=command_id, plan=plan)
+        return Birth(handled=handled, process_instance_id=instance_id)
     return _begin_now(db, beginner, {command_id: plan})[command_id]
+
+
+def _not_begun(command_id: int, plan: Drop | Reject) -> Birth:
+    return Birth(handled=Handled(command_id=command_id, plan=plan))
+
+
+def _dates(begins: Begins) -> dict[int, int]:
+    """The dates of complements that wait for these, by the ids of the commands."""
+    return {
+        command_id: plan.complement_date_id
+        for command_id, plan in begins.items()
+        if plan.complement_date_id
+    }
 
 
 def _begin_now(db: Connection, beginner: Beginner, plans: Begins) -> Begun:
@@ -286,7 +354,7 @@ def _held(
             "state_reason": discarded(others),
         }
     if plan.execution_type is ExecutionType.SERIAL_PRIORITY:
-        stop_rivals(db, others, now=beginner.now)
+        want_stopped(db, others, now=beginner.now)
     return held | {"state": int(ProcessState.SERIAL_WAIT)}
 
 

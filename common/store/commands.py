@@ -13,10 +13,12 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias, assert_never
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     Integer,
     Text,
+    and_,
     bindparam,
     case,
     cast,
@@ -31,6 +33,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.exc import DBAPIError
 
 from common.errors import SchedulerError
 from common.model.cluster import Node
@@ -45,6 +48,7 @@ from common.model.commands import (
 )
 from common.model.plans import (
     Begin,
+    Complement,
     Drop,
     Handled,
     Plan,
@@ -71,8 +75,10 @@ from common.store.beginnings import (
     is_serial,
     lock_parents,
     new_process_instance,
+    note_runs,
     refused,
 )
+from common.store.complements import create_complements
 from common.store.connect import EARLIEST, LATEST
 from common.store.protocol import Planner
 from common.store.recoveries import Recoverer
@@ -90,6 +96,8 @@ from common.store.transaction import (
     AnyRow,
     StoreConflictError,
     any_of,
+    passes,
+    refusal,
     repeatable,
     storable,
     transaction,
@@ -167,6 +175,12 @@ _ROOMLESS_COMMANDS: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *SIGNA
 _NEEDS_NO_ROOM: Final = or_(
     command.c.command_type.in_(_ROOMLESS_COMMANDS), command.c.parent_task_instance_id != 0
 )
+# A date of a complement takes only room that nothing else does, so that no live run waits for it.
+_IS_DATE: Final = and_(
+    command.c.complement_date_id != 0,
+    command.c.parent_task_instance_id == 0,
+    func.coalesce(command.c.command_type, -1).not_in(_ROOMLESS_COMMANDS),
+)
 # The command for a child that was given up and has not ended yet: its owner is stopping it, or will
 # do so, seeing that nobody waits for it any more. Not even fetched meanwhile, so that such commands
 # never take the place of one that the child's end depends on, as the recovery of its lost master.
@@ -208,9 +222,19 @@ _HAS_NOT_TO_WAIT: Final = or_(
 )
 
 
-def _waiting(limit: int, param_limit_bytes: int, *, room: int) -> Any:
+def _others(limit: int, param_limit_bytes: int, *, room: int) -> Any:
+    """The commands that are not for dates of complements."""
+    statement = _waiting(limit, param_limit_bytes, which=~_IS_DATE)
+    return statement if room > 0 else statement.where(_NEEDS_NO_ROOM)
+
+
+def _dates(limit: int, param_limit_bytes: int) -> Any:
+    return _waiting(limit, param_limit_bytes, which=_IS_DATE)
+
+
+def _waiting(limit: int, param_limit_bytes: int, *, which: ColumnElement[bool]) -> Any:
     size = func.coalesce(func.octet_length(command.c.command_param), 0)
-    statement = (
+    return (
         select(
             command.c.id,
             command.c.command_type,
@@ -230,14 +254,15 @@ def _waiting(limit: int, param_limit_bytes: int, *, room: int) -> Any:
             command.c.process_instance_priority,
             command.c.worker_group_id,
             command.c.parent_task_instance_id,
+            command.c.complement_date_id,
             _bad_time(command.c.schedule_time, command.c.start_time),
         )
+        .where(which)
         .where(_HAS_NOT_TO_WAIT)
         .order_by(text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    return statement if room > 0 else statement.where(_NEEDS_NO_ROOM)
 
 
 _BACKLOG: Final = select(
@@ -303,6 +328,7 @@ class PostgresCommandStore:
         node: Node,
         limit: int,
         room: int,
+        spare: int,
         live_masters: frozenset[Node],
         planner: Planner,
         now: datetime,
@@ -311,20 +337,14 @@ class PostgresCommandStore:
             return ()
         taker = _Taker(node=node, now=now, live_masters=live_masters, planner=planner)
         try:
-            return self._take(taker, limit, room)
+            return self._take(taker, limit, room, spare)
         except BatchRefusedError:
             # Nothing of that transaction stands. Slower this time, to find the row that is wrong.
-            return self._take(replace(taker, begin=begin_one_by_one), limit, room)
+            return self._take(replace(taker, begin=begin_one_by_one), limit, room, spare)
 
-    def _take(self, taker: _Taker, limit: int, room: int) -> tuple[Handled, ...]:
+    def _take(self, taker: _Taker, limit: int, room: int, spare: int) -> tuple[Handled, ...]:
         with transaction(self._engine) as db:
-            rows = _with_room(
-                [
-                    _command_row(row)
-                    for row in db.execute(_waiting(limit, self._param_limit_bytes, room=room))
-                ],
-                room,
-            )
+            rows = self._rows(db, limit, room, spare)
             batch = [
                 (row.id, understand(row, param_limit_bytes=self._param_limit_bytes)) for row in rows
             ]
@@ -344,6 +364,16 @@ class PostgresCommandStore:
             serial = _serial_definitions(plans, snapshots)
             return _carry_out(db, plans, parents, serial, taker)
 
+    def _rows(self, db: Connection, limit: int, room: int, spare: int) -> list[CommandRow]:
+        """What may be handled now: first all others, in order, then the dates of complements."""
+        waiting = db.execute(_others(limit, self._param_limit_bytes, room=room))
+        rows = _with_room([_command_row(row) for row in waiting], room)
+        left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))
+        if left > 0:
+            dates = db.execute(_dates(left, self._param_limit_bytes))
+            rows.extend(_command_row(row) for row in dates)
+        return rows
+
 
 def _command_row(row: AnyRow) -> CommandRow:
     return CommandRow(**row._mapping)  # noqa: SLF001  # Public, whatever its name.
@@ -353,12 +383,16 @@ def _with_room(rows: list[CommandRow], room: int) -> list[CommandRow]:
     """Those that may be handled now, in order: the others stay where they are."""
     fit = []
     for row in rows:
-        needs_room = row.command_type not in _ROOMLESS_COMMANDS and row.parent_task_instance_id == 0
+        needs_room = _needs_room(row)
         if needs_room and room <= 0:
             continue
         room -= needs_room
         fit.append(row)
     return fit
+
+
+def _needs_room(row: CommandRow) -> bool:
+    return row.command_type not in _ROOMLESS_COMMANDS and row.parent_task_instance_id == 0
 
 
 def _plan(found: Command, snapshots: Snapshots, taker: _Taker) -> Plan:
@@ -390,7 +424,10 @@ def _carry_out(
         log.warning("what commands are about stayed locked", extra={"commands": len(late)})
         plans = {command_id: plan for command_id, plan in plans.items() if command_id not in late}
     begins = {command_id: plan for command_id, plan in plans.items() if isinstance(plan, Begin)}
-    begun = taker.begin(db, Beginner(node=taker.node, now=taker.now), begins) if begins else {}
+    begun: Begun = {}
+    if begins:
+        begun = taker.begin(db, Beginner(node=taker.node, now=taker.now), begins)
+        note_runs(db, begins, begun)
     recoverer = Recoverer(node=taker.node, now=taker.now)
     handled = tuple(
         _handle(db, command_id, plan, recoverer, begun) for command_id, plan in plans.items()
@@ -435,7 +472,9 @@ def _handle(
 ) -> Handled:
     match plan:
         case Begin():
-            return begun[command_id]
+            return begun[command_id].handled
+        case Complement():
+            return _create(db, command_id, plan, recoverer.now)
         case Resume():
             return recoverer.resume(db, command_id, plan)
         case Restart():
@@ -446,6 +485,18 @@ def _handle(
             return Handled(command_id=command_id, plan=plan)
         case _:
             assert_never(plan)
+
+
+def _create(db: Connection, command_id: int, plan: Complement, now: datetime) -> Handled:
+    try:
+        with db.begin_nested():
+            create_complements(db, plan.complements, command_id=command_id, now=now)
+    except (DBAPIError, ValueError) as error:
+        if passes(error):
+            raise
+        reason = storable(f"PostgreSQL refused the complement: {refusal(error)}")
+        return Handled(command_id=command_id, plan=Reject(reason=reason))
+    return Handled(command_id=command_id, plan=plan)
 
 
 def _reject(

@@ -62,6 +62,7 @@ _ROWS: Final = (
         process_instance.c.owner_epoch,
         process_instance.c.process_definition_id,
         process_instance.c.schedule_time,
+        process_instance.c.timezone_id,
         task_instance.c.id,
         task_instance.c.name,
         task_instance.c.task_json,
@@ -305,6 +306,7 @@ def _waiting(row: AnyRow) -> WaitingDependent:
         schedule_time=row.schedule_time,
         start_time=row.start_time,
         evidence=row.evidence,
+        timezone_id=row.timezone_id,
     )
 
 

@@ -18,9 +18,11 @@ from sqlalchemy import (
     Integer,
     SmallInteger,
     Text,
+    and_,
     case,
     exists,
     func,
+    or_,
     update,
 )
 
@@ -32,11 +34,18 @@ from common.store.transaction import StoreConflictError, storable, unnested
 _ENDED: Final = unnested(
     "ended_run", run_id=Integer, state=SmallInteger, at=DateTime(timezone=True), reason=Text
 )
-_OTHERS_MAY_WAIT: Final = (
-    exists()
-    .where(process_definition.c.id == process_instance.c.process_definition_id)
-    .where(process_definition.c.execution_type != 0)
-    .where(process_instance.c.is_sub_process == 0)
+_WAITING: Final = process_instance.alias("waiting")
+# Of a parallel definition, those wait whose own schedule says so.
+_OTHERS_MAY_WAIT: Final = and_(
+    process_instance.c.is_sub_process == 0,
+    or_(
+        exists()
+        .where(process_definition.c.id == process_instance.c.process_definition_id)
+        .where(process_definition.c.execution_type != 0),
+        exists()
+        .where(_WAITING.c.process_definition_id == process_instance.c.process_definition_id)
+        .where(_WAITING.c.state == ProcessState.SERIAL_WAIT),
+    ),
 )
 _MAY_GO_ON: Final = (ProcessState.PAUSE, ProcessState.STOP)
 _END: Final = (

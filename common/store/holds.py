@@ -42,7 +42,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
-from common.store.attempts import Place, queue_entries
+from common.store.attempts import IS_COMPLEMENT, Place, queue_entries
 from common.store.protocol import Released
 from common.store.queue_entries import effective_group
 from common.store.recoveries import BEGUN, ENDED_WAITING
@@ -142,6 +142,7 @@ _HELD: Final = (
         task_instance.c.worker_group_id,
         process_instance.c.process_instance_priority,
         process_instance.c.worker_group_id.label("process_group_id"),
+        IS_COMPLEMENT.label("yields"),
     )
     .join_from(
         task_instance,
@@ -243,7 +244,7 @@ _IS_ITS_TURN: Final = and_(
     or_(
         and_(_WAITING_RUN.c.id == _FIRST, ~_RUNNING_RIVAL, ~_COMMANDED),
         # Nobody is in anybody's way any more: all begin that have waited.
-        and_(is_serial_no_more(_WAITING_RUN.c.process_definition_id), ~_COMMANDED_ITSELF),
+        and_(is_serial_no_more(_WAITING_RUN), ~_COMMANDED_ITSELF),
     ),
 )
 _FREE_DEFINITIONS: Final = select(_WAITING_RUN.c.process_definition_id).where(_IS_ITS_TURN)
@@ -331,8 +332,9 @@ def _release_attempts(db: Connection, now: datetime) -> list[QueueEntry]:
         return []
     highest = {row.task_id: row.priority for row in db.execute(_HIGHEST)}
 
-    def turn(task_id: int) -> tuple[int, int, int]:
-        return held[task_id].process_instance_priority, -highest[task_id], task_id
+    def turn(task_id: int) -> tuple[int, bool, int, int]:
+        one = held[task_id]
+        return one.process_instance_priority, one.yields, -highest[task_id], task_id
 
     line = sorted((task_id for task_id in held if task_id in highest), key=turn)
     verdicts = _judge_line(db, line)
@@ -443,6 +445,7 @@ def _place(row: AnyRow) -> Place:
         process_instance_id=row.process_instance_id,
         task_priority=row.task_instance_priority,
         worker_group_id=effective_group(row.worker_group_id, row.process_group_id),
+        yields=row.yields,
     )
 
 

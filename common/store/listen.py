@@ -10,6 +10,9 @@ The triggers of the schema (`common.store.schema`) call these *channels*:
   true.
 - `orcaflow_wanted`: a pause or stop is wanted. The payload is the process instance's id.
 - `orcaflow_process`: a process instance has ended. The payload is its id.
+- `orcaflow_schedule`: a schedule was added, or has changed. The payload is empty.
+- `orcaflow_complement`: a complement was added, or something is wanted of one. The payload is
+  empty.
 - `orcaflow_hold`: a pool has another size, so that something may be let go of. The payload is
   empty.
 
@@ -50,6 +53,8 @@ class Channel(StrEnum):
     WANTED = "orcaflow_wanted"
     PROCESS = "orcaflow_process"
     HOLD = "orcaflow_hold"
+    SCHEDULE = "orcaflow_schedule"
+    COMPLEMENT = "orcaflow_complement"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,11 @@ from typing import Protocol
 
 from common.model.cluster import KillEntry, Node, QueueEntry
 from common.model.commands import Command
+from common.model.complements import ComplementDecider
 from common.model.decisions import Decision
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.plans import Handled, Plan, Snapshot
+from common.model.schedules import FirePlanner
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question
 
@@ -38,11 +40,15 @@ class CommandStore(Protocol):
         node: Node,
         limit: int,
         room: int,
+        spare: int,
         live_masters: frozenset[Node],
         planner: Planner,
         now: datetime,
     ) -> tuple[Handled, ...]:
         """Take up to `limit` commands off the table and carry out what each amounts to.
+
+        Dates of complements are begun only as far as there is `spare` room, which no other run
+        takes, and take none of `room`: a live run never waits for them.
 
         Order: priority, then `update_time`, then id, where a minute of waiting makes up for a level
         of priority, so that nothing starves (trap T68). At most `room` of them need room, which
@@ -221,6 +227,8 @@ class ClaimedTask:
     start_params: str | None = None
     timeout: timedelta | None = None
     datasource: DataSource | None = None
+    timezone_id: str | None = None
+    """The zone in which the run reads its dates; None is the cluster's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +388,55 @@ class TimeoutStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """How many commands were put and fires noted; when the first schedule is due after that."""
+
+    commands: int
+    fires: int
+    next_due: datetime | None
+
+
+class ScheduleStore(Protocol):
+    """`t_ds_schedules` and the ledger of fires; any master may fire what is due."""
+
+    def fire(self, *, planner: FirePlanner, now: datetime, limit: int) -> Fired:
+        """Carry out what is due of at most `limit` schedules: ledger rows and their commands.
+
+        Only schedules that are ONLINE and have no fault; those that another master works on are
+        passed over. A fire that the ledger has already is left as it is and puts no command. The
+        same transaction moves the schedule on to its next fire, or writes down its fault. A row
+        that is spoilt beyond reading gets a fault too, and the others are handled all the same.
+        `next_due` may lie in the past: then there is more to do at once.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advanced:
+    """How many dates were begun, and whether any complement goes on that has to be looked at."""
+
+    begun: int
+    moving: bool
+
+
+class ComplementStore(Protocol):
+    """Complements and their dates; any master may move them on."""
+
+    def advance(self, *, decide: ComplementDecider, now: datetime, thorough: bool) -> Advanced:
+        """Settle dates whose runs have ended, and carry out what `decide` makes of each complement.
+
+        Each complement is a transaction of its own under the lock of its row; one that another
+        master works on is passed over. For a date that begins, its command and its row are written
+        together; a date whose command is gone without a run counts as pending again, or as failed
+        with the message of the error table. Where no further date may begin (READY_PAUSE,
+        READY_STOP) commands that nobody has taken yet are deleted, and their dates are pending
+        again; in READY_STOP the runs that have begun are wanted STOP. `thorough`: also look at
+        ended complements some of whose failed dates were recovered since, which go on.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingDependent:
     """A DEPENDENT attempt that has not been decided."""
 
@@ -391,6 +448,7 @@ class WaitingDependent:
     schedule_time: datetime | None
     start_time: datetime
     evidence: str | None
+    timezone_id: str | None = None
 
 
 class DependentStore(Protocol):

@@ -1,8 +1,12 @@
-"""What a row says about its place in the registry's queue (specification §4.4). Pure."""
+"""What a row says about its place in the registry's queue (specification §4.4). Pure.
+
+Adds the word *yield*: what a complement began gives way to all else of the same priority.
+"""
 
 from __future__ import annotations
 
 from common.model.cluster import ANY_WORKER, QueueEntry, ip_number
+from common.model.commands import CommandType
 
 
 def queue_hosts(ip_list: str | None) -> str:
@@ -22,6 +26,11 @@ def effective_group(task_group_id: int, process_group_id: int) -> int:
     return task_group_id if task_group_id > 0 else process_group_id
 
 
+def is_complement(history_cmd: str | None) -> bool:
+    """Whether a run with these commands, the first of which began it, is one of a complement."""
+    return (history_cmd or "").partition(",")[0] == CommandType.COMPLEMENT_DATA.name
+
+
 def queue_entry(
     *,
     process_priority: int,
@@ -30,6 +39,7 @@ def queue_entry(
     task_instance_id: int,
     worker_group_id: int,
     ip_list: str | None,
+    yields: bool,
 ) -> QueueEntry:
     """The place in the queue of an attempt whose effective group is `worker_group_id`."""
     bound = worker_group_id > 0
@@ -40,4 +50,5 @@ def queue_entry(
         task_instance_id=task_instance_id,
         hosts=queue_hosts(ip_list) if bound else ANY_WORKER,
         worker_group_id=worker_group_id if bound else -1,
+        yields=yields,
     )

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, and_, func, or_, select, tuple_
 from common.model.cluster import Node
 from common.model.definitions import MASTER_TASK_TYPES
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.store.attempts import IS_COMPLEMENT
 from common.store.queue_entries import effective_group
 from common.store.tables import (
     command,
@@ -479,6 +480,7 @@ def _line(db: Connection) -> list[tuple[int, int]]:
         .where(task_instance.c.task_type.not_in(sorted(MASTER_TASK_TYPES)))
         .order_by(
             process_instance.c.process_instance_priority,
+            IS_COMPLEMENT,
             process_instance.c.id,
             task_instance.c.task_instance_priority,
             task_instance.c.id,

@@ -46,7 +46,7 @@ from common.model.states import (
 from common.store.beginnings import claim_parents, discarded, not_waiting, refused, relate
 from common.store.tables import process_instance, task_instance
 from common.store.transaction import passes, refusal
-from common.store.turns import is_serial_no_more, rivals, stop_rivals
+from common.store.turns import is_serial_no_more, rivals, want_stopped
 
 ENDED_WAITING: Final = "stopped before its turn came"
 
@@ -105,7 +105,7 @@ class Recoverer:
             if others and plan.execution_type is ExecutionType.SERIAL_DISCARD:
                 return Handled(command_id=command_id, plan=Drop(reason=discarded(others)))
             if others and plan.execution_type is ExecutionType.SERIAL_PRIORITY:
-                stop_rivals(db, others, now=self.now)
+                want_stopped(db, others, now=self.now)
             waits = bool(others)
         epoch = db.scalar(
             update(process_instance)
@@ -273,7 +273,7 @@ _HAS_RIVAL: Final = (
     .where(_RIVAL.c.state.in_(BEGUN))
     .where(_RIVAL.c.id != process_instance.c.id)
 )
-_IS_ITS_TURN: Final = or_(~_HAS_RIVAL, is_serial_no_more(process_instance.c.process_definition_id))
+_IS_ITS_TURN: Final = or_(~_HAS_RIVAL, is_serial_no_more(process_instance))
 
 
 def _moment(when: datetime) -> ColumnElement[datetime]:

@@ -135,6 +135,7 @@ class TaskDocument:
     input_pool: str | None
     var_pool: str | None
     command_param: str | None
+    timezone_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,6 +396,7 @@ def task_document(db: Connection, task_instance_id: int) -> TaskDocument | None:
             process_instance.c.global_params,
             process_instance.c.schedule_time,
             process_instance.c.history_cmd,
+            process_instance.c.timezone_id,
         )
         .join_from(
             task_instance,
@@ -414,6 +416,7 @@ def task_document(db: Connection, task_instance_id: int) -> TaskDocument | None:
         input_pool=found.input_pool,
         var_pool=found.var_pool,
         command_param=found.command_param,
+        timezone_id=found.timezone_id,
     )
 
 

@@ -27,7 +27,6 @@ from sqlalchemy import (
 from sqlalchemy.exc import DataError, IntegrityError
 
 from common.model.cluster import Node, QueueEntry
-from common.model.commands import CommandType
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.states import (
     FINISHED_TASK_STATES,
@@ -38,6 +37,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
+from common.store.attempts import IS_COMPLEMENT
 from common.store.endings import ChildEnd, ProcessEnd, tell_parents
 from common.store.protocol import LoadedRun, Saved, Step, TaskReport, UnreadableRun, Wish
 from common.store.queue_entries import queue_entry
@@ -89,10 +89,11 @@ _PROCESSES: Final = select(
     process_instance.c.start_time,
     process_instance.c.global_params,
     process_instance.c.schedule_time,
-    func.split_part(process_instance.c.history_cmd, ",", 1).label("first_command"),
+    IS_COMPLEMENT.label("complement"),
     process_instance.c.run_scope,
     process_instance.c.wanted_deadline,
     process_instance.c.parent_task_instance_id,
+    process_instance.c.timezone_id,
 ).where(process_instance.c.id == any_of("ids"))
 
 ATTEMPTS: Final = (
@@ -169,6 +170,7 @@ _UNCLAIMED: Final = (
         task_instance.c.id,
         _EFFECTIVE_GROUP.label("worker_group_id"),
         worker_group.c.ip_list,
+        IS_COMPLEMENT.label("yields"),
     )
     .join_from(
         task_instance,
@@ -183,6 +185,7 @@ _UNCLAIMED: Final = (
     .where(task_instance.c.submit_time < bindparam("submitted_before"))
     .order_by(
         process_instance.c.process_instance_priority,
+        IS_COMPLEMENT,
         task_instance.c.process_instance_id,
         task_instance.c.task_instance_priority,
         task_instance.c.id,
@@ -350,6 +353,7 @@ class PostgresRunStore:
                 task_instance_id=row.id,
                 worker_group_id=row.worker_group_id,
                 ip_list=row.ip_list,
+                yields=row.yields,
             )
             for row in rows
         )
@@ -426,10 +430,11 @@ def _process_row(row: AnyRow) -> ProcessRow:
         start_time=row.start_time,
         global_params=row.global_params,
         schedule_time=row.schedule_time,
-        complement=row.first_command == CommandType.COMPLEMENT_DATA.name,
+        complement=row.complement,
         run_scope=names_in(row.run_scope, "run_scope"),
         wanted_deadline=row.wanted_deadline,
         parent_task_instance_id=row.parent_task_instance_id,
+        timezone_id=row.timezone_id,
     )
 
 

@@ -124,6 +124,50 @@ CREATE TRIGGER orcaflow_process_ended
     FOR EACH ROW
     WHEN (NEW.state IN ({_TERMINAL_PROCESS}) AND NEW.state <> OLD.state)
     EXECUTE FUNCTION orcaflow_notify_id('orcaflow_process')""",
+    # A schedule that comes online, or whose fires become others, is counted from now on.
+    """\
+CREATE FUNCTION orcaflow_count_fires() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.counted_from := now();
+    NEW.next_fire_time := NULL;
+    NEW.fault := NULL;
+    RETURN NEW;
+END $$""",
+    """\
+CREATE TRIGGER orcaflow_schedule_changed
+    BEFORE UPDATE OF crontab, timezone_id, missing_time, repeated_time, start_time, end_time,
+        release_state, process_definition_id ON t_ds_schedules
+    FOR EACH ROW
+    WHEN ((NEW.release_state = 1 AND OLD.release_state <> 1)
+        OR NEW.process_definition_id <> OLD.process_definition_id
+        OR (NEW.crontab, NEW.timezone_id, NEW.missing_time, NEW.repeated_time, NEW.start_time,
+            NEW.end_time) IS DISTINCT FROM (OLD.crontab, OLD.timezone_id, OLD.missing_time,
+            OLD.repeated_time, OLD.start_time, OLD.end_time))
+    EXECUTE FUNCTION orcaflow_count_fires()""",
+    # What its commands carry may be its fault too; mended, it goes on where it was.
+    """\
+CREATE FUNCTION orcaflow_forget_fault() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.fault := NULL;
+    RETURN NEW;
+END $$""",
+    """\
+CREATE TRIGGER orcaflow_schedule_mended
+    BEFORE UPDATE OF start_params ON t_ds_schedules
+    FOR EACH ROW
+    WHEN (NEW.start_params IS DISTINCT FROM OLD.start_params)
+    EXECUTE FUNCTION orcaflow_forget_fault()""",
+    """\
+CREATE TRIGGER orcaflow_schedule_came
+    AFTER INSERT OR UPDATE OF release_state, crontab, timezone_id, missing_time, repeated_time,
+        start_time, end_time, start_params ON t_ds_schedules
+    FOR EACH STATEMENT
+    EXECUTE FUNCTION orcaflow_notify('orcaflow_schedule')""",
+    """\
+CREATE TRIGGER orcaflow_complement_came
+    AFTER INSERT OR UPDATE OF state ON t_ds_complement
+    FOR EACH STATEMENT
+    EXECUTE FUNCTION orcaflow_notify('orcaflow_complement')""",
     """\
 CREATE TRIGGER orcaflow_pool_resized
     AFTER UPDATE OF group_size ON t_ds_task_group

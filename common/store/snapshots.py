@@ -28,10 +28,12 @@ from common.model.cluster import Node
 from common.model.commands import RESTARTING_COMMANDS, BadCommandError, Command, CommandType
 from common.model.plans import (
     DefinitionSnapshot,
+    DependentDefinition,
     InstanceSnapshot,
     ParentSnapshot,
     Snapshot,
 )
+from common.model.schedules import Schedule
 from common.model.states import (
     LIVE_PROCESS_STATES,
     ExecutionType,
@@ -40,7 +42,9 @@ from common.model.states import (
     TaskDependType,
     TaskState,
 )
+from common.store.complements import read_dependents
 from common.store.runs import ATTEMPTS, names_in, task_row
+from common.store.schedules import read_schedules
 from common.store.submissions import SUB_PROCESS
 from common.store.tables import process_definition, process_instance, task_instance
 from common.store.transaction import LOCK_NOT_AVAILABLE, AnyRow, any_of
@@ -105,6 +109,7 @@ _DETAILS: Final = select(
     process_instance.c.history_cmd,
     process_instance.c.schedule_time,
     process_instance.c.run_scope,
+    process_instance.c.timezone_id,
 ).where(process_instance.c.id == any_of("ids"))
 
 _PARENTS: Final = (
@@ -120,6 +125,7 @@ _PARENTS: Final = (
         process_instance.c.history_cmd,
         process_instance.c.global_params,
         process_instance.c.schedule_time,
+        process_instance.c.timezone_id,
     )
     .join_from(
         task_instance,
@@ -177,6 +183,23 @@ def speaks_of_tree(found: Command) -> bool:
     )
 
 
+def asks_for_dates(found: Command) -> bool:
+    """Whether a command is to become a complement, whose dates are worked out from schedules."""
+    return (
+        found.command_type is CommandType.COMPLEMENT_DATA
+        and not found.complement_date_id
+        and not found.parent_task_instance_id
+    )
+
+
+def asks_for_dependents(found: Command) -> bool:
+    """Whether definitions downstream of it are to be complemented too."""
+    return (
+        asks_for_dates(found)
+        and found.param.get("complementDependentMode", "").strip() == "ALL_DEPENDENT"
+    )
+
+
 class Snapshots:
     """What the commands of one batch are about, read together."""
 
@@ -190,6 +213,10 @@ class Snapshots:
         self._parents: dict[int, ParentSnapshot] = {}
         self._read_details(db, commands)
         self._read_parents(db, commands)
+        self._schedules: dict[int, tuple[Schedule, ...]] = {}
+        self._dependents: tuple[DependentDefinition, ...] = ()
+        self._fault_of_schedules: str | None = None
+        self._read_schedules(db, [found for found in commands if asks_for_dates(found)])
         ids = sorted({self._definition_id(found) for found in commands} - {0})
         self._definitions = (
             {row.id: row for row in db.execute(_DEFINITIONS, {"ids": ids})} if ids else {}
@@ -203,12 +230,18 @@ class Snapshots:
         """What the planner may look at. Raises `BadCommandError` if a row can't be read."""
         row = self.instances.get(self._target(found) or 0)
         definition = self._definitions.get(self._definition_id(found))
+        if asks_for_dates(found) and self._fault_of_schedules is not None:
+            raise BadCommandError(self._fault_of_schedules)
         return Snapshot(
             definition=None if definition is None else _definition(definition),
             instance=None if row is None else self._instance(row, found),
             asked_instance_id=found.process_instance_id,
             parent=self._parents.get(found.parent_task_instance_id),
             live_masters=self._live_masters,
+            schedules=(
+                self._schedules.get(self._definition_id(found), ()) if asks_for_dates(found) else ()
+            ),
+            dependents=self._dependents if asks_for_dependents(found) else (),
         )
 
     def _target(self, found: Command) -> int | None:
@@ -244,6 +277,16 @@ class Snapshots:
         self._attempts = {instance_id: [] for instance_id in ids}
         for row in db.execute(ATTEMPTS, {"ids": ids}):
             self._attempts[row.process_instance_id].append(row)
+
+    def _read_schedules(self, db: Connection, commands: Sequence[Command]) -> None:
+        if not commands:
+            return
+        try:
+            self._schedules = read_schedules(db, {self._definition_id(found) for found in commands})
+            if any(asks_for_dependents(found) for found in commands):
+                self._dependents = read_dependents(db)
+        except ValueError as error:
+            self._fault_of_schedules = f"a row of t_ds_schedules can't be read: {error}"
 
     def _read_parents(self, db: Connection, commands: Sequence[Command]) -> None:
         ids = sorted(
@@ -287,6 +330,7 @@ class Snapshots:
                 schedule_time=details.schedule_time,
                 run_scope=names_in(details.run_scope, "run_scope"),
                 tasks=tuple(task_row(task) for task in self._attempts[row.id]),
+                timezone_id=details.timezone_id,
             )
         except ValueError as error:
             raise BadCommandError(f"process instance {row.id} can't be read: {error}") from error
@@ -327,6 +371,7 @@ def _parent(row: AnyRow, ancestors: Sequence[int]) -> ParentSnapshot:
         global_params=row.global_params,
         schedule_time=row.schedule_time,
         ancestors=tuple(ancestors),
+        timezone_id=row.timezone_id,
     )
 
 

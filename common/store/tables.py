@@ -35,6 +35,9 @@ from sqlalchemy import (
     text,
 )
 
+from common.model.complements import DateState, OnFailure, Reprocess, RunOrder
+from common.model.schedules import FireOutcome, MisfirePolicy
+
 metadata: Final = MetaData(
     naming_convention={
         "pk": "%(table_name)s_pk",
@@ -99,6 +102,24 @@ def _time_now(name: str) -> Column[Any]:
     return Column(name, DateTime(timezone=True), server_default=text("now()"), nullable=False)
 
 
+def _time_now_nullable(name: str) -> Column[Any]:
+    return Column(name, DateTime(timezone=True), server_default=text("now()"))
+
+
+def _word(name: str, default: str | None = None) -> Column[str]:
+    """One of a few words, which people read and type."""
+    return Column(
+        name,
+        String(16),
+        server_default=None if default is None else text(f"'{default}'"),
+        nullable=False,
+    )
+
+
+def _known_words(column: str, words: Iterable[str]) -> CheckConstraint:
+    return CheckConstraint(f"{column} IN ({_texts(words)})", name=column)
+
+
 def _times() -> tuple[Column[Any], Column[Any]]:
     return _time_now("create_time"), _time_now("update_time")
 
@@ -127,6 +148,7 @@ command: Final = Table(
     # What a recovery recovers; filled by a trigger from `command_param` if it is left out.
     _number("process_instance_id", 0),
     _number("parent_task_instance_id", 0),
+    _number("complement_date_id", 0),
 )
 # When a command's turn comes: a minute of waiting makes up for a level of priority (trap T68). No
 # code and no time, however senseless, may make this fail, or the row would hold up all the others.
@@ -268,6 +290,10 @@ process_instance: Final = Table(
     _time("wanted_deadline"),
     _code("timeout_strategy", 0),
     _code("timeout_flag", 0),
+    # The zone in which the run reads its dates; NULL is the cluster's own.
+    Column("timezone_id", String(40)),
+    # What its schedule says of other runs of the definition; NULL leaves that to the definition.
+    _code("execution_type", nullable=True),
     _not_empty("name"),
     _known("state", EXECUTION_STATES),
     _known("recovery", range(2)),
@@ -281,6 +307,7 @@ process_instance: Final = Table(
     _known("wanted_state", (3, 5, 6)),
     _known("timeout_strategy", range(3)),
     _known("timeout_flag", range(2)),
+    _known("execution_type", range(4)),
     CheckConstraint("owner_epoch >= 0", name="owner_epoch"),
     CheckConstraint(
         f"state NOT IN ({_list(TERMINAL_PROCESS_STATES)}) OR end_time IS NOT NULL",
@@ -525,13 +552,20 @@ Index(
     relation_process_instance.c.process_instance_id,
 )
 
+# `counted_from` is set while the next fire has to be worked out, by a trigger whenever what decides
+# it is changed; `fault` says why the row can't fire.
 schedule: Final = Table(
     "t_ds_schedules",
     metadata,
     _id(),
     _number("process_definition_id"),
-    _time("start_time", nullable=False),
-    _time("end_time", nullable=False),
+    _time_now("start_time"),
+    Column(
+        "end_time",
+        DateTime(timezone=True),
+        server_default=text("'9999-01-01 00:00:00+00'"),
+        nullable=False,
+    ),
     Column("crontab", String(256), nullable=False),
     _code("failure_strategy", 1),
     _number("user_id", 1),
@@ -541,14 +575,151 @@ schedule: Final = Table(
     _number("process_instance_priority", 2),
     _number("worker_group_id", -1),
     *_times(),
+    Column("timezone_id", String(40)),
+    _word("missing_time", "shift"),
+    _word("repeated_time", "first"),
+    _word("misfire_policy", "fire_once"),
+    _number("misfire_limit", 10),
+    # In seconds; 0 is none.
+    _number("deadline", 0),
+    _code("execution_type", nullable=True),
+    Column("start_params", Text),
+    _time_now_nullable("counted_from"),
+    _time("next_fire_time"),
+    Column("fault", Text),
     _not_empty("crontab"),
     _known("failure_strategy", range(2)),
     _known("release_state", range(2)),
     _known("warning_type", range(5)),
     _known("process_instance_priority", range(5)),
+    _known("execution_type", range(4)),
+    _known_words("missing_time", ("shift", "skip")),
+    _known_words("repeated_time", ("first", "second", "both")),
+    _known_words("misfire_policy", MisfirePolicy),
+    CheckConstraint("misfire_limit BETWEEN 1 AND 1000", name="misfire_limit"),
+    CheckConstraint("deadline >= 0", name="deadline"),
+    CheckConstraint("end_time > start_time", name="window"),
 )
 Index("t_ds_schedules_definition_idx", schedule.c.process_definition_id)
-Index("t_ds_schedules_online_idx", schedule.c.id, postgresql_where=text("release_state = 1"))
+# What is due, and what has to be worked out first.
+Index(
+    "t_ds_schedules_due_idx",
+    schedule.c.next_fire_time,
+    postgresql_where=text("release_state = 1 AND fault IS NULL"),
+)
+Index(
+    "t_ds_schedules_unplanned_idx",
+    schedule.c.id,
+    postgresql_where=text("release_state = 1 AND fault IS NULL AND counted_from IS NOT NULL"),
+)
+
+# What became of each fire. It outlives its schedule, as history: hence no foreign key.
+schedule_fire: Final = Table(
+    "t_ds_schedule_fire",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    _number("schedule_id"),
+    _time("fire_time", nullable=False),
+    _word("outcome"),
+    _number("process_definition_id"),
+    _number("command_id", 0),
+    _number("process_instance_id", 0),
+    Column("reason", Text),
+    _time_now("create_time"),
+    UniqueConstraint("schedule_id", "fire_time"),
+    _known_words("outcome", FireOutcome),
+)
+Index(
+    "t_ds_schedule_fire_definition_idx",
+    schedule_fire.c.process_definition_id,
+    schedule_fire.c.fire_time,
+)
+Index(
+    "t_ds_schedule_fire_command_idx",
+    schedule_fire.c.command_id,
+    postgresql_where=text("command_id <> 0"),
+)
+
+# A complement: dates of one definition that run as one object. `after_id` is the one that has to
+# succeed first, `command_id` the row that asked for it.
+complement: Final = Table(
+    "t_ds_complement",
+    metadata,
+    _id(),
+    _number("process_definition_id"),
+    _code("state", 1),
+    _number("parallelism", 1),
+    _word("run_order", "ascending"),
+    _word("on_failure", "stop"),
+    _word("reprocess", "all"),
+    Column("timezone_id", String(40), nullable=False),
+    _number("after_id", 0),
+    _number("command_id", 0),
+    _code("task_depend_type", 2),
+    _code("failure_strategy", 1),
+    _code("warning_type", 0),
+    _number("warning_group_id", 0),
+    _number("executor_id", 1),
+    _number("process_instance_priority", 2),
+    _number("worker_group_id", -1),
+    Column("start_node_names", Text),
+    Column("start_params", Text),
+    *_times(),
+    _time("end_time"),
+    Column("state_reason", Text),
+    _known("state", (0, 1, 2, 3, 4, 5, 6, 7)),
+    _known("task_depend_type", range(3)),
+    _known("failure_strategy", range(2)),
+    _known("warning_type", range(5)),
+    _known("process_instance_priority", range(5)),
+    _known_words("run_order", RunOrder),
+    _known_words("on_failure", OnFailure),
+    _known_words("reprocess", Reprocess),
+    CheckConstraint("parallelism BETWEEN 1 AND 1000", name="parallelism"),
+)
+Index(
+    "t_ds_complement_moving_idx",
+    complement.c.id,
+    postgresql_where=text("state IN (0, 1, 2, 4)"),
+)
+Index("t_ds_complement_after_idx", complement.c.after_id, postgresql_where=text("after_id <> 0"))
+Index(
+    "t_ds_complement_command_idx",
+    complement.c.command_id,
+    postgresql_where=text("command_id <> 0"),
+)
+
+complement_date: Final = Table(
+    "t_ds_complement_date",
+    metadata,
+    _id(),
+    Column(
+        "complement_id",
+        Integer,
+        ForeignKey("t_ds_complement.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    _number("position"),
+    _time("schedule_time", nullable=False),
+    _word("state", "pending"),
+    _number("command_id", 0),
+    _number("process_instance_id", 0),
+    Column("reason", Text),
+    _time_now("update_time"),
+    UniqueConstraint("complement_id", "schedule_time"),
+    _known_words("state", DateState),
+)
+Index(
+    "t_ds_complement_date_state_idx",
+    complement_date.c.complement_id,
+    complement_date.c.state,
+    complement_date.c.position,
+)
+Index(
+    "t_ds_complement_date_instance_idx",
+    complement_date.c.process_instance_id,
+    postgresql_where=text("process_instance_id <> 0"),
+)
 
 worker_group: Final = Table(
     "t_ds_worker_group",

@@ -30,8 +30,8 @@ from sqlalchemy import (
 )
 
 from common.model.cluster import Node
-from common.model.commands import CommandType
 from common.model.states import LIVE_PROCESS_STATES, TaskState, TimeoutStrategy
+from common.store.attempts import IS_COMPLEMENT
 from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
@@ -94,7 +94,8 @@ _CLAIMABLE: Final = (
         ).label("command_param"),
         process_instance.c.global_params,
         process_instance.c.schedule_time,
-        func.split_part(process_instance.c.history_cmd, ",", 1).label("first_command"),
+        IS_COMPLEMENT.label("complement"),
+        process_instance.c.timezone_id,
         _of_tenant("tenant_code").label("tenant_code"),
         # The executing user's own queue goes before the tenant's (§6.2).
         func.coalesce(func.nullif(_EXECUTOR.c.queue, ""), queue.c.queue).label("queue"),
@@ -331,7 +332,7 @@ def _claimed(row: AnyRow, now: datetime) -> ClaimedTask:
         task_json=row.task_json,
         global_params=row.global_params,
         schedule_time=row.schedule_time,
-        complement=row.first_command == CommandType.COMPLEMENT_DATA.name,
+        complement=row.complement,
         tenant_code=row.tenant_code,
         queue=row.queue,
         executor_id=row.executor_id,
@@ -342,6 +343,7 @@ def _claimed(row: AnyRow, now: datetime) -> ClaimedTask:
         input_pool=row.input_pool,
         start_params=_start_params(row.command_param),
         timeout=_timeout(row),
+        timezone_id=row.timezone_id,
     )
 
 

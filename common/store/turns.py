@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, bindparam, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, exists, or_, select, update
 
 from common.model.states import LIVE_PROCESS_STATES, ExecutionType, ProcessState
 from common.store.tables import process_definition, process_instance
@@ -55,15 +55,17 @@ _STOP: Final = (
 )
 
 
-def is_serial_no_more(definition_id: ColumnElement[int]) -> ColumnElement[bool]:
-    """Whether somebody has made this definition a parallel one, in which nobody is a rival.
+def is_serial_no_more(run: FromClause) -> ColumnElement[bool]:
+    """Whether somebody has made this run's definition a parallel one, in which nobody is a rival.
 
-    Those of its runs that wait for a turn have begun to do so before that.
+    Those of its runs that wait for a turn have begun to do so before that; but one that waits since
+    its schedule says so, whatever the definition is, waits on.
     """
     return (
         exists()
-        .where(process_definition.c.id == definition_id)
+        .where(process_definition.c.id == run.c.process_definition_id)
         .where(process_definition.c.execution_type == ExecutionType.PARALLEL)
+        .where(run.c.execution_type.is_(None))
     )
 
 
@@ -80,6 +82,6 @@ def rivals(db: Connection, definition_id: int, *, apart_from: int = 0) -> list[i
     return list(db.scalars(_RIVALS, {"definition_id": definition_id, "apart_from": apart_from}))
 
 
-def stop_rivals(db: Connection, instance_ids: Collection[int], *, now: datetime) -> None:
+def want_stopped(db: Connection, instance_ids: Collection[int], *, now: datetime) -> None:
     """Want these stopped, unless they are to end already."""
     db.execute(_STOP, {"ids": sorted(instance_ids), "now": now})

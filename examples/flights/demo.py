@@ -1,9 +1,10 @@
-"""The whole story in one command: a private cluster, three days of flights, every figure checked.
+"""The whole story in one command: a private cluster, a complement of flights, every figure checked.
 
-Called by `bin/demo`. It starts a standalone cluster on free ports, imports the definition, inserts
-one row into `t_ds_command` for each day, as any program could, and shows what becomes of them. At
-the end the results of each day are compared with figures that `expected` computes a second time,
-with plain Python, from the raw files. Whatever happens, it stops what it started.
+Called by `bin/demo`. It starts a standalone cluster on free ports, imports the definitions, puts
+the pipeline on its cron, runs three past days of it (with `--month` the 31 days of January) as one
+complement, two at a time, and lets a calendar report be made of them. At the end the results of
+each day and of the range are compared with figures that `expected` computes a second time, with
+plain Python, from the raw files. Whatever happens, it stops what it started.
 """
 
 from __future__ import annotations
@@ -11,55 +12,58 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
-import psycopg2
-from expected import compare, expected
+from expected import compare, expected_of_days, expected_of_range
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-NEW_YORK = ZoneInfo("America/New_York")
-DAYS = (date(2013, 1, 1), date(2013, 1, 2), date(2013, 1, 3))
-LOOK_SECONDS = 0.5
-PATIENCE_SECONDS = 1_200
-
-MARKS = {0: "·", 1: "▶", 6: "✗", 7: "✓", 8: "↻", 9: "■"}
-ENDED = {3: "PAUSE", 5: "STOP", 6: "FAILURE", 7: "SUCCESS"}
+ZONE = "America/New_York"
+FIRST = date(2013, 1, 1)
+LAST, LAST_OF_MONTH = date(2013, 1, 3), date(2013, 1, 31)
+PARALLEL = 2
+# Every night at three the day before. The data end with 2013, and so does the schedule's window.
+CRON, WINDOW = "0 0 3 * * ? *", ("2013-01-02", "2014-01-01")
 
 console = Console(highlight=False)
 
 
 def main() -> int:
-    """0 only if every figure of every day was right."""
+    """0 only if every figure of every day and of the range was right."""
     parser = argparse.ArgumentParser(prog="bin/demo", description=__doc__)
     parser.add_argument("--home", default="", help="where the private cluster lives")
     parser.add_argument("--slots", type=int, default=3, help="tasks at the same time")
+    parser.add_argument("--month", action="store_true", help="31 days instead of three")
     options = parser.parse_args()
     home = Path(options.home) if options.home else ROOT / "out" / "demo"
+    last = LAST_OF_MONTH if options.month else LAST
+    span = f"{FIRST}_{last}"
     begun = time.monotonic()
     with cluster(home, slots=options.slots) as environment:
-        orcaflow(environment, "definition", "import", str(HERE / "flights.json"))
-        dsn = orcaflow(environment, "config", "get", "database.dsn").strip()
-        connection = psycopg2.connect(dsn)
-        try:
-            connection.autocommit = True
-            runs = submit(connection)
-            watch(connection, runs)
-            wrong = [*failures(connection, runs), *report(home, runs)]
-        finally:
-            connection.close()
+        definitions = [str(HERE / name) for name in ("flights.json", "flights_calendar.json")]
+        orcaflow(environment, "definition", "import", *definitions)
+        put_on_cron(environment)
+        dates = ("--from", str(FIRST), "--to", str(last))
+        at_once = ("--parallel", str(PARALLEL))
+        wrong = [
+            *show(environment, "complement", "flights", *dates, *at_once, "--wait"),
+            *show(
+                *(environment, "run", "flights-calendar", "--wait"),
+                *("--param", f"first={FIRST}", "--param", f"last={last}"),
+            ),
+        ]
+        flights = home / "data" / "flights"
+        wrong += [*report_days(flights, last), *report_range(flights / span, last)]
     seconds = time.monotonic() - begun
     if wrong:
         console.print("\n[bold red]Something is wrong:[/]")
@@ -67,10 +71,21 @@ def main() -> int:
             console.print(f"  - {sentence}", markup=False)
         return 1
     console.print(f"\n[bold green]All figures are right.[/] The whole demo took {seconds:.0f} s.")
-    console.print(
-        f"A chart of each day: {home / 'data' / 'flights'}/day=*/delays.png", markup=False
-    )
+    # A path that is wrapped could not be copied.
+    for made, path in (
+        ("A chart of each day", flights / "day=*" / "delays.png"),
+        ("All of them as a calendar", flights / span / "calendar.png"),
+    ):
+        console.print(f"{made}: {path}", markup=False, soft_wrap=True)
     return 0
+
+
+def put_on_cron(environment: dict[str, str]) -> None:
+    """Make the schedule, unless an earlier demo has: the home is kept."""
+    if not json.loads(orcaflow(environment, "schedule", "list", "flights", "-o", "json")):
+        line = ("--cron", CRON, "--zone", ZONE, "--from", WINDOW[0], "--to", WINDOW[1])
+        show(environment, "schedule", "create", "flights", *line, "--online")
+    show(environment, "schedule", "preview", "flights", "--after", str(FIRST), "--count", "3")
 
 
 @contextmanager
@@ -79,8 +94,8 @@ def cluster(home: Path, *, slots: int) -> Iterator[dict[str, str]]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("ORCAFLOW_")}
     environment = kept | {
         "ORCAFLOW_HOME": str(home),
-        # So that a day given as a date is that day in New York, wherever the demo runs.
-        "ORCAFLOW_TIME_ZONE": NEW_YORK.key,
+        # So that what is shown is New York's time, wherever the demo runs.
+        "ORCAFLOW_TIME_ZONE": ZONE,
     }
     console.print(f"Starting a private cluster below {home} …", markup=False)
     try:
@@ -101,157 +116,36 @@ def orcaflow(environment: dict[str, str], *arguments: str, check: bool = True) -
     return done.stdout
 
 
-@dataclass(slots=True)
-class Run:
-    """One day on its way. `process_instance_id` is unknown until a master has taken its command.
-
-    The home is kept, so earlier demos left instances of the same day: those up to `after`.
-    """
-
-    day: date
-    command_id: int
-    after: int
-    process_instance_id: int | None = None
-    state: int | None = None
+def show(environment: dict[str, str], *arguments: str) -> list[str]:
+    """Run a command in front of the user, its progress included; a sentence if it failed."""
+    line = f"$ orcaflow {shlex.join(arguments)}"
+    console.print(f"\n{line}", style="bold", markup=False, soft_wrap=True)
+    command = (sys.executable, "-m", "orcaflow", *arguments)
+    code = subprocess.run(command, env=environment, check=False).returncode
+    return [f"orcaflow {shlex.join(arguments)}: exit code {code}"] if code else []
 
 
-def submit(connection: Any) -> list[Run]:
-    """One command row a day; the day is the row's `schedule_time`."""
-    runs = []
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT coalesce(max(id), 0) FROM t_ds_process_instance")
-        (after,) = cursor.fetchone()
-        for day in DAYS:
-            cursor.execute(
-                "INSERT INTO t_ds_command (command_type, process_definition_id, command_param,"
-                " schedule_time, executor_id) VALUES (0, (SELECT id FROM t_ds_process_definition"
-                " WHERE name = 'flights'), '{}', %s, 1) RETURNING id",
-                (at_midnight(day),),
-            )
-            (command_id,) = cursor.fetchone()
-            runs.append(Run(day=day, command_id=command_id, after=after))
-    console.print(f"Inserted {len(runs)} rows into t_ds_command: one process instance a day.\n")
-    return runs
-
-
-def at_midnight(day: date) -> datetime:
-    """The moment that stands for the day, in New York."""
-    return datetime(day.year, day.month, day.day, tzinfo=NEW_YORK)
-
-
-def watch(connection: Any, runs: list[Run]) -> None:
-    """Show the runs until they have ended: live on a terminal, else a line for each change."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    told: set[tuple[date, str, int, int]] = set()
-    with Live(console=console, refresh_per_second=4, transient=False) as live:
-        while time.monotonic() < deadline:
-            tasks = {run.day: tasks_of(connection, run) for run in runs}
-            if console.is_terminal:
-                live.update(picture(runs, tasks))
-            else:
-                tell(tasks, told)
-            if all(run.state in ENDED for run in runs):
-                return
-            # A demo looks as a person would; what runs the tasks is event-driven.
-            time.sleep(LOOK_SECONDS)
-    raise SystemExit(f"not done after {PATIENCE_SECONDS} s; see the logs of the cluster")
-
-
-def tasks_of(connection: Any, run: Run) -> list[tuple[str, int, int, float]]:
-    """Name, state, attempt and seconds of each task; brings the run's own state up to date."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT id, state FROM t_ds_process_instance WHERE schedule_time = %s AND id > %s",
-            (at_midnight(run.day), run.after),
-        )
-        row = cursor.fetchone()
-        if row is None:
-            cursor.execute(
-                "SELECT message FROM t_ds_error_command WHERE command_id = %s", (run.command_id,)
-            )
-            refused = cursor.fetchone()
-            if refused is not None:
-                raise SystemExit(f"the command of {run.day} was refused: {refused[0]}")
-            return []
-        run.process_instance_id, run.state = row
-        cursor.execute(
-            "SELECT name, state, attempt,"
-            " extract(epoch FROM coalesce(end_time, now()) - start_time)::float"
-            " FROM t_ds_task_instance WHERE process_instance_id = %s AND flag = 1 ORDER BY id",
-            (run.process_instance_id,),
-        )
-        return list(cursor.fetchall())
-
-
-def picture(runs: list[Run], tasks: dict[date, list[tuple[str, int, int, float]]]) -> Table:
-    """One line a day: its tasks with their states and seconds."""
-    table = Table(box=None, padding=(0, 1))
-    table.add_column("day")
-    table.add_column("state")
-    table.add_column("tasks")
-    for run in runs:
-        shown = "  ".join(
-            f"{MARKS.get(state, '?')} {name} {seconds:.0f}s" if state else f"· {name}"
-            for name, state, _, seconds in tasks[run.day]
-        )
-        state = "WAITING" if run.state is None else ENDED.get(run.state, "RUNNING")
-        table.add_row(run.day.isoformat(), state, shown)
-    return table
-
-
-def tell(
-    tasks: dict[date, list[tuple[str, int, int, float]]], told: set[tuple[date, str, int, int]]
-) -> None:
-    """A line for each task that has changed."""
-    for day, of_day in tasks.items():
-        for name, state, attempt, seconds in of_day:
-            if (day, name, state, attempt) in told or state == 0:
-                continue
-            told.add((day, name, state, attempt))
-            took = f"  {seconds:.1f}s" if state != 1 else ""
-            console.print(f"{day}  {MARKS.get(state, '?')} {name}{took}", markup=False)
-
-
-def failures(connection: Any, runs: list[Run]) -> list[str]:
-    """A sentence for each run that did not succeed, with what its tasks said last."""
-    sentences = []
-    with connection.cursor() as cursor:
-        for run in runs:
-            if run.state == 7:
-                continue
-            cursor.execute(
-                "SELECT name, reason, log_path FROM t_ds_task_instance"
-                " WHERE process_instance_id = %s AND flag = 1 AND state NOT IN (0, 1, 7)",
-                (run.process_instance_id,),
-            )
-            for name, reason, log_path in cursor.fetchall():
-                sentences.append(f"{run.day}: {name} failed ({reason}); its log: {log_path}")
-            sentences.append(f"{run.day} ended {ENDED.get(run.state or 0, 'not at all')}")
-    return sentences
-
-
-def report(home: Path, runs: list[Run]) -> list[str]:
+def report_days(flights: Path, last: date) -> list[str]:
     """Print the results of each day beside the figures computed again; what differs."""
     table = Table(title="Flights from New York: Orcaflow's figures and plain Python's", box=None)
     for heading in ("day", "landed", "kept", "late", "delay, min", "worst route", "chart", "check"):
         table.add_column(heading, justify="right" if heading != "worst route" else "left")
     wrong = []
-    for run in runs:
-        folder = home / "data" / "flights" / f"day={run.day.isoformat()}"
-        try:
-            actual = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            wrong.append(f"{run.day} has no results: {error}")
+    days = [FIRST + timedelta(days=number) for number in range((last - FIRST).days + 1)]
+    for day, wanted in expected_of_days(days).items():
+        folder = flights / f"day={day}"
+        actual = results_in(folder)
+        if isinstance(actual, str):
+            wrong.append(f"{day} has no results: {actual}")
             continue
-        differences = compare(actual, expected(run.day))
-        wrong += [f"{run.day}: {difference}" for difference in differences]
-        chart = folder / "delays.png"
-        has_chart = chart.is_file() and chart.read_bytes().startswith(b"\x89PNG")
+        differences = compare(actual, wanted)
+        wrong += [f"{day}: {difference}" for difference in differences]
+        has_chart = is_picture(folder / "delays.png")
         if not has_chart:
-            wrong.append(f"{run.day} has no chart at {chart}")
+            wrong.append(f"{day} has no chart at {folder / 'delays.png'}")
         whole, worst = actual["whole_day"], actual["worst_routes"][0]
         table.add_row(
-            run.day.isoformat(),
+            day.isoformat(),
             str(actual["landed"]["flights"]),
             str(whole["flights"]),
             str(whole["late"]),
@@ -263,6 +157,37 @@ def report(home: Path, runs: list[Run]) -> list[str]:
     console.print()
     console.print(table)
     return wrong
+
+
+def report_range(folder: Path, last: date) -> list[str]:
+    """The same for the calendar report of all these days."""
+    actual = results_in(folder)
+    if isinstance(actual, str):
+        return [f"there is no report of the range: {actual}"]
+    differences = compare(actual, expected_of_range(FIRST, last))
+    wrong = [f"{FIRST} to {last}: {difference}" for difference in differences]
+    if not is_picture(folder / "calendar.png"):
+        wrong.append(f"there is no calendar at {folder / 'calendar.png'}")
+    whole = actual["whole"]
+    console.print(
+        f"\n{len(actual['days'])} days together: {whole['flights']:,} flights,"
+        f" {whole['late']:,} late, {whole['mean_arrival_delay']:+.2f} minutes on average:"
+        f" {'all equal' if not differences else f'{len(differences)} figures differ'}."
+    )
+    return wrong
+
+
+def results_in(folder: Path) -> dict[str, Any] | str:
+    """Its `results.json`, or why there is none."""
+    try:
+        results: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return str(error)
+    return results
+
+
+def is_picture(path: Path) -> bool:
+    return path.is_file() and path.read_bytes().startswith(b"\x89PNG")
 
 
 if __name__ == "__main__":

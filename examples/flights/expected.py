@@ -6,6 +6,7 @@ is written from there. It can be run too:
 
     python expected.py 2013-01-01                 print the figures
     python expected.py 2013-01-01 results.json    compare; exit 1 if anything differs
+    python expected.py 2013-01-01..2013-01-31 [results.json]    the same for a range of days
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import re
 import sys
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from datetime import date
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,52 @@ RawRow = dict[str, str]
 
 def expected(day: date) -> dict[str, Any]:
     """What `results.json` of that day must hold."""
-    raw_flights, raw_weather = of_day("flights", day), of_day("weather", day)
+    return expected_of_days([day])[day]
+
+
+def expected_of_days(days: Sequence[date]) -> dict[date, dict[str, Any]]:
+    """The same for several days; the raw files are read once."""
+    flights, weather = of_days("flights", days), of_days("weather", days)
+    return {day: figures(day, flights[day], weather[day]) for day in days}
+
+
+def expected_of_range(first: date, last: date) -> dict[str, Any]:
+    """What `results.json` of a range of days must hold: counted over all its flights at once."""
+    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+    by_day, all_flights = [], []
+    for day, raw in of_days("flights", days).items():
+        flights, faults = judged(raw, flight_fault)
+        all_flights += flights
+        seen: dict[str, Any] = {"day": day.isoformat(), "scheduled": len(raw)}
+        seen |= {fault: faults[fault] for fault in ("cancelled", "diverted")}
+        seen["unusable"] = faults["malformed"] + faults["duplicate"]
+        by_day.append(seen | counted(flights) | delays(flights))
+    whole = {
+        count: sum(seen[count] for seen in by_day)
+        for count in ("scheduled", "cancelled", "diverted", "unusable")
+    }
+    airlines = {row["carrier"]: row["name"] for row in raw_rows("airlines")}
+    by_hour = defaultdict(list)
+    for row in all_flights:
+        by_hour[int(row["sched_dep_time"]) // 100].append(row)
+    return {
+        "first": first.isoformat(),
+        "last": last.isoformat(),
+        "missing": [],
+        "whole": whole | counted(all_flights) | delays(all_flights),
+        "days": by_day,
+        "hours": [
+            {"hour": hour} | counted(group) | delays(group)
+            for hour, group in sorted(by_hour.items())
+        ],
+        "carriers": [
+            {"carrier": carrier, "airline": airlines.get(carrier)} | counted(group) | delays(group)
+            for carrier, group in grouped(all_flights, "carrier")
+        ],
+    }
+
+
+def figures(day: date, raw_flights: list[RawRow], raw_weather: list[RawRow]) -> dict[str, Any]:
     flights, flight_faults = judged(raw_flights, flight_fault)
     weather, weather_faults = judged(raw_weather, weather_fault)
     weather_at = {(row["origin"], row["time_hour"]): row for row in weather}
@@ -50,7 +96,7 @@ def expected(day: date) -> dict[str, Any]:
     for carrier, group in grouped(flights, "carrier"):
         seen = {"carrier": carrier, "airline": airlines.get(carrier)} | counted(group)
         seen["known_seats"] = sum(seats.get(row["tailnum"], 0) for row in group)
-        carriers.append(seen | mean_delays(group))
+        carriers.append(seen | delays(group))
 
     by_hour = defaultdict(list)
     for row in flights:
@@ -62,7 +108,7 @@ def expected(day: date) -> dict[str, Any]:
         rainy = [found for found in known if found["precip"] != "NA"]
         seen = {"hour": hour} | counted(group)
         seen["in_rain"] = sum(hundredths(found["precip"]) > 0 for found in rainy)
-        seen |= mean_delays(group)
+        seen |= delays(group)
         seen["mean_wind_mph"] = mean(sum(winds), 100 * len(winds))
         hours.append(seen)
 
@@ -94,7 +140,7 @@ def expected(day: date) -> dict[str, Any]:
             "with_plane": sum(row["tailnum"] in seats for row in flights),
             "with_destination": sum(row["dest"] in airports for row in flights),
         },
-        "whole_day": counted(flights) | mean_delays(flights),
+        "whole_day": counted(flights) | delays(flights),
         "carriers": carriers,
         "hours": hours,
         "worst_routes": [seen for *_, seen in routes[:ROUTES_LISTED]],
@@ -126,13 +172,14 @@ def differences(actual: Any, wanted: Any, place: str) -> Iterator[str]:
         yield f"{here} is {actual!r}, but should be {wanted!r}."
 
 
-def of_day(name: str, day: date) -> list[RawRow]:
-    year, month, number = str(day.year), str(day.month), str(day.day)
-    return [
-        row
-        for row in raw_rows(name)
-        if row["year"] == year and row["month"] == month and row["day"] == number
-    ]
+def of_days(name: str, days: Sequence[date]) -> dict[date, list[RawRow]]:
+    by_text = {(str(day.year), str(day.month), str(day.day)): day for day in days}
+    found: dict[date, list[RawRow]] = {day: [] for day in days}
+    for row in raw_rows(name):
+        day = by_text.get((row["year"], row["month"], row["day"]))
+        if day is not None:
+            found[day].append(row)
+    return found
 
 
 def raw_rows(name: str) -> Iterator[RawRow]:
@@ -219,10 +266,14 @@ def counted(rows: list[RawRow]) -> dict[str, Any]:
     return {"flights": len(rows), "late": late}
 
 
-def mean_delays(rows: list[RawRow]) -> dict[str, Any]:
+def delays(rows: list[RawRow]) -> dict[str, Any]:
+    departure = sum(int(row["dep_delay"]) for row in rows)
+    arrival = sum(int(row["arr_delay"]) for row in rows)
     return {
-        "mean_departure_delay": mean(sum(int(row["dep_delay"]) for row in rows), len(rows)),
-        "mean_arrival_delay": mean(sum(int(row["arr_delay"]) for row in rows), len(rows)),
+        "departure_minutes": departure,
+        "arrival_minutes": arrival,
+        "mean_departure_delay": mean(departure, len(rows)),
+        "mean_arrival_delay": mean(arrival, len(rows)),
     }
 
 
@@ -246,7 +297,8 @@ def main(arguments: list[str]) -> int:
     if len(arguments) not in (1, 2):
         print(__doc__, file=sys.stderr)
         return 2
-    wanted = expected(date.fromisoformat(arguments[0]))
+    first, *last = (date.fromisoformat(text) for text in arguments[0].split(".."))
+    wanted = expected_of_range(first, last[0]) if last else expected(first)
     if len(arguments) == 1:
         print(json.dumps(wanted, indent=2))
         return 0

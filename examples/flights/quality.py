@@ -119,14 +119,14 @@ class Figures:
             },
             "cleaned": {"flights": flights["cleaned"], "weather": weather["cleaned"]},
             "joined": pick(self.join, "flights", "with_weather", "with_plane", "with_destination"),
-            "whole_day": pick(whole, "flights", "late") | mean_delays(whole),
+            "whole_day": pick(whole, "flights", "late") | delays(whole),
             "carriers": [
-                pick(row, "carrier", "airline", "flights", "late", "known_seats") | mean_delays(row)
+                pick(row, "carrier", "airline", "flights", "late", "known_seats") | delays(row)
                 for row in sorted(self.carriers, key=lambda row: str(row["carrier"]))
             ],
             "hours": [
                 pick(row, "hour", "flights", "late", "in_rain")
-                | mean_delays(row)
+                | delays(row)
                 | {"mean_wind_mph": mean(row, "wind_hundredths_mph", "with_wind", unit=100)}
                 for row in sorted(self.hours, key=lambda row: int(row["hour"]))
             ],
@@ -173,8 +173,9 @@ def pick(row: Row, *columns: str) -> Row:
     return {column: row[column] for column in columns}
 
 
-def mean_delays(row: Row) -> Row:
-    return {
+def delays(row: Row) -> Row:
+    """The sums, which may be added up over days, and their means, which may not."""
+    return pick(row, "departure_minutes", "arrival_minutes") | {
         "mean_departure_delay": mean(row, "departure_minutes"),
         "mean_arrival_delay": mean(row, "arrival_minutes"),
     }

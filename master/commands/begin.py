@@ -8,7 +8,7 @@ from datetime import datetime
 
 from common.dag import select
 from common.errors import InvalidDefinitionError
-from common.model.commands import Command
+from common.model.commands import BadCommandError, Command
 from common.model.plans import (
     Begin,
     ChildOf,
@@ -18,8 +18,9 @@ from common.model.plans import (
     Reject,
     Snapshot,
 )
-from common.model.states import ReleaseState, TaskDependType
+from common.model.states import ExecutionType, ReleaseState, TaskDependType
 from common.params import ParameterError
+from common.zones import UnknownZoneError, zone_named
 from master.commands.origin import Origin
 from master.commands.parameters import cured
 
@@ -41,34 +42,19 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
             )
         if not parent.waits:
             return Drop(reason=f"task {parent.task_name!r} does not wait for its child any more")
-    definition = snapshot.definition
-    if definition is None:
-        return Reject(reason=_no_definition(command))
-    if not definition.usable or (
-        parent is None and definition.release_state is not ReleaseState.ONLINE
-    ):
-        return Reject(
-            reason=f"process definition {definition.name!r} is OFFLINE;"
-            f" set it online first: orcaflow definition online {definition.name!r}"
-        )
-    if parent is not None and definition.id in parent.ancestors:
-        line = " → ".join(str(each) for each in (*parent.ancestors, definition.id))
-        return Reject(
-            reason=f"process definition {definition.name!r} would run inside itself:"
-            f" the sub processes have the definitions {line}"
-        )
-    if fault := _fault_of_selection(command):
+    if fault := fault_of_definition(command, snapshot, origin):
         return Reject(reason=fault)
+    definition = snapshot.definition
+    assert definition is not None, "a missing definition is a fault"
+    graph = origin.graph(definition.process_definition_json)
     try:
-        graph = origin.graph(definition.process_definition_json)
-    except InvalidDefinitionError as error:
-        return Reject(reason=f"process definition {definition.name!r} can't run: {error}")
-    chosen = select(graph.dag, command.start_node_names, command.task_depend_type)
-    if not chosen.names:
-        return Reject(
-            reason=f"none of the start nodes {', '.join(map(repr, command.start_node_names))}"
-            f" exists in process definition {definition.name!r}"
-        )
+        timezone_id = _timezone_id(command, parent)
+        zone = origin.zone if timezone_id is None else zone_named(timezone_id)
+        own_execution_type = _execution_type(command)
+    except UnknownZoneError as error:
+        return Reject(reason=f"command_param: schedule_timezone: {error}")
+    except BadCommandError as error:
+        return Reject(reason=f"command_param: {error}")
     begin = Begin(
         name=f"{definition.name}-{definition.version}-{int(now.timestamp() * _MILLISECONDS)}",
         process_definition_id=definition.id,
@@ -90,8 +76,11 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         tenant_id=definition.tenant_id,
         locations=definition.locations,
         connects=definition.connects,
-        execution_type=definition.execution_type,
+        execution_type=own_execution_type or definition.execution_type,
+        is_serial_by_schedule=own_execution_type is not None,
         child_of=None if parent is None else child_of(parent),
+        timezone_id=timezone_id,
+        complement_date_id=command.complement_date_id,
     )
     try:
         global_params = cured(
@@ -100,11 +89,63 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
             given=command.param.get("StartParams"),
             moment=command.schedule_time or now,
             parent=parent,
-            origin=origin,
+            zone=zone,
+            complement_uses_chosen_date=origin.complement_uses_chosen_date,
         )
     except ParameterError as error:
         return Reject(reason=f"global parameters of {definition.name!r}: {error}")
     return replace(begin, global_params=global_params)
+
+
+def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) -> str | None:
+    """What keeps the definition from running as the command asks; None if nothing does."""
+    definition, parent = snapshot.definition, snapshot.parent
+    if definition is None:
+        return _no_definition(command)
+    if not definition.usable or (
+        parent is None and definition.release_state is not ReleaseState.ONLINE
+    ):
+        return (
+            f"process definition {definition.name!r} is OFFLINE;"
+            f" set it online first: orcaflow definition online {definition.name!r}"
+        )
+    if parent is not None and definition.id in parent.ancestors:
+        line = " → ".join(str(each) for each in (*parent.ancestors, definition.id))
+        return (
+            f"process definition {definition.name!r} would run inside itself:"
+            f" the sub processes have the definitions {line}"
+        )
+    if fault := _fault_of_selection(command):
+        return fault
+    try:
+        graph = origin.graph(definition.process_definition_json)
+    except InvalidDefinitionError as error:
+        return f"process definition {definition.name!r} can't run: {error}"
+    chosen = select(graph.dag, command.start_node_names, command.task_depend_type)
+    if not chosen.names:
+        return (
+            f"none of the start nodes {', '.join(map(repr, command.start_node_names))}"
+            f" exists in process definition {definition.name!r}"
+        )
+    return None
+
+
+def _timezone_id(command: Command, parent: ParentSnapshot | None) -> str | None:
+    """The zone in which the run reads its dates: its parent's, or what the command says."""
+    if parent is not None:
+        return parent.timezone_id
+    return command.param.get("schedule_timezone", "").strip() or None
+
+
+def _execution_type(command: Command) -> ExecutionType | None:
+    """What the schedule says of other runs of the definition, if it says anything."""
+    name = command.param.get("executionType")
+    if name is None:
+        return None
+    if name not in ExecutionType.__members__:
+        known = ", ".join(ExecutionType.__members__)
+        raise BadCommandError(f"executionType must be one of {known}, not {name[:40]!r}")
+    return ExecutionType[name]
 
 
 def child_of(parent: ParentSnapshot) -> ChildOf:

@@ -1,45 +1,37 @@
-"""COMPLEMENT_DATA (5): a run for a past date, which is its `schedule_time` (§8.6)."""
+"""COMPLEMENT_DATA (5): many past dates as one object, and the run of each of them (§8.6).
+
+A row that a person or a program has put becomes a complement; the rows that masters put for its
+dates, and for the sub processes of these, become runs.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
-from common.model.commands import Command
-from common.model.plans import Plan, Reject, Snapshot
-from common.params import parse_moment
-from master.commands.begin import plan_begin
+from common.complementing import plan_complements, read_request
+from common.model.commands import BadCommandError, Command
+from common.model.plans import Complement, Plan, Reject, Snapshot
+from common.params import ParameterError
+from master.commands.begin import fault_of_definition, plan_begin
 from master.commands.origin import Origin
-
-_FIRST, _LAST = "complementStartDate", "complementEndDate"
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """A new instance for one date: the row's `schedule_time`, or that of the two dates."""
-    dates: list[datetime] = []
-    for key in (_FIRST, _LAST):
-        text = command.param.get(key)
-        if text is None:
-            continue
-        moment = parse_moment(text, origin.zone)
-        if moment is None:
-            return Reject(
-                reason=f"command_param: {key} must be written as 2020-01-31 00:00:00,"
-                f" not {text[:40]!r}"
-            )
-        dates.append(moment)
-    if command.parent_task_instance_id:
-        # A sub process runs for the date of its parent, which the row holds.
-        dates = dates[:1]
-    if len(set(dates)) > 1:
-        return Reject(
-            reason=f"COMPLEMENT_DATA runs one date a command, and {_FIRST} and {_LAST} differ;"
-            " put one command for each date"
+    """A complement of all dates that the row names, or the run of the one date that it is for."""
+    if command.complement_date_id or command.parent_task_instance_id:
+        return plan_begin(command, snapshot, now=now, origin=origin)
+    if fault := fault_of_definition(command, snapshot, origin):
+        return Reject(reason=fault)
+    assert snapshot.definition is not None, "a missing definition is a fault"
+    try:
+        complements = plan_complements(
+            read_request(command, zone=origin.zone),
+            snapshot.definition,
+            schedules=snapshot.schedules,
+            dependents=snapshot.dependents,
+            zone=origin.zone,
+            graph=origin.graph,
         )
-    if command.schedule_time is None and not dates:
-        return Reject(
-            reason="COMPLEMENT_DATA needs its date: schedule_time, or command_param"
-            f' {{"{_FIRST}": "2020-01-31 00:00:00", "{_LAST}": "2020-01-31 00:00:00"}}'
-        )
-    moment = command.schedule_time or dates[0]
-    return plan_begin(replace(command, schedule_time=moment), snapshot, now=now, origin=origin)
+    except (BadCommandError, ParameterError) as error:
+        return Reject(reason=str(error))
+    return Complement(complements=complements)

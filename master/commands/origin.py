@@ -11,7 +11,7 @@ from common.model.definitions import ProcessGraph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """`zone` is the one in which dates of parameters are read and printed.
+    """`zone` is the one in which a run that has none of its own reads the dates of parameters.
 
     `graph` reads a definition's JSON; it is handed in because a master keeps the graphs that it has
     read, and raises `InvalidDefinitionError`.
@@ -19,3 +19,5 @@ class Origin:
 
     zone: ZoneInfo
     graph: Callable[[str], ProcessGraph]
+    complement_uses_chosen_date: bool = True
+    """Whether the business date of a complement run is the chosen date itself (§9.2)."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from common.model.commands import CommandType
 from common.model.plans import ParentSnapshot
@@ -23,7 +24,6 @@ from common.params import (
     properties_json,
     system_parameters,
 )
-from master.commands.origin import Origin
 from master.logic.node_json import local_parameters
 
 
@@ -34,10 +34,12 @@ def cured(
     given: str | None,
     moment: datetime,
     parent: ParentSnapshot | None,
-    origin: Origin,
+    zone: ZoneInfo,
+    complement_uses_chosen_date: bool,
 ) -> str:
-    """As JSON. `declared` are the sources to be asked, the first that has any; `given` StartParams.
+    """As JSON, with dates read in `zone`.
 
+    `declared` are the sources to be asked, the first that has any; `given` is StartParams.
     Raises `ParameterError` for what an author or a user has to mend.
     """
     properties: tuple[Property, ...] = ()
@@ -46,13 +48,17 @@ def cured(
     complement = is_complement(history)
     start = start_values(given)
     if parent is not None:
-        start = {**_handed_down(parent, moment, origin), **start}
+        handed_down = _handed_down(
+            parent, moment, zone, complement_uses_chosen_date=complement_uses_chosen_date
+        )
+        start = {**handed_down, **start}
     result = list(
         cure_global_parameters(
             properties,
             moment=moment,
-            zone=origin.zone,
+            zone=zone,
             complement=complement,
+            complement_uses_chosen_date=complement_uses_chosen_date,
             start_params=start,
         )
     )
@@ -92,7 +98,13 @@ def start_values(text: str | None) -> dict[str, str]:
     }
 
 
-def _handed_down(parent: ParentSnapshot, moment: datetime, origin: Origin) -> dict[str, str]:
+def _handed_down(
+    parent: ParentSnapshot,
+    moment: datetime,
+    zone: ZoneInfo,
+    *,
+    complement_uses_chosen_date: bool,
+) -> dict[str, str]:
     """The local IN parameters of the SUB_PROCESS task, worked out as those of any task."""
     local = parse_properties(local_parameters(parent.task_json))
     wanted = [each.prop for each in local if each.direct is not Direct.OUT]
@@ -102,10 +114,13 @@ def _handed_down(parent: ParentSnapshot, moment: datetime, origin: Origin) -> di
         parse_properties(parent.global_params),
         local,
         system=system_parameters(
-            moment=moment, zone=origin.zone, complement=is_complement(parent.history)
+            moment=moment,
+            zone=zone,
+            complement=is_complement(parent.history),
+            complement_uses_chosen_date=complement_uses_chosen_date,
         ),
         moment=moment,
-        zone=origin.zone,
+        zone=zone,
         pool=parse_properties(parent.input_pool),
     )
     return {name: known[name] for name in wanted if name in known}

@@ -30,6 +30,7 @@ from common.model.plans import (
 )
 from common.model.states import ExecutionType, FailureStrategy, Priority, ProcessState
 from common.params import ParameterError
+from common.zones import UnknownZoneError, zone_named
 from master.commands.begin import child_of
 from master.commands.origin import Origin
 from master.commands.parameters import cured
@@ -293,13 +294,19 @@ def _parameters(
     if not (afresh or given or snapshot.parent):
         return None
     definition = _own_definition(instance, snapshot.definition)
+    timezone_id = snapshot.parent.timezone_id if snapshot.parent else instance.timezone_id
+    try:
+        zone = origin.zone if timezone_id is None else zone_named(timezone_id)
+    except UnknownZoneError as error:
+        raise ParameterError(f"timezone_id: {error}") from error
     return cured(
         (graph.global_params, definition.global_params if definition else None),
         history=instance.history,
         given=given or _stored_param(instance).get("StartParams"),
         moment=instance.schedule_time or moment,
         parent=snapshot.parent,
-        origin=origin,
+        zone=zone,
+        complement_uses_chosen_date=origin.complement_uses_chosen_date,
     )
 
 

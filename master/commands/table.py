@@ -22,6 +22,7 @@ from common.model.definitions import read_process_json
 from common.model.instances import TaskRow
 from common.model.plans import (
     Begin,
+    Complement,
     DefinitionSnapshot,
     Drop,
     InstanceSnapshot,
@@ -103,6 +104,8 @@ def _word(found: Plan) -> str:
     match found:
         case Begin():
             return "begins"
+        case Complement():
+            return "makes a complement"
         case Resume():
             return "goes on"
         case Restart():

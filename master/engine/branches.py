@@ -93,7 +93,10 @@ def _switch_values(run: ProcessRun, task: TaskRun, variables: dict[str, str]) ->
         parse_properties(context.global_params),
         parse_properties(local_parameters(task.node.task_json)),
         system=system_parameters(
-            moment=context.moment, zone=context.zone, complement=context.complement
+            moment=context.moment,
+            zone=context.zone,
+            complement=context.complement,
+            complement_uses_chosen_date=context.complement_uses_chosen_date,
         ),
         moment=context.moment,
         zone=context.zone,

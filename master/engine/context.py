@@ -17,7 +17,8 @@ class RunContext:
 
     `global_params` is the instance's JSON list, `start_params` what its command gave. `moment` is
     its schedule time or, if it has none, its start, read in `zone`. `hands_up` says whether it is a
-    sub process, whose OUT parameters go to the task that began it.
+    sub process, whose OUT parameters go to the task that began it. `complement_uses_chosen_date` is
+    the cluster's rule for the business date of complements.
     """
 
     global_params: str | None = None
@@ -25,6 +26,7 @@ class RunContext:
     moment: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     complement: bool = False
+    complement_uses_chosen_date: bool = True
     hands_up: bool = False
 
     def at(self, moment: datetime) -> RunContext:

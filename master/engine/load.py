@@ -17,6 +17,7 @@ from common.model.commands import start_params
 from common.model.definitions import TaskNode
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.states import ProcessState, TaskState
+from common.zones import zone_named
 from master.engine.context import RunContext
 from master.engine.run import ProcessRun, TaskPhase, TaskRun, phase_of_finished
 
@@ -31,25 +32,31 @@ def load_run(
     dag: Dag,
     nodes: Mapping[str, TaskNode],
     zone: ZoneInfo = _UTC,
+    complement_uses_chosen_date: bool = True,
     task_limit: int = 0,
 ) -> ProcessRun:
     """Build the run; raises `ImpossibleError` if the rows break an invariant.
+
+    `UnknownZoneError` if the run is to read its dates in a zone that there is not; `zone` is that
+    of runs that name none.
 
     `attempts` holds every attempt, oldest first; `dag` is the selection that the first command
     asked for. If a later one asked for some of its nodes alone (`run_scope`), the run is of these,
     and the others only count for how it ends. `task_limit`: how many of its tasks workers may have
     at the same time; 0 is no limit.
     """
+    context = _context(process, zone, complement_uses_chosen_date=complement_uses_chosen_date)
     latest = {row.name: row for row in attempts}
     stray = [name for name in latest if name not in dag.upstream]
     if process.run_scope is None:
-        run = _run(ownership, process, dag, nodes, zone)
+        run = _run(ownership, process, dag, nodes, context)
     else:
         chosen = restrict(dag, process.run_scope)
         others = restrict(dag, [name for name in dag.names if name not in chosen.upstream])
-        rest = _run(ownership, process, others, nodes, zone, whole=dag, rest=_blank(chosen, nodes))
+        blank = _blank(chosen, nodes)
+        rest = _run(ownership, process, others, nodes, context, whole=dag, rest=blank)
         _fill(rest, latest)
-        run = _run(ownership, process, chosen, nodes, zone, whole=dag, rest=rest.tasks)
+        run = _run(ownership, process, chosen, nodes, context, whole=dag, rest=rest.tasks)
     if stray:
         raise run.impossible(f"there is a row of {stray[0]!r}, which was not selected")
     run.task_limit = task_limit
@@ -58,26 +65,31 @@ def load_run(
     return run
 
 
+def _context(
+    process: ProcessRow, zone: ZoneInfo, *, complement_uses_chosen_date: bool
+) -> RunContext:
+    moment = process.schedule_time or process.start_time
+    context = RunContext(
+        global_params=process.global_params,
+        start_params=start_params(process.command_param),
+        zone=zone if process.timezone_id is None else zone_named(process.timezone_id),
+        complement=process.complement,
+        complement_uses_chosen_date=complement_uses_chosen_date,
+        hands_up=process.parent_task_instance_id != 0,
+    )
+    return context if moment is None else context.at(moment)
+
+
 def _run(
     ownership: Ownership,
     process: ProcessRow,
     dag: Dag,
     nodes: Mapping[str, TaskNode],
-    zone: ZoneInfo,
+    context: RunContext,
     *,
     whole: Dag | None = None,
     rest: Mapping[str, TaskRun] | None = None,
 ) -> ProcessRun:
-    moment = process.schedule_time or process.start_time
-    context = RunContext(
-        global_params=process.global_params,
-        start_params=start_params(process.command_param),
-        zone=zone,
-        complement=process.complement,
-        hands_up=process.parent_task_instance_id != 0,
-    )
-    if moment is not None:
-        context = context.at(moment)
     return ProcessRun(
         ownership=ownership,
         dag=dag,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -86,18 +86,26 @@ def import_(
     Sub processes, dependent items, data sources and worker groups may be given by name
     (processDefinitionName, definitionName, datasourceName, workerGroup), which goes before an id.
     The ids in an export are those of another database; where the file does not tell their names,
-    --map does. What has no place here, as a schedule, is listed. Fields: name, id, version,
-    release_state, tasks, changed, unmapped and warnings (both: node, key, problem, cure).
+    --map does. The schedule of an export is made too, always OFFLINE. What has no place here, as an
+    alert group, is listed. Fields: name, id, version, release_state, tasks, changed, schedule
+    (null, or id, crontab, new), unmapped and warnings (both: node, key, problem, cure).
     """
     from common.clock import SystemClock
     from common.model.imports import Severity
     from common.model.states import ReleaseState
     from orcaflow.importing import import_documents
+    from orcaflow.scheduling import cluster_zone
     from orcaflow.session import opened
 
     documents = _read(files, name, mapped)
     with opened() as session, session.engine.begin() as db:
-        imported = import_documents(db, documents, at=SystemClock().now(), online=online)
+        imported = import_documents(
+            db,
+            documents,
+            at=SystemClock().now(),
+            online=online,
+            zone=cluster_zone(session.config),
+        )
     rows: list[dict[str, object]] = [
         {
             "name": each.document.name,
@@ -106,6 +114,13 @@ def import_(
             "release_state": each.release_state.name,
             "tasks": each.document.task_count,
             "changed": each.changed,
+            "schedule": None
+            if each.schedule is None
+            else {
+                "id": each.schedule.id,
+                "crontab": each.schedule.crontab,
+                "new": each.schedule.is_new,
+            },
             "unmapped": _finding_rows(each.findings, Severity.UNMAPPED),
             "warnings": _finding_rows(each.findings, Severity.WARNING),
         }
@@ -207,21 +222,27 @@ def show(
     name: Annotated[str, typer.Argument(help="Name of the definition.")],
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show a definition with its tasks in the order of the DAG.
+    """Show a definition with its tasks in the order of the DAG, and its schedules.
 
     Fields: those of `list`, execution_type, and tasks: name, type, upstream, max_retry_times,
-    priority, forbidden, worker_group_id; and mistakes, if it can't run as it stands.
+    priority, forbidden, worker_group_id; schedules (as in `schedule list`); and mistakes, if it
+    can't run as it stands.
     """
     from common.errors import InvalidDefinitionError
     from common.model.definitions import read_process_json
     from common.model.states import ExecutionType
     from common.store.requests import execution_type_of
+    from common.store.schedule_views import schedules
     from common.task_types import known_task_types
+    from orcaflow.schedule_rows import SCHEDULE_COLUMNS, schedule_cells, schedule_row
+    from orcaflow.scheduling import cluster_zone
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:
         found = _found(db, name)
         kind = ExecutionType(execution_type_of(db, found.id))
+        views = schedules(db, definition_id=found.id)
+    zone = cluster_zone(session.config)
     fields = {**_row(found), "execution_type": kind.name}
     tasks: list[dict[str, object]] = []
     mistakes: list[str] = []
@@ -245,13 +266,18 @@ def show(
             for node in (graph.nodes[each] for each in graph.dag.names)
         ]
     if form is Format.JSON:
-        print_json({**fields, "tasks": tasks, "mistakes": mistakes})
+        rows = [schedule_row(view, zone=zone) for view in views]
+        print_json({**fields, "tasks": tasks, "schedules": rows, "mistakes": mistakes})
         return
     print_fields(fields, zone=session.zone)
     write("")
     if tasks:
         columns = ("name", "type", "upstream", "max_retry_times", "priority", "forbidden")
         write(table(tasks, columns))
+    if views:
+        write("\nschedules:")
+        rows = [schedule_cells(view, zone=zone) for view in views]
+        write(table(rows, [each for each in SCHEDULE_COLUMNS if each != "definition"]))
     for mistake in mistakes:
         say(f"mistake: {mistake}")
 
@@ -273,7 +299,10 @@ def export(
 
 @app.command(epilog="Example: orcaflow definition online flights")
 def online(names: _Names, form: FormatOption = Format.TABLE) -> None:
-    """Release definitions, so that they can run. Fields: name, id, release_state, changed."""
+    """Release definitions, so that they can run; their schedules stay as they are.
+
+    Fields: name, id, release_state, changed, schedules (none).
+    """
     from common.model.states import ReleaseState
 
     _release(names, ReleaseState.ONLINE, form)
@@ -281,9 +310,9 @@ def online(names: _Names, form: FormatOption = Format.TABLE) -> None:
 
 @app.command(epilog="Example: orcaflow definition offline flights")
 def offline(names: _Names, form: FormatOption = Format.TABLE) -> None:
-    """Let no new run of these begin; what runs goes on.
+    """Let no new run of these begin, and set their schedules OFFLINE; what runs goes on.
 
-    Fields: name, id, release_state, changed.
+    Fields: name, id, release_state, changed, schedules (ids of those that were ONLINE).
     """
     from common.model.states import ReleaseState
 
@@ -396,26 +425,50 @@ def _tell_findings(name: str, findings: Iterable[Finding]) -> None:
 
 def _release(names: list[str], wanted: ReleaseState, form: Format) -> None:
     from common.clock import SystemClock
+    from common.model.states import ReleaseState
     from common.store.definitions import set_release_state
+    from common.store.schedule_requests import take_schedules_offline
+    from common.store.schedule_views import schedules
     from orcaflow.session import opened
 
     rows = []
+    waiting: list[str] = []
     with opened() as session, session.engine.begin() as db:
-        for found in [_found(db, name) for name in names]:
-            changed = set_release_state(db, found.id, wanted=wanted, at=SystemClock().now())
+        found = [_found(db, name) for name in names]
+        changed: dict[int, bool] = {}
+        # In the order of their ids, as everybody locks definitions.
+        for number in sorted({each.id for each in found}):
+            changed[number] = set_release_state(db, number, wanted=wanted, at=SystemClock().now())
+        taken: dict[int, list[int]] = {}
+        if wanted is ReleaseState.OFFLINE:
+            taken = take_schedules_offline(db, sorted(changed), at=SystemClock().now())
+        for each in found:
+            if wanted is ReleaseState.ONLINE and any(
+                view.release_state == ReleaseState.OFFLINE
+                for view in schedules(db, definition_id=each.id)
+            ):
+                waiting.append(each.name)
             rows.append(
                 {
-                    "name": found.name,
-                    "id": found.id,
+                    "name": each.name,
+                    "id": each.id,
                     "release_state": wanted.name,
-                    "changed": changed,
+                    "changed": changed[each.id],
+                    "schedules": taken.get(each.id, []),
                 }
             )
+    for name in waiting:
+        say(
+            f"{name!r} has schedules that are OFFLINE; they fire after"
+            f" `orcaflow schedule online --definition {name!r}`"
+        )
     if form is Format.JSON:
         print_json(rows)
         return
     for row in rows:
         write(f"{row['name']} is {'now' if row['changed'] else 'already'} {row['release_state']}")
+        for number in cast("list[int]", row["schedules"]):
+            write(f"schedule {number} is now OFFLINE")
 
 
 def _found(db: Connection, name: str) -> DefinitionRow:

@@ -14,7 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench import big, chain, engine, fan, floor, idle, layered, trigger, wide
+from tests.bench import (
+    big,
+    chain,
+    engine,
+    fan,
+    fires,
+    floor,
+    idle,
+    layered,
+    trigger,
+    wide,
+    yielding,
+)
 from tests.bench.figures import Figure
 from tests.bench.stage import Stage, standing
 
@@ -37,7 +49,9 @@ BENCHES: Mapping[str, Bench] = {
     "fan": Bench(measure=fan.measure),
     "layered": Bench(measure=layered.measure),
     "trigger": Bench(measure=trigger.measure),
+    "fires": Bench(measure=fires.measure),
     "idle": Bench(measure=idle.measure),
+    "yielding": Bench(measure=yielding.measure, settings=yielding.SETTINGS),
     "wide": Bench(measure=wide.measure, settings=wide.SETTINGS),
     "big": Bench(measure=big.measure, settings=big.SETTINGS),
 }

@@ -10,11 +10,15 @@ import json
 import select
 import time
 from collections.abc import Sequence
+from datetime import date, datetime, timedelta
 
 import psycopg2
 
 _ENDED = "orcaflow_process"
 _SUCCESS = 7
+_READY_STOP = 4
+_TAKEN_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
 
 
 class RunFailedError(Exception):
@@ -57,6 +61,49 @@ class Database:
                 (definition_id, times),
             )
             return time.monotonic()
+
+    def schedule(
+        self, definition_id: int, *, first: datetime, last: datetime, times: int = 1
+    ) -> None:
+        """Have the definition run each second of a window, by so many schedules."""
+        with self._acting.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO t_ds_schedules (process_definition_id, crontab, release_state,"
+                " start_time, end_time) SELECT %s, '* * * * * ?', 1, %s, %s"
+                " FROM generate_series(1, %s)",
+                (definition_id, first, last + timedelta(milliseconds=500), times),
+            )
+
+    def complement(self, definition_id: int, *, dates: int, parallelism: int) -> int:
+        """Have the definition run for so many days, so many at a time; the complement's id."""
+        param = {
+            "complementStartDate": "2020-01-01 00:00:00",
+            "complementEndDate": f"{date(2020, 1, 1) + timedelta(days=dates - 1)} 00:00:00",
+            "schedule_timezone": "UTC",
+            "expectedParallelismNumber": parallelism,
+        }
+        deadline = time.monotonic() + _TAKEN_SECONDS
+        with self._acting.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO t_ds_command (command_type, process_definition_id, command_param)"
+                " VALUES (5, %s, %s) RETURNING id",
+                (definition_id, json.dumps(param)),
+            )
+            command = _only(cursor.fetchone())
+            while time.monotonic() < deadline:
+                cursor.execute("SELECT id FROM t_ds_complement WHERE command_id = %s", (command,))
+                row = cursor.fetchone()
+                if row is not None:
+                    return _only(row)
+                time.sleep(_LOOK_SECONDS)
+        raise TimeoutError("no master has taken the complement")
+
+    def cancel(self, complement_id: int) -> None:
+        """Ask for the end of a complement and of all that it has begun."""
+        with self._acting.cursor() as cursor:
+            cursor.execute(
+                "UPDATE t_ds_complement SET state = %s WHERE id = %s", (_READY_STOP, complement_id)
+            )
 
     def stop_all(self, definition_id: int) -> None:
         """Insert a STOP command for every instance of the definition that has not ended."""

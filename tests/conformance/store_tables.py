@@ -38,6 +38,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.commands import PostgresCommandStore
+from common.store.complements import PostgresComplementStore
 from common.store.dependents import PostgresDependentStore
 from common.store.failover import PostgresFailoverStore
 from common.store.holds import PostgresHoldStore
@@ -45,6 +46,7 @@ from common.store.protocol import (
     AttemptEnd,
     AttemptFolders,
     CommandStore,
+    ComplementStore,
     DependentStore,
     FailoverStore,
     HoldStore,
@@ -53,21 +55,25 @@ from common.store.protocol import (
     Released,
     RunStore,
     Saved,
+    ScheduleStore,
     Step,
     TaskStore,
     TimeoutStore,
 )
 from common.store.runs import PostgresRunStore
+from common.store.schedules import PostgresScheduleStore
 from common.store.tasks import PostgresTaskStore
 from common.store.timeouts import PostgresTimeoutStore
 from tests.builders import NOON
 from tests.memory.store import (
     MemoryCommandStore,
+    MemoryComplementStore,
     MemoryDatabase,
     MemoryDependentStore,
     MemoryFailoverStore,
     MemoryHoldStore,
     MemoryRunStore,
+    MemoryScheduleStore,
     MemoryTaskStore,
     MemoryTimeoutStore,
     RowRefusedError,
@@ -94,6 +100,10 @@ TABLES = (
     t.task_group,
     t.task_group_queue,
     t.relation_process_instance,
+    t.schedule,
+    t.schedule_fire,
+    t.complement,
+    t.complement_date,
     t.alert,
     t.datasource,
     t.worker_group,
@@ -131,6 +141,12 @@ class Tables(Protocol):
     @property
     def dependents(self) -> DependentStore: ...
 
+    @property
+    def schedules(self) -> ScheduleStore: ...
+
+    @property
+    def complements(self) -> ComplementStore: ...
+
     def insert(self, table: Table, **columns: Any) -> int: ...
 
     def update(self, table: Table, row_id: int, **columns: Any) -> None: ...
@@ -150,6 +166,8 @@ class MemoryTables:
         self.holds = MemoryHoldStore(self.database)
         self.timeouts = MemoryTimeoutStore(self.database)
         self.dependents = MemoryDependentStore(self.database)
+        self.schedules = MemoryScheduleStore(self.database)
+        self.complements = MemoryComplementStore(self.database)
 
     def insert(self, table: Table, **columns: Any) -> int:
         return self.database.insert(self._rows(table), **columns)
@@ -176,12 +194,11 @@ class PostgresTables:
         self.runs = PostgresRunStore(made)
         self.tasks = PostgresTaskStore(made)
         self.failover = PostgresFailoverStore(made)
-
         self.holds = PostgresHoldStore(made)
-
         self.timeouts = PostgresTimeoutStore(made)
-
         self.dependents = PostgresDependentStore(made)
+        self.schedules = PostgresScheduleStore(made)
+        self.complements = PostgresComplementStore(made)
         self._listener = listener
 
     def insert(self, table: Table, **columns: Any) -> int:
@@ -294,12 +311,14 @@ def take(
     node: Node = MASTER,
     limit: int = 100,
     room: int = 100,
+    spare: int = 100,
     now: datetime = NOON,
 ) -> tuple[Handled, ...]:
     return db.commands.take(
         node=node,
         limit=limit,
         room=room,
+        spare=spare,
         live_masters=frozenset([node]),
         planner=planner,
         now=now,

@@ -440,3 +440,73 @@ def test_a_turn_of_a_definition_that_is_serial_again_is_no_turn(db: Tables) -> N
     (handled,) = take(db, always(plan))
     assert isinstance(handled.plan, Drop)
     assert the_newest(db)["state"] == ProcessState.SERIAL_WAIT
+
+
+# What a schedule says of other runs
+
+
+def of_schedule(db: Tables, definition_id: int, execution_type: ExecutionType) -> Handled:
+    plan = a_begin(
+        process_definition_id=definition_id,
+        execution_type=execution_type,
+        is_serial_by_schedule=True,
+    )
+    return carry_out(db, plan)
+
+
+def test_a_run_keeps_what_its_schedule_says_of_others_and_nothing_if_that_says_nothing(
+    db: Tables,
+) -> None:
+    definition_id = a_serial_definition(db, WAIT)
+    one_more(db, definition_id, WAIT)
+    assert the_newest(db)["execution_type"] is None
+    of_schedule(db, definition_id, DISCARD)
+    assert has(the_newest(db), execution_type=DISCARD, state=ProcessState.STOP)
+    assert of_schedule(db, definition_id, ExecutionType.PARALLEL).ownership is not None
+    assert has(the_newest(db), execution_type=ExecutionType.PARALLEL, state=ProcessState.RUNNING)
+
+
+def test_a_run_that_waits_because_of_its_schedule_does_so_in_a_parallel_definition_too(
+    db: Tables,
+) -> None:
+    definition_id = a_definition(db)
+    first = one_more(db, definition_id, ExecutionType.PARALLEL).ownership
+    assert first is not None
+    waiting = []
+    for _ in range(2):
+        assert of_schedule(db, definition_id, WAIT).ownership is None
+        waiting.append(the_newest(db)["id"])
+    assert has(the_newest(db), state=ProcessState.SERIAL_WAIT, execution_type=WAIT)
+    # Nobody is in anybody's way by the definition, and yet it is not their turn.
+    assert let_go(db) == []
+    end_run(db, first)
+    (second,) = let_go(db)
+    assert second.process_instance_id == waiting[0]
+    assert let_go(db) == []
+    end_run(db, second)
+    (third,) = let_go(db)
+    assert third.process_instance_id == waiting[1]
+
+
+def test_a_turn_given_too_early_to_a_run_that_waits_by_its_schedule_is_dropped(db: Tables) -> None:
+    definition_id = a_definition(db)
+    one_more(db, definition_id, ExecutionType.PARALLEL)
+    of_schedule(db, definition_id, WAIT)
+    run_id = the_newest(db)["id"]
+    turn = Resume(process_instance_id=run_id, epoch=0, command_type=CommandType.RECOVER_SERIAL_WAIT)
+    handled = carry_out(db, turn)
+    assert isinstance(handled.plan, Drop)
+    assert has(the_newest(db), state=ProcessState.SERIAL_WAIT)
+
+
+def test_those_that_wait_by_a_definition_made_parallel_begin_beside_one_that_waits_by_its_schedule(
+    db: Tables,
+) -> None:
+    definition_id = a_serial_definition(db, WAIT)
+    one_more(db, definition_id, WAIT)
+    one_more(db, definition_id, WAIT)
+    freed = the_newest(db)["id"]
+    of_schedule(db, definition_id, WAIT)
+    db.update(t.process_definition, definition_id, execution_type=0)
+    assert [owned.process_instance_id for owned in let_go(db)] == [freed]
+    assert has(the_newest(db), state=ProcessState.SERIAL_WAIT)

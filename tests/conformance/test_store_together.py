@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from random import Random
@@ -15,6 +16,14 @@ from sqlalchemy import Table
 
 from common.model.cluster import Node
 from common.model.commands import RESTARTING_COMMANDS, SIGNALLING_COMMANDS, Command, CommandType
+from common.model.complements import (
+    ComplementState,
+    NewComplement,
+    OnFailure,
+    Reprocess,
+    RunOrder,
+    RunSettings,
+)
 from common.model.decisions import (
     AbandonTask,
     DecideTask,
@@ -28,7 +37,17 @@ from common.model.decisions import (
     TaskTimeout,
 )
 from common.model.instances import Ownership
-from common.model.plans import ChildOf, Drop, Plan, Reject, Restart, Resume, Snapshot
+from common.model.plans import (
+    ChildOf,
+    Complement,
+    Drop,
+    Plan,
+    Reject,
+    Restart,
+    Resume,
+    Snapshot,
+)
+from common.model.schedules import Fire, FireOutcome, FirePlan, Schedule
 from common.model.states import (
     ExecutionType,
     Priority,
@@ -41,6 +60,7 @@ from common.model.upstream import Question
 from common.store import tables as t
 from common.store.protocol import Released, Saved, Step
 from common.store.transaction import StoreConflictError
+from master.logic.complement import step
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,
@@ -77,7 +97,12 @@ COMPARED = (
     t.task_group_queue,
     t.relation_process_instance,
     t.alert,
+    t.schedule,
+    t.schedule_fire,
+    t.complement,
+    t.complement_date,
 )
+NEW_RUNS = (CommandType.START_PROCESS, CommandType.SCHEDULER, CommandType.COMPLEMENT_DATA)
 TYPES = tuple(ExecutionType)
 FAR = NOON + timedelta(days=9)
 """No test uses a time as late as this: what is later was said by PostgreSQL's own clock."""
@@ -86,7 +111,15 @@ FAR = NOON + timedelta(days=9)
 class _Walk:
     """A random history, done to both stores alike; after each step they must look alike."""
 
-    def __init__(self, seed: int, memory: MemoryTables, postgresql: PostgresTables) -> None:
+    def __init__(
+        self,
+        seed: int,
+        memory: MemoryTables,
+        postgresql: PostgresTables,
+        *,
+        of_dates: bool = False,
+    ) -> None:
+        """`of_dates`: it is about schedules and complements, and about nothing else."""
         self._random = Random(seed)
         self._memory = memory
         self._postgresql = postgresql
@@ -97,6 +130,7 @@ class _Walk:
             self._both(partial(a_definition, name=name, execution_type=int(execution_type)))
         self._both(lambda db: db.insert(t.task_group, name="db", group_size=2))
         self._both(lambda db: db.insert(t.task_group, name="api", group_size=1))
+        self._both(_a_schedule)
         self._deeds: tuple[tuple[Callable[[], Callable[[Tables], Any]], float], ...] = (
             (self._start, 2),
             (self._signal, 2),
@@ -114,6 +148,17 @@ class _Walk:
             (self._fail_over, 0.5),
             (self._recover, 1),
         )
+        if of_dates:
+            self._deeds = (
+                (self._fire, 1),
+                (self._complement, 1.5),
+                (self._advance, 6),
+                (self._ask_of_complement, 1),
+                (self._take, 6),
+                (self._end_run, 4),
+                (self._restart, 0.7),
+                (self._release, 1),
+            )
 
     def step(self) -> None:
         deeds = [deed for deed, _ in self._deeds]
@@ -198,15 +243,14 @@ class _Walk:
     def _take(self) -> Callable[[Tables], Any]:
         node = self._random.choice((MASTER, OTHER_MASTER))
         limit, room = self._random.randrange(1, 6), self._random.randrange(4)
+        spare = self._random.randrange(5)
         # In a batch a store may see to new runs first, and to those first that are in nobody's way.
-        kinds = {
-            row["command_type"] == CommandType.START_PROCESS for row in self._memory.rows(t.command)
-        }
+        kinds = {_is_of_new_run(row) for row in self._memory.rows(t.command)}
         limit = limit if len(kinds) == 1 else 1
         planner = partial(_as_asked, all_serial=limit > 1)
 
         def take_some(db: Tables) -> Any:
-            handled = take(db, planner, node=node, limit=limit, room=room)
+            handled = take(db, planner, node=node, limit=limit, room=room, spare=spare)
             # Why a plan came to nothing is for people, and told in each store's own words.
             return [
                 (
@@ -351,6 +395,89 @@ class _Walk:
         ]
         return lambda db: db.dependents.look_up(questions)
 
+    def _end_run(self) -> Callable[[Tables], Any]:
+        live = [
+            row["id"]
+            for row in self._memory.rows(t.process_instance)
+            if not ProcessState(row["state"]).is_terminal and row["host"] is not None
+        ]
+        if not live:
+            return lambda _: "nothing"
+        ends = (ProcessState.SUCCESS,) * 4 + (ProcessState.FAILURE, ProcessState.PAUSE)
+        run_id, end = self._random.choice(live), self._random.choice(ends)
+        row = self._memory.database.processes.the(run_id)
+        decision = FinishProcess(state=end, reason=self._random.choice((None, "so it is")))
+        ended = Step(ownership=row.ownership, decisions=(decision,), at=LATER)
+        return lambda db: _in_order(db.runs.save([ended]))
+
+    # Schedules and complements
+
+    def _fire(self) -> Callable[[Tables], Any]:
+        fires = self._random.randrange(3)
+        now = NOON + self._random.randrange(9) * MINUTE
+
+        def planner(schedule: Schedule) -> FirePlan:
+            first = schedule.next_fire_time or NOON
+            outcomes = (FireOutcome.COALESCED, FireOutcome.FIRED)
+            return FirePlan(
+                fires=tuple(
+                    Fire(fire_time=first + number * MINUTE, outcome=outcomes[number % 2])
+                    for number in range(fires)
+                ),
+                # Now and then it goes back to what is in the ledger already.
+                next_fire_time=first + (fires - 1) * MINUTE,
+                command_param="{}",
+            )
+
+        return lambda db: db.schedules.fire(planner=planner, now=now, limit=9)
+
+    def _complement(self) -> Callable[[Tables], Any]:
+        param = {
+            "dates": self._random.sample(range(9), k=self._random.randrange(1, 6)),
+            "parallelism": self._random.randrange(1, 4),
+            "on_failure": self._random.choice(tuple(OnFailure)).value,
+            "reprocess": self._random.choice(tuple(Reprocess)).value,
+            "followers": self._random.choice((0, 0, 1)),
+        }
+        columns = {
+            "command_type": int(CommandType.COMPLEMENT_DATA),
+            "process_definition_id": self._random.randrange(1, len(TYPES) + 1),
+            "command_param": json.dumps(param),
+            "start_time": NOON,
+            "update_time": NOON,
+        }
+        return lambda db: a_command(db, **columns)
+
+    def _advance(self) -> Callable[[Tables], Any]:
+        thorough = self._random.random() < 0.5
+        return lambda db: db.complements.advance(decide=step, now=LATER, thorough=thorough).begun
+
+    def _ask_of_complement(self) -> Callable[[Tables], Any]:
+        rows = self._memory.rows(t.complement)
+        if not rows:
+            return lambda _: "nothing"
+        row = self._random.choice(rows)
+        asked = (
+            (ComplementState.RUNNING,)
+            if ComplementState(row["state"]).is_ended
+            else (ComplementState.READY_PAUSE, ComplementState.READY_STOP, ComplementState.RUNNING)
+        )
+        state = int(self._random.choice(asked))
+        again = [
+            date["id"]
+            for date in self._memory.rows(t.complement_date)
+            if (date["complement_id"], date["state"]) == (row["id"], "failure")
+        ]
+        pending = {"state": "pending", "command_id": 0, "process_instance_id": 0}
+
+        def ask(db: Tables) -> str:
+            db.update(t.complement, row["id"], state=state, end_time=None)
+            for date_id in again if state == ComplementState.RUNNING else ():
+                db.update(t.complement_date, date_id, **pending)
+            return ComplementState(state).name
+
+        return ask
+
     # Workers, and lost daemons
 
     def _some_tasks(self) -> list[int]:
@@ -389,6 +516,42 @@ class _Walk:
     def _recover(self) -> Callable[[Tables], Any]:
         master = self._random.choice((MASTER, OTHER_MASTER))
         return lambda db: db.failover.recover_runs(master, now=LATER)
+
+
+def _is_of_new_run(command: dict[str, Any]) -> bool:
+    asks_for_complement = (
+        command["command_type"] == CommandType.COMPLEMENT_DATA and not command["complement_date_id"]
+    )
+    return command["command_type"] in NEW_RUNS and not asks_for_complement
+
+
+def _a_schedule(db: Tables) -> int:
+    return db.insert(
+        t.schedule,
+        process_definition_id=1,
+        crontab="0 * * * * ?",
+        release_state=1,
+        start_time=NOON,
+        end_time=NOON + timedelta(days=1),
+        counted_from=None,
+        next_fire_time=NOON,
+    )
+
+
+def _complements(command: Command) -> Complement:
+    """What a row of the walk's own asks for: complements of one definition, in a row."""
+    found = NewComplement(
+        process_definition_id=command.process_definition_id,
+        dates=tuple(NOON + day * MINUTE for day in json.loads(command.param["dates"])),
+        timezone_id="UTC",
+        parallelism=int(command.param["parallelism"]),
+        order=RunOrder.ASCENDING,
+        on_failure=OnFailure(command.param["on_failure"]),
+        reprocess=Reprocess(command.param["reprocess"]),
+        settings=RunSettings(start_node_names=("t0",), start_params="{}"),
+    )
+    followers = range(int(command.param["followers"]))
+    return Complement(complements=(found, *(replace(found, after=place) for place in followers)))
 
 
 def _abandon(name: str, attempt: int) -> AbandonTask:
@@ -452,13 +615,18 @@ def _as_asked(command: Command, snapshot: Snapshot, *, all_serial: bool) -> Plan
     execution_type = ExecutionType.PARALLEL if definition is None else definition.execution_type
     if all_serial and execution_type is ExecutionType.PARALLEL:
         execution_type = ExecutionType.SERIAL_WAIT
-    if kind is CommandType.START_PROCESS:
+    if kind is CommandType.COMPLEMENT_DATA and not command.complement_date_id:
+        return _complements(command) if child_of is None else Drop(reason="no child of a date")
+    if kind in NEW_RUNS:
         if definition is None:
             return Reject(reason="there is no such definition")
         return a_begin(
+            command_type=kind,
             process_definition_id=definition.id,
             execution_type=execution_type,
             child_of=child_of,
+            schedule_time=command.schedule_time,
+            complement_date_id=command.complement_date_id,
             priority=command.priority,
             warning_type=WarningType(command.warning_type),
             command_param=json.dumps(dict(command.param)),
@@ -494,3 +662,16 @@ def test_both_stores_make_the_same_of_any_history(
         walk.step()
     # A history in which nothing was done, or nearly all was contradicted, would prove little.
     assert walk.outcomes["_save: conflict"] < walk.outcomes["_save: done"] > 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_stores_make_the_same_of_any_history_of_schedules_and_complements(
+    seed: int, postgres_tables: PostgresTables
+) -> None:
+    postgres_tables.empty()
+    postgres_tables.draw_ids_afresh()
+    walk = _Walk(seed, MemoryTables(), postgres_tables, of_dates=True)
+    for _ in range(100):
+        walk.step()
+    assert walk.outcomes["_advance: done"] > 10
+    assert walk.outcomes["_end_run: done"] > 2

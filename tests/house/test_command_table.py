@@ -12,7 +12,7 @@ from common.model.commands import (
     SIGNALLING_COMMANDS,
     CommandType,
 )
-from common.model.plans import Begin, Drop, Reject, Restart, Signal
+from common.model.plans import Begin, Complement, Drop, Reject, Restart, Signal
 from common.model.states import ProcessState
 from master.commands import PLANNERS
 from master.commands.table import outcome, table_text
@@ -27,7 +27,8 @@ def test_every_command_type_has_a_planner() -> None:
 
 @pytest.mark.parametrize("command_type", BEGINNING_COMMANDS)
 def test_what_begins_an_instance_asks_for_the_state_of_no_other(command_type: CommandType) -> None:
-    assert {type(outcome(command_type, state)) for state in STATES} == {Begin}
+    begins = Complement if command_type is CommandType.COMPLEMENT_DATA else Begin
+    assert {type(outcome(command_type, state)) for state in STATES} == {begins}
 
 
 @pytest.mark.parametrize("state", ProcessState)

@@ -19,6 +19,7 @@ DOORS = {
     "httpx": ("worker/runners/http.py",),
     "httpcore": ("worker/runners/http.py",),
     "networkx": ("common/dag.py",),
+    "croniter": ("common/cron/",),
     "psutil": ("common/host.py", "worker/processes.py", "worker/supervisor.py"),
     "pyspark": ("worker/spark/",),
     "pydantic": ("common/config.py",),
@@ -45,7 +46,9 @@ def test_a_library_has_one_door(library: str, doors: tuple[str, ...]) -> None:
     assert strangers == []
 
 
-@pytest.mark.parametrize("library", ["kazoo", "sqlalchemy", "networkx", "pydantic", "httpx"])
+@pytest.mark.parametrize(
+    "library", ["kazoo", "sqlalchemy", "networkx", "croniter", "pydantic", "httpx"]
+)
 def test_a_door_is_used(library: str) -> None:
     assert importers(library)
 

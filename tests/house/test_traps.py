@@ -36,14 +36,7 @@ REGRESSIONS = (
 ELSEWHERE = {
     "20": "no task type asks YARN how its application ended yet",
     "82": "no application id is read from a log, and none is killed, yet",
-    "31": "a command is for one date; ranges of dates come with schedules",
-    "32": "a command is for one date; ranges of dates come with schedules",
-    "32b": "a command is for one date, so there is no last one to compare",
-    "73": "a command is for one date; ranges of dates come with schedules",
     "41b": "no command deletes an instance or a definition",
-    "91": "schedules do not fire yet",
-    "97": "schedules do not fire yet",
-    "7140": "a run has one date, so no backfill goes on behind a stop",
 }
 
 _NUMBER = re.compile(r"\d+[a-z]?")

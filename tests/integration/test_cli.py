@@ -84,6 +84,7 @@ def a_master(
                     node=MASTER,
                     limit=10,
                     room=10,
+                    spare=10,
                     live_masters=frozenset({MASTER}),
                     planner=lambda one, snapshot: plan(
                         one, snapshot, now=clock.now(), origin=ORIGIN

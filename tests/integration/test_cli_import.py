@@ -12,7 +12,7 @@ from sqlalchemy import Engine, insert, select, update
 
 from common.store import schema
 from common.store.connect import engine
-from common.store.tables import datasource, process_definition, worker_group
+from common.store.tables import datasource, process_definition, schedule, worker_group
 from orcaflow.cli import main
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -206,20 +206,51 @@ def test_an_export_of_the_original_gets_in_with_what_it_leaves_behind(
             {"tasks": [a_shell("c", type="SUB_PROCESS", params={"processDefinitionId": 42})]}
         ),
         "processDefinitionLocations": '{"tasks-1":{"x":1}}',
-        "scheduleCrontab": "0 0 3 * * ? *",
+        "scheduleCrontab": "0 0 3 * *",
     }
     child = {"name": "child", "tasks": [a_shell()]}
     code, out, err = imports([export], child, options=("--map", "definition:42=child"))
     assert code == 0
     row = json.loads(out)[0]
     assert [each["key"] for each in row["unmapped"]] == ["scheduleCrontab", "projectName"]
-    assert "0 0 3 * * ? *" in err
+    assert "0 0 3 * *" in err
     assert stored(db, "old")[1]["tasks"][0]["params"] == {
         "processDefinitionId": stored(db, "child")[0]
     }
     with db.connect() as connection:
         query = select(process_definition.c.locations).where(process_definition.c.name == "old")
         assert connection.scalar(query) == '{"tasks-1":{"x":1}}'
+
+
+def test_the_schedule_of_an_export_is_made_offline_and_only_once(
+    imports: Import, db: Engine
+) -> None:
+    export = {
+        "projectName": "default",
+        "processDefinitionName": "old",
+        "processDefinitionJson": json.dumps({"tasks": [a_shell()]}),
+        "scheduleCrontab": "0 0 3 * * ? *",
+        "scheduleStartTime": "2020-01-01 00:00:00",
+        "scheduleEndTime": "9999-12-31 23:59:59",
+        "scheduleReleaseState": "ONLINE",
+        "scheduleWorkerGroupName": "etl",
+    }
+    for is_new in (True, False):
+        code, out, err = imports([export], options=("--online",))
+        assert code == 0
+        (row,) = json.loads(out)
+        assert row["schedule"] == {"id": 1, "crontab": "0 0 3 * * ? *", "new": is_new}
+        assert ("OFFLINE" in err) is is_new
+    with db.connect() as connection:
+        (made,) = connection.execute(select(schedule)).all()
+        group = connection.scalar(select(worker_group.c.id).where(worker_group.c.name == "etl"))
+    assert (made.release_state, made.worker_group_id, made.end_time.year) == (0, group, 9999)
+    # A definition that an import sets OFFLINE takes its schedules along.
+    with db.begin() as connection:
+        connection.execute(update(schedule).values(release_state=1))
+    assert imports([export], options=("--offline",))[0] == 0
+    with db.connect() as connection:
+        assert connection.scalars(select(schedule.c.release_state)).all() == [0]
 
 
 def test_an_export_of_ours_means_the_same_after_ids_have_changed(

@@ -160,7 +160,13 @@ def take(
     limit: int = 100,
 ) -> dict[int, Ownership | None]:
     handled = PostgresCommandStore(made).take(
-        node=node, limit=limit, room=limit, live_masters=frozenset(), planner=planner, now=NOON
+        node=node,
+        limit=limit,
+        room=limit,
+        spare=limit,
+        live_masters=frozenset(),
+        planner=planner,
+        now=NOON,
     )
     return {one.command_id: one.ownership for one in handled}
 

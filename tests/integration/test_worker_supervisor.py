@@ -15,7 +15,9 @@ import pytest
 
 from common.host import is_alive
 from common.model.states import TaskState
+from common.store.protocol import ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
+from worker.supervisor import Prepared
 from worker.tasks.base import TaskSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,6 +195,53 @@ def test_what_is_left_in_the_background_and_ignores_term_is_killed(
     assert end.state is TaskState.SUCCESS
     assert "left behind were killed" in host.log(1)
     wait_until_gone(int(signpost.wait()))
+    host.supervisor.close()
+
+
+def test_a_task_of_a_complement_computes_behind_all_others(host: Host) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    for task, complement in ((1, True), (2, False)):
+        assert host.run(host.task(task, "nice", complement=complement)).exit_code == 0
+    niceness = [int(host.log(task).splitlines()[-2]) for task in (1, 2)]
+    assert niceness == [min(own + 10, 19), own]
+
+
+def test_a_task_of_a_complement_is_killed_like_any_other(host: Host, signpost: Signpost) -> None:
+    host.begin(host.task(1, f"echo $$ > {signpost.path}; sleep 600", complement=True))
+    pid = int(signpost.wait())
+    host.supervisor.kill(1)
+    assert host.end_of(1).state is TaskState.KILL
+    wait_until_gone(pid)
+
+
+def test_many_starts_of_a_complement_keep_no_other_task_waiting(tmp_path: Path) -> None:
+    started: list[int] = []
+
+    def prepare(task: ClaimedTask) -> Prepared:
+        started.append(task.id)
+        return host.launcher.prepare(task)
+
+    host = Host(tmp_path, prepare=prepare)
+    for task in (1, 2, 3):
+        host.supervisor.start(host.task(task, "true", complement=True))
+    for task in (4, 5):
+        host.supervisor.start(host.task(task, "true"))
+    host.supervisor.kill(3)
+    host.until(lambda: len(host.ends) == 5)
+    assert started == [4, 5, 1, 2]
+    assert (host.ends[2].state, host.ends[3].state) == (TaskState.SUCCESS, TaskState.KILL)
+    host.supervisor.close()
+
+
+def test_the_loss_of_the_session_ends_starts_of_a_complement_too(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    for task in (1, 2, 3):
+        host.supervisor.start(host.task(task, "sleep 600", complement=True))
+    host.supervisor.run_once()
+    assert host.supervisor.yielding() == {1, 2, 3}
+    host.supervisor.kill_all()
+    host.until(lambda: not host.supervisor.running())
+    assert {end.state for end in host.ends.values()} == {TaskState.NEED_FAULT_TOLERANCE}
     host.supervisor.close()
 
 
@@ -417,6 +466,24 @@ def test_a_running_task_is_adopted_and_its_result_is_known(
     assert host.log(7).endswith("went on\n[orcaflow] exit code 4\n")
     wait_until_gone(pid)
     gate.close()
+    host.supervisor.close()
+
+
+def test_an_adopted_task_of_a_complement_goes_on_yielding(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    script = f"echo up > {signpost.path}; sleep 600"
+    body = f"for n in (7, 8): host.begin(host.task(n, {script!r}, complement=n == 7))"
+    a_daemon_that_dies(tmp_path, body)
+    for _ in range(2):
+        signpost.wait()
+    host = Host(tmp_path)
+    host.supervisor.adopt({7, 8})
+    assert (host.supervisor.running(), host.supervisor.yielding()) == ({7, 8}, {7})
+    for task in (7, 8):
+        host.supervisor.kill(task)
+        assert host.end_of(task).state is TaskState.KILL
+    assert host.supervisor.yielding() == frozenset()
     host.supervisor.close()
 
 

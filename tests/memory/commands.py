@@ -16,11 +16,14 @@ from common.model.commands import (
     CommandRow,
     CommandType,
 )
+from common.model.complements import DateState
 from common.model.instances import Ownership, TaskRow
 from common.model.plans import (
     Begin,
     ChildOf,
+    Complement,
     DefinitionSnapshot,
+    DependentDefinition,
     Drop,
     Handled,
     InstanceSnapshot,
@@ -42,15 +45,18 @@ from common.model.states import (
 from common.store.commands import PARAM_LIMIT_BYTES, known_state, planned, refused, understand
 from common.store.protocol import Planner
 from common.store.transaction import storable, unstorable
+from tests.memory.complements import create_complements, wants_to_begin
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.reading import names_in, task_row
 from tests.memory.rows import (
+    DEPENDENT,
     SUB_PROCESS,
     CommandRecord,
     DefinitionRecord,
     ErrorCommandRecord,
     ProcessRecord,
 )
+from tests.memory.schedules import note_beginnings, online_schedules
 from tests.memory.serial import NOT_BEGUN, ask_to_stop, is_serial_no_more, others_live
 
 _ABOUT_THE_NAMED_ONE = (
@@ -83,6 +89,7 @@ class MemoryCommandStore:
     ) -> None:
         self._db = database
         self._param_limit_bytes = param_limit_bytes
+        self._begun: dict[int, int] = {}
 
     def waiting(self) -> bool:
         return len(self._db.commands) > 0
@@ -93,30 +100,40 @@ class MemoryCommandStore:
         node: Node,
         limit: int,
         room: int,
+        spare: int,
         live_masters: frozenset[Node],
         planner: Planner,
         now: datetime,
     ) -> tuple[Handled, ...]:
+        self._begun.clear()
         with self._db.transaction("take", by=node) as tx:
             batch = [
-                (row, self._plan(row, live_masters, planner)) for row in self._batch(limit, room)
+                (row, self._plan(row, live_masters, planner))
+                for row in self._batch(limit, room, spare)
             ]
-            return tuple(self._carry_out(tx, row, plan, node, now) for row, plan in batch)
+            handled = tuple(self._carry_out(tx, row, plan, node, now) for row, plan in batch)
+            scheduled = [row.id for row, _ in batch if row.command_type == CommandType.SCHEDULER]
+            note_beginnings(tx, {i: self._begun[i] for i in scheduled if i in self._begun})
+            return handled
 
-    def _batch(self, limit: int, room: int) -> list[CommandRecord]:
+    def _batch(self, limit: int, room: int, spare: int) -> list[CommandRecord]:
         waiting = sorted(
             (row for row in self._db.commands if not self._waits_for_end(row)), key=_turn
         )
+        dates = [row for row in waiting if _is_date(row)]
+        others = [row for row in waiting if not _is_date(row)]
         if room <= 0:
-            waiting = [row for row in waiting if not _needs_room(row)]
+            others = [row for row in others if not _needs_room(row)]
         batch = []
-        for row in waiting[: max(limit, 0)]:
+        for row in others[: max(limit, 0)]:
             if _needs_room(row):
                 if room <= 0:
                     continue
                 room -= 1
+                spare -= 1
             batch.append(row)
-        return batch
+        # Dates of complements get what no other run takes, of the room and of the batch.
+        return batch + dates[: max(0, min(spare, limit - len(batch)))]
 
     def _waits_for_end(self, row: CommandRecord) -> bool:
         """Whether the child that is to be restarted is on its way out, but not gone yet."""
@@ -171,7 +188,33 @@ class MemoryCommandStore:
             asked_instance_id=command.process_instance_id,
             parent=self._parent(command.parent_task_instance_id),
             live_masters=live_masters,
+            **self._what_complements_need(command),
         )
+
+    def _what_complements_need(self, command: Command) -> dict[str, Any]:
+        if (
+            command.command_type is not CommandType.COMPLEMENT_DATA
+            or command.complement_date_id
+            or command.parent_task_instance_id
+        ):
+            return {}
+        found: dict[str, Any] = {
+            "schedules": online_schedules(self._db, command.process_definition_id)
+        }
+        if command.param.get("complementDependentMode") == "ALL_DEPENDENT":
+            found["dependents"] = tuple(
+                DependentDefinition(
+                    id=row.id,
+                    name=row.name,
+                    process_definition_json=row.process_definition_json or "",
+                    schedules=online_schedules(self._db, row.id),
+                )
+                for row in self._db.definitions
+                if row.flag == 1
+                and row.release_state == 1
+                and f'"{DEPENDENT}"' in (row.process_definition_json or "")
+            )
+        return found
 
     def _instance(self, process: ProcessRecord, command_type: CommandType) -> InstanceSnapshot:
         state = known_state(process.id, process.state)
@@ -184,6 +227,7 @@ class MemoryCommandStore:
                 "task_depend_type": TaskDependType(process.task_depend_type),
                 "history": process.history,
                 "schedule_time": process.schedule_time,
+                "timezone_id": process.timezone_id,
                 "run_scope": names_in(process.run_scope, "run_scope"),
                 "tasks": self._tasks(process.id),
             }
@@ -222,6 +266,7 @@ class MemoryCommandStore:
             global_params=process.global_params,
             schedule_time=process.schedule_time,
             ancestors=self._ancestors(process),
+            timezone_id=process.timezone_id,
         )
 
     def _ancestors(self, process: ProcessRecord) -> tuple[int, ...]:
@@ -240,7 +285,7 @@ class MemoryCommandStore:
         ownership = None
         try:
             with tx.savepoint():
-                ownership = self._attempt(tx, plan, node, now)
+                ownership = self._attempt(tx, row.id, plan, node, now)
         except RowRefusedError as error:
             result = refused(str(error))
         except _DroppedError as error:
@@ -257,6 +302,7 @@ class MemoryCommandStore:
     ) -> None:
         columns = {f.name: getattr(row, f.name) for f in fields(row)}
         command_id, parent_id = columns.pop("id"), columns.pop("parent_task_instance_id")
+        del columns["complement_date_id"]
         tx.insert(
             self._db.error_commands,
             ErrorCommandRecord(command_id=command_id, message=message, **columns),
@@ -275,10 +321,14 @@ class MemoryCommandStore:
                 reason=message,
             )
 
-    def _attempt(self, tx: Transaction, plan: Plan, node: Node, now: datetime) -> Ownership | None:
+    def _attempt(
+        self, tx: Transaction, command_id: int, plan: Plan, node: Node, now: datetime
+    ) -> Ownership | None:
         match plan:
             case Begin():
-                return self._begin(tx, plan, node, now)
+                return self._begin(tx, command_id, plan, node, now)
+            case Complement():
+                create_complements(tx, plan.complements, command_id=command_id, now=now)
             case Restart():
                 return self._restart(tx, plan, node, now)
             case Resume():
@@ -291,8 +341,15 @@ class MemoryCommandStore:
                 assert_never(plan)
         return None
 
-    def _begin(self, tx: Transaction, plan: Begin, node: Node, now: datetime) -> Ownership | None:
+    def _begin(
+        self, tx: Transaction, command_id: int, plan: Begin, node: Node, now: datetime
+    ) -> Ownership | None:
         columns = _new_process_instance(plan, node=node, now=now)
+        if plan.complement_date_id and not self._may_begin(plan.complement_date_id, command_id):
+            raise _DroppedError(
+                f"date {plan.complement_date_id} of a complement does not wait for this command"
+                " any more"
+            )
         if plan.child_of is not None:
             self._begin_for_parent(tx, plan.child_of, now)
             columns |= {
@@ -304,11 +361,23 @@ class MemoryCommandStore:
         if others:
             columns |= self._held_up(tx, plan.execution_type, others, now)
         process_id = tx.insert(self._db.processes, ProcessRecord(**columns))
+        self._begun[command_id] = process_id
+        if plan.complement_date_id:
+            tx.update(
+                self._db.complement_dates,
+                plan.complement_date_id,
+                state=DateState.RUNNING,
+                process_instance_id=process_id,
+                update_time=now,
+            )
         if plan.child_of is not None:
             self._relate(tx, plan.child_of, process_id)
             param = _param_of_child(plan.command_param, process_id)
             tx.update(self._db.processes, process_id, command_param=param)
         return None if others else self._db.processes.the(process_id).ownership
+
+    def _may_begin(self, complement_date_id: int, command_id: int) -> bool:
+        return wants_to_begin(self._db, complement_date_id, command_id)
 
     def _in_its_way(
         self, execution_type: ExecutionType, child_of: ChildOf | None, definition_id: int
@@ -430,7 +499,7 @@ class MemoryCommandStore:
         match plan.command_type:
             case CommandType.RECOVER_SERIAL_WAIT:
                 if not process.is_waiting or (
-                    not is_serial_no_more(self._db, process.process_definition_id)
+                    not is_serial_no_more(self._db, process)
                     and any(
                         not other.is_waiting
                         for other in others_live(
@@ -498,6 +567,10 @@ def _needs_room(row: CommandRecord) -> bool:
     return row.command_type not in _ROOMLESS and row.parent_task_instance_id == 0
 
 
+def _is_date(row: CommandRecord) -> bool:
+    return _needs_room(row) and row.complement_date_id != 0
+
+
 def _command_row(row: CommandRecord, param_limit_bytes: int) -> CommandRow:
     param_bytes = len((row.command_param or "").encode())
     return CommandRow(
@@ -516,6 +589,7 @@ def _command_row(row: CommandRecord, param_limit_bytes: int) -> CommandRow:
         process_instance_priority=row.process_instance_priority,
         worker_group_id=row.worker_group_id,
         parent_task_instance_id=row.parent_task_instance_id,
+        complement_date_id=row.complement_date_id,
     )
 
 
@@ -566,6 +640,8 @@ def _new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str
         "timeout": plan.timeout_minutes,
         "timeout_strategy": int(plan.timeout_strategy),
         "tenant_id": plan.tenant_id,
+        "timezone_id": plan.timezone_id,
+        "execution_type": int(plan.execution_type) if plan.is_serial_by_schedule else None,
     }
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias
 from common.model.cluster import Node
 from common.model.commands import OWN_RECOVERIES, RESTARTING_COMMANDS, CommandType
 from common.model.instances import Ownership
+from common.model.schedules import MisfirePolicy
 from common.model.states import TaskState
 from common.store.listen import Channel
 from common.store.transaction import unstorable
@@ -27,9 +28,13 @@ from tests.memory.rows import (
     TERMINAL_PROCESS_STATES,
     AlertRecord,
     CommandRecord,
+    ComplementDateRecord,
+    ComplementRecord,
     DataSourceRecord,
     DefinitionRecord,
     ErrorCommandRecord,
+    FireRecord,
+    FireRows,
     PoolQueueRecord,
     PoolRecord,
     ProcessRecord,
@@ -38,6 +43,7 @@ from tests.memory.rows import (
     Record,
     RelationRecord,
     Rows,
+    ScheduleRecord,
     TaskRecord,
     TenantRecord,
     UserRecord,
@@ -54,6 +60,16 @@ _RECOVERIES = (
     CommandType.RECOVER_TOLERANCE_FAULT_PROCESS,
     CommandType.RECOVER_WAITTING_THREAD,
     CommandType.RECOVER_SERIAL_WAIT,
+)
+
+_WHEN_IT_FIRES = (
+    "process_definition_id",
+    "crontab",
+    "timezone_id",
+    "missing_time",
+    "repeated_time",
+    "start_time",
+    "end_time",
 )
 
 _NAMED_IN_PARAM = re.compile(
@@ -101,7 +117,8 @@ class Transaction:
         """Change columns of the row of that id."""
         old = rows.get(row_id)
         assert old is not None, f"{rows.name} has no row {row_id}"
-        self._write(rows, row_id, old, replace(old, **columns))
+        new = replace(old, **columns)
+        self._write(rows, row_id, old, replace(new, **self._counted_anew(old, new)))
 
     def delete(self, rows: Rows[R], row_id: int) -> None:
         """Remove the row of that id."""
@@ -155,6 +172,15 @@ class Transaction:
         )
         self._notify(old, new)
 
+    def _counted_anew(self, old: Record, new: Record) -> Any:
+        """What a trigger changes in a schedule that comes online, or whose fires become others."""
+        if not isinstance(old, ScheduleRecord) or not isinstance(new, ScheduleRecord):
+            return {}
+        came_online = new.release_state == 1 and old.release_state != 1
+        if came_online or any(getattr(old, name) != getattr(new, name) for name in _WHEN_IT_FIRES):
+            return {"counted_from": self.database.now(), "next_fire_time": None, "fault": None}
+        return {}
+
     def _notify(self, old: Record | None, new: Record | None) -> None:
         """What the triggers of `common.store.schema` call out."""
         calls = self._notifications
@@ -176,6 +202,17 @@ class Transaction:
                     calls.append((Channel.PROCESS, str(new.id)))
             case PoolRecord(), PoolRecord() if new.group_size != old.group_size:
                 calls.append((Channel.HOLD, ""))
+            case None, ScheduleRecord():
+                calls.append((Channel.SCHEDULE, ""))
+            case ScheduleRecord(), ScheduleRecord() if any(
+                getattr(old, name) != getattr(new, name)
+                for name in ("release_state", *_WHEN_IT_FIRES)
+            ):
+                calls.append((Channel.SCHEDULE, ""))
+            case None, ComplementRecord():
+                calls.append((Channel.COMPLEMENT, ""))
+            case ComplementRecord(), ComplementRecord() if new.state != old.state:
+                calls.append((Channel.COMPLEMENT, ""))
 
 
 def _filled_in(record: Record) -> Any:
@@ -223,6 +260,10 @@ class MemoryDatabase:
         self.pools = Rows("t_ds_task_group", PoolRecord)
         self.pool_queue = Rows("t_ds_task_group_queue", PoolQueueRecord)
         self.relations = Rows("t_ds_relation_process_instance", RelationRecord)
+        self.schedules = Rows("t_ds_schedules", ScheduleRecord)
+        self.fires = FireRows()
+        self.complements = Rows("t_ds_complement", ComplementRecord)
+        self.complement_dates = Rows("t_ds_complement_date", ComplementDateRecord)
         self.alerts = Rows("t_ds_alert", AlertRecord)
         self.datasources = Rows("t_ds_datasource", DataSourceRecord)
         self.worker_groups = Rows("t_ds_worker_group", WorkerGroupRecord)
@@ -287,6 +328,11 @@ class MemoryDatabase:
         """Every attempt of a run, oldest first."""
         return [task for task in self.tasks if task.process_instance_id == process_instance_id]
 
+    def dates(self, complement_id: int) -> list[ComplementDateRecord]:
+        """The dates of a complement, in their order."""
+        found = [date for date in self.complement_dates if date.complement_id == complement_id]
+        return sorted(found, key=lambda date: date.position)
+
     def check(self, old: Record | None, new: Record) -> None:
         """Refuse what the real schema refuses."""
         cause = self._broken_constraint(old, new)
@@ -312,6 +358,14 @@ class MemoryDatabase:
                 return self._broken_pool(row)
             case PoolQueueRecord():
                 return self._broken_share(old, row)
+            case ScheduleRecord():
+                return _broken_schedule(row)
+            case FireRecord() if old is None and self.fires.of(row.schedule_id, row.fire_time):
+                return "a fire twice in the ledger"
+            case ComplementRecord() if not 1 <= row.parallelism <= 1000:
+                return "parallelism is 1 to 1000"
+            case ComplementDateRecord() if old is None:
+                return self._broken_date(row)
         return None
 
     def _broken_command(self, row: CommandRecord) -> str | None:
@@ -344,6 +398,13 @@ class MemoryDatabase:
                 return "two valid attempts"
         return None
 
+    def _broken_date(self, row: ComplementDateRecord) -> str | None:
+        if self.complements.get(row.complement_id) is None:
+            return "a date of no complement"
+        if any(other.schedule_time == row.schedule_time for other in self.dates(row.complement_id)):
+            return "a date of a complement twice"
+        return None
+
     def _broken_pool(self, row: PoolRecord) -> str | None:
         if not 1 <= row.group_size <= 1_000_000:
             return "a pool has 1 to 1000000 slots"
@@ -360,6 +421,19 @@ class MemoryDatabase:
         ):
             return "an attempt in a pool twice"
         return None
+
+
+def _broken_schedule(row: ScheduleRecord) -> str | None:
+    checks = {
+        "crontab empty": not row.crontab,
+        "crontab too long": len(row.crontab) > 256,
+        "ends before it starts": row.end_time <= row.start_time,
+        "unknown misfire policy": row.misfire_policy not in tuple(MisfirePolicy),
+        "misfire limit": not 1 <= row.misfire_limit <= 1000,
+        "deadline": row.deadline < 0,
+        "unknown execution type": row.execution_type not in (None, 0, 1, 2, 3),
+    }
+    return next((cause for cause, broken in checks.items() if broken), None)
 
 
 def _broken_process(row: ProcessRecord) -> str | None:

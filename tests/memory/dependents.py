@@ -48,6 +48,7 @@ class MemoryDependentStore:
                 schedule_time=process.schedule_time,
                 start_time=task.start_time or EPOCH,
                 evidence=task.evidence,
+                timezone_id=process.timezone_id,
             )
             for task in self._db.tasks
             if task.runs_as(DEPENDENT)

@@ -27,14 +27,18 @@ class _Candidate:
     """A held attempt that waits for nothing but room, with what it asks of its pools."""
 
     task: TaskRecord
-    process_priority: int
+    process: ProcessRecord
     shares: tuple[PoolQueueRecord, ...]
 
     @property
-    def turn(self) -> tuple[int, int, int]:
-        """Smaller goes first; within a process priority the larger priority in the pool does."""
+    def turn(self) -> tuple[int, bool, int, int]:
+        """Smaller goes first: of the same process priority, what belongs to no complement.
+
+        Then the larger priority in the pool does.
+        """
         return (
-            self.process_priority,
+            self.process.process_instance_priority,
+            self.process.is_of_complement,
             -max((share.priority for share in self.shares), default=0),
             self.task.id,
         )
@@ -83,9 +87,7 @@ class MemoryHoldStore:
         candidates = [
             _Candidate(
                 task=task,
-                process_priority=self._db.processes.the(
-                    task.process_instance_id
-                ).process_instance_priority,
+                process=self._db.processes.the(task.process_instance_id),
                 shares=tuple(row for row in self._db.pool_queue if row.task_id == task.id),
             )
             for task in self._held(TaskState.WAITING_DEPEND)
@@ -167,12 +169,14 @@ class MemoryHoldStore:
         definitions = dict.fromkeys(process.process_definition_id for process in self._waiting())
         for definition_id in sorted(definitions):
             live = others_live(self._db, definition_id)
-            if is_serial_no_more(self._db, definition_id):
-                begins = [one for one in live if one.is_waiting and one.id not in awaited]
-            elif all(one.is_waiting and one.id not in awaited for one in live):
+            # Nobody is in their way any more; those whose schedule wants a turn go on waiting.
+            begins = [
+                one
+                for one in live
+                if one.is_waiting and one.id not in awaited and is_serial_no_more(self._db, one)
+            ]
+            if not begins and all(one.is_waiting and one.id not in awaited for one in live):
                 begins = live[:1]
-            else:
-                begins = []
             for one in begins:
                 tx.insert(self._db.commands, _turn_has_come(one, now))
             released += len(begins)

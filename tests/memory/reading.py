@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from common.model.cluster import QueueEntry
-from common.model.commands import CommandType
 from common.model.instances import ProcessRow, TaskRow
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
 from common.store.queue_entries import effective_group, queue_entry
@@ -31,10 +30,11 @@ def process_row(process: ProcessRecord) -> ProcessRow:
         start_time=process.start_time,
         global_params=process.global_params,
         schedule_time=process.schedule_time,
-        complement=process.history[:1] == (CommandType.COMPLEMENT_DATA.name,),
+        complement=process.is_of_complement,
         run_scope=names_in(process.run_scope, "run_scope"),
         wanted_deadline=process.wanted_deadline,
         parent_task_instance_id=process.parent_task_instance_id,
+        timezone_id=process.timezone_id,
     )
 
 
@@ -70,6 +70,7 @@ def entry_of(database: MemoryDatabase, task_instance_id: int) -> QueueEntry:
         task_instance_id=task.id,
         worker_group_id=group_id,
         ip_list=None if group is None else group.ip_list,
+        yields=process.is_of_complement,
     )
 
 

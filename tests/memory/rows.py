@@ -13,10 +13,13 @@ from datetime import UTC, datetime
 from typing import Generic, TypeAlias, TypeVar
 
 from common.model.cluster import Node
+from common.model.commands import CommandType
+from common.model.complements import ComplementState
 from common.model.instances import Ownership
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FAR = datetime(9999, 1, 1, tzinfo=UTC)
 TERMINAL_PROCESS_STATES = tuple(state for state in ProcessState if state.is_terminal)
 SUB_PROCESS = "SUB_PROCESS"
 DEPENDENT = "DEPENDENT"
@@ -44,6 +47,7 @@ class CommandRecord:
     worker_group_id: int = -1
     process_instance_id: int = 0
     parent_task_instance_id: int = 0
+    complement_date_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +143,8 @@ class ProcessRecord:
     wanted_deadline: datetime | None = None
     timeout_strategy: int = 0
     timeout_flag: int = 0
+    timezone_id: str | None = None
+    execution_type: int | None = None
 
     @property
     def is_live(self) -> bool:
@@ -167,6 +173,11 @@ class ProcessRecord:
     def history(self) -> tuple[str, ...]:
         """The names of the commands that it has been given, the first first."""
         return tuple(self.history_cmd.split(",")) if self.history_cmd else ()
+
+    @property
+    def is_of_complement(self) -> bool:
+        """Whether a complement began it, so that its tasks give way to others."""
+        return self.history[:1] == (CommandType.COMPLEMENT_DATA.name,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +276,104 @@ class RelationRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRecord:
+    """A row of `t_ds_schedules`."""
+
+    id: int = 0
+    process_definition_id: int
+    start_time: datetime = EPOCH
+    end_time: datetime = FAR
+    crontab: str
+    failure_strategy: int = 1
+    user_id: int = 1
+    release_state: int = 0
+    warning_type: int = 0
+    warning_group_id: int = 0
+    process_instance_priority: int = 2
+    worker_group_id: int = -1
+    timezone_id: str | None = None
+    missing_time: str = "shift"
+    repeated_time: str = "first"
+    misfire_policy: str = "fire_once"
+    misfire_limit: int = 10
+    deadline: int = 0
+    execution_type: int | None = None
+    start_params: str | None = None
+    counted_from: datetime | None = EPOCH
+    next_fire_time: datetime | None = None
+    fault: str | None = None
+
+    @property
+    def fires(self) -> bool:
+        """Whether its fires are looked at."""
+        return self.release_state == 1 and self.fault is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FireRecord:
+    """A row of `t_ds_schedule_fire`: what became of one fire."""
+
+    id: int = 0
+    schedule_id: int
+    fire_time: datetime
+    outcome: str
+    process_definition_id: int
+    command_id: int = 0
+    process_instance_id: int = 0
+    reason: str | None = None
+    create_time: datetime = EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplementRecord:
+    """A row of `t_ds_complement`."""
+
+    id: int = 0
+    process_definition_id: int
+    state: int = 1
+    parallelism: int = 1
+    run_order: str = "ascending"
+    on_failure: str = "stop"
+    reprocess: str = "all"
+    timezone_id: str
+    after_id: int = 0
+    command_id: int = 0
+    task_depend_type: int = 2
+    failure_strategy: int = 1
+    warning_type: int = 0
+    warning_group_id: int = 0
+    executor_id: int = 1
+    process_instance_priority: int = 2
+    worker_group_id: int = -1
+    start_node_names: str | None = None
+    start_params: str | None = None
+    create_time: datetime = EPOCH
+    update_time: datetime = EPOCH
+    end_time: datetime | None = None
+    state_reason: str | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether only a person makes it go on."""
+        return ComplementState(self.state).is_ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplementDateRecord:
+    """A row of `t_ds_complement_date`."""
+
+    id: int = 0
+    complement_id: int
+    position: int
+    schedule_time: datetime
+    state: str = "pending"
+    command_id: int = 0
+    process_instance_id: int = 0
+    reason: str | None = None
+    update_time: datetime = EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRecord:
     """A row of `t_ds_alert`."""
 
@@ -338,6 +447,10 @@ Record: TypeAlias = (
     | PoolRecord
     | PoolQueueRecord
     | RelationRecord
+    | ScheduleRecord
+    | FireRecord
+    | ComplementRecord
+    | ComplementDateRecord
     | AlertRecord
     | DataSourceRecord
     | WorkerGroupRecord
@@ -387,3 +500,32 @@ class Rows(Generic[R]):
         self._last_id = max(self._last_id, row_id)
         if is_old_again:
             self._rows = dict(sorted(self._rows.items()))
+
+
+class FireRows(Rows[FireRecord]):
+    """The ledger of fires, which grows long and is asked for single ones."""
+
+    def __init__(self) -> None:
+        super().__init__("t_ds_schedule_fire", FireRecord)
+        self._ids: dict[tuple[int, datetime], int] = {}
+        self._ids_by_command: dict[int, int] = {}
+
+    def put(self, row_id: int, row: FireRecord | None) -> None:
+        """Write or remove a row."""
+        old = self.get(row_id)
+        if old is not None:
+            self._ids.pop((old.schedule_id, old.fire_time), None)
+            self._ids_by_command.pop(old.command_id, None)
+        super().put(row_id, row)
+        if row is not None:
+            self._ids[row.schedule_id, row.fire_time] = row_id
+            if row.command_id:
+                self._ids_by_command[row.command_id] = row_id
+
+    def of(self, schedule_id: int, fire_time: datetime) -> FireRecord | None:
+        """A fire of a schedule, if it is in the ledger."""
+        return self.get(self._ids.get((schedule_id, fire_time)))
+
+    def of_command(self, command_id: int) -> FireRecord | None:
+        """The fire for which a command was put."""
+        return self.get(self._ids_by_command.get(command_id))

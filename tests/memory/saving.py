@@ -315,13 +315,18 @@ class Writing:
         ended = self._db.processes.the(process.id)
         end_parent(self.tx, ended, decision.var_pool)
         alert_of_end(self.tx, ended)
-        definition = self._db.definitions.get(process.process_definition_id)
-        if (
-            definition is not None
-            and definition.execution_type != ExecutionType.PARALLEL
-            and not process.is_sub_process
-        ):
+        if not process.is_sub_process and self._others_may_wait(process.process_definition_id):
             self.holds = True
+
+    def _others_may_wait(self, definition_id: int) -> bool:
+        """Whether it is serial, or has runs that wait since their own schedule says so."""
+        definition = self._db.definitions.get(definition_id)
+        return (
+            definition is not None and definition.execution_type != ExecutionType.PARALLEL
+        ) or any(
+            other.process_definition_id == definition_id and other.is_waiting
+            for other in self._db.processes
+        )
 
     def _move(
         self, process: ProcessRecord, state: ProcessState, at: datetime, **columns: Any

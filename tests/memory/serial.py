@@ -26,10 +26,17 @@ def others_live(
     ]
 
 
-def is_serial_no_more(database: MemoryDatabase, definition_id: int) -> bool:
-    """Whether it has been made a parallel definition, in which nobody is in anybody's way."""
-    definition = database.definitions.get(definition_id)
-    return definition is not None and definition.execution_type == ExecutionType.PARALLEL
+def is_serial_no_more(database: MemoryDatabase, process: ProcessRecord) -> bool:
+    """Whether nobody is in its way: its definition has been made a parallel one.
+
+    What its schedule says of other runs holds whatever becomes of the definition.
+    """
+    definition = database.definitions.get(process.process_definition_id)
+    return (
+        process.execution_type is None
+        and definition is not None
+        and definition.execution_type == ExecutionType.PARALLEL
+    )
 
 
 def ask_to_stop(tx: Transaction, processes: Sequence[ProcessRecord], now: datetime) -> None:

@@ -9,6 +9,7 @@ a set. `common.store` and these stores pass one conformance suite.
 from __future__ import annotations
 
 from tests.memory.commands import MemoryCommandStore
+from tests.memory.complements import MemoryComplementStore
 from tests.memory.database import (
     By,
     Change,
@@ -22,12 +23,16 @@ from tests.memory.failover import MemoryFailoverStore
 from tests.memory.holds import MemoryHoldStore
 from tests.memory.rows import (
     EPOCH,
+    FAR,
     TERMINAL_PROCESS_STATES,
     AlertRecord,
     CommandRecord,
+    ComplementDateRecord,
+    ComplementRecord,
     DataSourceRecord,
     DefinitionRecord,
     ErrorCommandRecord,
+    FireRecord,
     PoolQueueRecord,
     PoolRecord,
     ProcessRecord,
@@ -35,32 +40,40 @@ from tests.memory.rows import (
     Record,
     RelationRecord,
     Rows,
+    ScheduleRecord,
     TaskRecord,
     TenantRecord,
     UserRecord,
     WorkerGroupRecord,
 )
 from tests.memory.runs import MemoryRunStore
+from tests.memory.schedules import MemoryScheduleStore
 from tests.memory.tasks import MemoryTaskStore
 from tests.memory.timeouts import MemoryTimeoutStore
 
 __all__ = [
     "EPOCH",
+    "FAR",
     "TERMINAL_PROCESS_STATES",
     "AlertRecord",
     "By",
     "Change",
     "CommandRecord",
     "CommitHook",
+    "ComplementDateRecord",
+    "ComplementRecord",
     "DataSourceRecord",
     "DefinitionRecord",
     "ErrorCommandRecord",
+    "FireRecord",
     "MemoryCommandStore",
+    "MemoryComplementStore",
     "MemoryDatabase",
     "MemoryDependentStore",
     "MemoryFailoverStore",
     "MemoryHoldStore",
     "MemoryRunStore",
+    "MemoryScheduleStore",
     "MemoryTaskStore",
     "MemoryTimeoutStore",
     "PoolQueueRecord",
@@ -71,6 +84,7 @@ __all__ = [
     "RelationRecord",
     "RowRefusedError",
     "Rows",
+    "ScheduleRecord",
     "TaskRecord",
     "TenantRecord",
     "Transaction",

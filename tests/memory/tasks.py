@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from common.model.cluster import Node
-from common.model.commands import CommandType
 from common.model.states import TaskState, TimeoutStrategy
 from common.store.protocol import (
     AttemptEnd,
@@ -151,7 +150,7 @@ class MemoryTaskStore:
             task_json=task.task_json,
             global_params=process.global_params,
             schedule_time=process.schedule_time,
-            complement=process.history[:1] == (CommandType.COMPLEMENT_DATA.name,),
+            complement=process.is_of_complement,
             tenant_code=None if tenant is None else tenant.tenant_code,
             queue=self._queue(process, tenant),
             executor_id=process.executor_id,
@@ -162,6 +161,7 @@ class MemoryTaskStore:
             input_pool=task.input_pool,
             start_params=_start_params(process),
             timeout=_timeout(task),
+            timezone_id=process.timezone_id,
         )
 
     def _tenant(self, process: ProcessRecord) -> TenantRecord | None:

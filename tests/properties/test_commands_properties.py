@@ -30,6 +30,7 @@ from common.model.definitions import read_process_json
 from common.model.instances import TaskRow
 from common.model.plans import (
     Begin,
+    Complement,
     DefinitionSnapshot,
     Drop,
     InstanceSnapshot,
@@ -57,7 +58,7 @@ from tests.memory.store import TaskRecord
 from tests.unit.test_run_worker import WORKER, OneMaster
 
 ZONES = ("UTC", "America/New_York", "Asia/Shanghai", "Pacific/Apia")
-PLANS = (Begin, Resume, Restart, Signal, Drop, Reject)
+PLANS = (Begin, Complement, Resume, Restart, Signal, Drop, Reject)
 MASTERS = (Node(address="m1:5678", incarnation=7), Node(address="m2:5678", incarnation=8))
 
 # Rows as nobody would write them

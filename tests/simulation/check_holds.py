@@ -66,6 +66,10 @@ class SerialRunsOneByOne:
     def _process(self, change: Change, new: ProcessRecord, before: Tables) -> Iterator[str]:
         old = change.old
         kind = before.definitions[new.process_definition_id].execution_type
+        # What its schedule says holds when it begins; a recovery goes by the definition.
+        begins = not isinstance(old, ProcessRecord) or old.is_waiting
+        if new.execution_type is not None and begins:
+            kind = new.execution_type
         if kind == ExecutionType.PARALLEL:
             return
         others = _others(before, new.process_definition_id, apart_from=new.id)

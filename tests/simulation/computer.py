@@ -28,7 +28,7 @@ _DECLARED = f'\\"prop\\": \\"{PARAMETER}\\"'
 
 @dataclass(slots=True, kw_only=True)
 class SimProcess:
-    """One process of one attempt, and how it ends if nobody kills it."""
+    """One process of one attempt, and how it ends if nobody kills it; by the true time."""
 
     task_instance_id: int
     process_instance_id: int
@@ -39,6 +39,7 @@ class SimProcess:
     outcome: TaskState
     grace: timedelta = timedelta()
     is_stuck: bool = False
+    yields: bool = False
     var_pool: str | None = None
     told: bool = False
 
@@ -56,7 +57,7 @@ class Computer:
 
     def spawn(self, task: ClaimedTask) -> None:
         """Begin a process; its length, its end and what it puts out are drawn from the seed."""
-        random, now = self.random, self.clock.now()
+        random, now = self.random, self.clock.true_now()
         process = SimProcess(
             task_instance_id=task.id,
             process_instance_id=task.process_instance_id,
@@ -67,6 +68,7 @@ class Computer:
             outcome=TaskState.FAILURE if random.random() < self.fails else TaskState.SUCCESS,
             grace=random.choice(_GRACES),
             is_stuck=random.random() < 0.1,
+            yields=task.complement,
         )
         if task.timeout is not None:
             if random.random() < 0.3:
@@ -90,17 +92,17 @@ class Computer:
     def end(self, task_instance_id: int, state: TaskState, *, after: timedelta) -> None:
         """Kill a process that runs; one that has ended stays as it ended."""
         process = self.processes[task_instance_id]
-        if process.ends > self.clock.now():
-            process.ends = min(process.ends, self.clock.now() + after)
+        if process.ends > self.clock.true_now():
+            process.ends = min(process.ends, self.clock.true_now() + after)
             process.outcome = state
 
     def kill(self, task_instance_id: int) -> None:
         """Ask a process to end; it takes its time, and a stuck one much of it."""
         process = self.processes[task_instance_id]
-        if process.ends > self.clock.now() and process.is_stuck:
+        if process.ends > self.clock.true_now() and process.is_stuck:
             process.is_stuck, process.outcome = False, TaskState.KILL
             process.grace = _STUCK
-            process.ends = self.clock.now() + _STUCK
+            process.ends = self.clock.true_now() + _STUCK
         self.end(task_instance_id, TaskState.KILL, after=process.grace)
 
     def next_end(self) -> datetime | None:
@@ -109,7 +111,7 @@ class Computer:
 
     def alive(self) -> list[SimProcess]:
         """The processes that run now."""
-        now = self.clock.now()
+        now = self.clock.true_now()
         return [p for p in self.processes.values() if p.ends > now]
 
 
@@ -144,6 +146,9 @@ class SimAttempts:
     def running(self) -> frozenset[int]:
         return frozenset(self._mine)
 
+    def yielding(self) -> frozenset[int]:
+        return frozenset(i for i in self._mine if self._computer.processes[i].yields)
+
     def leftovers(self) -> tuple[int, ...]:
         return tuple(p.task_instance_id for p in self._computer.processes.values() if not p.told)
 
@@ -165,7 +170,7 @@ class SimAttempts:
         """Report what has ended, as the supervisor's thread does."""
         if not self._mine:
             return
-        now = self._computer.clock.now()
+        now = self._computer.clock.true_now()
         for task_instance_id in list(self._mine):
             process = self._computer.processes[task_instance_id]
             if process.ends <= now:
@@ -174,7 +179,7 @@ class SimAttempts:
                     AttemptEnd(
                         task_instance_id=task_instance_id,
                         state=process.outcome,
-                        end_time=process.ends,
+                        end_time=process.ends + self._computer.clock.wrong_by,
                         exit_code=0 if process.outcome is TaskState.SUCCESS else 1,
                         pid=1000 + task_instance_id,
                         var_pool=process.var_pool if process.outcome is TaskState.SUCCESS else None,

@@ -7,6 +7,7 @@ one can be told in a sentence.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random
 
 
@@ -17,6 +18,10 @@ class Options:
     `acts`: how many times people do something besides starting runs, all that they can think of or
     `kinds` alone. `shapes` are those of the definitions, all if empty; `pools`, `serial` and
     `minutes` are the chances that a part of a definition needs a pool, is serial, or waits.
+    `starts`: how many runs people start at least and at most; `schedules`: how many there are at
+    most. `complements` is the chance that a wish for a complement is one for many dates. For the
+    time of an `outage` no daemon runs; `clock_jumps`: how often somebody sets the wall clock an
+    hour forward or back.
     """
 
     crash_at_commit: float = 0.0
@@ -31,6 +36,9 @@ class Options:
     wipe_registry: float = 0.0
     failing_tasks: float = 0.0
     pause_before: tuple[str, ...] = (
+        "take",
+        "fire",
+        "advance",
         "save",
         "claim",
         "report",
@@ -45,6 +53,11 @@ class Options:
     pools: float = 0.0
     serial: float = 0.0
     minutes: float = 0.0
+    starts: tuple[int, int] = (2, 4)
+    complements: float = 0.1
+    schedules: int = 0
+    outage: timedelta = timedelta()
+    clock_jumps: int = 0
 
     def __str__(self) -> str:
         chosen = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -57,6 +70,9 @@ def draw(random: Random) -> Options:
     def sometimes(*chances: float) -> float:
         return random.choice((0.0, *chances))
 
+    # Whoever looks at the time of day is not wronged by runs that wait for minutes, and the clock.
+    minutes = random.choice((0.0, 0.0, 0.0, 1.0))
+    schedules = 0 if minutes else random.choice((0, 0, 3))
     return Options(
         crash_at_commit=sometimes(0.02, 0.1),
         crash_at_registry=sometimes(0.01, 0.05),
@@ -72,5 +88,9 @@ def draw(random: Random) -> Options:
         acts=random.choice((0, 3, 6, 12)),
         pools=sometimes(0.6),
         serial=random.choice((0.0, 0.0, 0.5, 1.0)),
-        minutes=random.choice((0.0, 0.0, 0.0, 1.0)),
+        minutes=minutes,
+        schedules=schedules,
+        outage=timedelta(hours=random.choice((0, 0, 1, 3)) if schedules else 0),
+        clock_jumps=random.choice((0, 0, 1, 2)) if schedules else 0,
+        complements=sometimes(0.5, 1.0),
     )

@@ -15,11 +15,16 @@ from common.model.states import ProcessState, TaskState
 from tests.memory.store import (
     Change,
     CommandRecord,
+    ComplementDateRecord,
+    ComplementRecord,
     DefinitionRecord,
+    ErrorCommandRecord,
+    FireRecord,
     PoolQueueRecord,
     PoolRecord,
     ProcessRecord,
     RelationRecord,
+    ScheduleRecord,
     TaskRecord,
 )
 
@@ -35,6 +40,11 @@ class Tables:
     pools: dict[int, PoolRecord] = field(default_factory=dict)
     pool_queue: dict[int, PoolQueueRecord] = field(default_factory=dict)
     relations: dict[int, RelationRecord] = field(default_factory=dict)
+    schedules: dict[int, ScheduleRecord] = field(default_factory=dict)
+    fires: dict[tuple[int, datetime], FireRecord] = field(default_factory=dict)
+    complements: dict[int, ComplementRecord] = field(default_factory=dict)
+    dates: dict[int, dict[int, ComplementDateRecord]] = field(default_factory=dict)
+    refused: dict[int, ErrorCommandRecord] = field(default_factory=dict)
     valid: dict[int, dict[str, TaskRecord]] = field(default_factory=dict)
     process_states: set[tuple[int, int]] = field(default_factory=set)
     task_states: set[tuple[int, int]] = field(default_factory=set)
@@ -68,6 +78,16 @@ class Tables:
                 self.pool_queue[new.id] = new
             case RelationRecord():
                 self.relations[new.id] = new
+            case ScheduleRecord():
+                self.schedules[new.id] = new
+            case FireRecord():
+                self.fires[new.schedule_id, new.fire_time] = new
+            case ComplementRecord():
+                self.complements[new.id] = new
+            case ComplementDateRecord():
+                self.dates.setdefault(new.complement_id, {})[new.id] = new
+            case ErrorCommandRecord():
+                self.refused[new.command_id] = new
 
     def rows(self, process_instance_id: int) -> dict[str, TaskRecord]:
         """The valid attempts of a run."""
@@ -82,9 +102,11 @@ class Watcher(Protocol):
         ...
 
 
-def watch(changes: Iterable[Change], watchers: Iterable[Watcher]) -> Iterator[str]:
-    """Tell the history to all of them; what they found broken."""
-    tables = Tables()
+def watch(
+    changes: Iterable[Change], watchers: Iterable[Watcher], *, tables: Tables | None = None
+) -> Iterator[str]:
+    """Tell the history to all of them; what they found broken. `tables` are left as at its end."""
+    tables = tables or Tables()
     together = tuple(watchers)
     for change in changes:
         for watcher in together:

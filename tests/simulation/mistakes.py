@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -9,24 +10,38 @@ from typing import Any
 
 import pytest
 
+from common import firing
+from common.cron import Timetable
 from common.model.cluster import Node, NodeKind
+from common.model.complements import (
+    ComplementSnapshot,
+    ComplementState,
+    ComplementStep,
+    DateState,
+)
 from common.model.instances import Ownership
 from common.model.plans import ChildOf, ParentSnapshot, Plan, Restart, Signal
+from common.model.schedules import Fire, FirePlan, FirePlanner, Schedule
 from common.model.states import TaskState
 from common.model.upstream import Absence
-from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask
+from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, Fired
 from master.commands.restart import all_begun, plan_restart
 from master.engine.run import ProcessRun
-from master.logic import dependent
+from master.logic import complement, dependent
 from master.run_worker import RunWorker
 from tests.memory.store import (
+    ComplementDateRecord,
+    ComplementRecord,
     MemoryCommandStore,
+    MemoryComplementStore,
     MemoryDatabase,
     MemoryFailoverStore,
     MemoryHoldStore,
+    MemoryScheduleStore,
     MemoryTaskStore,
     MemoryTimeoutStore,
     ProcessRecord,
+    ScheduleRecord,
     TaskRecord,
     Transaction,
 )
@@ -168,6 +183,104 @@ class DeafRunStore(RepeatingRunStore):
         return 0
 
 
+class TrustingScheduleStore(MemoryScheduleStore):
+    """Puts a command for each fire that is planned, whether the ledger had it already."""
+
+    def _note(self, tx: Transaction, row: ScheduleRecord, fire: Fire, now: datetime) -> bool:
+        super()._note(tx, row, fire, now)
+        return True
+
+
+class ForgetfulScheduleStore(MemoryScheduleStore):
+    """Counts fires from when it looks on: what was due while nobody looked is lost (T91)."""
+
+    def fire(self, *, planner: FirePlanner, now: datetime, limit: int) -> Fired:
+        def from_now_on(schedule: Schedule) -> FirePlan:
+            due = schedule.next_fire_time
+            if due is not None and now - due > timedelta(minutes=2):
+                schedule = replace(schedule, counted_from=now, next_fire_time=None)
+            return planner(schedule)
+
+        return super().fire(planner=from_now_on, now=now, limit=limit)
+
+
+class HaltingScheduleStore(MemoryScheduleStore):
+    """Writes the ledger, commits, and puts the commands after that."""
+
+    def fire(self, *, planner: FirePlanner, now: datetime, limit: int) -> Fired:
+        self._later: list[tuple[ScheduleRecord, FirePlan, Fire]] = []
+        fired = super().fire(planner=planner, now=now, limit=limit)
+        with self._db.transaction("fire") as tx:
+            for row, plan, fire in self._later:
+                super()._command(tx, row, plan, fire, now)
+        return fired
+
+    def _command(
+        self, tx: Transaction, row: ScheduleRecord, plan: FirePlan, fire: Fire, now: datetime
+    ) -> None:
+        self._later.append((row, plan, fire))
+
+
+class MiscountingComplementStore(MemoryComplementStore):
+    """Counts those that run, and not those for which a command waits."""
+
+    def _snapshot(
+        self, row: ComplementRecord, counts: Counter[DateState], above: ComplementRecord | None
+    ) -> ComplementSnapshot:
+        found = super()._snapshot(row, counts, above)
+        return replace(found, live=counts[DateState.RUNNING])
+
+
+class UnfencedCommandStore(MemoryCommandStore):
+    """Begins a date because its command says so, whatever became of its complement."""
+
+    def _may_begin(self, complement_date_id: int, command_id: int) -> bool:
+        return True
+
+
+class LitteringComplementStore(MemoryComplementStore):
+    """Cancels and pauses, and leaves the commands of dates where they are."""
+
+    def _take_back(self, tx: Transaction, date: ComplementDateRecord, now: datetime) -> None:
+        self._make_pending(tx, date, now)
+
+
+class DeafComplementStore(MemoryComplementStore):
+    """Does not stop the runs of a complement that is cancelled."""
+
+    def _stop_runs(self, complement_id: int, now: datetime) -> None:
+        """Nothing."""
+
+
+class FinalComplementStore(MemoryComplementStore):
+    """Takes a complement that has failed for ended, whoever recovers its dates."""
+
+    def _may_go_on(self, row: ComplementRecord) -> bool:
+        return False
+
+
+def pause_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A complement is paused as soon as somebody asks, though some of its dates still run."""
+
+    def decide(found: ComplementSnapshot) -> ComplementStep:
+        if found.state is ComplementState.READY_PAUSE:
+            return ComplementStep(state=ComplementState.PAUSE)
+        return complement.step(found)
+
+    patch.setattr("master.complement_loop.step", decide)
+
+
+def keep_one_misfire_more(patch: pytest.MonkeyPatch) -> None:
+    """Of the misfires one more happens than should."""
+    oldest_kept = firing._oldest_kept
+
+    def kept(schedule: Schedule, timetable: Timetable, late: datetime) -> datetime | None:
+        found = oldest_kept(schedule, timetable, late)
+        return found and timetable.previous(found)
+
+    patch.setattr("common.firing._oldest_kept", kept)
+
+
 def withdraw_nothing(patch: pytest.MonkeyPatch) -> None:
     """A stop asks workers to end what they run, and forgets what waits in the queue (trap T41)."""
     patch.setattr("tests.memory.saving.Writing._withdraw", lambda *_: False)
@@ -307,6 +420,76 @@ MISTAKES = (
         name="a wait that fails before its upstream begins",
         plant=fail_what_has_not_begun,
         options=Options(shapes=(*PLAIN_SHAPES, *WAITING_SHAPES)),
+    ),
+    Mistake(
+        name="a command for a fire that the ledger had already",
+        parts=Parts(schedule_store=TrustingScheduleStore),
+        options=Options(schedules=3, clock_jumps=3, acts=20, kinds=("schedule",), starts=(0, 0)),
+    ),
+    Mistake(
+        name="fires that are lost while nobody looks (T91)",
+        parts=Parts(schedule_store=ForgetfulScheduleStore),
+        options=Options(schedules=3, outage=timedelta(hours=3), shapes=PLAIN_SHAPES),
+    ),
+    Mistake(
+        name="a command that is put after the ledger's commit",
+        parts=Parts(schedule_store=HaltingScheduleStore),
+        options=Options(schedules=3, crash_at_commit=0.3, shapes=PLAIN_SHAPES),
+    ),
+    Mistake(
+        name="a misfire that happens though another stands for it",
+        plant=keep_one_misfire_more,
+        options=Options(schedules=3, outage=timedelta(hours=3), shapes=PLAIN_SHAPES),
+    ),
+    Mistake(
+        name="a complement that does not count what is about to begin",
+        parts=Parts(complement_store=MiscountingComplementStore),
+        options=Options(acts=12, kinds=("complement",), pause=0.3, shapes=PLAIN_SHAPES),
+    ),
+    Mistake(
+        name="a date that begins without a fence",
+        parts=Parts(command_store=UnfencedCommandStore),
+        options=Options(
+            acts=20,
+            kinds=("complement", "cancel_complement", "pause_complement"),
+            pause=0.5,
+            pause_before=("take",),
+            shapes=PLAIN_SHAPES,
+        ),
+    ),
+    Mistake(
+        name="a cancel that leaves commands behind",
+        parts=Parts(complement_store=LitteringComplementStore),
+        options=Options(
+            acts=20,
+            kinds=("complement", "cancel_complement", "pause_complement"),
+            pause=0.5,
+            pause_before=("take",),
+            shapes=PLAIN_SHAPES,
+        ),
+    ),
+    Mistake(
+        name="a cancel that stops no run",
+        parts=Parts(complement_store=DeafComplementStore),
+        options=Options(
+            acts=20,
+            kinds=("complement", "cancel_complement"),
+            minutes=1.0,
+            pools=1.0,
+            shapes=PLAIN_SHAPES,
+        ),
+    ),
+    Mistake(
+        name="a pause that does not wait for what runs",
+        plant=pause_at_once,
+        options=Options(acts=20, kinds=("complement", "pause_complement"), shapes=PLAIN_SHAPES),
+    ),
+    Mistake(
+        name="a failed complement that hears of no recovery",
+        parts=Parts(complement_store=FinalComplementStore),
+        options=Options(
+            acts=12, kinds=("complement", "rerun"), failing_tasks=0.4, shapes=PLAIN_SHAPES
+        ),
     ),
     Mistake(
         name="a run that waits and keeps its room (T67)",

@@ -14,8 +14,15 @@ from random import Random
 from typing import Any
 
 from common.model.commands import CommandType
+from common.model.complements import ComplementState
 from common.model.states import ExecutionType, ProcessState, TaskDependType, TaskState
-from tests.memory.store import MemoryDatabase, ProcessRecord, RowRefusedError
+from tests.memory.store import (
+    ComplementRecord,
+    MemoryDatabase,
+    ProcessRecord,
+    RowRefusedError,
+)
+from tests.simulation import wishes
 from tests.simulation.definitions import GOOD_VALUE, PARAMETER, Drawn
 from tests.simulation.faults import Options
 from tests.simulation.virtual_clock import START, VirtualClock
@@ -37,7 +44,13 @@ _KINDS = (
     "force",
     "resize",
     "toggle",
+    "complement",
+    "pause_complement",
+    "resume_complement",
+    "cancel_complement",
+    "retry_complement",
 )
+_OF_SCHEDULES = ("schedule", "schedule", "schedule")
 
 
 class People:
@@ -59,11 +72,12 @@ class People:
         self._clock = clock
         self._definitions = definitions
         self._log = log
-        self._kinds = options.kinds or _KINDS
+        self._complements = options.complements
+        self._kinds = options.kinds or (*_KINDS, *(_OF_SCHEDULES if options.schedules else ()))
         self._starts = deque(
             sorted(
                 (timedelta(seconds=random.uniform(0, 12)), index)
-                for index in range(random.randint(2, 4))
+                for index in range(random.randint(*options.starts))
             )
         )
         # The last stands above the others, and those that wait for others need some to wait for.
@@ -111,7 +125,7 @@ class People:
         if self._tidied:
             return False
         self._tidied = True
-        waiting = len(self._database.commands)
+        before = len(self._database.changes)
         for process in self._roots():
             match ProcessState(process.state):
                 case ProcessState.PAUSE:
@@ -120,7 +134,12 @@ class People:
                     self._command(CommandType.RECOVER_SUSPENDED_PROCESS, process)
                 case ProcessState.FAILURE if self._random.random() < 0.6:
                     self._command(CommandType.START_FAILURE_TASK_PROCESS, process)
-        return len(self._database.commands) > waiting
+        for row in self._database.complements:
+            if row.state in wishes.RESUMABLE:
+                self._ask_of(row, wishes.resumed(self._database, row))
+            elif row.state == ComplementState.FAILURE and self._random.random() < 0.3:
+                self._try_again(row)
+        return len(self._database.changes) > before
 
     def stop_everything(self) -> bool:
         """Stop all that is live; whether anything was."""
@@ -241,15 +260,65 @@ class People:
         self._log(f"people set {definition.name} to release state {state}")
         self._database.update(self._database.definitions, definition.id, release_state=state)
 
+    def _act_complement(self) -> None:
+        self._start(self._random.choice(self._definitions), is_complement=True)
+
+    def _act_pause_complement(self) -> None:
+        row = self._complement(*wishes.PAUSABLE)
+        if row is not None:
+            self._ask_of(row, ComplementState.READY_PAUSE)
+
+    def _act_resume_complement(self) -> None:
+        row = self._complement(*wishes.RESUMABLE)
+        if row is not None:
+            self._ask_of(row, wishes.resumed(self._database, row))
+
+    def _act_cancel_complement(self) -> None:
+        row = self._complement(*wishes.CANCELLABLE)
+        if row is not None:
+            self._ask_of(row, ComplementState.READY_STOP)
+
+    def _act_retry_complement(self) -> None:
+        row = self._complement(*wishes.RETRIABLE)
+        if row is not None:
+            self._try_again(row)
+
+    def _act_schedule(self) -> None:
+        """Change a schedule, or set it offline or online again."""
+        row = self._random.choice(list(self._database.schedules))
+        columns = wishes.change_schedule(self._random, self._database, row)
+        self._log(f"people change schedule {row.id}: {columns}")
+
+    def _complement(self, *states: ComplementState) -> ComplementRecord | None:
+        found = [row for row in self._database.complements if row.state in states]
+        return self._random.choice(found) if found else None
+
+    def _ask_of(self, row: ComplementRecord, state: ComplementState) -> None:
+        self._log(f"people want {state.name} of complement {row.id}")
+        wishes.ask_of_complement(self._database, row, state, self._clock.now())
+
+    def _try_again(self, row: ComplementRecord) -> None:
+        self._log(f"people try what failed of complement {row.id} again")
+        wishes.try_again(self._database, row, self._clock.now())
+
     # Rows
 
-    def _start(self, definition: Drawn) -> None:
+    def _start(self, definition: Drawn, *, is_complement: bool = False) -> None:
         random = self._random
         columns: dict[str, Any] = {}
         param: dict[str, object] = {}
         command_type = CommandType.START_PROCESS
         drawn = random.random()
-        if drawn < 0.2:
+        if is_complement or 0.35 <= drawn < 0.5:
+            command_type = CommandType.COMPLEMENT_DATA
+            date = f"2026-01-0{random.choice((1, 2))} 00:00:00"
+            param |= {"complementStartDate": date, "complementEndDate": date}
+            if is_complement or random.random() < self._complements:
+                has_schedule = any(
+                    row.process_definition_id == definition.id for row in self._database.schedules
+                )
+                param = wishes.dates_of_a_complement(random, has_schedule=has_schedule)
+        elif drawn < 0.2:
             command_type = CommandType.START_CURRENT_TASK_PROCESS
             chosen = random.sample(definition.nodes, random.randint(1, len(definition.nodes)))
             param["StartNodeNameList"] = ",".join(chosen)
@@ -257,10 +326,6 @@ class People:
         elif drawn < 0.35:
             command_type = CommandType.SCHEDULER
             columns["schedule_time"] = START - timedelta(days=random.choice((0, 1)))
-        elif drawn < 0.5:
-            command_type = CommandType.COMPLEMENT_DATA
-            date = f"2026-01-0{random.choice((1, 2))} 00:00:00"
-            param |= {"complementStartDate": date, "complementEndDate": date}
         if random.random() < 0.2:
             param["StartParams"] = json.dumps({PARAMETER: GOOD_VALUE})
         self._insert(

@@ -11,8 +11,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from common.model.complements import ComplementState, DateState
+from common.model.schedules import FireOutcome
 from common.model.states import ProcessState, TaskState
-from tests.memory.store import ErrorCommandRecord, ProcessRecord, TaskRecord
+from tests.memory.store import (
+    ComplementDateRecord,
+    ComplementRecord,
+    ErrorCommandRecord,
+    FireRecord,
+    ProcessRecord,
+    ScheduleRecord,
+    TaskRecord,
+)
 from tests.simulation.checkers import broken
 from tests.simulation.history import has_ended, has_restarted
 from tests.simulation.world import World
@@ -38,7 +48,7 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
 
 
 def test_seeds_bring_every_kind_of_fault_and_event() -> None:
-    worlds = [World(seed) for seed in range(80)]
+    worlds = [World(seed) for seed in range(120)]
     for world in worlds:
         world.run()
     log = "\n".join(line for world in worlds for line in world.log)
@@ -52,6 +62,8 @@ def test_seeds_bring_every_kind_of_fault_and_event() -> None:
             "dies after",
             "people are refused",
             "to success",
+            "all daemons are away",
+            "the clock is wrong",
         )
     )
     assert any(p.owner_epoch > 2 for world in worlds for p in world.database.processes)
@@ -72,7 +84,20 @@ _WANTED = (
     "given up",
     "time-out",
     "refused",
+    *(f"fire {outcome.value}" for outcome in FireOutcome),
+    "fire has a run",
+    "schedule has a fault",
+    *(f"complement {state.name}" for state in ComplementState),
+    *(f"date {state.value}" for state in DateState),
+    "a recovered date goes on",
+    "a command of a date was taken back",
 )
+
+
+_STEPS = {
+    ("failure", "running"): "a recovered date goes on",
+    ("submitted", "pending"): "a command of a date was taken back",
+}
 
 
 def _events(world: World) -> Iterator[str]:
@@ -89,6 +114,18 @@ def _events(world: World) -> Iterator[str]:
                     yield f"{kind} restarts"
                 if process.timeout_flag:
                     yield "time-out"
+            case FireRecord() as fire:
+                yield f"fire {fire.outcome}"
+                if fire.process_instance_id:
+                    yield "fire has a run"
+            case ScheduleRecord() as schedule if schedule.fault:
+                yield "schedule has a fault"
+            case ComplementRecord() as complement:
+                yield f"complement {ComplementState(complement.state).name}"
+            case ComplementDateRecord() as date:
+                yield f"date {DateState(date.state).value}"
+                if isinstance(change.old, ComplementDateRecord):
+                    yield _STEPS.get((change.old.state, date.state), "")
             case TaskRecord() as task:
                 yield f"{task.task_type} {TaskState(task.state).name}"
                 if (task.reason or "").startswith("given up"):

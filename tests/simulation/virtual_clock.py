@@ -8,12 +8,20 @@ START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 class VirtualClock:
-    """A `Clock` whose wall-clock and monotonic time move together."""
+    """A `Clock` whose wall-clock and monotonic time move together, until somebody sets the former.
+
+    `wrong_by` is how far the wall clock is from what it should be.
+    """
 
     def __init__(self) -> None:
         self.elapsed = timedelta()
+        self.wrong_by = timedelta()
 
     def now(self) -> datetime:
+        return START + self.elapsed + self.wrong_by
+
+    def true_now(self) -> datetime:
+        """What the wall clock would say if nobody had set it."""
         return START + self.elapsed
 
     def monotonic(self) -> float:

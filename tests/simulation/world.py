@@ -31,25 +31,30 @@ from master.run_worker import RunWorker
 from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
 from tests.memory.store import (
     MemoryCommandStore,
+    MemoryComplementStore,
     MemoryDatabase,
     MemoryDependentStore,
     MemoryFailoverStore,
     MemoryHoldStore,
     MemoryRunStore,
+    MemoryScheduleStore,
     MemoryTaskStore,
     MemoryTimeoutStore,
 )
 from tests.simulation import faults
+from tests.simulation.complements import goes_on
 from tests.simulation.computer import Computer, SimAttempts
 from tests.simulation.definitions import draw_definitions
 from tests.simulation.fingerprint import differences
 from tests.simulation.people import People
+from tests.simulation.schedules import draw_schedules
 from tests.simulation.virtual_clock import START, VirtualClock
 from worker.assembly import Worker
 from worker.attempts import Ended, Started
 
 _UTC = ZoneInfo("UTC")
 _FAULTY = timedelta(seconds=40)
+_HOUR = timedelta(hours=1)
 _HEALED = timedelta(minutes=20)
 _QUIET = timedelta(seconds=12)
 _NEVER = timedelta(days=1)
@@ -143,6 +148,8 @@ class Parts:
     hold_store: Callable[[MemoryDatabase], MemoryHoldStore] = MemoryHoldStore
     timeout_store: Callable[[MemoryDatabase], MemoryTimeoutStore] = MemoryTimeoutStore
     dependent_store: Callable[[MemoryDatabase], MemoryDependentStore] = MemoryDependentStore
+    schedule_store: Callable[[MemoryDatabase], MemoryScheduleStore] = MemoryScheduleStore
+    complement_store: Callable[[MemoryDatabase], MemoryComplementStore] = MemoryComplementStore
     task_store: Callable[[MemoryDatabase], MemoryTaskStore] = MemoryTaskStore
     failover_store: Callable[[MemoryDatabase, World], MemoryFailoverStore] = (
         lambda database, _world: MemoryFailoverStore(database)
@@ -180,6 +187,14 @@ class World:
         self._current: Daemon | None = None
         self._paused: Daemon | None = None
         self._healed = False
+        self._away = timedelta()
+        self._outages: deque[timedelta] = deque()
+        self._jumps: deque[timedelta] = deque()
+        self._misfire_threshold = 60.0
+        self._room = 10
+        self._task_limit = 0
+        self.healed_at = _FAULTY
+        self._quiet_since = (0, timedelta())
         self._plan()
 
     # The plan
@@ -187,6 +202,7 @@ class World:
     def _plan(self) -> None:
         random = self.random
         self.definitions = draw_definitions(random, self.options, self.database)
+        draw_schedules(random, self.options, self.database, self.definitions, last=_FAULTY)
         self.people = People(
             random,
             self.options,
@@ -196,10 +212,17 @@ class World:
             log=lambda line: self.log.append(f"{self.clock.elapsed} {line}"),
             last=_FAULTY,
         )
+        if self.options.outage:
+            self._outages.append(timedelta(seconds=random.uniform(5, 30)))
+        jumps = (random.uniform(3, 35) for _ in range(self.options.clock_jumps))
+        self._jumps.extend(timedelta(seconds=seconds) for seconds in sorted(jumps))
+        self._misfire_threshold = random.choice((5.0, 60.0))
         self._room = random.choice((1, 2, 10, 10))
         self._task_limit = random.choice((0, 0, 1, 2))
-        self.healed_at = _FAULTY
-        self._quiet_since = (0, timedelta())
+        self.start()
+
+    def start(self) -> None:
+        """Start the daemons."""
         for name in ("m1:1", "m2:1", *self.computers):
             self._start(name)
 
@@ -207,18 +230,33 @@ class World:
 
     def run(self) -> None:
         """Live through the faults, heal, and go on until all is at rest or time is up."""
-        while self.clock.elapsed < _FAULTY and not self._at_rest():
+        while self._lived < _FAULTY and not self._at_rest():
             self._turn()
         self.heal()
-        while self.clock.elapsed < _FAULTY + _HEALED and (
-            not self._at_rest() or self.people.let_go_on()
-        ):
+        while self._lived < _FAULTY + _HEALED and (not self._at_rest() or self.people.let_go_on()):
             self._turn()
             self._close()
+
+    @property
+    def _lived(self) -> timedelta:
+        """How long the daemons have been there, but for the times when none was."""
+        return self.clock.elapsed - self._away
+
+    @property
+    def misfire_threshold(self) -> timedelta:
+        """How late a fire may come without being a misfire."""
+        return timedelta(seconds=self._misfire_threshold)
 
     def heal(self) -> None:
         """From now on nothing fails."""
         self._healed = True
+        self._outages.clear()
+        self._jumps.clear()
+        if self.options.clock_jumps:
+            # Until then nobody acts, so that what was written in the future is past by now.
+            self.clock.wrong_by = timedelta()
+            self.skip(2 * _HOUR)
+            self.log.append(f"{self.clock.elapsed} the clock is right again")
         self.healed_at = self.clock.elapsed
         self.people.go_home()
         for daemon in self.daemons.values():
@@ -253,18 +291,22 @@ class World:
             and not any(process.is_live for process in self.database.processes)
             and not any(computer.alive() for computer in self.computers.values())
             and all(
-                process.told or process.ends <= self.clock.now()
+                process.told or process.ends <= self.clock.true_now()
                 for computer in self.computers.values()
                 for process in computer.processes.values()
             )
+            and not any(goes_on(self.database, row) for row in self.database.complements)
+            and not any(row.fires and row.counted_from for row in self.database.schedules)
+            and not any(row.fires and row.next_fire_time for row in self.database.schedules)
         )
 
     def _turn(self) -> None:
         """Step something that is due, or let time pass until something is."""
         now = self.clock.elapsed
         before, self._current = self._current, None
-        self.people.look(now)
+        self.people.look(self._lived)
         self._current = before
+        self._outage_or_jump()
         if self._to_restart:
             self._deaths_and_births(now)
         due = [
@@ -278,6 +320,50 @@ class World:
             self._step(*self.random.choice(due))
         else:
             self._pass_time(now)
+
+    def skip(self, time: timedelta) -> None:
+        """Let time pass in which no daemon does anything, as while a computer sleeps."""
+        self._away += time
+        self.clock.move_to(self.clock.elapsed + time)
+        self.zookeeper.tick(self.clock.monotonic())
+
+    def _outage_or_jump(self) -> None:
+        if self._paused is not None:
+            return
+        if self._outages and self._outages[0] <= self._lived:
+            self._outages.popleft()
+            self.power_cut(self.options.outage)
+        if self._jumps and self._jumps[0] <= self._lived:
+            self._jumps.popleft()
+            # Never more than an hour wrong, so that it's over some time.
+            self.clock.wrong_by = (
+                timedelta() if self.clock.wrong_by else self.random.choice((_HOUR, -_HOUR))
+            )
+            self.log.append(f"{self.clock.elapsed} the clock is wrong by {self.clock.wrong_by}")
+
+    def power_cut(self, time: timedelta) -> None:
+        """All daemons die, and come back after this time; processes of tasks go on."""
+        self.log.append(f"{self.clock.elapsed} all daemons are away for {time}")
+        for name in list(self.daemons):
+            self.kill(name)
+        self.skip(time)
+        for name in self._to_restart:
+            self._to_restart[name] = self.clock.elapsed + timedelta(
+                seconds=self.random.choice(_RESTART)
+            )
+
+    def kill(self, name: str, *, restarts_after: timedelta = timedelta()) -> None:
+        """A daemon dies between two of its steps, if it lives, and starts again after this time."""
+        daemon = self.daemons.pop(name, None)
+        if daemon is not None:
+            daemon.registry.crash()
+            self._to_restart[name] = self.clock.elapsed + restarts_after
+
+    def live_for(self, time: timedelta) -> None:
+        """Go on for so long."""
+        until = self.clock.elapsed + time
+        while self.clock.elapsed < until:
+            self._turn()
 
     def _pass_time(self, now: timedelta) -> None:
         latest = now + timedelta(seconds=1)
@@ -431,6 +517,7 @@ class World:
                 exec_threads=self._room,
                 exec_task_num=self._task_limit,
                 hold_interval_seconds=self.parts.hold_interval.total_seconds(),
+                misfire_threshold_seconds=self._misfire_threshold,
             ),
             zone=_UTC,
             clock=self.clock,
@@ -442,6 +529,8 @@ class World:
                 holds=self.parts.hold_store(self.database),
                 timeouts=self.parts.timeout_store(self.database),
                 dependents=self.parts.dependent_store(self.database),
+                schedules=self.parts.schedule_store(self.database),
+                complements=self.parts.complement_store(self.database),
             ),
             heartbeat_text=lambda: self.heartbeat(host),
         )
@@ -453,6 +542,8 @@ class World:
             command_waiting=lambda: master.wakes.wake(master.commands.name),
             upstream_changed=master.dependents.heard,
             hold_changed=lambda: master.wakes.wake(master.holds.name),
+            schedule_changed=lambda: master.wakes.wake(master.schedules.name),
+            complement_changed=lambda: master.wakes.wake(master.complements.name),
         )
         for loop in (*master.loops, notice):
             self.add(daemon, loop, master.wakes.by_name)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from types import ModuleType
@@ -100,6 +102,20 @@ def test_the_report_shows_the_checked_figures_and_a_chart(whole_day: Pipeline) -
     chart = (whole_day.folder / "delays.png").read_bytes()
     assert chart.startswith(b"\x89PNG\r\n")
     assert len(chart) > 20_000
+
+
+def test_days_share_the_raw_file_and_the_fonts_and_nothing_else(whole_day: Pipeline) -> None:
+    names = {path.name for path in (whole_day.data / "flights").iterdir()}
+    assert {name for name in names if not name.startswith("day=")} == {"raw", "matplotlib"}
+
+
+def test_the_calendar_report_takes_what_the_pipeline_has_written(day: Pipeline) -> None:
+    calendar = [sys.executable, str(EXAMPLE / "calendar_report.py"), DAY, DAY]
+    subprocess.run([*calendar, "--data", str(day.data)], check=True)
+    written = day.data / "flights" / f"{DAY}_{DAY}" / "results.json"
+    results = json.loads(written.read_text("utf-8"))
+    wanted = expected.expected_of_range(date.fromisoformat(DAY), date.fromisoformat(DAY))
+    assert expected.compare(results, wanted) == []
 
 
 def test_a_second_run_of_a_day_leaves_the_same_results(day: Pipeline) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from common.model.imports import Finding, Kind, Severity
+from common.model.states import FailureStrategy, Priority, WarningType
 from orcaflow.definition_files import (
     DefinitionDocument,
     InvalidFilesError,
     Mistake,
     read_definition_files,
 )
+from orcaflow.exported_schedule import ExportedSchedule
 
 
 def a_task(name: str, *upstream: str, **changes: Any) -> dict[str, Any]:
@@ -84,19 +86,52 @@ def test_the_object_and_the_list_of_the_original_are_both_read(tmp_path: Path) -
     assert (found[0].locations, found[0].connects) == ('{"tasks-1":{"x":1}}', "[]")
 
 
-def test_a_schedule_is_told_and_its_cron_line_not_lost(tmp_path: Path) -> None:
+def test_a_schedule_is_read_with_its_words(tmp_path: Path) -> None:
     (found,) = read(
         tmp_path,
         an_export(
             a_task("a"),
             scheduleCrontab="0 0 3 * * ? *",
             scheduleStartTime="2020-01-01 00:00:00",
-            scheduleReleaseState="OFFLINE",
+            scheduleEndTime="2100-01-01 00:00:00",
+            scheduleReleaseState="ONLINE",
+            scheduleFailureStrategy="END",
+            scheduleProcessInstancePriority="HIGH",
+            scheduleWarningType="FAILURE",
+            scheduleWarningGroupName="on call",
+            scheduleWorkerGroupName="etl",
         ),
     )
+    assert found.schedule == ExportedSchedule(
+        crontab="0 0 3 * * ? *",
+        start="2020-01-01 00:00:00",
+        end="2100-01-01 00:00:00",
+        failure_strategy=FailureStrategy.END,
+        priority=Priority.HIGH,
+        warning_type=WarningType.FAILURE,
+        worker_group="etl",
+    )
+    assert "'on call' is not kept" in unmapped(found)["scheduleWarningGroupName"].problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"scheduleCrontab": "0 0 3 * *"}, "6 or 7 fields"),
+        ({"scheduleStartTime": "soon"}, "'soon' is no time"),
+        ({"scheduleStartTime": "2030-01-01", "scheduleEndTime": "2029-01-01"}, "it ends"),
+    ],
+)
+def test_a_schedule_that_can_not_be_read_is_told_and_its_cron_line_not_lost(
+    tmp_path: Path, changes: dict[str, str], cause: str
+) -> None:
+    (found,) = read(
+        tmp_path, an_export(a_task("a"), **{"scheduleCrontab": "0 0 3 * * ?"} | changes)
+    )
+    assert found.schedule is None
     problem = unmapped(found)["scheduleCrontab"].problem
-    assert "'0 0 3 * * ? *' is not imported yet" in problem
-    assert "from 2020-01-01 00:00:00" in problem
+    assert "'0 0 3 * *" in problem
+    assert cause in problem
 
 
 def test_a_foreign_tenant_is_told_and_no_tenant_of_this_database_takes_its_place(

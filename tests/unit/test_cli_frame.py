@@ -41,6 +41,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         "server start --help",
         "instance why --help",
         "pool --help",
+        "schedule preview --help",
     ],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(arguments: str) -> None:
@@ -63,6 +64,8 @@ def test_nothing_heavy_is_imported_before_it_is_needed(arguments: str) -> None:
         "run",
         "instance",
         "task",
+        "schedule",
+        "complement",
         "pool",
         "datasource",
         "server",

@@ -104,10 +104,16 @@ def test_an_entry_of_a_group_has_its_id_as_sixth_part() -> None:
     assert replace(ENTRY, worker_group_id=7).name == "2_12_2_45_-1_7"
 
 
+def test_an_entry_that_yields_says_so_in_a_seventh_part() -> None:
+    assert replace(ENTRY, yields=True).name == "2_12_2_45_-1_0_c"
+    assert replace(ENTRY, yields=True, worker_group_id=7).name == "2_12_2_45_-1_7_c"
+
+
+@pytest.mark.parametrize("yields", [False, True])
 @pytest.mark.parametrize("group", [-1, 7])
 @pytest.mark.parametrize("hosts", ["-1", "3232235786", "1,2"])
-def test_an_entry_is_read_as_it_was_written(hosts: str, group: int) -> None:
-    entry = replace(ENTRY, hosts=hosts, worker_group_id=group)
+def test_an_entry_is_read_as_it_was_written(hosts: str, group: int, yields: bool) -> None:
+    entry = replace(ENTRY, hosts=hosts, worker_group_id=group, yields=yields)
     assert QueueEntry.parse(entry.name) == entry
 
 
@@ -117,7 +123,10 @@ def test_an_entry_of_four_parts_is_for_any_worker() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "2_12_2", "2_12_2_45_-1_7_8", "a_12_2_45_-1", "2_12_2__-1", "2_12_2_45_-1_x", "1.5_1_1_1"],
+    [
+        *("", "2_12_2", "2_12_2_45_-1_7_8", "a_12_2_45_-1", "2_12_2__-1", "2_12_2_45_-1_x"),
+        *("1.5_1_1_1", "2_12_2_45_-1_c", "2_12_2_45_-1_x_c", "2_12_2_45_-1_7_c_c"),
+    ],
 )
 def test_a_name_that_no_master_wrote_is_none(name: str) -> None:
     assert QueueEntry.parse(name) is None
@@ -137,6 +146,18 @@ def test_entries_sort_by_number_and_not_by_text() -> None:
         "2_9_2_100_-1",
         "2_10_0_2_-1",
         "10_1_0_1_-1",
+    ]
+
+
+def test_entries_that_yield_sort_behind_all_others_of_their_priority() -> None:
+    names = ["1_9_2_5_-1_0_c", "2_1_0_1_-1_0_c", "2_9_4_100_-1", "1_99_2_6_-1", "3_1_2_7_-1"]
+    entries = [entry for name in names if (entry := QueueEntry.parse(name)) is not None]
+    assert [entry.name for entry in sorted(entries, key=lambda entry: entry.sort_key)] == [
+        "1_99_2_6_-1",
+        "1_9_2_5_-1_0_c",
+        "2_9_4_100_-1",
+        "2_1_0_1_-1_0_c",
+        "3_1_2_7_-1",
     ]
 
 

@@ -24,6 +24,7 @@ from common.model.definitions import read_process_json
 from common.model.plans import (
     Begin,
     ChildOf,
+    Complement,
     DefinitionSnapshot,
     Drop,
     InstanceSnapshot,
@@ -665,34 +666,35 @@ def complement(param: str | None = None, **columns: Any) -> Plan:
     return planned(read(param, command_type=5, **columns), a_definition())
 
 
+def dates(found: Plan) -> list[datetime]:
+    assert isinstance(found, Complement)
+    assert len(found.complements) == 1
+    return list(found.complements[0].dates)
+
+
 def test_a_complement_run_is_for_the_one_date_of_its_command_in_the_zone() -> None:
-    found = complement(JANUARY % (FIRST, FIRST))
-    assert isinstance(found, Begin)
-    assert found.schedule_time == datetime(2020, 1, 1, 5, tzinfo=UTC)
+    assert dates(complement(JANUARY % (FIRST, FIRST))) == [datetime(2020, 1, 1, 5, tzinfo=UTC)]
 
 
 def test_one_date_is_enough_for_a_complement_run() -> None:
     found = complement(f'{{"complementStartDate": "{FIRST}"}}')
+    assert dates(found) == [datetime(2020, 1, 1, 5, tzinfo=UTC)]
+
+
+def test_the_schedule_time_of_a_complement_command_without_others_is_its_date() -> None:
+    assert dates(complement(schedule_time=NOON)) == [NOON]
+
+
+def test_t33_the_run_of_each_date_is_a_new_instance_of_its_own() -> None:
+    found = complement(schedule_time=NOON, complement_date_id=7)
     assert isinstance(found, Begin)
-    assert found.schedule_time == datetime(2020, 1, 1, 5, tzinfo=UTC)
-
-
-def test_the_schedule_time_of_a_complement_command_is_its_date() -> None:
-    found = complement(JANUARY % (FIRST, FIRST), schedule_time=NOON)
-    assert isinstance(found, Begin)
-    assert found.schedule_time == NOON
-
-
-def test_t33_a_complement_run_of_several_dates_is_refused_with_the_cure() -> None:
-    reason = why(complement(JANUARY % (FIRST, "2020-01-31 00:00:00")))
-    assert "one date a command" in reason
-    assert "put one command for each date" in reason
+    assert (found.schedule_time, found.complement_date_id) == (NOON, 7)
 
 
 def test_a_complement_run_without_a_date_is_refused_with_an_example() -> None:
     reason = why(complement())
-    assert "COMPLEMENT_DATA needs its date" in reason
-    assert '"complementStartDate": "2020-01-31 00:00:00"' in reason
+    assert "COMPLEMENT_DATA needs its dates" in reason
+    assert '"complementStartDate": "2020-01-01 00:00:00"' in reason
 
 
 @pytest.mark.parametrize("date", ["", "2020-01-01", "2020-02-30 00:00:00", "x" * 900, "1"])
@@ -713,8 +715,9 @@ def test_a_sub_process_of_a_complement_run_is_for_its_parent_s_date() -> None:
 
 
 def test_a_complement_run_s_parameters_are_worked_out_for_its_date() -> None:
+    midnight = datetime(2020, 1, 1, 5, tzinfo=UTC)
     found = planned(
-        read(JANUARY % (FIRST, FIRST), command_type=5),
+        read(None, command_type=5, schedule_time=midnight, complement_date_id=7),
         globals_of('[{"prop": "day", "value": "${system.biz.date}"}]'),
     )
     assert isinstance(found, Begin)
@@ -734,7 +737,7 @@ def test_a_time_at_the_ends_of_the_calendar_is_planned_or_refused(
 ) -> None:
     text = '[{"prop": "far", "value": "$[add_months(yyyyMMdd, 999999)] $[yyyyMMdd-9]"}]'
     found = planned(read(command_type=command_type, schedule_time=moment), globals_of(text))
-    assert isinstance(found, Begin | Reject)
+    assert isinstance(found, Begin | Complement | Reject)
 
 
 def test_a_megabyte_of_nesting_in_any_place_is_refused_and_no_error() -> None:

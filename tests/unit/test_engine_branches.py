@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,6 +18,7 @@ from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.params import Direct, Property, properties_json
 from master.engine.context import RunContext
 from master.engine.events import RunOpened
+from master.engine.load import load_run
 from tests.builders import (
     NOON,
     KeptRun,
@@ -312,6 +314,35 @@ def test_a_switch_may_look_at_the_business_date_of_its_run() -> None:
     kept.tell(RunOpened())
     good(kept, "a")
     assert kept.phases()["big"] == "live"
+
+
+@pytest.mark.parametrize(
+    ("of_process", "uses_chosen_date", "date"),
+    [
+        ({}, True, "20191103"),
+        ({"timezone_id": "America/New_York"}, True, "20191102"),
+        ({"timezone_id": "America/New_York", "complement": True}, True, "20191103"),
+        ({"timezone_id": "America/New_York", "complement": True}, False, "20191102"),
+    ],
+)
+def test_t45_a_switch_reads_dates_in_the_zone_of_its_run(
+    of_process: dict[str, Any], uses_chosen_date: bool, date: str
+) -> None:
+    local = [Property(prop="day", value="${system.biz.date}")]
+    of_node = {"s": switch((f"${{day}} == '{date}'", "big"), default="small", local=local)}
+    kept = KeptRun(CHOICE, of_node=of_node)
+    # Half past eleven in the evening of the day of 25 hours.
+    moment = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)
+    run = load_run(
+        kept.run.ownership,
+        replace(kept.process, schedule_time=moment, **of_process),
+        (),
+        dag=kept.dag,
+        nodes=kept.nodes,
+        complement_uses_chosen_date=uses_chosen_date,
+    )
+    tell(run, RunOpened(), succeeded("a"))
+    assert (run.tasks["big"].phase.value, run.tasks["small"].phase.value) == ("live", "skipped")
 
 
 def test_the_first_branch_that_holds_is_taken_and_the_default_last() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any
@@ -374,6 +374,31 @@ def test_a_task_waits_as_long_as_what_it_waits_for_goes_on(waiter: Waiter) -> No
     assert json.loads(waiter.store.rows[1].evidence or "")[0]["run"]["id"] == UPSTREAM
 
 
+def test_t45_a_task_waits_for_the_day_of_its_run_s_own_zone(waiter: Waiter) -> None:
+    # Half past eleven in the evening of the day of 25 hours.
+    evening = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)
+    waiter.store.add(a_dependent(schedule_time=evening, timezone_id="America/New_York"))
+    waiter.loop.run_once()
+    (looked,) = json.loads(waiter.store.rows[1].evidence or "")
+    day = datetime(2019, 11, 3, 4, tzinfo=UTC)
+    assert [datetime.fromisoformat(looked[end]) for end in ("from", "to")] == [
+        day,
+        day + timedelta(hours=25),
+    ]
+
+
+def test_a_task_of_a_run_in_a_zone_that_there_is_not_fails_and_the_others_are_decided(
+    waiter: Waiter,
+) -> None:
+    waiter.store.add(a_dependent(1, timezone_id="Mars/Base"), a_dependent(2))
+    waiter.store.upstream[2] = ProcessState.SUCCESS
+    waiter.loop.run_once()
+    decided, reason = waiter.store.decided[1]
+    assert decided is TaskState.FAILURE
+    assert "the run's time zone: 'Mars/Base' is no zone" in str(reason)
+    assert waiter.store.decided[2] == (TaskState.SUCCESS, None)
+
+
 def test_what_was_looked_at_is_written_once_and_not_with_every_look(waiter: Waiter) -> None:
     waiter.store.add(a_dependent())
     for _ in range(4):
@@ -702,6 +727,7 @@ class Commands:
     def __init__(self, *handled: Handled) -> None:
         self.handled = handled
         self.rooms: list[int] = []
+        self.spares: list[int] = []
         self.idle = False
 
     def waiting(self) -> bool:
@@ -713,11 +739,13 @@ class Commands:
         node: Node,
         limit: int,
         room: int,
+        spare: int,
         live_masters: frozenset[Node],
         planner: Planner,
         now: datetime,
     ) -> tuple[Handled, ...]:
         self.rooms.append(room)
+        self.spares.append(spare)
         handled, self.handled = self.handled, ()
         return handled
 
@@ -752,6 +780,18 @@ def test_commands_are_taken_for_the_room_that_is_left(place: Place) -> None:
         commander.loop.run_once()
         commander.master.begin("a")
     assert store.rooms == [2, 1, 0]
+
+
+def test_a_complement_s_runs_take_room_from_its_other_dates_only(place: Place) -> None:
+    store = Commands()
+    commander = Commander(place, store)
+    run = commander.master.begin("a")
+    commander.master.database.update(
+        commander.master.database.processes, run, history_cmd="COMPLEMENT_DATA"
+    )
+    commander.master.step()
+    commander.loop.run_once()
+    assert (store.rooms, store.spares) == ([2], [1])
 
 
 def test_a_loaded_host_still_takes_what_needs_no_room_and_rests_1523(place: Place) -> None:

@@ -16,7 +16,7 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.commands import Command, CommandType
 from common.model.instances import Ownership
-from common.model.plans import Plan, Snapshot
+from common.model.plans import Complement, Handled, Plan, Snapshot
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
 from common.store.protocol import AttemptEnd, AttemptFolders, LoadedRun, Saved, TaskReport, Wish
@@ -25,11 +25,13 @@ from master.commands import plan
 from master.commands.origin import Origin
 from master.graphs import GraphCache
 from master.identity import Identity
+from master.logic.complement import step
 from master.run_worker import RunWorker, RunWorkerConfig
 from tests.builders import NOON, a_definition_json
 from tests.memory.registry import MemoryZooKeeper
 from tests.memory.store import (
     MemoryCommandStore,
+    MemoryComplementStore,
     MemoryDatabase,
     MemoryFailoverStore,
     MemoryRunStore,
@@ -133,15 +135,26 @@ class OneMaster:
             command_type=int(command_type),
             **{"start_time": self.clock.now(), "update_time": self.clock.now(), **columns},
         )
+        handled = self._take(room=1)
+        if isinstance(handled.plan, Complement):
+            # Its only date begins by a command of its own.
+            MemoryComplementStore(self.database).advance(
+                decide=step, now=self.clock.now(), thorough=False
+            )
+            handled = self._take(room=1)
+        return handled.ownership
+
+    def _take(self, *, room: int) -> Handled:
         (handled,) = MemoryCommandStore(self.database).take(
             node=MASTER,
             limit=1,
-            room=1,
+            room=room,
+            spare=room,
             live_masters=frozenset({MASTER}),
             planner=self._plan,
             now=self.clock.now(),
         )
-        return handled.ownership
+        return handled
 
     def begin(
         self,
@@ -176,14 +189,7 @@ class OneMaster:
 
     def take_child(self) -> int:
         """Take the command that a SUB_PROCESS task has put, and tell the run worker; its run."""
-        (handled,) = MemoryCommandStore(self.database).take(
-            node=MASTER,
-            limit=1,
-            room=0,
-            live_masters=frozenset({MASTER}),
-            planner=self._plan,
-            now=self.clock.now(),
-        )
+        handled = self._take(room=0)
         assert handled.ownership is not None, handled.plan
         self.runs.open([handled.ownership])
         return handled.ownership.process_instance_id
@@ -376,6 +382,8 @@ def test_a_run_that_is_given_up_leaves_no_live_task(master: OneMaster) -> None:
         ({"process_instance_json": a_definition_json("x")}, "'a', which was not selected"),
         ({"command_param": "{"}, "command_param"),
         ({"task_depend_type": 9}, "9 is not a valid TaskDependType"),
+        ({"timezone_id": "Mars/Base"}, "the run's time zone: 'Mars/Base' is no zone"),
+        ({"timezone_id": ""}, "the run's time zone: '' is no zone"),
     ],
 )
 def test_a_row_that_makes_no_run_ends_as_failure_and_the_others_go_on(
@@ -598,6 +606,37 @@ def test_runs_that_wait_to_be_opened_count_as_active() -> None:
     assert master.runs.active == 5
     master.step()
     assert master.runs.active == 5
+
+
+def test_a_run_of_a_complement_takes_no_room_from_live_runs(master: OneMaster) -> None:
+    complement, live = master.begin("a >> b"), master.begin("a")
+    master.database.update(master.database.processes, complement, history_cmd="COMPLEMENT_DATA")
+    # Until they are loaded nobody knows which is which.
+    assert (master.runs.active, master.runs.active_live) == (2, 2)
+    master.step()
+    assert (master.runs.active, master.runs.active_live) == (2, 1)
+    # There is room for one more since it is known.
+    assert master.ends == 1
+    master.end(complement, "a")
+    master.end(live, "a")
+    master.step()
+    assert (master.runs.active, master.runs.active_live, master.ends) == (1, 0, 2)
+    master.end(complement, "b")
+    master.step()
+    assert (master.runs.active, master.runs.active_live, master.ends) == (0, 0, 3)
+
+
+def test_what_a_complement_submits_is_offered_behind_live_runs(master: OneMaster) -> None:
+    complement, live = master.begin("a"), master.begin("a")
+    history = "COMPLEMENT_DATA,RECOVER_TOLERANCE_FAULT_PROCESS"
+    master.database.update(master.database.processes, complement, history_cmd=history)
+    master.step()
+    (saved,) = master.saved
+    offers = sorted(saved.offers, key=lambda entry: entry.sort_key)
+    assert [(entry.process_instance_id, entry.yields) for entry in offers] == [
+        (live, False),
+        (complement, True),
+    ]
 
 
 def test_a_run_that_is_told_of_twice_is_opened_once(master: OneMaster) -> None:

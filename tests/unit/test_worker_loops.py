@@ -43,9 +43,12 @@ class HandAttempts:
     left: tuple[int, ...] = ()
     forgotten: list[int] = field(default_factory=list)
     obstinate: bool = False
+    complements: set[int] = field(default_factory=set)
 
     def start(self, task: ClaimedTask) -> None:
         self.started.append(task.id)
+        if task.complement:
+            self.complements.add(task.id)
         self.tasks[task.id] = task
         self.live[task.id] = None
 
@@ -59,6 +62,9 @@ class HandAttempts:
 
     def running(self) -> frozenset[int]:
         return frozenset(self.live)
+
+    def yielding(self) -> frozenset[int]:
+        return frozenset(task for task in self.live if task in self.complements)
 
     def leftovers(self) -> tuple[int, ...]:
         return self.left
@@ -86,7 +92,14 @@ class HandAttempts:
 class Place:
     """One worker and what it stands on."""
 
-    def __init__(self, *, slots: int = 4, batch: int = 4, group_ids: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int = 4,
+        batch: int = 4,
+        group_ids: tuple[int, ...] = (),
+        complement_slots: int = 0,
+    ) -> None:
         self.clock = VirtualClock()
         self.database = MemoryDatabase()
         self.zookeeper = MemoryZooKeeper(clock=self.clock, session_timeout=timedelta(seconds=6))
@@ -94,7 +107,13 @@ class Place:
         self.store = MemoryTaskStore(self.database)
         self.attempts: HandAttempts
         self.worker = Worker(
-            WorkerConfig(host="w", port=1, exec_threads=slots, fetch_task_num=batch),
+            WorkerConfig(
+                host="w",
+                port=1,
+                exec_threads=slots,
+                complement_threads=complement_slots,
+                fetch_task_num=batch,
+            ),
             clock=self.clock,
             registry=self.registry,
             store=self.store,
@@ -103,18 +122,24 @@ class Place:
             heartbeat_text=lambda: "w,1,0,0,0,2026-01-01 00:00:00,2026-01-01 00:00:00",
             group_ids=lambda: group_ids,
         )
-        self.process = self.database.insert(
+        definition = self.database.insert(
+            self.database.definitions, name="d", process_definition_json="{}"
+        )
+        self.process = self._run(definition)
+        self.complement = self._run(definition, history_cmd="COMPLEMENT_DATA")
+
+    def _run(self, definition: int, **columns: object) -> int:
+        return self.database.insert(
             self.database.processes,
             name="run",
-            process_definition_id=self.database.insert(
-                self.database.definitions, name="d", process_definition_json="{}"
-            ),
+            process_definition_id=definition,
             state=1,
             host="m:1",
             owner_incarnation=1,
             command_type=0,
             process_instance_json="{}",
             executor_id=1,
+            **columns,
         )
 
     def _make_attempts(self, ended: Ended, _started: object) -> HandAttempts:
@@ -140,17 +165,27 @@ class Place:
             name=f"t{len(self.database.tasks)}",
             task_type="SHELL",
             process_definition_id=1,
-            process_instance_id=self.process,
             task_json="{}",
-            **columns,
+            **{"process_instance_id": self.process, **columns},
         )
 
-    def submit(self, *, group: int = -1, priority: int = 2) -> int:
+    def submit(self, *, group: int = -1, priority: int = 2, complement: bool = False) -> int:
         """A submitted attempt, in the tables and in the queue."""
-        task = self.row()
-        self.registry.task_queue.offer([self.entry(task, group=group, priority=priority)])
+        run = self.complement if complement else self.process
+        task = self.row(process_instance_id=run)
+        entry = replace(self.entry(task, group=group, priority=priority), yields=complement)
+        self.registry.task_queue.offer([replace(entry, process_instance_id=run)])
         self.zookeeper.deliver()
         return task
+
+    def submit_complement(self, count: int) -> list[int]:
+        return [self.submit(complement=True) for _ in range(count)]
+
+    def claim(self) -> list[int]:
+        """Let the worker claim until it rests; what it has started by then, since its start."""
+        while self.worker.claims.run_once() < timedelta(seconds=1):
+            pass
+        return self.attempts.started
 
     def entry(self, task: int, *, group: int = -1, priority: int = 2) -> QueueEntry:
         return QueueEntry(
@@ -224,6 +259,77 @@ def test_the_more_urgent_is_claimed_first() -> None:
     urgent = place.submit(priority=0)
     place.worker.claims.run_once()
     assert place.attempts.started == [urgent]
+
+
+def test_a_complement_fills_all_the_slots_that_are_empty() -> None:
+    place = Place(slots=3)
+    place.join()
+    live = place.submit()
+    complement = place.submit_complement(4)
+    assert place.claim() == [live, *complement[:2]]
+    place.attempts.end(complement[0])
+    assert place.claim() == [live, *complement[:3]]
+
+
+def test_a_live_task_takes_a_slot_as_if_no_complement_were_there() -> None:
+    place = Place(slots=2)
+    place.join()
+    complement = place.submit_complement(3)
+    assert place.claim() == complement[:2]
+    live = [place.submit() for _ in range(3)]
+    assert place.claim() == [*complement[:2], *live[:2]]
+    # Neither of them ran into a slot that it may have: those of live tasks are all taken.
+    place.attempts.end(complement[0])
+    assert place.claim() == [*complement[:2], *live[:2]]
+    place.attempts.end(live[0])
+    assert place.claim() == [*complement[:2], *live]
+
+
+def test_a_complement_goes_on_only_when_nothing_holds_the_slot() -> None:
+    place = Place(slots=2)
+    place.join()
+    complement = place.submit_complement(3)
+    place.claim()
+    live = place.submit()
+    place.claim()
+    place.attempts.end(complement[0])
+    assert place.claim() == [*complement[:2], live]
+    place.attempts.end(complement[1])
+    assert place.claim() == [*complement[:2], live, complement[2]]
+
+
+def test_a_complement_takes_no_more_slots_than_are_meant_for_it() -> None:
+    place = Place(slots=4, complement_slots=1)
+    place.join()
+    complement = place.submit_complement(2)
+    live = [place.submit() for _ in range(2)]
+    assert place.claim() == [*live, complement[0]]
+    place.attempts.end(complement[0])
+    assert place.claim() == [*live, *complement]
+
+
+def test_an_urgent_complement_goes_first_and_keeps_nobody_out() -> None:
+    place = Place(slots=1)
+    place.join()
+    urgent = place.submit(complement=True, priority=0)
+    live = place.submit()
+    assert place.claim() == [urgent, live]
+
+
+def test_a_complement_s_task_that_was_adopted_counts_as_one() -> None:
+    place = Place(slots=1)
+    adopted = place.row(
+        process_instance_id=place.complement, state=1, host="w:1", worker_incarnation=7
+    )
+    place.attempts.left = (adopted,)
+    place.attempts.complements.add(adopted)
+    place.join()
+    waits = place.submit(complement=True)
+    live = place.submit()
+    assert place.claim() == [live]
+    place.attempts.end(live)
+    place.attempts.end(adopted)
+    assert place.claim() == [live, waits]
 
 
 def test_a_task_bound_to_a_group_is_left_to_workers_of_that_group() -> None:

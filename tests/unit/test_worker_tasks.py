@@ -55,6 +55,7 @@ def prepared(
     params: Mapping[str, Any],
     *,
     settings: TaskSettings | None = None,
+    complement_uses_chosen_date: bool = True,
     **changes: Any,
 ) -> Prepared:
     """What the launcher makes of a task."""
@@ -82,6 +83,7 @@ def prepared(
         home=home,
         data_dir=home / "data",
         zone=ZoneInfo("UTC"),
+        complement_uses_chosen_date=complement_uses_chosen_date,
         tenant_mode="single",
         settings=settings or TaskSettings(environment=seen_by_tasks({})),
     )
@@ -292,6 +294,55 @@ def test_a_task_without_a_schedule_counts_its_dates_from_its_start(tmp_path: Pat
     assert Path(made.argv[1]).read_text() == "20260102"
 
 
+# Half past eleven in the evening of New York's day of 25 hours, 2019-11-03.
+LATE = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"),
+    [
+        (None, "20191104 0430 20191103 0330"),
+        ("America/New_York", "20191103 2330 20191102 2230"),
+        ("Asia/Tokyo", "20191104 1330 20191103 1230"),
+    ],
+)
+def test_t45_offsets_in_days_are_calendar_days_of_the_run_s_zone(
+    tmp_path: Path, zone: str | None, said: str
+) -> None:
+    script = "$[yyyyMMdd HHmm] $[yyyyMMdd-1] $[HHmm-1/24]"
+    made = prepared(tmp_path, "SHELL", {"rawScript": script}, schedule_time=LATE, timezone_id=zone)
+    assert Path(made.argv[1]).read_text() == said
+
+
+@pytest.mark.parametrize(
+    ("complement", "uses_chosen_date", "said"),
+    [
+        (False, True, "20191102 20191103 20191103233000"),
+        (True, True, "20191103 20191104 20191104233000"),
+        (True, False, "20191102 20191103 20191103233000"),
+    ],
+)
+def test_t45_business_dates_are_those_of_the_run_s_zone(
+    tmp_path: Path, complement: bool, uses_chosen_date: bool, said: str
+) -> None:
+    made = prepared(
+        tmp_path,
+        "SHELL",
+        {"rawScript": "${system.biz.date} ${system.biz.curdate} ${system.datetime}"},
+        schedule_time=LATE,
+        timezone_id="America/New_York",
+        complement=complement,
+        complement_uses_chosen_date=uses_chosen_date,
+    )
+    assert Path(made.argv[1]).read_text() == said
+
+
+@pytest.mark.parametrize("zone", ["Mars/Base", "", "../etc/passwd", "America"])
+def test_a_task_of_a_run_in_a_zone_that_there_is_not_is_refused(tmp_path: Path, zone: str) -> None:
+    with pytest.raises(SchedulerError, match=r"the run's time zone: .* is no zone"):
+        prepared(tmp_path, "SHELL", {"rawScript": "true"}, timezone_id=zone)
+
+
 def test_only_numbers_become_parts_of_a_path(tmp_path: Path) -> None:
     paths = attempt_folders(tmp_path).paths(4, 5, 6)
     assert paths.execute_path == f"{tmp_path}/4/5/6"
@@ -342,6 +393,7 @@ def test_a_record_keeps_what_an_attempt_puts_out_and_when_its_time_is_out(tmp_pa
         task_type="SQL",
         execute_path="/e",
         log_path="/l",
+        complement=True,
         outputs=Declared(types={"a": DataType.LIST}, file="/e/o", log_from=7),
         job_file=Path("/e/job.json"),
         times_out_at=WHEN,

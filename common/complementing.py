@@ -1,0 +1,449 @@
+"""What a complement is to run: its dates, and the definitions that follow it (§8.6). Pure.
+
+`COMPLEMENT_DATA` rows, `orcaflow complement` and its `--plan` all ask here, so that what is shown
+beforehand is what runs. The dates are worked out once, sorted, without repetition and with both
+ends of the range (traps T31, T32); all is written or nothing (T73).
+
+| `command_param` of a COMPLEMENT_DATA row | means |
+|---|---|
+| `complementStartDate`, `complementEndDate` | the range, with its ends; if equal, one date |
+| `complementScheduleDateList` | instead: dates, joined by commas |
+| `schedule_timezone` | the zone of these and of the runs' dates; else the cluster's |
+| `expectedParallelismNumber` | how many dates run at the same time; else 1 |
+| `executionOrder` | `ASC_ORDER` (else) or `DESC_ORDER` |
+| `complementDependentMode` | `OFF_MODE` (else) or `ALL_DEPENDENT`: and those that wait for it |
+| `allLevelDependent` | `true`: and those that wait for these |
+| `onFailure` | `stop` (else) or `continue` |
+| `reprocess` | `missing`, `failed` or `all` (else) |
+| `confirmed` | `true`: more dates than the limit are meant |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from typing import Final, TypeVar
+from zoneinfo import ZoneInfo
+
+from common.cron import merged
+from common.dag import DagError, build_dag
+from common.errors import InvalidDefinitionError
+from common.firing import ScheduleFaultError, timetable_of
+from common.model.commands import BadCommandError, Command
+from common.model.complements import (
+    ComplementRequest,
+    Downstream,
+    NewComplement,
+    OnFailure,
+    Reprocess,
+    RunOrder,
+    RunSettings,
+)
+from common.model.control import Dependent
+from common.model.definitions import ProcessGraph
+from common.model.plans import DefinitionSnapshot, DependentDefinition
+from common.model.schedules import Schedule
+from common.params import ParameterError, format_moment, parse_moment
+from common.params.moments import days_later, in_zone
+from common.zones import UnknownZoneError, zone_named
+
+DATE_LIMIT: Final = 10_000
+"""More dates than this need a confirmation."""
+UTMOST_DATES: Final = 1_000_000
+"""More than this are refused even so."""
+PARALLELISM_LIMIT: Final = 1000
+
+_SHOWN = 3
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
+    """What a row of type COMPLEMENT_DATA asks for. Raises `BadCommandError` naming key and place.
+
+    `zone` is the cluster's. A row without dates in its `command_param` is about its own
+    `schedule_time`.
+    """
+    param = command.param
+    zone_name = param.get("schedule_timezone") or None
+    own_zone = _zone(zone_name, zone)
+    first, last = (
+        _moment(param, key, own_zone) for key in ("complementStartDate", "complementEndDate")
+    )
+    dates = _date_list(param, own_zone)
+    if dates and (first or last):
+        raise BadCommandError(
+            "command_param: complementScheduleDateList is instead of complementStartDate and"
+            " complementEndDate; give one or the other"
+        )
+    if not dates and first is None and last is None:
+        if command.schedule_time is None:
+            raise BadCommandError(
+                'COMPLEMENT_DATA needs its dates: command_param {"complementStartDate":'
+                ' "2020-01-01 00:00:00", "complementEndDate": "2020-01-31 00:00:00"}, or'
+                " schedule_time for a single one"
+            )
+        dates = (command.schedule_time,)
+    elif not dates and (first is None or last is None or first == last):
+        # One moment is a date by itself, whether or not a schedule fires then.
+        dates = tuple(each for each in (first or last,) if each)
+    return ComplementRequest(
+        process_definition_id=command.process_definition_id,
+        first=first,
+        last=last,
+        dates=dates,
+        timezone_id=zone_name,
+        parallelism=_number(param, "expectedParallelismNumber"),
+        order=_order(param),
+        on_failure=_word(param, "onFailure", OnFailure, OnFailure.STOP),
+        reprocess=_word(param, "reprocess", Reprocess, Reprocess.ALL),
+        downstream=_downstream(param),
+        confirmed=_truth(param, "confirmed"),
+        settings=RunSettings(
+            task_depend_type=command.task_depend_type,
+            failure_strategy=command.failure_strategy,
+            warning_type=command.warning_type,
+            warning_group_id=command.warning_group_id,
+            executor_id=command.executor_id,
+            priority=command.priority,
+            worker_group_id=command.worker_group_id,
+            start_node_names=command.start_node_names,
+            start_params=param.get("StartParams"),
+        ),
+    )
+
+
+def plan_complements(
+    request: ComplementRequest,
+    definition: DefinitionSnapshot,
+    *,
+    schedules: Sequence[Schedule],
+    dependents: Sequence[DependentDefinition],
+    zone: ZoneInfo,
+    graph: Callable[[str], ProcessGraph],
+) -> tuple[NewComplement, ...]:
+    """The complements to be written: of the definition itself, then of those downstream in turn.
+
+    `schedules` are the online ones of the definition, `dependents` the definitions with DEPENDENT
+    tasks, `zone` the cluster's. Raises `BadCommandError` with what has to be mended.
+    """
+    dates, zone_name = complement_dates(request, schedules, zone=zone)
+    found = [_new(request, request.process_definition_id, dates, zone_name, after=None)]
+    if request.downstream is Downstream.NONE:
+        return tuple(found)
+    spans = ComplementRequest(
+        process_definition_id=0,
+        first=min(dates),
+        last=max(dates),
+        timezone_id=zone_name,
+        order=request.order,
+        confirmed=request.confirmed,
+    )
+    for each in downstream_of(
+        definition, dependents, graph=graph, all_levels=request.downstream is Downstream.ALL
+    ):
+        own_dates, own_zone = (
+            _dates_in_order(spans, each.schedules, zone=zone)
+            if each.schedules
+            else (dates, zone_name)
+        )
+        # One that fires once a month has nothing to do for a week in the middle of it.
+        if own_dates:
+            found.append(_new(request, each.id, own_dates, own_zone, after=len(found) - 1))
+    return tuple(found)
+
+
+def complement_dates(
+    request: ComplementRequest, schedules: Sequence[Schedule], *, zone: ZoneInfo
+) -> tuple[tuple[datetime, ...], str]:
+    """The dates in the order in which they are to run, and the name of the zone they are read in.
+
+    Those of a list; else the fire times of the schedules within the range, whatever their own
+    windows are; else, without a schedule, one a day from the first on, at its time of day (T93).
+    """
+    dates, zone_name = _dates_in_order(request, schedules, zone=zone)
+    if not dates:
+        raise BadCommandError(
+            "no date lies in the range: the online schedules of the definition"
+            f" ({', '.join(repr(each.crontab) for each in schedules[:_SHOWN])}) don't fire in it"
+        )
+    return dates, zone_name
+
+
+def _dates_in_order(
+    request: ComplementRequest, schedules: Sequence[Schedule], *, zone: ZoneInfo
+) -> tuple[tuple[datetime, ...], str]:
+    zone_name = request.timezone_id or _zone_of(schedules) or zone.key
+    own_zone = _zone(zone_name, zone)
+    if request.dates:
+        dates = sorted(set(request.dates))
+        _check_number(len(dates), request.confirmed)
+    else:
+        dates = _dates_of_range(request, schedules, zone=zone, own_zone=own_zone)
+    if request.order is RunOrder.DESCENDING:
+        dates.reverse()
+    return tuple(dates), zone_name
+
+
+def downstream_of(
+    definition: DefinitionSnapshot,
+    dependents: Sequence[DependentDefinition],
+    *,
+    graph: Callable[[str], ProcessGraph],
+    all_levels: bool,
+) -> tuple[DependentDefinition, ...]:
+    """The definitions whose DEPENDENT tasks wait for this one, each after those it waits for.
+
+    A definition that can't be read waits for nothing. Raises `BadCommandError` for a ring.
+    """
+    by_id = {each.id: each for each in dependents if each.id != definition.id}
+    names = {each.id: each.name for each in dependents} | {definition.id: definition.name}
+    waits_for = {each.id: _awaited(each, names, graph) for each in by_id.values()}
+    chosen: dict[int, None] = {definition.id: None}
+    level: Collection[int] = (definition.id,)
+    while level:
+        level = [
+            each
+            for each, awaited in waits_for.items()
+            if each not in chosen and not awaited.isdisjoint(level)
+        ]
+        chosen.update(dict.fromkeys(level))
+        if not all_levels:
+            break
+    edges = {
+        str(each): [
+            str(above) for above in sorted(waits_for.get(each, frozenset())) if above in chosen
+        ]
+        for each in chosen
+    }
+    try:
+        in_order = build_dag(edges).names
+    except DagError as error:
+        raise BadCommandError(
+            f"the definitions downstream of {definition.name!r} wait for each other in a ring:"
+            f" {error}"
+        ) from error
+    return tuple(by_id[int(each)] for each in in_order if int(each) in by_id)
+
+
+def _awaited(
+    definition: DependentDefinition,
+    names: Mapping[int, str],
+    graph: Callable[[str], ProcessGraph],
+) -> frozenset[int]:
+    """The ids of the definitions that its DEPENDENT tasks wait for."""
+    try:
+        nodes = graph(definition.process_definition_json).nodes
+    except InvalidDefinitionError:
+        return frozenset()
+    items = [
+        item
+        for node in nodes.values()
+        if isinstance(node.control, Dependent)
+        for group in node.control.groups
+        for item in group.items
+    ]
+    ids = {item.definition_id for item in items}
+    named = {item.definition_name for item in items if item.definition_id is None}
+    return frozenset(
+        each
+        for each, name in names.items()
+        if each != definition.id and (each in ids or name in named)
+    )
+
+
+def _new(
+    request: ComplementRequest,
+    definition_id: int,
+    dates: tuple[datetime, ...],
+    zone_name: str,
+    *,
+    after: int | None,
+) -> NewComplement:
+    # Start nodes are those of the definition that was asked for.
+    own = after is None
+    settings = request.settings
+    return NewComplement(
+        process_definition_id=definition_id,
+        dates=dates,
+        timezone_id=zone_name,
+        parallelism=request.parallelism,
+        order=request.order,
+        on_failure=request.on_failure,
+        reprocess=request.reprocess,
+        settings=settings
+        if own
+        else RunSettings(
+            failure_strategy=settings.failure_strategy,
+            warning_type=settings.warning_type,
+            warning_group_id=settings.warning_group_id,
+            executor_id=settings.executor_id,
+            priority=settings.priority,
+            worker_group_id=settings.worker_group_id,
+            start_params=settings.start_params,
+        ),
+        after=after,
+    )
+
+
+def _dates_of_range(
+    request: ComplementRequest,
+    schedules: Sequence[Schedule],
+    *,
+    zone: ZoneInfo,
+    own_zone: ZoneInfo,
+) -> list[datetime]:
+    first, last = request.first, request.last
+    assert first is not None, "a request has a range or a list"
+    assert last is not None, "a range has two ends"
+    span = f"{format_moment(first, own_zone)} to {format_moment(last, own_zone)} ({own_zone.key})"
+    if last < first:
+        raise BadCommandError(
+            f"the range {span} ends before it starts: complementEndDate must not be before"
+            " complementStartDate"
+        )
+    if schedules:
+        dates = _fires(schedules, first, last, zone=zone)
+    else:
+        dates = _daily(first, last, own_zone)
+    limit = UTMOST_DATES if request.confirmed else DATE_LIMIT
+    found = list(islice(dates, limit + 1))
+    _check_number(len(found), request.confirmed, of=f"the range {span}")
+    return found
+
+
+def _fires(
+    schedules: Sequence[Schedule], first: datetime, last: datetime, *, zone: ZoneInfo
+) -> Iterator[datetime]:
+    timetables = []
+    for each in schedules:
+        try:
+            # The window says when a schedule fires by itself, not which dates there are.
+            timetables.append(replace(timetable_of(each, zone=zone), first=None, last=None))
+        except ScheduleFaultError as error:
+            raise BadCommandError(
+                f"schedule {each.id} can't say which dates there are: {error}; mend it, or set it"
+                " offline"
+            ) from error
+    return merged(timetables, first, last)
+
+
+def _daily(first: datetime, last: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """From `first` on, each day at its time of day on the wall clock."""
+    local = in_zone(first, zone)
+    for day in range(UTMOST_DATES + 1):
+        try:
+            # Always from the first: a time that one day's clock skips does not shift the rest.
+            moment = days_later(local, day)
+        except ParameterError:
+            return
+        if moment > last:
+            return
+        yield moment
+
+
+def _check_number(number: int, confirmed: bool, of: str = "the list") -> None:
+    if number > UTMOST_DATES:
+        raise BadCommandError(f"{of} has more than {UTMOST_DATES:,} dates; split it")
+    if number > DATE_LIMIT and not confirmed:
+        raise BadCommandError(
+            f"{of} has more than {DATE_LIMIT:,} dates; if that is meant, confirm it:"
+            ' "confirmed": true in command_param, or --yes'
+        )
+
+
+def _zone_of(schedules: Sequence[Schedule]) -> str | None:
+    """The zone of the first schedule that names one; runs of the definition read dates in it."""
+    return next((each.timezone_id for each in schedules if each.timezone_id), None)
+
+
+def _zone(name: str | None, zone: ZoneInfo) -> ZoneInfo:
+    if name is None:
+        return zone
+    try:
+        return zone_named(name)
+    except UnknownZoneError as error:
+        raise BadCommandError(f"command_param: schedule_timezone: {error}") from error
+
+
+def _moment(param: Mapping[str, str], key: str, zone: ZoneInfo) -> datetime | None:
+    text = param.get(key)
+    if text is None:
+        return None
+    moment = parse_moment(text.strip(), zone)
+    if moment is None:
+        raise BadCommandError(
+            f"command_param: {key} must be written as 2020-01-31 00:00:00, not {text[:40]!r}"
+        )
+    return moment
+
+
+def _date_list(param: Mapping[str, str], zone: ZoneInfo) -> tuple[datetime, ...]:
+    key = "complementScheduleDateList"
+    text = param.get(key)
+    if text is None:
+        return ()
+    places: dict[datetime, int] = {}
+    for place, part in enumerate(text.split(","), start=1):
+        moment = parse_moment(part.strip(), zone)
+        if moment is None:
+            raise BadCommandError(
+                f"command_param: {key}: date {place} must be written as 2020-01-31 00:00:00,"
+                f" not {part.strip()[:40]!r}"
+            )
+        if moment in places:
+            raise BadCommandError(
+                f"command_param: {key}: date {place} ({part.strip()[:40]}) is date"
+                f" {places[moment]} again"
+            )
+        places[moment] = place
+    return tuple(places)
+
+
+def _number(param: Mapping[str, str], key: str) -> int:
+    text = param.get(key, "1").strip()
+    if text.isascii() and text.isdecimal() and len(text) <= len(str(PARALLELISM_LIMIT)):
+        number = int(text)
+        if 1 <= number <= PARALLELISM_LIMIT:
+            return number
+    raise BadCommandError(
+        f"command_param: {key} must be a whole number from 1 to {PARALLELISM_LIMIT},"
+        f" not {text[:40]!r}"
+    )
+
+
+def _order(param: Mapping[str, str]) -> RunOrder:
+    words = {"ASC_ORDER": RunOrder.ASCENDING, "DESC_ORDER": RunOrder.DESCENDING}
+    return _one_of(param, "executionOrder", words, "ASC_ORDER")
+
+
+def _downstream(param: Mapping[str, str]) -> Downstream:
+    modes = {"OFF_MODE": Downstream.NONE, "ALL_DEPENDENT": Downstream.DIRECT}
+    mode = _one_of(param, "complementDependentMode", modes, "OFF_MODE")
+    if mode is Downstream.DIRECT and _truth(param, "allLevelDependent"):
+        return Downstream.ALL
+    return mode
+
+
+def _truth(param: Mapping[str, str], key: str) -> bool:
+    return _one_of(param, key, {"true": True, "false": False}, "false")
+
+
+def _word(param: Mapping[str, str], key: str, known: type[_Word], default: _Word) -> _Word:
+    return _one_of(param, key, {word.value: word for word in known}, default.value)
+
+
+_Meaning = TypeVar("_Meaning")
+
+
+def _one_of(
+    param: Mapping[str, str], key: str, meanings: Mapping[str, _Meaning], default: str
+) -> _Meaning:
+    text = param.get(key, default).strip()
+    if text not in meanings:
+        raise BadCommandError(
+            f"command_param: {key} must be one of {', '.join(meanings)}, not {text[:40]!r}"
+        )
+    return meanings[text]

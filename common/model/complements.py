@@ -1,0 +1,177 @@
+"""Complements as values: many past dates of one process definition, run as one object (§8.6).
+
+Pure. A complement (backfill) holds its dates, worked out once; a *date* becomes one process
+instance. It runs in as many *chains* as its parallelism says: whenever a chain is free, the next
+date in order begins. What its state is follows from its dates and from what people want of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from typing import TypeAlias
+
+from common.model.states import FailureStrategy, Priority, TaskDependType, WarningType
+
+
+class ComplementState(IntEnum):
+    """The life of a complement; the numbers are those of a process instance's states."""
+
+    SUBMITTED = 0
+    """It waits for the end of the complement named by `after_id`."""
+    RUNNING = 1
+    READY_PAUSE = 2
+    """No further date begins; those that have begun come to their end."""
+    PAUSE = 3
+    READY_STOP = 4
+    """No further date begins; those that have begun are being stopped."""
+    STOP = 5
+    FAILURE = 6
+    """Nothing moves any more, and some date has failed or has not begun."""
+    SUCCESS = 7
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether only a person makes it go on: by resuming it, or retrying what failed."""
+        return self in (
+            ComplementState.PAUSE,
+            ComplementState.STOP,
+            ComplementState.FAILURE,
+            ComplementState.SUCCESS,
+        )
+
+
+class DateState(StrEnum):
+    """The life of one date of a complement."""
+
+    PENDING = "pending"
+    SUBMITTED = "submitted"
+    """A command stands for it."""
+    RUNNING = "running"
+    """It has a process instance that goes on, or that is paused and may go on."""
+    SUCCESS = "success"
+    FAILURE = "failure"
+    SKIPPED = "skipped"
+    """It has a run already, which `reprocess` leaves as it is."""
+    CANCELLED = "cancelled"
+    """The complement was cancelled before it began."""
+
+
+class RunOrder(StrEnum):
+    """Which date comes first."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class OnFailure(StrEnum):
+    """What a failed date means for those after it."""
+
+    STOP = "stop"
+    """Its chain ends with it: one date fewer runs at a time."""
+    CONTINUE = "continue"
+
+
+class Reprocess(StrEnum):
+    """Which dates run, of those that have been run before; each includes the one before it."""
+
+    MISSING = "missing"
+    """Only those without any run."""
+    FAILED = "failed"
+    """Also those whose newest run has ended and is no success."""
+    ALL = "all"
+
+
+class Downstream(StrEnum):
+    """Whether definitions whose DEPENDENT tasks wait for this one are complemented too."""
+
+    NONE = "none"
+    DIRECT = "direct"
+    ALL = "all"
+    """Also those that wait for these, and so on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What each run of a complement is begun with."""
+
+    task_depend_type: TaskDependType = TaskDependType.TASK_POST
+    failure_strategy: FailureStrategy = FailureStrategy.CONTINUE
+    warning_type: WarningType = WarningType.NONE
+    warning_group_id: int = 0
+    executor_id: int = 1
+    priority: Priority = Priority.MEDIUM
+    worker_group_id: int = -1
+    start_node_names: tuple[str, ...] = ()
+    start_params: str | None = None
+    """A JSON object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplementRequest:
+    """What somebody asks for: a range, both ends included, or a list of dates.
+
+    `timezone_id` None: the cluster's own zone. `confirmed`: more dates than the limit are meant.
+    """
+
+    process_definition_id: int
+    first: datetime | None = None
+    last: datetime | None = None
+    dates: tuple[datetime, ...] = ()
+    timezone_id: str | None = None
+    parallelism: int = 1
+    order: RunOrder = RunOrder.ASCENDING
+    on_failure: OnFailure = OnFailure.STOP
+    reprocess: Reprocess = Reprocess.ALL
+    downstream: Downstream = Downstream.NONE
+    confirmed: bool = False
+    settings: RunSettings = field(default_factory=RunSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewComplement:
+    """A complement to be written, with its dates in the order in which they are to run.
+
+    `after` is the place in the same list of the one that has to succeed first.
+    """
+
+    process_definition_id: int
+    dates: tuple[datetime, ...]
+    timezone_id: str
+    parallelism: int
+    order: RunOrder
+    on_failure: OnFailure
+    reprocess: Reprocess
+    settings: RunSettings
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplementSnapshot:
+    """A complement as it stands, its dates counted."""
+
+    id: int
+    state: ComplementState
+    parallelism: int
+    on_failure: OnFailure
+    pending: int
+    live: int
+    """Dates for which a command stands, or a process instance that has not ended for good."""
+    failed: int
+    after_id: int = 0
+    after_state: ComplementState | None = None
+    """None if it waits for no other, or for one that is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplementStep:
+    """What a complement comes to: its state, and how many pending dates begin now, in order."""
+
+    state: ComplementState
+    begin: int = 0
+    reason: str | None = None
+
+
+ComplementDecider: TypeAlias = Callable[[ComplementSnapshot], ComplementStep]

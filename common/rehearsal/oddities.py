@@ -1,0 +1,99 @@
+"""On which dates a schedule fires otherwise than on other days, because its clock changes. Pure.
+
+Asks the timetable itself what it would do by another policy, at the very jumps of its zone, so
+that it says what happens and not what a second reading of the rules would make of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from common.cron import MissingTime, RepeatedTime, Timetable
+
+_PROBE: Final = timedelta(hours=6)
+_SECOND: Final = timedelta(seconds=1)
+
+
+class OddityKind(StrEnum):
+    """What a change of the clock does to fires."""
+
+    SHIFTED = "shifted"
+    """Their time is missing that day; they fire as much later as the clock jumps."""
+    SKIPPED = "skipped"
+    """Their time is missing that day; they don't fire."""
+    DOUBLED = "doubled"
+    """Their time comes twice that day; they fire twice."""
+    ONCE = "once"
+    """Their time comes twice that day; they fire at one of the two only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oddity:
+    """What happens on one date, on the wall clock, to so many fires."""
+
+    kind: OddityKind
+    day: date
+    fires: int
+
+
+def oddities(timetable: Timetable, begin: datetime, end: datetime) -> tuple[Oddity, ...]:
+    """Those from `begin` up to `end`, in order."""
+    found: Counter[tuple[date, OddityKind]] = Counter()
+    for jump, before, after in _jumps(timetable.zone, begin, end):
+        # Walls that are missing would be read by the offset before the jump; those that come
+        # again are within the same span behind it.
+        first, last = max(jump, begin), min(jump + abs(after - before), end) - _SECOND
+        if after > before:
+            kind = (
+                OddityKind.SHIFTED if timetable.missing is MissingTime.SHIFT else OddityKind.SKIPPED
+            )
+            more = replace(timetable, missing=MissingTime.SHIFT)
+            less = replace(timetable, missing=MissingTime.SKIP)
+        else:
+            kind = (
+                OddityKind.DOUBLED if timetable.repeated is RepeatedTime.BOTH else OddityKind.ONCE
+            )
+            more = replace(timetable, repeated=RepeatedTime.BOTH)
+            less = replace(timetable, repeated=RepeatedTime.FIRST)
+        ordinary = frozenset(less.between(first, last))
+        for fire in more.between(first, last):
+            if fire not in ordinary:
+                wall = fire + min(before, after)
+                found[wall.date(), kind] += 1
+    return tuple(
+        Oddity(kind=kind, day=day, fires=number) for (day, kind), number in sorted(found.items())
+    )
+
+
+def _jumps(
+    zone: ZoneInfo, begin: datetime, end: datetime
+) -> Iterator[tuple[datetime, timedelta, timedelta]]:
+    """The instants at which the clock jumps, with what it is ahead of UTC before and after.
+
+    Also the last jump before `begin`, if it may still matter then: none is wider than a day.
+    """
+    known = begin.astimezone(UTC).replace(microsecond=0) - timedelta(days=1)
+    offset = _offset(known, zone)
+    while known < end:
+        probe = known + _PROBE
+        there = _offset(probe, zone)
+        if there != offset:
+            jump, low = probe, known
+            while jump - low > _SECOND:
+                middle = low + (jump - low) // _SECOND // 2 * _SECOND
+                if _offset(middle, zone) == offset:
+                    low = middle
+                else:
+                    jump = middle
+            yield jump, offset, there
+        known, offset = probe, there
+
+
+def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
+    return instant.astimezone(zone).utcoffset() or timedelta()

@@ -1,0 +1,300 @@
+"""What people look at of complements: how far each is, and its dates with their runs.
+
+Read only, and tolerant: a state is given as its number or word, since a row may hold one that this
+version does not know. The daemons decide nothing by what is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    Connection,
+    DateTime,
+    Integer,
+    Row,
+    Select,
+    bindparam,
+    case,
+    func,
+    select,
+    true,
+)
+
+from common.model.complements import DateState
+from common.store.tables import (
+    complement,
+    complement_date,
+    process_definition,
+    process_instance,
+)
+from common.store.transaction import unnested
+
+LIVE_DATES: Final = (DateState.SUBMITTED, DateState.RUNNING)
+RUN_DATES: Final = (DateState.SUCCESS, DateState.FAILURE)
+ENDED_DATES: Final = (*RUN_DATES, DateState.SKIPPED, DateState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplementView:
+    """One complement. `dates` counts its dates by state; `after_id` is 0 if it waits for none."""
+
+    id: int
+    process_definition_id: int
+    definition_name: str | None
+    """None if the definition has been deleted."""
+    state: int
+    state_reason: str | None
+    parallelism: int
+    run_order: str
+    on_failure: str
+    reprocess: str
+    timezone_id: str
+    after_id: int
+    command_id: int
+    task_depend_type: int
+    failure_strategy: int
+    priority: int
+    worker_group_id: int
+    start_node_names: str | None
+    start_params: str | None
+    create_time: datetime
+    end_time: datetime | None
+    dates: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, *states: str) -> int:
+        """How many dates are in one of these states; with none named, how many there are."""
+        if not states:
+            return sum(self.dates.values())
+        return sum(self.dates.get(state, 0) for state in states)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplementDateView:
+    """One date, and the run that it has become: `process_instance_id` is 0 before that."""
+
+    id: int
+    complement_id: int
+    position: int
+    schedule_time: datetime
+    state: str
+    reason: str | None
+    process_instance_id: int
+    instance_state: int | None
+    start_time: datetime | None
+    end_time: datetime | None
+
+
+def complements(
+    db: Connection,
+    *,
+    definition_name: str | None = None,
+    states: Collection[int] | None = None,
+    limit: int | None = None,
+) -> list[ComplementView]:
+    """The newest first, no more than `limit`; all states if none are named."""
+    statement = _COMPLEMENTS.order_by(complement.c.id.desc()).limit(limit)
+    if definition_name is not None:
+        statement = statement.where(process_definition.c.name == definition_name)
+    if states is not None:
+        statement = statement.where(complement.c.state.in_(states))
+    return _counted(db, statement)
+
+
+def complements_with_ids(db: Connection, ids: Sequence[int]) -> list[ComplementView]:
+    """Those that there are, in the order of the ids."""
+    found = {
+        view.id: view for view in _counted(db, _COMPLEMENTS.where(complement.c.id.in_(set(ids))))
+    }
+    return [found[each] for each in ids if each in found]
+
+
+def complements_after(db: Connection, complement_id: int) -> list[ComplementView]:
+    """Those that wait for this one, or have waited for it."""
+    return _counted(
+        db,
+        _COMPLEMENTS.where(complement.c.after_id == complement_id).order_by(complement.c.id),
+    )
+
+
+def dates_of_complement(
+    db: Connection,
+    complement_id: int,
+    *,
+    states: Collection[str] | None = None,
+    ids: Collection[int] | None = None,
+    since: datetime | None = None,
+    limit: int | None = None,
+) -> list[ComplementDateView]:
+    """Dates in the order in which they run; `since`: only those that have changed after that.
+
+    With a `limit` those that tell most: what failed, then what runs, then what is next.
+    """
+    statement = _DATES.where(complement_date.c.complement_id == complement_id)
+    if states is not None:
+        statement = statement.where(complement_date.c.state.in_(states))
+    if ids is not None:
+        statement = statement.where(complement_date.c.id.in_(ids))
+    if since is not None:
+        statement = statement.where(complement_date.c.update_time >= since)
+    if limit is not None:
+        statement = statement.order_by(_TELLING, complement_date.c.position).limit(limit)
+    found = [_date(row) for row in db.execute(statement)]
+    return sorted(found, key=lambda date: date.position)
+
+
+def run_dates(db: Connection, complement_id: int) -> list[tuple[int, str, int]]:
+    """Id, state and process instance of each date whose run has ended: cheap for very many."""
+    rows = db.execute(
+        select(complement_date.c.id, complement_date.c.state, complement_date.c.process_instance_id)
+        .where(complement_date.c.complement_id == complement_id)
+        .where(complement_date.c.state.in_(RUN_DATES))
+    )
+    return [(row.id, row.state, row.process_instance_id) for row in rows]
+
+
+def newest_runs(
+    db: Connection, definition_id: int, dates: Sequence[datetime]
+) -> dict[datetime, tuple[int, int]]:
+    """For each of these dates that has been run: its newest process instance, and that one's state.
+
+    The keys are in UTC. Sub processes run as parts of others, and count for nothing here.
+    """
+    found: dict[datetime, tuple[int, int]] = {}
+    for start in range(0, len(dates), _CHUNK):
+        asked = {
+            "definition_id": definition_id,
+            "asked_schedule_time": list(dates[start : start + _CHUNK]),
+        }
+        for row in db.execute(_NEWEST_RUNS, asked):
+            found[row.schedule_time.astimezone(UTC)] = (row.id, row.state)
+    return found
+
+
+_COMPLEMENTS: Final[Select[Any]] = select(
+    complement.c.id,
+    complement.c.process_definition_id,
+    process_definition.c.name.label("definition_name"),
+    complement.c.state,
+    complement.c.state_reason,
+    complement.c.parallelism,
+    complement.c.run_order,
+    complement.c.on_failure,
+    complement.c.reprocess,
+    complement.c.timezone_id,
+    complement.c.after_id,
+    complement.c.command_id,
+    complement.c.task_depend_type,
+    complement.c.failure_strategy,
+    complement.c.process_instance_priority,
+    complement.c.worker_group_id,
+    complement.c.start_node_names,
+    complement.c.start_params,
+    complement.c.create_time,
+    complement.c.end_time,
+).outerjoin_from(
+    complement,
+    process_definition,
+    process_definition.c.id == complement.c.process_definition_id,
+)
+
+_DATES: Final[Select[Any]] = select(
+    complement_date.c.id,
+    complement_date.c.complement_id,
+    complement_date.c.position,
+    complement_date.c.schedule_time,
+    complement_date.c.state,
+    complement_date.c.reason,
+    complement_date.c.process_instance_id,
+    process_instance.c.state.label("instance_state"),
+    process_instance.c.start_time,
+    process_instance.c.end_time,
+).outerjoin_from(
+    complement_date,
+    process_instance,
+    process_instance.c.id == complement_date.c.process_instance_id,
+)
+
+# A statement has a time limit, which a million dates would reach.
+_CHUNK: Final = 50_000
+_ASKED: Final = unnested("asked", schedule_time=DateTime(timezone=True))
+_RUN: Final = process_instance.alias("run")
+# Both conditions on the date, the first so that the index is used.
+_NEWEST: Final = (
+    select(_RUN.c.id, _RUN.c.state)
+    .where(_RUN.c.process_definition_id == bindparam("definition_id", type_=Integer))
+    .where(func.coalesce(_RUN.c.schedule_time, _RUN.c.start_time) == _ASKED.c.schedule_time)
+    .where(_RUN.c.schedule_time == _ASKED.c.schedule_time)
+    .where(_RUN.c.is_sub_process == 0)
+    .order_by(_RUN.c.id.desc())
+    .limit(1)
+    .lateral("newest")
+)
+_NEWEST_RUNS: Final = select(_ASKED.c.schedule_time, _NEWEST.c.id, _NEWEST.c.state).join_from(
+    _ASKED, _NEWEST, true()
+)
+
+_TELLING: Final = case(
+    (complement_date.c.state == DateState.FAILURE, 0),
+    (complement_date.c.state.in_(LIVE_DATES), 1),
+    (complement_date.c.state == DateState.PENDING, 2),
+    else_=3,
+)
+
+
+def _counted(db: Connection, statement: Select[Any]) -> list[ComplementView]:
+    rows = db.execute(statement).all()
+    counts: dict[int, dict[str, int]] = {row.id: {} for row in rows}
+    if counts:
+        grouped = db.execute(
+            select(complement_date.c.complement_id, complement_date.c.state, func.count())
+            .where(complement_date.c.complement_id.in_(counts))
+            .group_by(complement_date.c.complement_id, complement_date.c.state)
+        )
+        for complement_id, state, number in grouped:
+            counts[complement_id][state] = number
+    return [_complement(row, counts[row.id]) for row in rows]
+
+
+def _complement(row: Row[*tuple[Any, ...]], dates: Mapping[str, int]) -> ComplementView:
+    return ComplementView(
+        id=row.id,
+        process_definition_id=row.process_definition_id,
+        definition_name=row.definition_name,
+        state=row.state,
+        state_reason=row.state_reason,
+        parallelism=row.parallelism,
+        run_order=row.run_order,
+        on_failure=row.on_failure,
+        reprocess=row.reprocess,
+        timezone_id=row.timezone_id,
+        after_id=row.after_id,
+        command_id=row.command_id,
+        task_depend_type=row.task_depend_type,
+        failure_strategy=row.failure_strategy,
+        priority=row.process_instance_priority,
+        worker_group_id=row.worker_group_id,
+        start_node_names=row.start_node_names,
+        start_params=row.start_params,
+        create_time=row.create_time,
+        end_time=row.end_time,
+        dates=dates,
+    )
+
+
+def _date(row: Row[*tuple[Any, ...]]) -> ComplementDateView:
+    return ComplementDateView(
+        id=row.id,
+        complement_id=row.complement_id,
+        position=row.position,
+        schedule_time=row.schedule_time,
+        state=row.state,
+        reason=row.reason,
+        process_instance_id=row.process_instance_id,
+        instance_state=row.instance_state,
+        start_time=row.start_time,
+        end_time=row.end_time,
+    )

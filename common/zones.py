@@ -1,0 +1,22 @@
+"""Time zones by their names in the tz database. Pure, but for reading that database."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+from common.errors import SchedulerError
+
+
+class UnknownZoneError(SchedulerError):
+    """No zone has this name. Write it as the tz database does, as `America/New_York`."""
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """The zone, or `UnknownZoneError`."""
+    # A name is a path below the database's folder: what leads out of it is refused by `ZoneInfo`.
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise UnknownZoneError(
+            f"{name[:80]!r} is no zone of the tz database, as America/New_York or UTC is"
+        ) from error

@@ -1,0 +1,78 @@
+"""What a complement comes to: its next state, and how many of its dates begin now. Pure.
+
+Asked after every change, with its dates counted, and answered from these alone: a master that dies
+between two looks leaves nothing that the next look does not see.
+"""
+
+from __future__ import annotations
+
+from common.model.complements import (
+    ComplementSnapshot,
+    ComplementState,
+    ComplementStep,
+    OnFailure,
+)
+
+
+def step(found: ComplementSnapshot) -> ComplementStep:
+    """What becomes of a complement now; the same state and nothing to begin if nothing does."""
+    match found.state:
+        case ComplementState.SUBMITTED:
+            return _follow(found)
+        case ComplementState.RUNNING:
+            return _run(found)
+        case ComplementState.FAILURE:
+            return _go_on(found)
+        case ComplementState.READY_PAUSE if not found.live:
+            if not found.pending:
+                return _run(found)
+            return ComplementStep(state=ComplementState.PAUSE)
+        case ComplementState.READY_STOP if not found.live:
+            return ComplementStep(state=ComplementState.STOP, reason="cancelled")
+        case _:
+            return ComplementStep(state=found.state)
+
+
+def free_chains(found: ComplementSnapshot) -> int:
+    """How many more dates may run at the same time."""
+    ended = found.failed if found.on_failure is OnFailure.STOP else 0
+    return max(0, found.parallelism - ended - found.live)
+
+
+def _run(found: ComplementSnapshot) -> ComplementStep:
+    begin = min(found.pending, free_chains(found))
+    if begin or found.live:
+        return ComplementStep(state=ComplementState.RUNNING, begin=begin)
+    if not found.failed:
+        return ComplementStep(state=ComplementState.SUCCESS)
+    reason = f"{found.failed} of its dates failed"
+    if found.pending:
+        reason += f", so that {found.pending} did not begin"
+    return ComplementStep(state=ComplementState.FAILURE, reason=reason)
+
+
+def _go_on(found: ComplementSnapshot) -> ComplementStep:
+    """It goes on once failed dates were recovered, or what it waits for succeeded after all."""
+    if found.after_id and found.after_state is not ComplementState.SUCCESS:
+        return ComplementStep(state=ComplementState.FAILURE)
+    after = _run(found)
+    if after.state is ComplementState.FAILURE:
+        return ComplementStep(state=ComplementState.FAILURE)
+    return after
+
+
+def _follow(found: ComplementSnapshot) -> ComplementStep:
+    above = found.after_state
+    if found.after_id and above is None:
+        return ComplementStep(
+            state=ComplementState.FAILURE,
+            reason=f"complement {found.after_id}, which it waits for, is gone",
+        )
+    if above is None or above is ComplementState.SUCCESS:
+        return _run(found)
+    if above in (ComplementState.STOP, ComplementState.FAILURE):
+        return ComplementStep(
+            state=ComplementState.FAILURE,
+            reason=f"complement {found.after_id}, which it waits for, ended as {above.name}",
+        )
+    return ComplementStep(state=ComplementState.SUBMITTED)

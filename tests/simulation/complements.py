@@ -1,0 +1,57 @@
+"""What a complement amounts to, said once more and shortly; shares no line with the masters' rule."""
+
+from __future__ import annotations
+
+from common.model.complements import ComplementState, DateState
+from common.model.states import ProcessState
+from tests.memory.store import ComplementDateRecord, ComplementRecord, MemoryDatabase
+
+_OVER = (ComplementState.SUCCESS, ComplementState.FAILURE, ComplementState.STOP)
+
+
+def goes_on(database: MemoryDatabase, row: ComplementRecord) -> bool:
+    """Whether masters still have to do something for it, without anybody asking for more."""
+    dates = database.dates(row.id)
+    match ComplementState(row.state):
+        case ComplementState.SUBMITTED:
+            above = database.complements.get(row.after_id)
+            return above is None or above.state in _OVER
+        case ComplementState.RUNNING | ComplementState.READY_PAUSE:
+            live = [
+                date for date in dates if date.state in (DateState.SUBMITTED, DateState.RUNNING)
+            ]
+            may_begin = row.state == ComplementState.RUNNING and free_chains(row, dates) > 0
+            return (
+                not live
+                or not all(_is_paused(database, date) for date in live)
+                or (may_begin and any(date.state == DateState.PENDING for date in dates))
+            )
+        case ComplementState.READY_STOP:
+            return True
+        case ComplementState.FAILURE:
+            return any(is_recovered(database, date) for date in dates)
+        case _:
+            return False
+
+
+def free_chains(row: ComplementRecord, dates: list[ComplementDateRecord]) -> int:
+    """How many more dates may begin: a failed one takes its chain with it, if it is to."""
+    taken = [DateState.SUBMITTED, DateState.RUNNING]
+    if row.on_failure == "stop":
+        taken.append(DateState.FAILURE)
+    return row.parallelism - sum(date.state in taken for date in dates)
+
+
+def is_recovered(database: MemoryDatabase, date: ComplementDateRecord) -> bool:
+    """Whether a failed date's run goes on again, or has succeeded since."""
+    process = database.processes.get(date.process_instance_id)
+    return (
+        date.state == DateState.FAILURE
+        and process is not None
+        and (process.is_live or process.state == ProcessState.SUCCESS)
+    )
+
+
+def _is_paused(database: MemoryDatabase, date: ComplementDateRecord) -> bool:
+    process = database.processes.get(date.process_instance_id)
+    return process is not None and process.state == ProcessState.PAUSE

@@ -1,0 +1,204 @@
+"""The business date of a run, for every command type that works one out, in the run's own zone."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from common.model.commands import Command, CommandType
+from common.model.definitions import read_process_json
+from common.model.instances import TaskRow
+from common.model.plans import (
+    Begin,
+    DefinitionSnapshot,
+    InstanceSnapshot,
+    ParentSnapshot,
+    Reject,
+    Restart,
+    Snapshot,
+)
+from common.model.states import ProcessState, ReleaseState, TaskState
+from master.commands import plan
+from master.commands.origin import Origin
+from tests.builders import NOON, a_definition_json
+
+NEW_YORK = "America/New_York"
+NIGHT = datetime(2020, 3, 10, 2, 30, tzinfo=ZoneInfo(NEW_YORK))
+# 00:30 on 10 March in Tokyo, and still 9 March in New York.
+TOKYO_NIGHT = datetime(2020, 3, 9, 15, 30, tzinfo=UTC)
+DAY = json.dumps([{"prop": "day", "value": "${system.biz.date}"}])
+DEFINITION = DefinitionSnapshot(
+    id=3,
+    name="flights",
+    version=1,
+    release_state=ReleaseState.ONLINE,
+    usable=True,
+    process_definition_json=a_definition_json("a"),
+    global_params=DAY,
+    timeout_minutes=0,
+    tenant_id=-1,
+)
+
+
+def business_date(
+    command_type: CommandType,
+    schedule_time: datetime | None = NIGHT,
+    *,
+    param: dict[str, str] | None = None,
+    instance: InstanceSnapshot | None = None,
+    parent: ParentSnapshot | None = None,
+    chosen_date: bool = True,
+    **columns: Any,
+) -> str:
+    """The value of a global parameter that is the business date."""
+    found = plan(
+        Command(
+            id=1,
+            command_type=command_type,
+            process_definition_id=3,
+            param=param or {},
+            schedule_time=schedule_time,
+            start_time=NOON,
+            **columns,
+        ),
+        Snapshot(definition=DEFINITION, instance=instance, parent=parent),
+        now=NOON,
+        origin=Origin(
+            zone=ZoneInfo(NEW_YORK),
+            graph=read_process_json,
+            complement_uses_chosen_date=chosen_date,
+        ),
+    )
+    assert isinstance(found, Begin | Restart), found
+    return str(json.loads(found.global_params or "[]")[0]["value"])
+
+
+def ended(*history: str, timezone_id: str | None = None) -> InstanceSnapshot:
+    return InstanceSnapshot(
+        id=12,
+        state=ProcessState.FAILURE,
+        owner=None,
+        owner_epoch=1,
+        process_definition_id=3,
+        process_instance_json=a_definition_json("a"),
+        global_params="[]",
+        history=history,
+        schedule_time=NIGHT if timezone_id is None else TOKYO_NIGHT,
+        timezone_id=timezone_id,
+        tasks=(
+            TaskRow(
+                id=1,
+                name="a",
+                attempt=1,
+                state=TaskState.FAILURE,
+                retry_times=0,
+                valid=True,
+                settled=True,
+                end_time=NOON,
+                retry_at=None,
+                kill_requested=False,
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "command_type",
+    [CommandType.START_PROCESS, CommandType.START_CURRENT_TASK_PROCESS, CommandType.SCHEDULER],
+)
+def test_a_normal_run_is_about_the_day_before(command_type: CommandType) -> None:
+    assert business_date(command_type, param={"StartNodeNameList": "a"}) == "20200309"
+
+
+def test_a_run_without_a_schedule_time_is_about_the_day_before_it_began() -> None:
+    assert business_date(CommandType.START_PROCESS, None) == f"{NOON:%Y%m}{NOON.day - 1:02}"
+
+
+def test_a_run_of_a_complement_is_about_the_chosen_date() -> None:
+    assert business_date(CommandType.COMPLEMENT_DATA, complement_date_id=7) == "20200310"
+
+
+def test_the_switch_gives_a_complement_the_rule_of_the_others() -> None:
+    found = business_date(CommandType.COMPLEMENT_DATA, complement_date_id=7, chosen_date=False)
+    assert found == "20200309"
+
+
+@pytest.mark.parametrize(
+    ("history", "date"),
+    [
+        (("START_PROCESS",), "20200309"),
+        (("SCHEDULER", "START_FAILURE_TASK_PROCESS"), "20200309"),
+        (("COMPLEMENT_DATA",), "20200310"),
+        (("COMPLEMENT_DATA", "RECOVER_TOLERANCE_FAULT_PROCESS"), "20200310"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command_type", [CommandType.REPEAT_RUNNING, CommandType.START_FAILURE_TASK_PROCESS]
+)
+def test_a_recovery_keeps_the_rule_that_the_run_began_with(
+    command_type: CommandType, history: tuple[str, ...], date: str
+) -> None:
+    # New start parameters, so that the globals are worked out again whatever the command.
+    param = {"ProcessInstanceId": "12", "StartParams": '{"other": "1"}'}
+    found = business_date(command_type, None, param=param, instance=ended(*history))
+    assert found == date
+
+
+def test_t46_a_run_reads_its_date_in_the_zone_of_its_schedule() -> None:
+    scheduler = CommandType.SCHEDULER
+    assert business_date(scheduler, TOKYO_NIGHT) == "20200308"
+    tokyo = {"schedule_timezone": "Asia/Tokyo"}
+    assert business_date(scheduler, TOKYO_NIGHT, param=tokyo) == "20200309"
+
+
+def test_t46_a_rerun_reads_it_in_the_zone_that_the_run_began_with() -> None:
+    found = business_date(
+        CommandType.REPEAT_RUNNING,
+        None,
+        param={"ProcessInstanceId": "12"},
+        instance=ended("SCHEDULER", timezone_id="Asia/Tokyo"),
+    )
+    assert found == "20200309"
+
+
+def test_a_sub_process_has_the_date_the_rule_and_the_zone_of_its_parent() -> None:
+    parent = ParentSnapshot(
+        process_instance_id=2,
+        task_instance_id=45,
+        task_name="sub",
+        task_json="{}",
+        input_pool=None,
+        waits=True,
+        root_id=2,
+        history=("COMPLEMENT_DATA",),
+        global_params="[]",
+        schedule_time=TOKYO_NIGHT,
+        ancestors=(1,),
+        timezone_id="Asia/Tokyo",
+    )
+    found = business_date(
+        CommandType.COMPLEMENT_DATA, TOKYO_NIGHT, parent=parent, parent_task_instance_id=45
+    )
+    assert found == "20200310"
+
+
+def test_a_zone_that_there_is_not_is_refused_by_its_key() -> None:
+    found = plan(
+        Command(
+            id=1,
+            command_type=CommandType.SCHEDULER,
+            process_definition_id=3,
+            param={"schedule_timezone": "Mars/Olympus"},
+            start_time=NOON,
+        ),
+        Snapshot(definition=DEFINITION),
+        now=NOON,
+        origin=Origin(zone=ZoneInfo(NEW_YORK), graph=read_process_json),
+    )
+    assert isinstance(found, Reject)
+    assert "schedule_timezone" in found.reason
+    assert "'Mars/Olympus' is no zone" in found.reason

@@ -1,0 +1,64 @@
+"""What `task render` makes of an attempt's dates: the same as the worker that runs it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from common.config import Config
+from common.store.requests import TaskDocument
+from common.zones import UnknownZoneError
+from orcaflow.rendering import Rendered, rendered
+
+# Half past eleven in the evening of New York's day of 25 hours, 2019-11-03.
+LATE = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)
+SCRIPT = "$[yyyyMMdd HHmm] $[yyyyMMdd-1] ${system.biz.date}"
+
+
+def shown(*, uses_chosen_date: bool = True, **columns: Any) -> Rendered:
+    document: dict[str, Any] = {
+        "task_json": json.dumps({"params": {"rawScript": SCRIPT}}),
+        "global_params": None,
+        "schedule_time": LATE,
+        "start_time": None,
+        "history_cmd": "SCHEDULER",
+        "input_pool": None,
+        "var_pool": None,
+        "command_param": None,
+    }
+    return rendered(
+        TaskDocument(**{**document, **columns}),
+        config=Config(time_zone="UTC", complement_uses_chosen_date=uses_chosen_date),
+        now=LATE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"),
+    [
+        (None, "20191104 0430 20191103 20191103"),
+        ("America/New_York", "20191103 2330 20191102 20191102"),
+    ],
+)
+def test_t45_dates_are_shown_in_the_zone_of_the_run(zone: str | None, said: str) -> None:
+    assert shown(timezone_id=zone).params["rawScript"] == said
+
+
+@pytest.mark.parametrize(("uses_chosen_date", "date"), [(True, "20191103"), (False, "20191102")])
+def test_a_complement_s_business_date_is_shown_as_it_is_configured(
+    uses_chosen_date: bool, date: str
+) -> None:
+    result = shown(
+        uses_chosen_date=uses_chosen_date,
+        history_cmd="COMPLEMENT_DATA",
+        timezone_id="America/New_York",
+    )
+    assert result.parameters["system.biz.date"] == date
+
+
+def test_a_zone_that_there_is_not_is_named() -> None:
+    with pytest.raises(UnknownZoneError, match="'Mars/Base' is no zone"):
+        shown(timezone_id="Mars/Base")

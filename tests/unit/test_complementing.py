@@ -1,0 +1,344 @@
+"""Which dates a complement has, and which definitions follow it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from common.complementing import (
+    complement_dates,
+    downstream_of,
+    plan_complements,
+    read_request,
+)
+from common.model.commands import BadCommandError, Command, CommandType
+from common.model.complements import (
+    ComplementRequest,
+    Downstream,
+    NewComplement,
+    OnFailure,
+    Reprocess,
+    RunOrder,
+)
+from common.model.definitions import ProcessGraph, read_process_json
+from common.model.plans import DefinitionSnapshot, DependentDefinition
+from common.model.schedules import Schedule
+from common.model.states import ReleaseState
+from common.task_types import known_task_types
+
+NEW_YORK = ZoneInfo("America/New_York")
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
+START, END = "complementStartDate", "complementEndDate"
+
+
+def a_command(schedule_time: datetime | None = None, **param: str) -> Command:
+    return Command(
+        id=1,
+        command_type=CommandType.COMPLEMENT_DATA,
+        process_definition_id=3,
+        param=param,
+        schedule_time=schedule_time,
+        start_time=NOW,
+    )
+
+
+def a_range(first: str, last: str, **param: str) -> ComplementRequest:
+    return read_request(a_command(**{START: first, END: last}, **param), zone=NEW_YORK)
+
+
+def a_schedule(crontab: str, **columns: Any) -> Schedule:
+    values: dict[str, Any] = {
+        "id": 1,
+        "process_definition_id": 3,
+        "definition_name": "flights",
+        "definition_is_online": True,
+        "crontab": crontab,
+        "timezone_id": "America/New_York",
+        "missing_time": "shift",
+        "repeated_time": "first",
+        "start_time": datetime(2026, 1, 1, tzinfo=UTC),
+        "end_time": datetime(2030, 1, 1, tzinfo=UTC),
+    }
+    return Schedule(**values | columns)
+
+
+def dates_of(request: ComplementRequest, *schedules: Schedule) -> list[str]:
+    """As the clock of New York shows them."""
+    dates, _ = complement_dates(request, schedules, zone=NEW_YORK)
+    return [f"{moment.astimezone(NEW_YORK):%m-%d %H:%M}" for moment in dates]
+
+
+def test_t31_without_a_schedule_there_is_one_date_a_day_with_both_ends() -> None:
+    january = a_range("2013-01-01 00:00:00", "2013-01-31 00:00:00")
+    assert dates_of(january) == [f"01-{day:02} 00:00" for day in range(1, 32)]
+
+
+def test_t31_fire_times_at_both_ends_of_the_range_count() -> None:
+    nights = a_range("2013-01-01 03:00:00", "2013-01-03 03:00:00")
+    found = dates_of(nights, a_schedule("0 0 3 * * ?"))
+    assert found == ["01-01 03:00", "01-02 03:00", "01-03 03:00"]
+
+
+def test_t31_the_dates_of_several_schedules_are_sorted_and_each_is_there_once() -> None:
+    day = a_range("2013-01-01 00:00:00", "2013-01-01 23:59:59")
+    found = dates_of(day, a_schedule("0 0 9,3 * * ?"), a_schedule("0 0 3,6 * * ?"))
+    assert found == ["01-01 03:00", "01-01 06:00", "01-01 09:00"]
+
+
+def test_a_schedule_s_window_does_not_bound_what_may_be_complemented() -> None:
+    recent = a_schedule("0 0 3 * * ?", start_time=datetime(2026, 1, 1, tzinfo=UTC))
+    assert dates_of(a_range("2013-01-01 00:00:00", "2013-01-01 12:00:00"), recent)
+
+
+def test_t93_daily_dates_keep_their_time_of_day_after_a_day_whose_clock_skips_it() -> None:
+    spring = a_range("2026-03-07 02:30:00", "2026-03-10 02:30:00")
+    assert dates_of(spring) == ["03-07 02:30", "03-08 03:30", "03-09 02:30", "03-10 02:30"]
+
+
+def test_the_latest_date_comes_first_if_asked_for() -> None:
+    days = a_range("2013-01-01 00:00:00", "2013-01-03 00:00:00", executionOrder="DESC_ORDER")
+    assert dates_of(days) == ["01-03 00:00", "01-02 00:00", "01-01 00:00"]
+
+
+def test_a_list_is_sorted_and_its_dates_need_no_schedule_that_fires_then() -> None:
+    request = read_request(
+        a_command(complementScheduleDateList="2013-01-05 10:00:00, 2013-01-02 00:00:00"),
+        zone=NEW_YORK,
+    )
+    assert dates_of(request, a_schedule("0 0 3 * * ?")) == ["01-02 00:00", "01-05 10:00"]
+
+
+def test_one_moment_is_a_date_even_if_no_schedule_fires_then() -> None:
+    request = a_range("2013-01-01 10:00:00", "2013-01-01 10:00:00")
+    assert dates_of(request, a_schedule("0 0 3 * * ?")) == ["01-01 10:00"]
+
+
+def test_the_dates_are_read_in_the_zone_that_the_row_names() -> None:
+    request = a_range("2013-01-01 00:00:00", "2013-01-02 00:00:00", schedule_timezone="Asia/Tokyo")
+    dates, zone_name = complement_dates(request, (), zone=NEW_YORK)
+    assert dates[0] == datetime(2012, 12, 31, 15, tzinfo=UTC)
+    assert zone_name == "Asia/Tokyo"
+
+
+def test_runs_read_their_dates_in_the_zone_of_the_schedule_or_else_of_the_cluster() -> None:
+    request = a_range("2013-01-01 00:00:00", "2013-01-02 00:00:00")
+    berlin = a_schedule("0 0 3 * * ?", timezone_id="Europe/Berlin")
+    assert complement_dates(request, (berlin,), zone=NEW_YORK)[1] == "Europe/Berlin"
+    assert complement_dates(request, (), zone=NEW_YORK)[1] == "America/New_York"
+
+
+def test_what_is_asked_for_is_read_from_the_keys_of_the_original() -> None:
+    request = a_range(
+        "2013-01-01 00:00:00",
+        "2013-01-02 00:00:00",
+        expectedParallelismNumber="8",
+        executionOrder="DESC_ORDER",
+        complementDependentMode="ALL_DEPENDENT",
+        allLevelDependent="true",
+        onFailure="continue",
+        reprocess="missing",
+        StartNodeNameList="a, b",
+        StartParams='{"x": "1"}',
+    )
+    assert request.parallelism == 8
+    assert request.order is RunOrder.DESCENDING
+    assert request.downstream is Downstream.ALL
+    assert request.on_failure is OnFailure.CONTINUE
+    assert request.reprocess is Reprocess.MISSING
+    assert request.settings.start_node_names == ("a", "b")
+    assert request.settings.start_params == '{"x": "1"}'
+
+
+def test_a_row_without_dates_is_about_its_schedule_time() -> None:
+    assert read_request(a_command(schedule_time=NOW), zone=NEW_YORK).dates == (NOW,)
+
+
+@pytest.mark.parametrize(
+    ("param", "told"),
+    [
+        ({}, "needs its dates"),
+        ({START: "2013-01-01", END: "2013-01-02 00:00:00"}, "complementStartDate must be written"),
+        ({START: "2013-02-30 00:00:00"}, "complementStartDate must be written"),
+        ({"complementScheduleDateList": ""}, "date 1 must be written"),
+        (
+            {"complementScheduleDateList": "2013-01-01 00:00:00,tomorrow"},
+            "date 2 must be written as 2020-01-31 00:00:00, not 'tomorrow'",
+        ),
+        (
+            {"complementScheduleDateList": ",".join(["2013-01-01 00:00:00"] * 2)},
+            r"date 2 \(2013-01-01 00:00:00\) is date 1 again",
+        ),
+        (
+            {"complementScheduleDateList": "2013-01-01 00:00:00", START: "2013-01-01 00:00:00"},
+            "one or the other",
+        ),
+        ({START: "2013-01-01 00:00:00", "schedule_timezone": "Mars"}, "schedule_timezone: 'Mars'"),
+        ({START: "2013-01-01 00:00:00", "expectedParallelismNumber": "0"}, "from 1 to 1000"),
+        ({START: "2013-01-01 00:00:00", "expectedParallelismNumber": "9" * 5000}, "from 1 to"),
+        ({START: "2013-01-01 00:00:00", "executionOrder": "UP"}, "ASC_ORDER, DESC_ORDER"),
+        ({START: "2013-01-01 00:00:00", "reprocess": "some"}, "missing, failed, all"),
+        ({START: "2013-01-01 00:00:00", "onFailure": "panic"}, "stop, continue"),
+        ({START: "2013-01-01 00:00:00", "confirmed": "yes"}, "true, false"),
+    ],
+)
+def test_t73_what_is_wrong_with_a_row_is_told_by_key_and_place(
+    param: dict[str, str], told: str
+) -> None:
+    with pytest.raises(BadCommandError, match=told) as raised:
+        read_request(a_command(**param), zone=NEW_YORK)
+    assert len(str(raised.value)) < 300
+
+
+def test_a_range_that_ends_before_it_starts_is_refused() -> None:
+    with pytest.raises(BadCommandError, match="ends before it starts"):
+        dates_of(a_range("2013-01-02 00:00:00", "2013-01-01 00:00:00"))
+
+
+def test_a_range_in_which_no_schedule_fires_is_refused_with_the_lines() -> None:
+    weekend = a_range("2013-01-05 00:00:00", "2013-01-06 23:00:00")
+    with pytest.raises(BadCommandError, match=r"'0 0 3 [?] [*] 2-6'"):
+        dates_of(weekend, a_schedule("0 0 3 ? * 2-6"))
+
+
+def test_a_schedule_that_can_t_be_read_is_no_reason_for_other_dates() -> None:
+    with pytest.raises(BadCommandError, match="schedule 1 can't say which dates"):
+        dates_of(a_range("2013-01-01 00:00:00", "2013-01-02 00:00:00"), a_schedule("0 0 3 * *"))
+
+
+def test_a_minute_of_each_of_a_hundred_years_has_to_be_confirmed() -> None:
+    minutely = a_schedule("0 * * * * ?")
+    long = ("1900-01-01 00:00:00", "2000-01-01 00:00:00")
+    with pytest.raises(BadCommandError, match="more than 10,000 dates; if that is meant"):
+        dates_of(a_range(*long), minutely)
+    with pytest.raises(BadCommandError, match="more than 1,000,000 dates; split it"):
+        dates_of(a_range(*long, confirmed="true"), minutely)
+    fortnight = ("2013-01-01 00:00:00", "2013-01-15 00:00:00")
+    assert len(dates_of(a_range(*fortnight, confirmed="true"), minutely)) == 14 * 24 * 60 + 1
+
+
+# Downstream
+
+
+def waits_for(definition_id: int, *names: str | int) -> DependentDefinition:
+    items = [
+        {
+            ("definitionName" if isinstance(name, str) else "definitionId"): name,
+            "depTasks": "ALL",
+            "cycle": "day",
+            "dateValue": "today",
+        }
+        for name in names
+    ]
+    node = {
+        "name": "wait",
+        "type": "DEPENDENT",
+        "params": {},
+        "dependence": {
+            "relation": "AND",
+            "dependTaskList": [{"relation": "AND", "dependItemList": items}],
+        },
+    }
+    return DependentDefinition(
+        id=definition_id,
+        name=f"n{definition_id}",
+        process_definition_json=json.dumps({"tasks": [node]}),
+    )
+
+
+def graph(text: str) -> ProcessGraph:
+    return read_process_json(text, task_types=known_task_types())
+
+
+FLIGHTS = DefinitionSnapshot(
+    id=3,
+    name="flights",
+    version=1,
+    release_state=ReleaseState.ONLINE,
+    usable=True,
+    process_definition_json="{}",
+    global_params=None,
+    timeout_minutes=0,
+    tenant_id=-1,
+)
+ALL = (
+    waits_for(9, "flights"),
+    waits_for(4, 9, 5),
+    waits_for(5, 3),
+    waits_for(6, "something else"),
+    DependentDefinition(id=7, name="n7", process_definition_json="spoilt"),
+)
+
+
+def test_what_waits_for_a_definition_by_id_or_by_name_is_downstream_of_it() -> None:
+    found = downstream_of(FLIGHTS, ALL, graph=graph, all_levels=False)
+    assert sorted(each.id for each in found) == [5, 9]
+
+
+def test_of_all_levels_each_comes_after_what_it_waits_for() -> None:
+    found = [each.id for each in downstream_of(FLIGHTS, ALL, graph=graph, all_levels=True)]
+    assert sorted(found) == [4, 5, 9]
+    assert found[-1] == 4
+
+
+def test_a_ring_of_waits_is_refused() -> None:
+    ring = (waits_for(4, 3, 5), waits_for(5, 4))
+    with pytest.raises(BadCommandError, match="ring"):
+        downstream_of(FLIGHTS, ring, graph=graph, all_levels=True)
+
+
+def planned(*schedules: Schedule, **param: str) -> tuple[NewComplement, ...]:
+    return plan_complements(
+        a_range("2013-01-01 00:00:00", "2013-01-03 00:00:00", **param),
+        FLIGHTS,
+        schedules=schedules,
+        dependents=ALL,
+        zone=NEW_YORK,
+        graph=graph,
+    )
+
+
+def test_a_complement_alone_follows_nothing() -> None:
+    (found,) = planned(StartNodeNameList="a", expectedParallelismNumber="2")
+    assert (found.process_definition_id, found.after, len(found.dates)) == (3, None, 3)
+    assert found.settings.start_node_names == ("a",)
+    assert (found.parallelism, found.timezone_id) == (2, "America/New_York")
+
+
+def test_those_downstream_follow_in_turn_and_with_all_of_their_own_nodes() -> None:
+    found = planned(
+        complementDependentMode="ALL_DEPENDENT", allLevelDependent="true", StartNodeNameList="a"
+    )
+    assert [each.after for each in found] == [None, 0, 1, 2]
+    assert {each.process_definition_id for each in found[1:]} == {4, 5, 9}
+    assert all(each.settings.start_node_names == () for each in found[1:])
+    assert all(each.dates == found[0].dates for each in found)
+
+
+def with_one_below(crontab: str) -> tuple[NewComplement, ...]:
+    below = replace(waits_for(9, 3), schedules=(a_schedule(crontab),))
+    return plan_complements(
+        a_range(
+            "2013-01-01 00:00:00", "2013-01-03 00:00:00", complementDependentMode="ALL_DEPENDENT"
+        ),
+        FLIGHTS,
+        schedules=(),
+        dependents=(below,),
+        zone=NEW_YORK,
+        graph=graph,
+    )
+
+
+def test_one_downstream_with_a_schedule_has_its_own_dates_within_the_same_span() -> None:
+    found = with_one_below("0 0 */12 * * ?")
+    assert len(found[1].dates) == 5
+    assert all(one < other for one, other in pairwise(found[1].dates))
+
+
+def test_one_downstream_that_does_not_fire_in_the_span_is_left_out() -> None:
+    assert [each.process_definition_id for each in with_one_below("0 0 0 20 * ?")] == [3]

@@ -1,0 +1,148 @@
+"""Fire times around every clock change of twelve zones, against the reference (C3, N1).
+
+40 lines x 12 zones x 6 pairs of policies x 3 years = 8,640 cases. A line that fires at most once an
+hour is compared over the whole year; the denser ones on the days around each change of the clock,
+and those that fire by the second in the hours around it.
+"""
+
+# ruff: noqa: DTZ001 - wall times are what a line means, before any zone is asked.
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum, auto
+from functools import cache
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from common.cron import Cron, MissingTime, RepeatedTime, Timetable
+from tests.reference.quartz import POLICIES, Quartz, WallClock
+
+# Years in which the zone changes its clock, and its mind about that.
+ZONES = {
+    "America/New_York": 2024,
+    "Europe/Berlin": 2024,
+    "Europe/Dublin": 2024,  # Its winter time is the exception: a negative hour.
+    "Australia/Lord_Howe": 2024,  # Half an hour.
+    "Pacific/Apia": 2010,  # 30 December 2011 does not exist.
+    "Asia/Tehran": 2020,  # At midnight, and no more from 2022 on.
+    "Africa/Casablanca": 2023,  # Back for Ramadan.
+    "America/Sao_Paulo": 2017,  # At midnight: the day begins at one.
+    "Asia/Beirut": 2022,  # At midnight.
+    "Asia/Kolkata": 2024,
+    "America/St_Johns": 2010,  # At one minute past midnight: back into yesterday.
+    "UTC": 2024,
+}
+LINES = (
+    *("0 30 2 * * ?", "0 0 2 * * ?", "0 0 3 * * ? *", "0 59 1 * * ?", "0 30 1 * * ?"),
+    *("0 0 0 * * ?", "0 1 0 * * ?", "0 30 0 * * ?", "0 15,45 1-3 * * ?", "0 0 3 ? * SUN"),
+    *("59 59 1 * * ?", "59 59 23 * * ?", "30 30 23 ? * SAT-SUN", "0 0 12 * * ?", "0 0 * * * ?"),
+    *("0 30 * * * ?", "0 0 2 L * ?", "0 30 2 ? * 1#2", "0 30 1 ? * SUNL", "0 0 12 30 12 ?"),
+    *("0 0 0 30 12 ?", "15 15 1 ? 11 1#1", "0 0 1 ? 3,10 SUNL", "0 30 0 21-23 3,9 ?"),
+    *("0 0 0-3 * * ?", "0 0 */2 * * ?", "0 45 1 1W * ?", "0 0 3 LW * ?", "0 0 2 29 2 ?"),
+    *("0 10 2 ? 4,9,10 1#1", "0 5 2 * 3-4 ?", "0 45 0-23/3 15-5 * ?"),
+    *("0 */30 * * * ?", "0 */5 * * * ?", "0 * * * * ?", "30 7/11 * * * ?"),
+    *("*/10 * * * * ?", "* * * * * ?", "* * 1-3 * * ?", "0/20 */10 0-4 ? * SUN-MON"),
+)
+DAY = timedelta(days=1)
+A_WEEK = (datetime(2024, 3, 3), datetime(2024, 3, 9, 23, 59, 59))
+
+
+class Density(Enum):
+    """How often a line fires at most."""
+
+    HOURS = auto()
+    MINUTES = auto()
+    SECONDS = auto()
+
+
+@cache
+def density(line: str) -> Density:
+    fires = len(list(islice(Quartz(line).walls(*A_WEEK), 7 * 24 * 60 + 1)))
+    if fires <= 7 * 24:
+        return Density.HOURS
+    return Density.MINUTES if fires <= 7 * 24 * 60 else Density.SECONDS
+
+
+@cache
+def walls_around(line: str, year: int) -> list[datetime]:
+    """The wall times of a year and of the days beside it."""
+    first, last = datetime(year, 1, 1) - 2 * DAY, datetime(year, 12, 31) + 2 * DAY
+    return list(Quartz(line).walls(first, last))
+
+
+def windows(line: str, year: int, jumps: list[datetime]) -> Iterator[tuple[datetime, datetime]]:
+    """What is compared of a year."""
+    summer = datetime(year, 6, 15, 12, tzinfo=UTC)
+    if density(line) is Density.HOURS:
+        yield datetime(year, 1, 1, tzinfo=UTC), datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+        return
+    for jump in jumps or [summer]:
+        if density(line) is Density.MINUTES:
+            yield jump - 2 * DAY, jump + 2 * DAY
+        else:
+            yield jump - timedelta(minutes=40), jump + timedelta(minutes=70)
+
+
+def test_there_are_forty_lines() -> None:
+    assert len(set(LINES)) == 40
+    assert len(ZONES) == 12
+
+
+@pytest.mark.parametrize("zone_name", ZONES)
+def test_every_fire_around_a_clock_change_is_that_of_the_reference(zone_name: str) -> None:
+    zone = ZoneInfo(zone_name)
+    cases = 0
+    for year in range(ZONES[zone_name], ZONES[zone_name] + 3):
+        clock = WallClock(zone, date(year, 1, 1), date(year, 12, 31))
+        jumps = [jump for jump in clock.jumps if jump.year == year]
+        for line in LINES:
+            cron = Cron.parse(line)
+            for first, last in windows(line, year, jumps):
+                expected = clock.fires(walls_for(line, zone, first, last))
+                for missing, repeated in POLICIES:
+                    timetable = Timetable(
+                        cron=cron,
+                        zone=zone,
+                        missing=MissingTime(missing),
+                        repeated=RepeatedTime(repeated),
+                    )
+                    compare(timetable, expected[missing, repeated], first, last, jumps)
+            cases += len(POLICIES)
+    assert cases == 40 * 6 * 3
+
+
+def walls_for(line: str, zone: ZoneInfo, first: datetime, last: datetime) -> Iterable[datetime]:
+    """The wall times that may become instants between the two, and some more."""
+    if density(line) is Density.HOURS:
+        return walls_around(line, first.year)
+    # What the clock skips lies between the two; the margin is for what it repeats.
+    margin = timedelta(hours=2)
+    return Quartz(line).walls(
+        first.astimezone(zone).replace(tzinfo=None) - margin,
+        last.astimezone(zone).replace(tzinfo=None) + margin,
+    )
+
+
+def compare(
+    timetable: Timetable,
+    expected: list[datetime],
+    first: datetime,
+    last: datetime,
+    jumps: list[datetime],
+) -> None:
+    fires = list(timetable.between(first, last))
+    about = (timetable, first)
+    within = expected[bisect_left(expected, first) : bisect_left(expected, last + DAY / 86_400)]
+    assert fires == within, about
+    # Step by step where the clock changes, and here and there.
+    steps = set(range(1, len(fires), 397))
+    for jump in jumps:
+        at = bisect_left(fires, jump)
+        steps.update(range(max(1, at - 3), min(len(fires), at + 4)))
+    for step in sorted(steps):
+        assert timetable.next(fires[step - 1]) == fires[step], about
+        assert timetable.previous(fires[step]) == fires[step - 1], about
