@@ -166,6 +166,8 @@ class WorkerConfig:
     """Slots: tasks at the same time (not threads). Those of complements don't keep others out."""
     complement_threads: Annotated[int, Ge(0)] = 0
     """Tasks of complements at the same time, in slots that are empty; 0 is as many as slots."""
+    complement_niceness: Annotated[int, Ge(0), Le(19)] = 5
+    """How far tasks of complements stand back for the processor; 19 is all the way, 0 not at all."""
     groups: str = ""
     """Worker groups that it serves, as a,b; empty serves only tasks that ask for no group."""
     heartbeat_interval_seconds: Seconds = 10

@@ -172,6 +172,7 @@ class WorkerServer:
                 log_limit_bytes=settings.log_limit_bytes,
                 directory_policy=settings.working_directory_policy,
                 remove_directory=self._clean.remove,
+                complement_niceness=settings.complement_niceness,
             )
             made.append(supervisor)
             return supervisor

@@ -61,10 +61,7 @@ its children get the default; all it runs itself are builtins. The kernel is tol
 before a daemon when memory runs out."""
 
 _NICE = shutil.which("nice", path=os.defpath)
-_COMPLEMENT_NICENESS = 10
-_NICE_SESSION = (
-    f"echo {_COMPLEMENT_NICENESS} 2>/dev/null >/proc/self/autogroup || :\n"  # Not on every kernel.
-)
+_NICE_SESSION = "echo {niceness} 2>/dev/null >/proc/self/autogroup || :\n"  # Not on every kernel.
 """A complement gives way in computing too. Where the kernel groups processes by their session, a
 process's own niceness counts within the session only; there the session has one too."""
 
@@ -194,6 +191,7 @@ class Supervisor:
         log_limit_bytes: int,
         directory_policy: DirectoryPolicy,
         remove_directory: Callable[[Path], None],
+        complement_niceness: int = 0,
     ) -> None:
         self._prepare = prepare
         self._records = Records(records)
@@ -204,6 +202,7 @@ class Supervisor:
         self._log_limit = log_limit_bytes
         self._policy = directory_policy
         self._remove_directory = remove_directory
+        self._complement_niceness = complement_niceness
         self._lock = Lock()
         self._accepted: dict[int, _Accepted] = {}
         self._messages: deque[_Start | _Kill | _Forget] = deque()
@@ -373,10 +372,11 @@ class Supervisor:
     ) -> tuple[subprocess.Popen[bytes], int]:
         record_file = self._records.begin(record)
         account = prepared.account
+        niceness = self._complement_niceness if record.complement else 0
         try:
             # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
             process = subprocess.Popen(
-                (*_wrapped(complement=record.complement), "orcaflow", *prepared.argv),
+                (*_wrapped(niceness), "orcaflow", *prepared.argv),
                 stdin=record_file,
                 stdout=output,
                 stderr=output,
@@ -883,10 +883,11 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:
     )
 
 
-def _wrapped(*, complement: bool) -> tuple[str, ...]:
-    if complement and _NICE is not None:
+def _wrapped(niceness: int) -> tuple[str, ...]:
+    if niceness and _NICE is not None:
         # By a program and not from here, for the task may have begun before it were done.
-        return (_NICE, "-n", str(_COMPLEMENT_NICENESS), "/bin/sh", "-c", _NICE_SESSION + _WRAPPER)
+        script = _NICE_SESSION.format(niceness=niceness) + _WRAPPER
+        return (_NICE, "-n", str(niceness), "/bin/sh", "-c", script)
     return ("/bin/sh", "-c", _WRAPPER)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "\b\n"
     "Examples:\n"
-    "  orcaflow run flights --date 2013-01-01 --wait\n"
+    "  orcaflow run flights --date 2013-01-02 --wait\n"
     "  orcaflow run flights --param day=2013-01-02 --priority high\n"
     "  orcaflow run flights --start-nodes join --depend post --wait --timeout 10m\n"
 )

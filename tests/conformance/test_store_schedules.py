@@ -441,6 +441,14 @@ def test_a_change_of_anything_else_leaves_the_next_fire_as_it_is(db: Tables) -> 
     assert has(the_schedule(db, schedule_id), counted_from=None, next_fire_time=LATER)
 
 
+def test_a_schedule_whose_parameters_are_mended_goes_on_where_it_was(db: Tables) -> None:
+    schedule_id = due(db, start_params="not JSON", fault="start_params is not JSON")
+    db.update(t.schedule, schedule_id, start_params="{}")
+    row = the_schedule(db, schedule_id)
+    assert has(row, fault=None, counted_from=None, next_fire_time=NOON)
+    assert [schedule.id for schedule in looked_at(db)] == [schedule_id]
+
+
 def test_what_was_due_while_a_schedule_was_offline_is_not_counted(db: Tables) -> None:
     schedule_id = due(db, at=NOON - HOUR)
     db.update(t.schedule, schedule_id, release_state=0)
@@ -460,6 +468,8 @@ def test_masters_are_told_of_a_schedule_that_comes_or_changes_and_not_of_their_o
     schedule_id = due(db)
     assert told in db.heard()
     db.update(t.schedule, schedule_id, crontab="0 30 * * * ?")
+    assert db.heard() == [told]
+    db.update(t.schedule, schedule_id, start_params="{}")
     assert db.heard() == [told]
     db.update(t.schedule, schedule_id, release_state=0)
     assert db.heard() == [told]

@@ -62,6 +62,7 @@ class Host:
             log_limit_bytes=log_limit_bytes,
             directory_policy=policy,
             remove_directory=remove_directory,
+            complement_niceness=10,
         )
 
     def task(

@@ -179,7 +179,8 @@ class Transaction:
         came_online = new.release_state == 1 and old.release_state != 1
         if came_online or any(getattr(old, name) != getattr(new, name) for name in _WHEN_IT_FIRES):
             return {"counted_from": self.database.now(), "next_fire_time": None, "fault": None}
-        return {}
+        # What its commands carry may be its fault too; mended, it goes on where it was.
+        return {"fault": None} if new.start_params != old.start_params else {}
 
     def _notify(self, old: Record | None, new: Record | None) -> None:
         """What the triggers of `common.store.schema` call out."""
@@ -206,7 +207,7 @@ class Transaction:
                 calls.append((Channel.SCHEDULE, ""))
             case ScheduleRecord(), ScheduleRecord() if any(
                 getattr(old, name) != getattr(new, name)
-                for name in ("release_state", *_WHEN_IT_FIRES)
+                for name in ("release_state", "start_params", *_WHEN_IT_FIRES)
             ):
                 calls.append((Channel.SCHEDULE, ""))
             case None, ComplementRecord():

@@ -54,7 +54,7 @@ def draw_schedules(
     """Write a seed's schedules; their windows end, so that all comes to rest."""
     if not options.schedules:
         return
-    lines = DENSE
+    lines: tuple[str, ...] = DENSE
     if options.outage or options.clock_jumps:
         # In some hours a dense line has thousands of fires.
         lines = SPARSE if options.outage else (DENSE[1], *SPARSE)
