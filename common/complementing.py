@@ -8,7 +8,7 @@ ends of the range (traps T31, T32); all is written or nothing (T73).
 |---|---|
 | `complementStartDate`, `complementEndDate` | the range, with its ends; if equal, one date |
 | `complementScheduleDateList` | instead: dates, joined by commas |
-| `schedule_timezone` | the zone of these and of the runs' dates; else the cluster's |
+| `schedule_timezone` | the zone of all these; else the schedule's, else the cluster's |
 | `expectedParallelismNumber` | how many dates run at the same time; else 1 |
 | `executionOrder` | `ASC_ORDER` (else) or `DESC_ORDER` |
 | `complementDependentMode` | `OFF_MODE` (else) or `ALL_DEPENDENT`: and those that wait for it |
@@ -63,7 +63,7 @@ _Word = TypeVar("_Word", bound=StrEnum)
 def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
     """What a row of type COMPLEMENT_DATA asks for. Raises `BadCommandError` naming key and place.
 
-    `zone` is the cluster's. A row without dates in its `command_param` is about its own
+    `zone` is that of its texts if it names none. A row without dates in its `command_param` is about its own
     `schedule_time`.
     """
     param = command.param
@@ -113,6 +113,14 @@ def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
             start_params=param.get("StartParams"),
         ),
     )
+
+
+def zone_of_dates(schedules: Sequence[Schedule], *, zone: ZoneInfo) -> ZoneInfo:
+    """The zone in which a definition's dates are read, if nobody names another.
+
+    That of its online schedules; `zone`, the cluster's, if they have none.
+    """
+    return _zone(_zone_of(schedules), zone)
 
 
 def plan_complements(

@@ -167,7 +167,7 @@ class WorkerConfig:
     complement_threads: Annotated[int, Ge(0)] = 0
     """Tasks of complements at the same time, in slots that are empty; 0 is as many as slots."""
     complement_niceness: Annotated[int, Ge(0), Le(19)] = 5
-    """How far tasks of complements stand back for the processor; 19 is all the way, 0 not at all."""
+    """How far complement tasks stand back for the processor: 0 not at all, 19 all the way."""
     groups: str = ""
     """Worker groups that it serves, as a,b; empty serves only tasks that ask for no group."""
     heartbeat_interval_seconds: Seconds = 10

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from common.complementing import plan_complements
+from common.complementing import plan_complements, zone_of_dates
 from common.errors import NotAllowedError, SchedulerError
 from common.model.commands import BadCommandError
 from common.model.complements import (
@@ -38,7 +38,7 @@ from common.store.durations import recent_durations
 from common.store.requests import Connection
 from common.store.schedules import read_schedules
 from common.task_types import known_task_types
-from common.zones import UnknownZoneError, zone_named
+from common.zones import zone_named
 from orcaflow.rows import name_of
 from orcaflow.scheduling import moment_in, zone_asked
 
@@ -222,10 +222,9 @@ def _zone_name(wish: Wish, schedules: Sequence[Schedule], zone: ZoneInfo) -> str
     """The zone asked for, else that of a schedule, else the cluster's: as for a typed row."""
     if wish.zone is not None:
         return zone_asked(wish.zone).key
-    name = next((each.timezone_id for each in schedules if each.timezone_id), None) or zone.key
     try:
-        return zone_named(name).key
-    except UnknownZoneError as error:
+        return zone_of_dates(schedules, zone=zone).key
+    except BadCommandError as error:
         raise NotAllowedError(f"{error}; name a zone by --zone") from error
 
 

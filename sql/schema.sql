@@ -769,7 +769,7 @@ CREATE TRIGGER orcaflow_schedule_mended
 
 CREATE TRIGGER orcaflow_schedule_came
     AFTER INSERT OR UPDATE OF release_state, crontab, timezone_id, missing_time, repeated_time,
-        start_time, end_time, start_params ON t_ds_schedules
+        start_time, end_time, start_params, process_definition_id ON t_ds_schedules
     FOR EACH STATEMENT
     EXECUTE FUNCTION orcaflow_notify('orcaflow_schedule');
 

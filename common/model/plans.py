@@ -70,6 +70,8 @@ class InstanceSnapshot:
     tasks: tuple[TaskRow, ...] = ()
     timezone_id: str | None = None
     """The zone in which the run reads its dates; None is the cluster's own."""
+    execution_type: ExecutionType | None = None
+    """What its schedule says of other runs of the definition; None leaves that to the latter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,7 @@ _DETAILS: Final = select(
     process_instance.c.schedule_time,
     process_instance.c.run_scope,
     process_instance.c.timezone_id,
+    process_instance.c.execution_type,
 ).where(process_instance.c.id == any_of("ids"))
 
 _PARENTS: Final = (
@@ -331,6 +332,11 @@ class Snapshots:
                 run_scope=names_in(details.run_scope, "run_scope"),
                 tasks=tuple(task_row(task) for task in self._attempts[row.id]),
                 timezone_id=details.timezone_id,
+                execution_type=(
+                    None
+                    if details.execution_type is None
+                    else ExecutionType(details.execution_type)
+                ),
             )
         except ValueError as error:
             raise BadCommandError(f"process instance {row.id} can't be read: {error}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from common.complementing import plan_complements, read_request
+from common.complementing import plan_complements, read_request, zone_of_dates
 from common.model.commands import BadCommandError, Command
 from common.model.plans import Complement, Plan, Reject, Snapshot
 from common.params import ParameterError
@@ -25,7 +25,7 @@ def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin)
     assert snapshot.definition is not None, "a missing definition is a fault"
     try:
         complements = plan_complements(
-            read_request(command, zone=origin.zone),
+            read_request(command, zone=zone_of_dates(snapshot.schedules, zone=origin.zone)),
             snapshot.definition,
             schedules=snapshot.schedules,
             dependents=snapshot.dependents,

@@ -125,6 +125,7 @@ def plan_restart(
     except (InvalidDefinitionError, ImpossibleError, ParameterError) as error:
         return Reject(reason=f"process instance {found.id} can't be recovered: {error}")
     definition = _own_definition(found, snapshot.definition)
+    of_definition = definition.execution_type if definition else ExecutionType.PARALLEL
     return Restart(
         process_instance_id=found.id,
         epoch=found.owner_epoch,
@@ -134,7 +135,7 @@ def plan_restart(
         command_param=_command_param(command, found),
         afresh=command.command_type is CommandType.REPEAT_RUNNING,
         child_of=None if snapshot.parent is None else child_of(snapshot.parent),
-        execution_type=definition.execution_type if definition else ExecutionType.PARALLEL,
+        execution_type=(of_definition if found.execution_type is None else found.execution_type),
     )
 
 

@@ -228,6 +228,11 @@ class MemoryCommandStore:
                 "history": process.history,
                 "schedule_time": process.schedule_time,
                 "timezone_id": process.timezone_id,
+                "execution_type": (
+                    None
+                    if process.execution_type is None
+                    else ExecutionType(process.execution_type)
+                ),
                 "run_scope": names_in(process.run_scope, "run_scope"),
                 "tasks": self._tasks(process.id),
             }

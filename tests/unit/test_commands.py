@@ -33,6 +33,7 @@ from common.model.plans import (
     Reject,
     Snapshot,
 )
+from common.model.schedules import Schedule
 from common.model.states import (
     FailureStrategy,
     Priority,
@@ -679,6 +680,28 @@ def test_a_complement_run_is_for_the_one_date_of_its_command_in_the_zone() -> No
 def test_one_date_is_enough_for_a_complement_run() -> None:
     found = complement(f'{{"complementStartDate": "{FIRST}"}}')
     assert dates(found) == [datetime(2020, 1, 1, 5, tzinfo=UTC)]
+
+
+def test_the_dates_of_a_complement_are_read_in_the_zone_of_the_definition_s_schedule() -> None:
+    tokyo = Schedule(
+        id=1,
+        process_definition_id=3,
+        definition_name="flights",
+        definition_is_online=True,
+        crontab="0 0 0 * * ?",
+        timezone_id="Asia/Tokyo",
+        missing_time="shift",
+        repeated_time="first",
+        start_time=NOON,
+        end_time=NOON + timedelta(days=1),
+    )
+    found = plan(
+        read(JANUARY % (FIRST, FIRST), command_type=5),
+        Snapshot(definition=a_definition(), schedules=(tokyo,)),
+        now=NOON,
+        origin=ORIGIN,
+    )
+    assert dates(found) == [datetime(2019, 12, 31, 15, tzinfo=UTC)]
 
 
 def test_the_schedule_time_of_a_complement_command_without_others_is_its_date() -> None:

@@ -236,6 +236,12 @@ def test_a_restart_obeys_the_definition_s_execution_type() -> None:
     assert restarted(found).execution_type is ExecutionType.SERIAL_WAIT
 
 
+def test_a_restart_obeys_its_schedule_s_execution_type_before_the_definition_s() -> None:
+    by_schedule = an_instance(ProcessState.FAILURE, execution_type=ExecutionType.SERIAL_WAIT)
+    found = planned(about(FAILED), a_definition(), instance=by_schedule)
+    assert restarted(found).execution_type is ExecutionType.SERIAL_WAIT
+
+
 # What runs again
 
 EVERY_END = (
