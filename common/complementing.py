@@ -63,8 +63,8 @@ _Word = TypeVar("_Word", bound=StrEnum)
 def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
     """What a row of type COMPLEMENT_DATA asks for. Raises `BadCommandError` naming key and place.
 
-    `zone` is that of its texts if it names none. A row without dates in its `command_param` is about its own
-    `schedule_time`.
+    `zone` is that of its texts if it names none. A row without dates in its `command_param` is
+    about its own `schedule_time`.
     """
     param = command.param
     zone_name = param.get("schedule_timezone") or None
