@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeVar
@@ -141,11 +141,13 @@ def plan_complements(
     found = [_new(request, request.process_definition_id, dates, zone_name, after=None)]
     if request.downstream is Downstream.NONE:
         return tuple(found)
+    # All of a range: the last date of one that fires at three lies after the last of one at one.
+    first, last = _span(request, dates)
+    # Without a zone, since its own schedules say in which one its runs read their dates.
     spans = ComplementRequest(
         process_definition_id=0,
-        first=min(dates),
-        last=max(dates),
-        timezone_id=zone_name,
+        first=first,
+        last=last,
         order=request.order,
         confirmed=request.confirmed,
     )
@@ -161,6 +163,12 @@ def plan_complements(
         if own_dates:
             found.append(_new(request, each.id, own_dates, own_zone, after=len(found) - 1))
     return tuple(found)
+
+
+def _span(request: ComplementRequest, dates: Collection[datetime]) -> tuple[datetime, datetime]:
+    if request.dates or request.first is None or request.last is None:
+        return min(dates), max(dates)
+    return request.first, request.last
 
 
 def complement_dates(
@@ -186,7 +194,7 @@ def _dates_in_order(
     zone_name = request.timezone_id or _zone_of(schedules) or zone.key
     own_zone = _zone(zone_name, zone)
     if request.dates:
-        dates = sorted(set(request.dates))
+        dates = sorted({each.astimezone(UTC) for each in request.dates})
         _check_number(len(dates), request.confirmed)
     else:
         dates = _dates_of_range(request, schedules, zone=zone, own_zone=own_zone)
@@ -341,15 +349,19 @@ def _fires(
 def _daily(first: datetime, last: datetime, zone: ZoneInfo) -> Iterator[datetime]:
     """From `first` on, each day at its time of day on the wall clock."""
     local = in_zone(first, zone)
+    passed: datetime | None = None
     for day in range(UTMOST_DATES + 1):
         try:
             # Always from the first: a time that one day's clock skips does not shift the rest.
-            moment = days_later(local, day)
+            moment = days_later(local, day).astimezone(UTC)
         except ParameterError:
             return
         if moment > last:
             return
-        yield moment
+        # A day that a zone skips altogether comes to the same instant as the next.
+        if moment != passed:
+            yield moment
+        passed = moment
 
 
 def _check_number(number: int, confirmed: bool, of: str = "the list") -> None:
@@ -395,12 +407,14 @@ def _date_list(param: Mapping[str, str], zone: ZoneInfo) -> tuple[datetime, ...]
         return ()
     places: dict[datetime, int] = {}
     for place, part in enumerate(text.split(","), start=1):
-        moment = parse_moment(part.strip(), zone)
-        if moment is None:
+        local = parse_moment(part.strip(), zone)
+        if local is None:
             raise BadCommandError(
                 f"command_param: {key}: date {place} must be written as 2020-01-31 00:00:00,"
                 f" not {part.strip()[:40]!r}"
             )
+        # Two wall times may be one instant, where a zone skips a whole day.
+        moment = local.astimezone(UTC)
         if moment in places:
             raise BadCommandError(
                 f"command_param: {key}: date {place} ({part.strip()[:40]}) is date"

@@ -15,6 +15,7 @@ from common.model.complements import ComplementState, DateState
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskDependType
 from common.params import ParameterError, format_moment
 from common.zones import UnknownZoneError, zone_named
+from orcaflow.masking import masked
 from orcaflow.rows import name_of
 
 if TYPE_CHECKING:
@@ -138,10 +139,13 @@ def _names(stored: str | None) -> list[str]:
 
 
 def _params(stored: str | None) -> object:
-    """The parameters as they were given; as the text that is stored, if that is no JSON."""
+    """The parameters as they were given; as the text that is stored, if that is no JSON.
+
+    Without the values of those whose names sound secret.
+    """
     if not stored:
         return {}
     try:
-        return json.loads(stored, parse_float=str)
+        return masked(json.loads(stored, parse_float=str), ())
     except (ValueError, RecursionError):
         return stored

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from statistics import median
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import typer
@@ -41,6 +42,8 @@ from common.task_types import known_task_types
 from common.zones import zone_named
 from orcaflow.rows import name_of
 from orcaflow.scheduling import moment_in, zone_asked
+
+_LIST: Final = "--date/--dates"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +188,7 @@ def _request(
     if wish.dates:
         if wish.first is not None or wish.last is not None:
             raise typer.BadParameter(
-                "give either --from and --to, or a list of dates", param_hint="--date/--dates"
+                "give either --from and --to, or a list of dates", param_hint=_LIST
             )
     elif wish.first is None or wish.last is None:
         raise typer.BadParameter(
@@ -242,12 +245,12 @@ def read_dates(texts: Sequence[str], zone: ZoneInfo) -> tuple[datetime, ...]:
     """The dates of a list, each of which stands in it once."""
     places: dict[datetime, int] = {}
     for place, text in enumerate(texts, start=1):
-        moment = read_moment(text, zone, option="--dates", what=f"date {place}: ")
+        moment = read_moment(text, zone, option=_LIST, what=f"date {place}: ")
         if moment in places:
             raise typer.BadParameter(
                 f"date {place} ({text.strip()[:40]}) is date {places[moment]} again; name each"
                 " date once",
-                param_hint="--dates",
+                param_hint=_LIST,
             )
         places[moment] = place
     return tuple(places)

@@ -58,11 +58,15 @@ def task_with_id(db: Connection, task_instance_id: int) -> TaskInstanceView:
 
 
 def worker_group_named(db: Connection, name: str) -> int:
+    """The id of a worker group; -1 is that of `default`, which stands in no table."""
+    from common.model.imports import DEFAULT_WORKER_GROUP
     from common.store.requests import worker_group_id, worker_group_names
 
+    if name == DEFAULT_WORKER_GROUP:
+        return -1
     found = worker_group_id(db, name)
     if found is None:
-        known = ", ".join(repr(other) for other in worker_group_names(db)) or "none"
+        known = ", ".join(repr(each) for each in (DEFAULT_WORKER_GROUP, *worker_group_names(db)))
         raise NotFoundError(f"there is no worker group {name!r} (there are: {known})")
     return found
 

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 from zoneinfo import ZoneInfo
 
@@ -57,6 +57,7 @@ MAX_DAYS = 3660
 MAX_FIRES = 1_000_000
 """As `common.rehearsal` has it, which takes too long to import for `--help`."""
 
+_FIRST_FIRE: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PATIENCE: Final = timedelta(seconds=3)
 _MAX_METRICS: Final = 4_000_000
 _MAX_SLOTS: Final = 1_000_000
@@ -153,7 +154,7 @@ def simulate(
         begin = (
             SystemClock().now().replace(microsecond=0)
             if first is None
-            else moment_option(first, zone, option="--from")
+            else _begin(moment_option(first, zone, option="--from"))
         )
         absences = tuple(_outage(text, zone) for text in outages or ())
         capacity = _Capacity(slots, "--slots") if slots else _living_slots(session.config)
@@ -375,6 +376,12 @@ def _outage(text: str, zone: ZoneInfo) -> Outage:
         )
     begin = moment_option(first, zone, option="--outage")
     return Outage(begin=begin, end=begin + timedelta(seconds=_span(span, "--outage")))
+
+
+def _begin(moment: datetime) -> datetime:
+    if moment < _FIRST_FIRE:
+        raise typer.BadParameter("no cron line fires before 1970", param_hint="--from")
+    return moment
 
 
 def _end(begin: datetime, days: float) -> datetime:

@@ -222,7 +222,7 @@ def group_of(db: Connection, name: str | None) -> dict[str, Any]:
 
     if name is None:
         return {}
-    return {"worker_group_id": -1 if name == "default" else worker_group_named(db, name)}
+    return {"worker_group_id": worker_group_named(db, name)}
 
 
 def check_columns(session: Session, values: dict[str, Any], zone: ZoneInfo) -> None:

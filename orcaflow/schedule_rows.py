@@ -22,6 +22,7 @@ from common.model.states import (
     ReleaseState,
     WarningType,
 )
+from orcaflow.masking import masked
 from orcaflow.output import shown
 from orcaflow.previewing import ClockChange, ComingFire, told, told_of_fire
 from orcaflow.rows import name_of
@@ -198,8 +199,9 @@ def overdue_row(view: ScheduleView, zone: ZoneInfo, now: datetime) -> dict[str, 
 
 
 def _params(text: str | None) -> dict[str, object]:
+    """The parameters, without the values of those whose names sound secret."""
     try:
-        found = json.loads(text or "{}")
+        found = masked(json.loads(text or "{}"), ())
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

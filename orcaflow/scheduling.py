@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 NO_END: Final = datetime(9999, 1, 1, tzinfo=UTC)
 """The end of a window that has none, as the table's default is."""
 
+_ANYBODYS_ZONES: Final = frozenset({"localtime", "posixrules"})
+"""Files beside the zones, which are another zone on the next computer."""
 MAX_ZONE_LENGTH: Final = 40
 MAX_SECONDS: Final = 2**31 - 1
 
@@ -133,11 +135,11 @@ def zone_asked(name: str) -> ZoneInfo:
     from zoneinfo import available_timezones
 
     try:
-        if len(name) <= MAX_ZONE_LENGTH:
+        if len(name) <= MAX_ZONE_LENGTH and name.strip() not in _ANYBODYS_ZONES:
             return zone_named(name.strip())
     except UnknownZoneError:
         pass
-    known = {each.lower(): each for each in sorted(available_timezones())}
+    known = {each.lower(): each for each in sorted(available_timezones() - _ANYBODYS_ZONES)}
     near = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1)
     perhaps = f"; did you mean {known[near[0]]}?" if near else ", as America/New_York or UTC is"
     raise typer.BadParameter(

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, case, exists, or_, select, update
 
 from common.model.complements import ComplementState, DateState
 from common.model.states import LIVE_PROCESS_STATES, ProcessState
-from common.store.tables import complement, complement_date, process_instance
+from common.store.tables import command, complement, complement_date, process_instance
 
 PAUSABLE: Final = (ComplementState.SUBMITTED, ComplementState.RUNNING)
 RESUMABLE: Final = (ComplementState.PAUSE, ComplementState.READY_PAUSE)
@@ -69,8 +69,9 @@ class Retried:
 def retry_complement(db: Connection, complement_id: int, *, at: datetime) -> Retried | None:
     """→ RUNNING with its failed dates pending again; None if its state forbids it.
 
-    A failed date whose run somebody has recovered since is left to the masters, so that it never
-    runs twice at the same time. With no date to try again the caller has to undo this.
+    A failed date whose run somebody has recovered since, or has asked to be, is left to the
+    masters, so that it never runs twice at the same time. With no date to try again the caller has
+    to undo this.
     """
     changed = db.execute(
         update(complement)
@@ -87,11 +88,17 @@ def retry_complement(db: Connection, complement_id: int, *, at: datetime) -> Ret
         .where(process_instance.c.id == complement_date.c.process_instance_id)
         .where(process_instance.c.state.in_((*LIVE_PROCESS_STATES, ProcessState.SUCCESS)))
     )
+    about_to_be = exists(
+        select(command.c.id)
+        .where(command.c.process_instance_id == complement_date.c.process_instance_id)
+        .where(command.c.process_instance_id != 0)
+    )
     dates = db.execute(
         update(complement_date)
         .where(complement_date.c.complement_id == complement_id)
         .where(complement_date.c.state == DateState.FAILURE)
         .where(~recovered)
+        .where(~about_to_be)
         .values(
             state=DateState.PENDING.value,
             command_id=0,

@@ -29,6 +29,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     Text,
+    and_,
     bindparam,
     case,
     cast,
@@ -541,6 +542,25 @@ _SOME_RECOVERED: Final = (
     .correlate(complement)
     .exists()
 )
+# It failed only since the one before it did, which is a success by now: a master died, or its row
+# was locked, as that came about.
+_MAY_FOLLOW: Final = and_(
+    _FORMER.c.state == ComplementState.SUCCESS,
+    select(literal(1))
+    .select_from(_LOOKED_AT)
+    .where(_DATES_OF)
+    .where(_LOOKED_AT.c.state == DateState.PENDING)
+    .correlate(complement)
+    .exists(),
+    ~(
+        select(literal(1))
+        .select_from(_LOOKED_AT)
+        .where(_DATES_OF)
+        .where(_LOOKED_AT.c.state == DateState.FAILURE)
+        .correlate(complement)
+        .exists()
+    ),
+)
 # All that are to be looked at, and whether the dates of each have to be settled first.
 _LOOK: Final = (
     _SIGHTS.add_columns(or_(_SOME_RUN_ENDED, _SOME_LOST).label("unsettled"))
@@ -551,7 +571,7 @@ _THOROUGH_LOOK: Final = (
     _SIGHTS.add_columns(
         or_(_IS_FAILED, _SOME_RUN_ENDED, _SOME_LOST, _SOME_RECOVERED).label("unsettled")
     )
-    .where(or_(_IS_MOVING, _IS_FAILED & _SOME_RECOVERED))
+    .where(or_(_IS_MOVING, _IS_FAILED & or_(_SOME_RECOVERED, _MAY_FOLLOW)))
     .order_by(complement.c.id)
 )
 _FOLLOWERS: Final = (

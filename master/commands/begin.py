@@ -76,7 +76,10 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         tenant_id=definition.tenant_id,
         locations=definition.locations,
         connects=definition.connects,
-        execution_type=own_execution_type or definition.execution_type,
+        # Not by its truth: PARALLEL is 0.
+        execution_type=(
+            definition.execution_type if own_execution_type is None else own_execution_type
+        ),
         is_serial_by_schedule=own_execution_type is not None,
         child_of=None if parent is None else child_of(parent),
         timezone_id=timezone_id,

@@ -10,9 +10,9 @@ from datetime import datetime
 
 from common.complementing import plan_complements, read_request, zone_of_dates
 from common.model.commands import BadCommandError, Command
-from common.model.plans import Complement, Plan, Reject, Snapshot
+from common.model.plans import Begin, Complement, Plan, Reject, Snapshot
 from common.params import ParameterError
-from master.commands.begin import fault_of_definition, plan_begin
+from master.commands.begin import plan_begin
 from master.commands.origin import Origin
 
 
@@ -20,8 +20,10 @@ def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin)
     """A complement of all dates that the row names, or the run of the one date that it is for."""
     if command.complement_date_id or command.parent_task_instance_id:
         return plan_begin(command, snapshot, now=now, origin=origin)
-    if fault := fault_of_definition(command, snapshot, origin):
-        return Reject(reason=fault)
+    # What keeps each of its dates from beginning is told of now, instead of once for each of them.
+    one = plan_begin(command, snapshot, now=now, origin=origin)
+    if not isinstance(one, Begin):
+        return one
     assert snapshot.definition is not None, "a missing definition is a fault"
     try:
         complements = plan_complements(

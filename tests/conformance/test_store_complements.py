@@ -413,6 +413,12 @@ def test_dates_of_a_complement_that_asks_for_nothing_else_say_their_zone_alone(d
     assert json.loads(command["command_param"]) == {"schedule_timezone": "UTC"}
 
 
+def test_dates_begin_in_their_order_and_not_in_that_of_the_calendar(db: Tables) -> None:
+    create(db, new(*reversed(DAYS[:4]), parallelism=2, order=RunOrder.DESCENDING))
+    advance(db)
+    assert [row["schedule_time"] for row in db.rows(t.command)] == [DAYS[3], DAYS[2]]
+
+
 def test_a_date_begins_once_however_often_one_looks(db: Tables) -> None:
     a_complement(db)
     assert [advance(db).begun for _ in range(3)] == [1, 0, 0]
@@ -471,9 +477,12 @@ def test_a_command_that_its_date_does_not_wait_for_begins_nothing(
     advance(db)
     date = dates_of(db, complement_id)[0]
     db.update(t.complement_date, date["id"], **columns)
+    before = dates_of(db, complement_id)
     (handled,) = begin_waiting(db)
     assert isinstance(handled.plan, Drop)
     assert db.rows(t.process_instance) == []
+    # Marked as running, it would be taken for one whose run is gone.
+    assert dates_of(db, complement_id) == before
 
 
 def test_a_command_for_a_date_that_there_is_not_begins_nothing(db: Tables) -> None:
@@ -956,6 +965,23 @@ def test_what_comes_after_one_that_failed_fails_down_to_the_last_in_the_same_loo
         row = the_complement(db, each)
         assert row["state"] == ComplementState.FAILURE
         assert f"complement {above}, which it waits for" in row["state_reason"]
+
+
+def test_what_failed_with_the_one_before_goes_on_though_its_master_died_as_that_succeeded(
+    db: Tables,
+) -> None:
+    first, second = chain(db, 2)
+    advance(db)
+    begin_waiting(db)
+    end_run(db, run_of(db, first), ProcessState.FAILURE)
+    advance(db)
+    assert the_complement(db, second)["state"] == ComplementState.FAILURE
+    # All that a master had written that died before it came to the second.
+    date = dates_of(db, first)[0]
+    db.update(t.complement_date, date["id"], state="success", reason=None)
+    db.update(t.complement, first, state=int(ComplementState.SUCCESS))
+    assert advance(db, thorough=True) == Advanced(begun=1, moving=True)
+    assert the_complement(db, second)["state"] == RUNNING
 
 
 def test_the_decider_is_shown_how_the_one_before_stands(db: Tables) -> None:

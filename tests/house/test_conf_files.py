@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from common.config import FILES, Config, default_conf_dir, documented_settings, effective, rendered
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf"
 
 
 def test_the_shipped_files_are_those_of_the_checkout() -> None:
@@ -31,3 +33,33 @@ def test_every_setting_has_its_one_line_of_why_in_exactly_one_file() -> None:
         if why and "\n" not in why
     ]
     assert sorted(documented) == sorted(key for key, _, _ in effective(Config()))
+
+
+@pytest.mark.parametrize(
+    ("file", "called"),
+    [
+        ("master/server.py", "Master"),
+        ("master/assembly.py", "RunWorkerConfig"),
+        ("master/assembly.py", "Origin"),
+        ("master/run_worker.py", "load_run"),
+        ("worker/server.py", "Launcher"),
+        ("orcaflow/rendering.py", "system_parameters"),
+    ],
+)
+def test_the_rule_of_complements_is_handed_on_to_all_that_work_out_dates(
+    file: str, called: str
+) -> None:
+    # All of these have a default for it: one that is left out would follow that, and not the file.
+    setting = "complement_uses_chosen_date"
+    calls = [
+        node
+        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == called
+    ]
+    given = [
+        ast.unparse(keyword.value).rpartition(".")[2]
+        for call in calls
+        for keyword in call.keywords
+        if keyword.arg == setting
+    ]
+    assert given == [setting]

@@ -365,6 +365,13 @@ def test_what_is_wrong_is_named_and_nothing_is_written(cli: Cli, db: Engine) -> 
         ("--dates 2013-01-01,2013-01-02,2013-01-01", 2, "date 3 (2013-01-01) is date 1 again"),
         ("--date 2013-01-01 --date 2013-01-01", 2, "date 2 (2013-01-01) is date 1 again"),
         ("--dates 2013-01-01,,", 2, "date 2: ''"),
+        ("--date 0000-01-01", 2, "--date/--dates: date 1: '0000-01-01'"),
+        ("--date 99999-01-01", 2, "date 1: '99999-01-01'"),
+        ("--date 2013-13-01", 2, "date 1: '2013-13-01'"),
+        ("--date 2013-01-01 --parallel 0", 2, "1 to 1000 dates may run"),
+        ("--date 2013-01-01 --parallel -1", 2, "1 to 1000 dates may run"),
+        ("--date 2013-01-01 --parallel 1000000000", 2, "1 to 1000 dates may run"),
+        ("--date 2013-01-01 --parallel two", 2, "valid integer"),
         ("--dates 2013-01-01 --from 2013-01-01", 2, "either --from and --to, or a list"),
         ("--date 2013-01-01 --zone America/NewYork", 2, "did you mean America/New_York?"),
         ("--date 2013-01-01 --start-node c", 3, "has no task 'c'"),
@@ -537,6 +544,21 @@ def test_a_retry_runs_what_failed_again_and_what_waits_for_it(cli: Cli, db: Engi
         again = dates_of_complement(connection, 1)[0]
     assert again.process_instance_id > failed["process_instance_id"]
     assert "can't be retried: it is SUCCESS" in refused(cli, db, "retry 1", code=4)
+
+
+def test_a_retry_leaves_alone_what_somebody_has_asked_to_recover(cli: Cli, db: Engine) -> None:
+    a_definition(db)
+    asked(cli, "nightly --date 2013-01-01")
+    World(db, lambda _: ProcessState.FAILURE).rest()
+    with db.connect() as connection:
+        [date] = dates_of_complement(connection, 1)
+    assert cli("instance", "rerun", str(date.process_instance_id))[0] == 0
+    assert "no failed date to run again" in refused(cli, db, "retry 1", code=4)
+    World(db).turn()
+    World(db).rest()
+    with db.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(process_instance)) == 1
+    assert states(db, 1) == ["success"]
 
 
 def test_a_retry_leaves_alone_what_was_recovered_meanwhile(cli: Cli, db: Engine) -> None:

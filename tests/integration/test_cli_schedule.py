@@ -125,7 +125,7 @@ def test_every_option_reaches_its_column(cli: Cli, db: Engine) -> None:
             *("--misfire", "fire_all", "--misfire-limit", "3", "--deadline", "2h"),
             *("--missing", "skip", "--repeated", "both", "--execution-type", "serial-wait"),
             *("--failure-strategy", "end", "--priority", "high", "--worker-group", "default"),
-            *("--param", "region=eu", "-p", "n=ä=b"),
+            *("--param", "region=eu", "-p", "n=ä=b", "-p", "db_password=hunter2"),
         )
     )
     (stored,) = rows(db)
@@ -136,7 +136,11 @@ def test_every_option_reaches_its_column(cli: Cli, db: Engine) -> None:
     assert (stored.missing_time, stored.repeated_time, stored.execution_type) == ("skip", "both", 1)
     assert (stored.failure_strategy, stored.process_instance_priority) == (0, 1)
     assert (stored.worker_group_id, stored.release_state) == (-1, 1)
-    assert json.loads(stored.start_params) == {"region": "eu", "n": "ä=b"}
+    given = {"region": "eu", "n": "ä=b", "db_password": "hunter2"}
+    assert json.loads(stored.start_params) == given
+    assert row["params"] == given | {"db_password": "******"}
+    code, shown, _ = cli("schedule", "show", str(stored.id))
+    assert (code, "region=eu" in shown, "hunter2" in shown) == (0, True, False)
     assert (row["release_state"], row["deadline"]) == ("ONLINE", 7200)
     assert row["next_fire_time"] is not None
 
@@ -148,15 +152,22 @@ BAD = (
     (("--cron", "0 " * 5000), 2, "256"),
     (("--zone", "America/New_Yrok"), 2, "did you mean America/New_York?"),
     (("--zone", "../../etc/passwd"), 2, "is no zone"),
+    (("--zone", ""), 2, "is no zone"),
+    (("--zone", "Z" * 1000), 2, "is no zone"),
+    (("--zone", "localtime"), 2, "is no zone"),
     (("--from", "2026-02-30"), 2, "'2026-02-30' is no time"),
+    (("--from", "2013-13-01"), 2, "'2013-13-01' is no time"),
+    (("--from", "0000-01-01"), 2, "'0000-01-01' is no time"),
+    (("--to", "99999-01-01"), 2, "'99999-01-01' is no time"),
     (("--to", "tomorrow"), 2, "'tomorrow' is no time"),
     (("--from", "2026-01-02", "--to", "2026-01-01"), 2, "ends before it starts"),
     (("--from", "2026-01-01 03:00:00", "--to", "2026-01-01 03:00:00"), 2, "ends as it starts"),
     (("--deadline", "soon"), 2, "'soon' is no span of time"),
+    (("--deadline", "99999999999d"), 2, "is no span of time"),
     (("--misfire-limit", "1001"), 2, "less than or equal to 1000"),
     (("--misfire", "sometimes"), 2, "sometimes"),
     (("--param", "region"), 2, "is not NAME=VALUE"),
-    (("--worker-group", "ghost"), 3, "there is no worker group 'ghost'"),
+    (("--worker-group", "ghost"), 3, "there is no worker group 'ghost' (there are: 'default')"),
     (("--param", "x=" + "y" * 3_000_000), 4, "command.param_limit_bytes"),
 )
 

@@ -242,6 +242,7 @@ def test_options_that_make_no_sense_are_named(cli: Cli, db: Engine) -> None:
     a_schedule(db, a_definition(db))
     for arguments in (
         ("--from", "yesterday"),
+        ("--from", "0001-01-01"),
         ("--days", "0"),
         ("--days", "3000", "--from", "9999-12-01"),
         ("--assume", "soon"),

@@ -167,9 +167,19 @@ class MemoryComplementStore:
         return decide(self._snapshot(row, counts, above)).state is ComplementState.SUBMITTED
 
     def _may_go_on(self, row: ComplementRecord) -> bool:
-        """Whether some of its failed dates have been recovered."""
-        return row.state == ComplementState.FAILURE and any(
-            self._is_recovered(date) for date in self._db.dates(row.id)
+        """Whether some of its failed dates have been recovered, or what it failed with has."""
+        if row.state != ComplementState.FAILURE:
+            return False
+        dates = self._db.dates(row.id)
+        if any(self._is_recovered(date) for date in dates):
+            return True
+        above = self._db.complements.get(row.after_id)
+        states = {date.state for date in dates}
+        return (
+            above is not None
+            and above.state == ComplementState.SUCCESS
+            and DateState.PENDING in states
+            and DateState.FAILURE not in states
         )
 
     def _is_recovered(self, date: ComplementDateRecord) -> bool:

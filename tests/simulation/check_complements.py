@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from common.model.commands import CommandType
 from common.model.complements import ComplementState, DateState
@@ -246,25 +247,30 @@ class ComplementsKeepTheirWord:
 
 
 def _dates_of(command: CommandRecord, row: ComplementRecord, before: Tables) -> list[datetime]:
-    """The dates that were asked for: as listed, or a single one, or fires, or one a day."""
+    """The dates that were asked for: as listed, or a single one, or fires, or one a day.
+
+    What was typed is read on the clock of the definition's schedules, if these have one.
+    """
+    online = [
+        each
+        for _, each in sorted(before.schedules.items())
+        if each.release_state == 1 and each.process_definition_id == row.process_definition_id
+    ]
+    zone = ZoneInfo(next((each.timezone_id for each in online if each.timezone_id), "UTC"))
     param = json.loads(command.command_param or "{}")
     falls = param.get("executionOrder") == "DESC_ORDER"
     listed = param.get("complementScheduleDateList")
     if listed is not None:
-        return sorted({_moment(text) for text in listed.split(",")}, reverse=falls)
-    first, last = (_moment(param[f"complement{end}Date"]) for end in ("Start", "End"))
+        return sorted({_moment(text, zone) for text in listed.split(",")}, reverse=falls)
+    first, last = (_moment(param[f"complement{end}Date"], zone) for end in ("Start", "End"))
     if first == last:
         return [first]
     found = [first + timedelta(days=day) for day in range((last - first).days + 1)]
-    schedules = [
-        replace(each, start_time=EPOCH, end_time=FAR)
-        for each in before.schedules.values()
-        if each.release_state == 1 and each.process_definition_id == row.process_definition_id
-    ]
+    schedules = [replace(each, start_time=EPOCH, end_time=FAR) for each in online]
     if schedules:
         found = [*{fire for each in schedules for fire in fires(each, first, last)}]
     return sorted(found, reverse=falls)
 
 
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(f"{text.strip()}+00:00")
+def _moment(text: str, zone: ZoneInfo) -> datetime:
+    return datetime.fromisoformat(text.strip()).replace(tzinfo=zone).astimezone(UTC)

@@ -66,9 +66,8 @@ class SerialRunsOneByOne:
     def _process(self, change: Change, new: ProcessRecord, before: Tables) -> Iterator[str]:
         old = change.old
         kind = before.definitions[new.process_definition_id].execution_type
-        # What its schedule says holds when it begins; a recovery goes by the definition.
-        begins = not isinstance(old, ProcessRecord) or old.is_waiting
-        if new.execution_type is not None and begins:
+        # What its schedule says goes before that, whenever it begins or begins again.
+        if new.execution_type is not None:
             kind = new.execution_type
         if kind == ExecutionType.PARALLEL:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -44,7 +45,7 @@ DEFINITION = DefinitionSnapshot(
 )
 
 
-def business_date(
+def planned(
     command_type: CommandType,
     schedule_time: datetime | None = NIGHT,
     *,
@@ -53,8 +54,7 @@ def business_date(
     parent: ParentSnapshot | None = None,
     chosen_date: bool = True,
     **columns: Any,
-) -> str:
-    """The value of a global parameter that is the business date."""
+) -> Begin | Restart:
     found = plan(
         Command(
             id=1,
@@ -74,7 +74,17 @@ def business_date(
         ),
     )
     assert isinstance(found, Begin | Restart), found
+    return found
+
+
+def day_of(found: Begin | Restart) -> str:
+    """The value of a global parameter that is the business date."""
     return str(json.loads(found.global_params or "[]")[0]["value"])
+
+
+def business_date(*row: Any, **more: Any) -> str:
+    """The business date of what a command of this type and schedule time begins."""
+    return day_of(planned(*row, **more))
 
 
 def ended(*history: str, timezone_id: str | None = None) -> InstanceSnapshot:
@@ -148,11 +158,32 @@ def test_a_recovery_keeps_the_rule_that_the_run_began_with(
     assert found == date
 
 
+def test_the_switch_gives_a_recovered_complement_the_rule_of_the_others_too() -> None:
+    found = business_date(
+        CommandType.REPEAT_RUNNING,
+        None,
+        param={"ProcessInstanceId": "12"},
+        instance=ended("COMPLEMENT_DATA"),
+        chosen_date=False,
+    )
+    assert found == "20200309"
+
+
 def test_t46_a_run_reads_its_date_in_the_zone_of_its_schedule() -> None:
     scheduler = CommandType.SCHEDULER
     assert business_date(scheduler, TOKYO_NIGHT) == "20200308"
     tokyo = {"schedule_timezone": "Asia/Tokyo"}
     assert business_date(scheduler, TOKYO_NIGHT, param=tokyo) == "20200309"
+
+
+def test_t46_a_run_keeps_the_zone_of_its_schedule_for_its_tasks() -> None:
+    tokyo = {"schedule_timezone": "Asia/Tokyo"}
+    zones = [
+        found.timezone_id
+        for param in (tokyo, {"schedule_timezone": " "}, {})
+        if isinstance(found := planned(CommandType.SCHEDULER, param=param), Begin)
+    ]
+    assert zones == ["Asia/Tokyo", None, None]
 
 
 def test_t46_a_rerun_reads_it_in_the_zone_that_the_run_began_with() -> None:
@@ -165,12 +196,13 @@ def test_t46_a_rerun_reads_it_in_the_zone_that_the_run_began_with() -> None:
     assert found == "20200309"
 
 
-def test_a_sub_process_has_the_date_the_rule_and_the_zone_of_its_parent() -> None:
-    parent = ParentSnapshot(
+def a_parent(task_json: str = "{}") -> ParentSnapshot:
+    """A run of a complement that waits for its sub process."""
+    return ParentSnapshot(
         process_instance_id=2,
         task_instance_id=45,
         task_name="sub",
-        task_json="{}",
+        task_json=task_json,
         input_pool=None,
         waits=True,
         root_id=2,
@@ -180,10 +212,43 @@ def test_a_sub_process_has_the_date_the_rule_and_the_zone_of_its_parent() -> Non
         ancestors=(1,),
         timezone_id="Asia/Tokyo",
     )
+
+
+def test_a_sub_process_has_the_date_the_rule_and_the_zone_of_its_parent() -> None:
+    found = planned(
+        CommandType.COMPLEMENT_DATA, TOKYO_NIGHT, parent=a_parent(), parent_task_instance_id=45
+    )
+    assert day_of(found) == "20200310"
+    assert isinstance(found, Begin)
+    assert found.timezone_id == "Asia/Tokyo"
+
+
+def test_t46_a_sub_process_that_is_run_again_reads_it_in_the_zone_of_its_parent() -> None:
+    child = replace(ended("COMPLEMENT_DATA"), schedule_time=TOKYO_NIGHT, root_id=2)
     found = business_date(
-        CommandType.COMPLEMENT_DATA, TOKYO_NIGHT, parent=parent, parent_task_instance_id=45
+        CommandType.REPEAT_RUNNING,
+        None,
+        param={"ProcessInstanceId": "12"},
+        instance=child,
+        parent=a_parent(),
+        parent_task_instance_id=45,
     )
     assert found == "20200310"
+
+
+@pytest.mark.parametrize(("chosen_date", "date"), [(True, "20200310"), (False, "20200309")])
+def test_what_a_complement_hands_down_to_a_sub_process_follows_the_switch(
+    chosen_date: bool, date: str
+) -> None:
+    local = [{"prop": "day", "direct": "IN", "type": "VARCHAR", "value": "${system.biz.date}"}]
+    found = business_date(
+        CommandType.COMPLEMENT_DATA,
+        TOKYO_NIGHT,
+        parent=a_parent(json.dumps({"params": {"localParams": local}})),
+        parent_task_instance_id=45,
+        chosen_date=chosen_date,
+    )
+    assert found == date
 
 
 def test_a_zone_that_there_is_not_is_refused_by_its_key() -> None:

@@ -18,6 +18,7 @@ from common.model.states import ProcessState
 from common.store.complement_views import ComplementDateView, ComplementView
 from orcaflow.cli import main
 from orcaflow.commands import complement
+from orcaflow.complement_rows import complement_row
 from orcaflow.complement_watch import (
     Bars,
     Lines,
@@ -90,6 +91,16 @@ def a_date(day: int, state: DateState, **changes: object) -> ComplementDateView:
         end_time=None if state is DateState.RUNNING else NOON + 4 * SECOND,
     )
     return replace(date, **changes)  # type: ignore[arg-type]  # As above.
+
+
+def test_a_parameter_whose_name_sounds_secret_is_not_shown() -> None:
+    given = '{"region": "eu", "db_password": "hunter2", "nested": {"token": "hunter2"}}'
+    row = complement_row(a_view(start_params=given), now=NOON)
+    assert row["start_params"] == {
+        "region": "eu",
+        "db_password": "******",
+        "nested": {"token": "******"},
+    }
 
 
 def test_the_first_word_is_a_command_or_the_name_of_a_definition(cli: Cli) -> None:

@@ -35,6 +35,7 @@ from common.model.plans import (
 )
 from common.model.schedules import Schedule
 from common.model.states import (
+    ExecutionType,
     FailureStrategy,
     Priority,
     ProcessState,
@@ -702,6 +703,27 @@ def test_the_dates_of_a_complement_are_read_in_the_zone_of_the_definition_s_sche
         origin=ORIGIN,
     )
     assert dates(found) == [datetime(2019, 12, 31, 15, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize("own", list(ExecutionType))
+@pytest.mark.parametrize("of_definition", [ExecutionType.PARALLEL, ExecutionType.SERIAL_DISCARD])
+def test_the_execution_type_of_a_schedule_goes_before_that_of_the_definition(
+    own: ExecutionType, of_definition: ExecutionType
+) -> None:
+    found = planned(
+        read(f'{{"executionType": "{own.name}"}}', command_type=6),
+        a_definition(execution_type=of_definition),
+    )
+    assert isinstance(found, Begin)
+    assert (found.execution_type, found.is_serial_by_schedule) == (own, True)
+
+
+def test_a_complement_of_which_no_date_could_begin_is_rejected_as_a_whole() -> None:
+    text = (
+        f'{{"complementStartDate": "{FIRST}", "complementEndDate": "{FIRST}", "StartParams": %s}}'
+    )
+    for params in ('"[1, 2]"', '"{spoilt"'):
+        assert "StartParams" in why(complement(text % params))
 
 
 def test_the_schedule_time_of_a_complement_command_without_others_is_its_date() -> None:

@@ -74,6 +74,21 @@ def dates_of(request: ComplementRequest, *schedules: Schedule) -> list[str]:
     return [f"{moment.astimezone(NEW_YORK):%m-%d %H:%M}" for moment in dates]
 
 
+def test_a_day_that_a_zone_skips_is_no_second_date_at_the_same_instant() -> None:
+    apia = ZoneInfo("Pacific/Apia")
+    given = a_range("2011-12-28 00:00:00", "2012-01-01 23:59:59", schedule_timezone=apia.key)
+    dates, _ = complement_dates(given, (), zone=NEW_YORK)
+    days = [moment.astimezone(apia).day for moment in dates]
+    assert days == [28, 29, 31, 1]
+
+
+def test_two_wall_times_of_one_instant_are_the_same_date_twice() -> None:
+    listed = "2011-12-30 12:00:00,2011-12-31 12:00:00"
+    command = a_command(complementScheduleDateList=listed, schedule_timezone="Pacific/Apia")
+    with pytest.raises(BadCommandError, match=r"date 2 .* is date 1 again"):
+        read_request(command, zone=NEW_YORK)
+
+
 def test_t31_without_a_schedule_there_is_one_date_a_day_with_both_ends() -> None:
     january = a_range("2013-01-01 00:00:00", "2013-01-31 00:00:00")
     assert dates_of(january) == [f"01-{day:02} 00:00" for day in range(1, 32)]
@@ -89,6 +104,11 @@ def test_t31_the_dates_of_several_schedules_are_sorted_and_each_is_there_once() 
     day = a_range("2013-01-01 00:00:00", "2013-01-01 23:59:59")
     found = dates_of(day, a_schedule("0 0 9,3 * * ?"), a_schedule("0 0 3,6 * * ?"))
     assert found == ["01-01 03:00", "01-01 06:00", "01-01 09:00"]
+
+
+def test_t31_a_date_that_is_listed_twice_is_there_once() -> None:
+    twice = ComplementRequest(process_definition_id=3, dates=(NOW, NOW))
+    assert complement_dates(twice, (), zone=NEW_YORK)[0] == (NOW,)
 
 
 def test_a_schedule_s_window_does_not_bound_what_may_be_complemented() -> None:
@@ -320,12 +340,24 @@ def test_those_downstream_follow_in_turn_and_with_all_of_their_own_nodes() -> No
     assert all(each.dates == found[0].dates for each in found)
 
 
-def with_one_below(crontab: str) -> tuple[NewComplement, ...]:
+def test_what_is_asked_for_counts_for_a_complement_and_for_those_downstream() -> None:
+    found = planned(
+        complementDependentMode="ALL_DEPENDENT",
+        expectedParallelismNumber="2",
+        executionOrder="DESC_ORDER",
+        onFailure="continue",
+        reprocess="missing",
+    )
+    asked = (2, RunOrder.DESCENDING, OnFailure.CONTINUE, Reprocess.MISSING)
+    told = [(each.parallelism, each.order, each.on_failure, each.reprocess) for each in found]
+    assert told == [asked] * 3
+
+
+def with_one_below(crontab: str, **param: str) -> tuple[NewComplement, ...]:
     below = replace(waits_for(9, 3), schedules=(a_schedule(crontab),))
+    asked = {"complementDependentMode": "ALL_DEPENDENT", **param}
     return plan_complements(
-        a_range(
-            "2013-01-01 00:00:00", "2013-01-03 00:00:00", complementDependentMode="ALL_DEPENDENT"
-        ),
+        a_range("2013-01-01 00:00:00", "2013-01-03 00:00:00", **asked),
         FLIGHTS,
         schedules=(),
         dependents=(below,),
@@ -338,6 +370,43 @@ def test_one_downstream_with_a_schedule_has_its_own_dates_within_the_same_span()
     found = with_one_below("0 0 */12 * * ?")
     assert len(found[1].dates) == 5
     assert all(one < other for one, other in pairwise(found[1].dates))
+
+
+def test_one_downstream_with_a_schedule_begins_with_its_latest_date_too() -> None:
+    found = with_one_below("0 0 */12 * * ?", executionOrder="DESC_ORDER")
+    assert len(found[1].dates) == 5
+    assert all(one > other for one, other in pairwise(found[1].dates))
+
+
+def test_one_downstream_that_fires_later_in_the_day_has_all_days_of_the_range() -> None:
+    below = replace(waits_for(9, 3), schedules=(a_schedule("0 0 3 * * ?"),))
+    found = plan_complements(
+        a_range(
+            "2013-01-01 00:00:00", "2013-01-03 23:59:59", complementDependentMode="ALL_DEPENDENT"
+        ),
+        FLIGHTS,
+        schedules=(a_schedule("0 0 1 * * ?"),),
+        dependents=(below,),
+        zone=NEW_YORK,
+        graph=graph,
+    )
+    assert [len(each.dates) for each in found] == [3, 3]
+
+
+def test_one_downstream_reads_its_dates_in_the_zone_of_its_own_schedule() -> None:
+    tokyo = a_schedule("0 0 3 * * ?", timezone_id="Asia/Tokyo")
+    found = plan_complements(
+        a_range(
+            "2013-01-01 00:00:00", "2013-01-03 23:59:59", complementDependentMode="ALL_DEPENDENT"
+        ),
+        FLIGHTS,
+        schedules=(a_schedule("0 0 1 * * ?"),),
+        dependents=(replace(waits_for(9, 3), schedules=(tokyo,)), waits_for(5, 3)),
+        zone=NEW_YORK,
+        graph=graph,
+    )
+    zones = {each.process_definition_id: each.timezone_id for each in found}
+    assert zones == {3: "America/New_York", 9: "Asia/Tokyo", 5: "America/New_York"}
 
 
 def test_one_downstream_that_does_not_fire_in_the_span_is_left_out() -> None:

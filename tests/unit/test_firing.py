@@ -85,6 +85,8 @@ def test_t97_no_fire_lies_outside_a_window_that_has_become_narrower() -> None:
     assert planned(a_schedule(end_time=NOON - HOUR), NOON).fires == ()
     later = planned(a_schedule(start_time=NOON + 3 * HOUR), NOON + 2 * HOUR)
     assert (later.fires, later.next_fire_time) == ((), NOON + 3 * HOUR)
+    # Nor is one announced that will not be.
+    assert planned(a_schedule(end_time=NOON - HOUR), NOON - HOUR).next_fire_time is None
 
 
 def test_both_ends_of_the_window_fire() -> None:
@@ -124,6 +126,12 @@ def test_what_is_later_than_the_deadline_is_missed_whatever_the_policy_says() ->
     schedule = a_schedule(misfire_policy=MisfirePolicy.FIRE_ALL, deadline=timedelta(minutes=90))
     found = outcomes(schedule, NOON + 2 * HOUR)
     assert found == [(12, MISSED), (13, FIRED), (14, FIRED)]
+
+
+def test_what_is_as_late_as_the_deadline_allows_happens() -> None:
+    schedule = a_schedule(misfire_policy=MisfirePolicy.FIRE_ALL, deadline=2 * HOUR)
+    found = outcomes(schedule, NOON + 2 * HOUR)
+    assert found == [(12, FIRED), (13, FIRED), (14, FIRED)]
 
 
 def test_a_deadline_below_the_threshold_counts_too() -> None:
@@ -172,6 +180,21 @@ def test_the_policies_of_the_row_decide_about_a_missing_hour() -> None:
     assert planned(spring, NOON).next_fire_time == datetime(2026, 3, 8, 7, 30, tzinfo=UTC)
     skipped = planned(replace(spring, missing_time="skip"), NOON).next_fire_time
     assert skipped == datetime(2027, 3, 8, 7, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("policy", "hours"), [("first", [5]), ("second", [6]), ("both", [5, 6])])
+def test_the_policies_of_the_row_decide_about_a_repeated_hour(
+    policy: str, hours: list[int]
+) -> None:
+    autumn = a_schedule(
+        "0 30 1 1 11 ?",
+        timezone_id="America/New_York",
+        repeated_time=policy,
+        counted_from=datetime(2026, 10, 31, tzinfo=UTC),
+        next_fire_time=None,
+    )
+    found = planned(autumn, datetime(2026, 11, 1, 12, tzinfo=UTC)).fires
+    assert [fire.fire_time.hour for fire in found] == hours
 
 
 @pytest.mark.parametrize(

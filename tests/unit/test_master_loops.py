@@ -23,11 +23,12 @@ from common.model.cluster import Node, NodeKind, QueueEntry
 from common.model.commands import CommandType
 from common.model.instances import Ownership
 from common.model.plans import Drop, Handled, Plan, Reject, Resume, Signal
+from common.model.schedules import FireOutcome, FirePlan, FirePlanner, MisfirePolicy, Schedule
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question, UpstreamRun
 from common.service import LoopThread
 from common.store.listen import Channel, Notification
-from common.store.protocol import Planner, Released, WaitingDependent
+from common.store.protocol import Fired, Planner, Released, WaitingDependent
 from common.wakes import Wakes
 from master.command_loop import MUTEX, CommandConfig, CommandLoop
 from master.commands.origin import Origin
@@ -37,6 +38,7 @@ from master.hold_loop import HoldConfig, HoldLoop
 from master.identity import Identity
 from master.notice_loop import NoticeLoop
 from master.queue_loop import QueueLoop
+from master.schedule_loop import ScheduleConfig, ScheduleLoop
 from master.timeout_loop import TimeoutConfig, TimeoutLoop
 from tests.builders import NOON
 from tests.memory.registry import MemoryZooKeeper
@@ -197,6 +199,100 @@ def test_a_master_that_is_not_trusted_ends_nothing_for_taking_too_long(place: Pl
     loop = TimeoutLoop(store, identity=place.identity, clock=place.clock)
     assert loop.run_once() == SECOND
     assert store.asked == []
+
+
+# ScheduleLoop
+
+
+class Schedules:
+    """Has one schedule planned whenever it is asked, and answers what the test says."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.plans: list[FirePlan] = []
+        self.next_due: datetime | None = None
+
+    def fire(self, *, planner: FirePlanner, now: datetime, limit: int) -> Fired:
+        plan = planner(self.schedule)
+        self.plans.append(plan)
+        return Fired(commands=len(plan.fires), fires=len(plan.fires), next_due=self.next_due)
+
+
+def a_schedule_loop(
+    place: Place, *, crontab: str = "0 0 * * * ?", due: timedelta = timedelta()
+) -> tuple[ScheduleLoop, Schedules]:
+    """A loop in New York, for which ten seconds are a misfire, and a schedule of no zone."""
+    now = place.clock.now()
+    store = Schedules(
+        Schedule(
+            id=1,
+            process_definition_id=3,
+            definition_name="flights",
+            definition_is_online=True,
+            crontab=crontab,
+            timezone_id=None,
+            missing_time="shift",
+            repeated_time="first",
+            start_time=now - timedelta(days=1),
+            end_time=now + timedelta(days=2),
+            misfire_policy=MisfirePolicy.SKIP,
+            next_fire_time=now + due,
+        )
+    )
+    loop = ScheduleLoop(
+        store,
+        identity=place.identity,
+        clock=place.clock,
+        zone=ZoneInfo("America/New_York"),
+        config=ScheduleConfig(misfire_threshold=10 * SECOND),
+    )
+    return loop, store
+
+
+@pytest.mark.parametrize(("late", "outcome"), [(10, FireOutcome.FIRED), (11, FireOutcome.SKIPPED)])
+def test_what_is_a_misfire_is_said_by_the_configuration(
+    place: Place, late: int, outcome: FireOutcome
+) -> None:
+    loop, store = a_schedule_loop(place, crontab="* * * * * ?")
+    place.pass_by(late * SECOND)
+    loop.run_once()
+    assert store.plans[0].fires[0].outcome is outcome
+
+
+def test_t46_a_schedule_without_a_zone_fires_by_the_clock_of_the_cluster(place: Place) -> None:
+    loop, store = a_schedule_loop(place, crontab="0 0 3 * * ?", due=timedelta(days=-1))
+    loop.run_once()
+    fires = [
+        fire.fire_time.astimezone(ZoneInfo("America/New_York")) for fire in store.plans[0].fires
+    ]
+    assert [fire.hour for fire in fires] == [3]
+
+
+def test_after_fires_it_is_looked_at_once_whether_more_is_due_and_else_rested_until_then(
+    place: Place,
+) -> None:
+    loop, store = a_schedule_loop(place, crontab="* * * * * ?")
+    store.next_due = place.clock.now()
+    assert loop.run_once() == timedelta()
+    store.next_due = place.clock.now() + 2 * SECOND
+    assert loop.run_once() == 2 * SECOND
+    store.next_due = place.clock.now() + timedelta(days=1)
+    assert loop.run_once() == ScheduleConfig().interval
+
+
+def test_what_stays_due_that_another_master_works_on_is_not_asked_for_without_rest(
+    place: Place,
+) -> None:
+    loop, store = a_schedule_loop(place, due=timedelta(hours=1))
+    store.next_due = place.clock.now() - SECOND
+    assert loop.run_once() == ScheduleConfig().breath
+
+
+def test_t91_a_master_that_is_not_trusted_fires_nothing(place: Place) -> None:
+    loop, store = a_schedule_loop(place)
+    place.identity.become(None)
+    loop.run_once()
+    assert store.plans == []
 
 
 # DependentLoop
