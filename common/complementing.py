@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -47,13 +47,15 @@ from common.model.definitions import ProcessGraph
 from common.model.plans import DefinitionSnapshot, DependentDefinition
 from common.model.schedules import Schedule
 from common.params import ParameterError, format_moment, parse_moment
-from common.params.moments import days_later, in_zone
+from common.params.moments import days_later, in_zone, on_wall
 from common.zones import UnknownZoneError, zone_named
 
 DATE_LIMIT: Final = 10_000
 """More dates than this need a confirmation."""
 UTMOST_DATES: Final = 1_000_000
 """More than this are refused even so."""
+UTMOST_DATES_OF_ROW: Final = 100_000
+"""More than this are refused of a row of `t_ds_command`: others wait while a master takes it."""
 PARALLELISM_LIMIT: Final = 1000
 
 _SHOWN = 3
@@ -131,76 +133,94 @@ def plan_complements(
     dependents: Sequence[DependentDefinition],
     zone: ZoneInfo,
     graph: Callable[[str], ProcessGraph],
+    utmost: int = UTMOST_DATES,
 ) -> tuple[NewComplement, ...]:
     """The complements to be written: of the definition itself, then of those downstream in turn.
 
     `schedules` are the online ones of the definition, `dependents` the definitions with DEPENDENT
-    tasks, `zone` the cluster's. Raises `BadCommandError` with what has to be mended.
+    tasks, `zone` the cluster's; `utmost` dates are the most that each has. Raises
+    `BadCommandError` with what has to be mended.
     """
-    dates, zone_name = complement_dates(request, schedules, zone=zone)
+    dates, zone_name = complement_dates(request, schedules, zone=zone, utmost=utmost)
     found = [_new(request, request.process_definition_id, dates, zone_name, after=None)]
     if request.downstream is Downstream.NONE:
         return tuple(found)
-    # All of a range: the last date of one that fires at three lies after the last of one at one.
-    first, last = _span(request, dates)
-    # Without a zone, since its own schedules say in which one its runs read their dates.
-    spans = ComplementRequest(
-        process_definition_id=0,
-        first=first,
-        last=last,
-        order=request.order,
-        confirmed=request.confirmed,
-    )
+    spans = _spans(request, dates, _zone(zone_name, zone))
     for each in downstream_of(
         definition, dependents, graph=graph, all_levels=request.downstream is Downstream.ALL
     ):
-        own_dates, own_zone = (
-            _dates_in_order(spans, each.schedules, zone=zone)
-            if each.schedules
-            else (dates, zone_name)
-        )
+        own_dates, own_zone = dates, zone_name
+        if each.schedules:
+            own_zone = zone_of_dates(each.schedules, zone=zone).key
+            fires = _fires_within(spans, each.schedules, zone=zone, most=utmost)
+            _check_number(
+                len(fires), request.confirmed, utmost, of=f"process definition {each.name!r}"
+            )
+            own_dates = _in_order(fires, request.order)
         # One that fires once a month has nothing to do for a week in the middle of it.
         if own_dates:
             found.append(_new(request, each.id, own_dates, own_zone, after=len(found) - 1))
     return tuple(found)
 
 
-def _span(request: ComplementRequest, dates: Collection[datetime]) -> tuple[datetime, datetime]:
-    if request.dates or request.first is None or request.last is None:
-        return min(dates), max(dates)
-    return request.first, request.last
+def _spans(
+    request: ComplementRequest, dates: Collection[datetime], zone: ZoneInfo
+) -> list[tuple[datetime, datetime]]:
+    """What those downstream are to cover: all of a range, or the days of a list's dates."""
+    if not request.dates and request.first is not None and request.last is not None:
+        return [(request.first, request.last)]
+    spans = []
+    for day in sorted({in_zone(date, zone).date() for date in dates}):
+        midnight = on_wall(datetime.combine(day, time.min), zone)
+        spans.append((midnight, days_later(midnight, 1) - timedelta(seconds=1)))
+    return spans
+
+
+def _fires_within(
+    spans: Sequence[tuple[datetime, datetime]],
+    schedules: Sequence[Schedule],
+    *,
+    zone: ZoneInfo,
+    most: int,
+) -> list[datetime]:
+    """The fires within any of these, each once; one more than `most` if there are that many."""
+    fires = chain.from_iterable(_fires(schedules, first, last, zone=zone) for first, last in spans)
+    return list(dict.fromkeys(islice(fires, most + 1)))
 
 
 def complement_dates(
-    request: ComplementRequest, schedules: Sequence[Schedule], *, zone: ZoneInfo
+    request: ComplementRequest,
+    schedules: Sequence[Schedule],
+    *,
+    zone: ZoneInfo,
+    utmost: int = UTMOST_DATES,
 ) -> tuple[tuple[datetime, ...], str]:
     """The dates in the order in which they are to run, and the name of the zone they are read in.
 
     Those of a list; else the fire times of the schedules within the range, whatever their own
     windows are; else, without a schedule, one a day from the first on, at its time of day (T93).
     """
-    dates, zone_name = _dates_in_order(request, schedules, zone=zone)
-    if not dates:
-        raise BadCommandError(
-            "no date lies in the range: the online schedules of the definition"
-            f" ({', '.join(repr(each.crontab) for each in schedules[:_SHOWN])}) don't fire in it"
-        )
-    return dates, zone_name
-
-
-def _dates_in_order(
-    request: ComplementRequest, schedules: Sequence[Schedule], *, zone: ZoneInfo
-) -> tuple[tuple[datetime, ...], str]:
     zone_name = request.timezone_id or _zone_of(schedules) or zone.key
     own_zone = _zone(zone_name, zone)
     if request.dates:
         dates = sorted({each.astimezone(UTC) for each in request.dates})
-        _check_number(len(dates), request.confirmed)
+        _check_number(len(dates), request.confirmed, utmost, of="the list")
     else:
-        dates = _dates_of_range(request, schedules, zone=zone, own_zone=own_zone)
-    if request.order is RunOrder.DESCENDING:
-        dates.reverse()
-    return tuple(dates), zone_name
+        dates = _dates_of_range(request, schedules, zone=zone, own_zone=own_zone, utmost=utmost)
+    if not dates:
+        raise BadCommandError(
+            "no date lies in the range: the online schedules of the definition"
+            f" ({_lines(schedules)}) don't fire in it"
+        )
+    return _in_order(dates, request.order), zone_name
+
+
+def _in_order(dates: list[datetime], order: RunOrder) -> tuple[datetime, ...]:
+    return tuple(reversed(dates) if order is RunOrder.DESCENDING else dates)
+
+
+def _lines(schedules: Sequence[Schedule]) -> str:
+    return ", ".join(repr(each.crontab) for each in schedules[:_SHOWN])
 
 
 def downstream_of(
@@ -310,6 +330,7 @@ def _dates_of_range(
     *,
     zone: ZoneInfo,
     own_zone: ZoneInfo,
+    utmost: int,
 ) -> list[datetime]:
     first, last = request.first, request.last
     assert first is not None, "a request has a range or a list"
@@ -322,11 +343,12 @@ def _dates_of_range(
         )
     if schedules:
         dates = _fires(schedules, first, last, zone=zone)
+        span += f", fires of {_lines(schedules)},"
     else:
         dates = _daily(first, last, own_zone)
-    limit = UTMOST_DATES if request.confirmed else DATE_LIMIT
+    limit = utmost if request.confirmed else DATE_LIMIT
     found = list(islice(dates, limit + 1))
-    _check_number(len(found), request.confirmed, of=f"the range {span}")
+    _check_number(len(found), request.confirmed, utmost, of=f"the range {span}")
     return found
 
 
@@ -364,9 +386,10 @@ def _daily(first: datetime, last: datetime, zone: ZoneInfo) -> Iterator[datetime
         passed = moment
 
 
-def _check_number(number: int, confirmed: bool, of: str = "the list") -> None:
-    if number > UTMOST_DATES:
-        raise BadCommandError(f"{of} has more than {UTMOST_DATES:,} dates; split it")
+def _check_number(number: int, confirmed: bool, utmost: int, *, of: str) -> None:
+    if number > utmost:
+        way = "" if utmost == UTMOST_DATES else ", or let `orcaflow complement` write it"
+        raise BadCommandError(f"{of} has more than {utmost:,} dates; split it{way}")
     if number > DATE_LIMIT and not confirmed:
         raise BadCommandError(
             f"{of} has more than {DATE_LIMIT:,} dates; if that is meant, confirm it:"

@@ -110,6 +110,11 @@ def command_param(schedule: Schedule) -> str:
             raise ScheduleFaultError(f"start_params is not JSON: {error}") from error
         if not isinstance(given, dict):
             raise ScheduleFaultError("start_params must be a JSON object of names and values")
+        nested = [name for name, value in given.items() if isinstance(value, dict | list)]
+        if nested:
+            raise ScheduleFaultError(
+                f"start_params: the value of {nested[0][:80]!r} must be a text or a number"
+            )
         if given:
             param["StartParams"] = given
     return json.dumps(param, ensure_ascii=False)

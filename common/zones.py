@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
+
+_OF_THIS_COMPUTER: Final = ("localtime", "posixrules")
 
 
 class UnknownZoneError(SchedulerError):
@@ -13,6 +16,8 @@ class UnknownZoneError(SchedulerError):
 
 def zone_named(name: str) -> ZoneInfo:
     """The zone, or `UnknownZoneError`."""
+    if name in _OF_THIS_COMPUTER:
+        raise UnknownZoneError(f"{name!r} is another zone on another computer; name that itself")
     # A name is a path below the database's folder: what leads out of it is refused by `ZoneInfo`.
     try:
         return ZoneInfo(name)

@@ -41,6 +41,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    text,
     true,
     update,
 )
@@ -97,6 +98,7 @@ _MOVING: Final = (
 _WINDING_DOWN: Final = (ComplementState.READY_PAUSE, ComplementState.READY_STOP)
 # A statement has a time limit, which a million dates would reach.
 _CHUNK: Final = 50_000
+_MANY_DATES: Final = 10_000
 # Dates are counted only so far, unless the complement ends and the number is told: no more than a
 # thousand ever begin at once.
 _COUNTED: Final = 2_000
@@ -210,6 +212,9 @@ def create_complements(
                     "new_schedule_time": list(dates),
                 },
             )
+    if sum(len(each.dates) for each in complements) > _MANY_DATES:
+        # Until statistics are gathered by themselves, each look would read all of these.
+        db.execute(text("ANALYZE t_ds_complement_date"))
     return tuple(ids)
 
 

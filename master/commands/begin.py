@@ -105,9 +105,12 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
     definition, parent = snapshot.definition, snapshot.parent
     if definition is None:
         return _no_definition(command)
-    if not definition.usable or (
-        parent is None and definition.release_state is not ReleaseState.ONLINE
-    ):
+    if not definition.usable:
+        return (
+            f"process definition {definition.name!r} is switched off (its flag is 0);"
+            " set that to 1, or import it again"
+        )
+    if parent is None and definition.release_state is not ReleaseState.ONLINE:
         return (
             f"process definition {definition.name!r} is OFFLINE;"
             f" set it online first: orcaflow definition online {definition.name!r}"

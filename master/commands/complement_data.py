@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from common.complementing import plan_complements, read_request, zone_of_dates
+from common.complementing import UTMOST_DATES_OF_ROW, plan_complements, read_request, zone_of_dates
 from common.model.commands import BadCommandError, Command
 from common.model.plans import Begin, Complement, Plan, Reject, Snapshot
 from common.params import ParameterError
@@ -33,6 +33,7 @@ def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin)
             dependents=snapshot.dependents,
             zone=origin.zone,
             graph=origin.graph,
+            utmost=UTMOST_DATES_OF_ROW,
         )
     except (BadCommandError, ParameterError) as error:
         return Reject(reason=str(error))

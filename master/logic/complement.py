@@ -28,6 +28,8 @@ def step(found: ComplementSnapshot) -> ComplementStep:
                 return _run(found)
             return ComplementStep(state=ComplementState.PAUSE)
         case ComplementState.READY_STOP if not found.live:
+            if not (found.pending or found.failed):
+                return _run(found)  # It had come to its end before it could be cancelled (T32b).
             return ComplementStep(state=ComplementState.STOP, reason="cancelled")
         case _:
             return ComplementStep(state=found.state)

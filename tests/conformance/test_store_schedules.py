@@ -432,6 +432,18 @@ def test_a_change_of_what_decides_about_fires_has_them_counted_anew(
     assert has(row, next_fire_time=None, fault=None)
 
 
+def test_what_was_due_before_its_window_changed_stays_due(db: Tables) -> None:
+    schedule_id = due(db, at=NOON)
+    db.update(t.schedule, schedule_id, end_time=NOON + 3 * YEAR)
+    second = timedelta(seconds=1)
+    assert has(
+        the_schedule(db, schedule_id), counted_from=NOON - second, next_fire_time=None, fault=None
+    )
+    # And again, before anybody has looked.
+    db.update(t.schedule, schedule_id, end_time=NOON + 4 * YEAR)
+    assert has(the_schedule(db, schedule_id), counted_from=NOON - second)
+
+
 def test_a_change_of_anything_else_leaves_the_next_fire_as_it_is(db: Tables) -> None:
     schedule_id = due(db, at=LATER)
     db.update(

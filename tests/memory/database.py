@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from common.model.cluster import Node
@@ -178,9 +178,26 @@ class Transaction:
             return {}
         came_online = new.release_state == 1 and old.release_state != 1
         if came_online or any(getattr(old, name) != getattr(new, name) for name in _WHEN_IT_FIRES):
-            return {"counted_from": self.database.now(), "next_fire_time": None, "fault": None}
+            return {
+                "counted_from": self._counted_from(old, new),
+                "next_fire_time": None,
+                "fault": None,
+            }
         # What its commands carry may be its fault too; mended, it goes on where it was.
         return {"fault": None} if new.start_params != old.start_params else {}
+
+    def _counted_from(self, old: ScheduleRecord, new: ScheduleRecord) -> datetime:
+        """Now; but what was due before stays due if only the window changes."""
+        moments = [self.database.now()]
+        window = replace(new, start_time=old.start_time, end_time=old.end_time)
+        if old.release_state == 1 and all(
+            getattr(old, name) == getattr(window, name) for name in _WHEN_IT_FIRES
+        ):
+            if old.counted_from is not None:
+                moments.append(old.counted_from)
+            if old.next_fire_time is not None:
+                moments.append(old.next_fire_time - timedelta(seconds=1))
+        return min(moments)
 
     def _notify(self, old: Record | None, new: Record | None) -> None:
         """What the triggers of `common.store.schema` call out."""

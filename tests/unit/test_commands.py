@@ -394,9 +394,13 @@ def test_a_row_whose_definition_is_null_is_refused_by_its_column() -> None:
     assert "process_definition_id is NULL" in why(planned(read(process_definition_id=None)))
 
 
-@pytest.mark.parametrize("columns", [{"release_state": ReleaseState.OFFLINE}, {"usable": False}])
-def test_a_definition_that_is_offline_is_refused_with_the_cure(columns: dict[str, Any]) -> None:
-    reason = why(planned(read(), a_definition(**columns)))
+def test_a_definition_that_is_switched_off_is_refused_with_the_cure() -> None:
+    reason = why(planned(read(), a_definition(usable=False)))
+    assert "'flights' is switched off (its flag is 0); set that to 1" in reason
+
+
+def test_a_definition_that_is_offline_is_refused_with_the_cure() -> None:
+    reason = why(planned(read(), a_definition(release_state=ReleaseState.OFFLINE)))
     assert "'flights' is OFFLINE" in reason
     assert "orcaflow definition online 'flights'" in reason
 

@@ -82,6 +82,7 @@ def test_t32b_it_is_over_when_no_dates_are_left_even_if_it_was_to_be_paused() ->
     assert step(found(ComplementState.READY_PAUSE, live=1)).state is ComplementState.READY_PAUSE
     assert step(found(ComplementState.READY_PAUSE)).state is SUCCESS
     assert step(found(ComplementState.READY_PAUSE, failed=1)).state is FAILURE
+    assert step(found(ComplementState.READY_STOP)).state is SUCCESS
 
 
 def test_a_pause_begins_nothing_and_is_over_when_what_runs_has_ended() -> None:
@@ -95,6 +96,7 @@ def test_a_cancel_begins_nothing_and_is_over_when_what_runs_has_ended() -> None:
     ready = ComplementState.READY_STOP
     assert step(found(ready, pending=3, live=1)) == ComplementStep(state=ready)
     assert step(found(ready, pending=3)).state is ComplementState.STOP
+    assert step(found(ready, failed=1)).state is ComplementState.STOP
     assert step(found(ComplementState.STOP)).state is ComplementState.STOP
 
 

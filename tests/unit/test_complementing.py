@@ -411,3 +411,23 @@ def test_one_downstream_reads_its_dates_in_the_zone_of_its_own_schedule() -> Non
 
 def test_one_downstream_that_does_not_fire_in_the_span_is_left_out() -> None:
     assert [each.process_definition_id for each in with_one_below("0 0 0 20 * ?")] == [3]
+
+
+def test_a_list_is_followed_by_the_fires_of_its_days_downstream_and_no_others() -> None:
+    below = replace(waits_for(9, 3), schedules=(a_schedule("0 0 3 * * ?"),))
+    found = plan_complements(
+        read_request(
+            a_command(
+                complementScheduleDateList="2013-01-05 00:00:00,2013-02-05 10:00:00",
+                complementDependentMode="ALL_DEPENDENT",
+            ),
+            zone=NEW_YORK,
+        ),
+        FLIGHTS,
+        schedules=(),
+        dependents=(below,),
+        zone=NEW_YORK,
+        graph=graph,
+    )
+    shown = [f"{date.astimezone(NEW_YORK):%m-%d %H:%M}" for date in found[1].dates]
+    assert shown == ["01-05 03:00", "02-05 03:00"]

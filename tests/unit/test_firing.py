@@ -207,6 +207,8 @@ def test_the_policies_of_the_row_decide_about_a_repeated_hour(
         ({"missing_time": "hop"}, "hop"),
         ({"start_params": "{"}, "start_params"),
         ({"start_params": "[1]"}, "start_params"),
+        ({"start_params": '{"a": {"b": 1}}'}, "start_params: the value of 'a'"),
+        ({"timezone_id": "localtime"}, "timezone_id: 'localtime' is another zone"),
     ],
 )
 def test_a_row_that_can_t_be_understood_has_a_fault_that_names_the_column(

@@ -736,6 +736,14 @@ CREATE TRIGGER orcaflow_process_ended
 CREATE FUNCTION orcaflow_count_fires() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.counted_from := now();
+    IF OLD.release_state = 1 AND
+        (NEW.crontab, NEW.timezone_id, NEW.missing_time, NEW.repeated_time,
+            NEW.process_definition_id) IS NOT DISTINCT FROM
+        (OLD.crontab, OLD.timezone_id, OLD.missing_time, OLD.repeated_time,
+            OLD.process_definition_id) THEN
+        NEW.counted_from :=
+            LEAST(now(), OLD.counted_from, OLD.next_fire_time - INTERVAL '1 second');
+    END IF;
     NEW.next_fire_time := NULL;
     NEW.fault := NULL;
     RETURN NEW;
