@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ from common.config import load
 from common.model.cluster import NodeKind
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState
-from common.store import schema
-from common.store.connect import engine
 from common.store.tables import (
     command,
     datasource,
@@ -27,46 +24,11 @@ from common.store.tables import (
     task_group_queue,
     task_instance,
 )
-from orcaflow.cli import main
 from orcaflow.members import registry
 from tests.conftest import ZookeeperRoot
+from tests.integration.conftest import Cli
 
-Cli = Callable[..., tuple[int, str, str]]
 NOW = datetime.now(UTC)
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Engine]:
-    made = engine(database_url, pool_size=3)
-    schema.upgrade(made, os_user="tester")
-    yield made
-    made.dispose()
-
-
-@pytest.fixture
-def cli(
-    database_url: str,
-    db: Engine,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Cli:
-    """Runs a command: exit code, standard output, standard error."""
-    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", database_url)
-    monkeypatch.setenv("ORCAFLOW_TIME_ZONE", "UTC")
-    # Nobody listens there: who is alive can't be asked, and that is said.
-    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", "127.0.0.1:1")
-    monkeypatch.setattr("orcaflow.reasoning.PATIENCE", timedelta(milliseconds=50))
-    # Long enough for a real master, too long for none.
-    monkeypatch.setattr("orcaflow.asking.TAKEN_WITHIN", timedelta())
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def told(answer: tuple[int, str, str]) -> Any:

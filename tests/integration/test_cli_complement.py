@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -26,11 +25,9 @@ from common.model.complements import (
 )
 from common.model.definitions import read_process_json
 from common.model.states import ProcessState
-from common.store import schema
 from common.store.commands import PostgresCommandStore
 from common.store.complement_views import complements_with_ids, dates_of_complement, newest_runs
 from common.store.complements import PostgresComplementStore, create_complements
-from common.store.connect import engine
 from common.store.tables import (
     command,
     complement,
@@ -42,45 +39,15 @@ from common.store.tables import (
 from master.commands import plan
 from master.commands.origin import Origin
 from master.logic.complement import step
-from orcaflow.cli import main
 from orcaflow.complementing import skip_reason
+from tests.integration.conftest import Cli
 
 MASTER = Node(address="127.0.0.1:5678", incarnation=1)
 ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_process_json)
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
-Cli = Callable[..., tuple[int, str, str]]
 # How the run of a date ends.
 Ending = Callable[[datetime], ProcessState | None]
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Engine]:
-    made = engine(database_url, pool_size=3)
-    schema.upgrade(made, os_user="tester")
-    yield made
-    made.dispose()
-
-
-@pytest.fixture
-def cli(
-    database_url: str,
-    db: Engine,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Cli:
-    """Runs a command: exit code, standard output, standard error."""
-    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", database_url)
-    monkeypatch.setenv("ORCAFLOW_TIME_ZONE", "UTC")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def asked(cli: Cli, line: str, *, code: int = 0) -> Any:

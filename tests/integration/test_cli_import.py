@@ -3,48 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, insert, select, update
 
-from common.store import schema
-from common.store.connect import engine
 from common.store.tables import datasource, process_definition, schedule, worker_group
-from orcaflow.cli import main
-
-Cli = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Engine]:
-    made = engine(database_url, pool_size=3)
-    schema.upgrade(made, os_user="tester")
-    yield made
-    made.dispose()
-
-
-@pytest.fixture
-def cli(
-    database_url: str,
-    db: Engine,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Cli:
-    """Runs a command: exit code, standard output, standard error."""
-    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", database_url)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
+from tests.integration.conftest import Cli
 
 Import = Callable[..., tuple[int, str, str]]
 

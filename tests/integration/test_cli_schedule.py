@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, insert, select, text, update
 
 from common.config import load
-from common.store import schema
-from common.store.connect import engine
 from common.store.schedule_requests import lock_definitions
 from common.store.tables import (
     error_command,
@@ -24,42 +21,14 @@ from common.store.tables import (
     schedule_fire,
 )
 from orcaflow.checks import Result, schedules_finding
-from orcaflow.cli import main
+from tests.integration.conftest import Cli
 
-Cli = Callable[..., tuple[int, str, str]]
 DAILY = "0 0 3 * * ? *"
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[Engine]:
-    made = engine(database_url, pool_size=3)
-    schema.upgrade(made, os_user="tester")
-    yield made
-    made.dispose()
-
-
-@pytest.fixture
-def cli(
-    database_url: str,
-    db: Engine,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Cli:
-    """Runs a command: exit code, standard output, standard error."""
-    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", database_url)
-    monkeypatch.setenv("ORCAFLOW_TIME_ZONE", "Europe/Berlin")
-    # Nobody listens there: whether a master is alive can't be asked, and that is said.
-    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", "127.0.0.1:1")
-    monkeypatch.setattr("orcaflow.reasoning.PATIENCE", timedelta(milliseconds=50))
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def zone_name() -> str:
+    return "Europe/Berlin"
 
 
 def told(answer: tuple[int, str, str]) -> Any:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +14,6 @@ from common.clock import SystemClock
 from common.config import load
 from common.model.cluster import NodeKind
 from common.service import HealthServer, Service
-from common.store import schema
-from common.store.connect import engine
 from common.store.tables import (
     process_definition,
     process_instance,
@@ -25,47 +21,25 @@ from common.store.tables import (
     task_group,
     task_instance,
 )
-from orcaflow.cli import main
 from orcaflow.members import registry
 from orcaflow.rehearsing import slots_told_by
 from tests.builders import a_definition_json
 from tests.conftest import ZookeeperRoot
+from tests.integration.conftest import Cli
 
-Cli = Callable[..., tuple[int, str, str]]
 HOURLY = "0 0 * * * ? *"
 FROM = ("--from", "2026-03-29", "--days", "1")
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[Engine]:
-    made = engine(database_url, pool_size=3)
-    schema.upgrade(made, os_user="tester")
-    yield made
-    made.dispose()
+def zone_name() -> str:
+    return "Europe/Berlin"
 
 
 @pytest.fixture
-def cli(
-    database_url: str,
-    db: Engine,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Cli:
-    """Runs `schedule simulate`: exit code, standard output, standard error."""
-    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", database_url)
-    monkeypatch.setenv("ORCAFLOW_TIME_ZONE", "Europe/Berlin")
-    # Nobody listens there: which workers live can't be asked, and that is said.
-    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", "127.0.0.1:1")
-    monkeypatch.setattr("orcaflow.rehearsing._PATIENCE", timedelta(milliseconds=50))
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(("schedule", "simulate", *arguments))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def simulate(cli: Cli) -> Cli:
+    """Runs `schedule simulate`."""
+    return lambda *arguments: cli("schedule", "simulate", *arguments)
 
 
 def told(answer: tuple[int, str, str]) -> Any:
@@ -132,12 +106,12 @@ def a_past_run(db: Engine, definition_id: int, *, took: timedelta, tasks: int = 
             )
 
 
-def test_runs_take_as_long_and_as_many_slots_as_they_did(cli: Cli, db: Engine) -> None:
+def test_runs_take_as_long_and_as_many_slots_as_they_did(simulate: Cli, db: Engine) -> None:
     number = a_definition(db)
     for took in (80, 90, 100):
         a_past_run(db, number, took=timedelta(minutes=took), tasks=3)
     a_schedule(db, number)
-    document = told(cli(*FROM, "-o", "json"))
+    document = told(simulate(*FROM, "-o", "json"))
     (row,) = document["schedules"]
     assert (row["takes"], row["takes_slots"], row["history"]) == (5400, 3, 3)
     # From the midnight of the day on which Berlin's clock jumps, 24 hours.
@@ -145,77 +119,77 @@ def test_runs_take_as_long_and_as_many_slots_as_they_did(cli: Cli, db: Engine) -
     assert (row["fires"], row["runs"], row["overlaps"], row["at_once"]) == (24, 24, 23, 2)
     assert document["cluster"]["peak"] == 6
     assert document["assumed"] == []
-    longest = told(cli(*FROM, "--pessimistic", "-o", "json"))
+    longest = told(simulate(*FROM, "--pessimistic", "-o", "json"))
     assert longest["schedules"][0]["takes"] == 6000
 
 
-def test_what_has_no_history_is_assumed_and_told(cli: Cli, db: Engine) -> None:
+def test_what_has_no_history_is_assumed_and_told(simulate: Cli, db: Engine) -> None:
     a_schedule(db, a_definition(db))
-    document = told(cli(*FROM, "--assume", "2h", "-o", "json"))
+    document = told(simulate(*FROM, "--assume", "2h", "-o", "json"))
     (row,) = document["schedules"]
     # Of a >> b c, two run at the same time.
     assert (row["takes"], row["takes_slots"], row["history"]) == (7200, 2, 0)
     assert document["assumed"] == ["nightly"]
-    code, out, _ = cli(*FROM)
+    code, out, _ = simulate(*FROM)
     assert code == 0
     assert "assumed to take 1m00s, for want of history: nightly" in out
 
 
-def test_pools_are_known_by_name(cli: Cli, db: Engine) -> None:
+def test_pools_are_known_by_name(simulate: Cli, db: Engine) -> None:
     with db.begin() as connection:
         connection.execute(insert(task_group).values(name="db", group_size=3))
     share = {"taskGroups": [{"name": "db", "slots": 2}]}
     text = a_definition_json("a b", a=share, b=share)
     a_schedule(db, a_definition(db, process_definition_json=text))
-    document = told(cli(*FROM, "-o", "json"))
+    document = told(simulate(*FROM, "-o", "json"))
     assert document["cluster"]["pools"] == [{"name": "db", "size": 3, "peak": 3}]
     assert [problem["kind"] for problem in document["problems"]] == ["too_big"]
 
 
-def test_a_cluster_that_never_catches_up_is_told_loudly(cli: Cli, db: Engine) -> None:
+def test_a_cluster_that_never_catches_up_is_told_loudly(simulate: Cli, db: Engine) -> None:
     number = a_definition(db, execution_type=1)
     a_schedule(db, number)
-    code, out, _ = cli(*FROM, "--assume", "90m", "--slots", "2")
+    code, out, _ = simulate(*FROM, "--assume", "90m", "--slots", "2")
     assert code == 0
     loud = out[out.index("NEVER CATCHES UP:") :]
     assert "the cluster never catches up: ever more runs wait, 8 of them at the end" in loud
-    assert cli(*FROM, "--assume", "90m", "--strict")[0] == 1
-    assert cli(*FROM, "--assume", "30m", "--strict")[0] == 0
+    assert simulate(*FROM, "--assume", "90m", "--strict")[0] == 1
+    assert simulate(*FROM, "--assume", "30m", "--strict")[0] == 0
 
 
-def test_misfires_of_an_outage_are_told(cli: Cli, db: Engine) -> None:
+def test_misfires_of_an_outage_are_told(simulate: Cli, db: Engine) -> None:
     a_schedule(db, a_definition(db), misfire_policy="skip")
     # On the wall of the cluster: from 10:30 to 13:30 the fires of 11:00, 12:00 and 13:00 are due.
     arguments = (*FROM, "--outage", "2026-03-29 10:30/3h")
-    (row,) = told(cli(*arguments, "-o", "json"))["schedules"]
+    (row,) = told(simulate(*arguments, "-o", "json"))["schedules"]
     assert row["outcomes"] == {"fired": 21, "skipped": 3, "coalesced": 0, "missed": 0}
-    assert "3 of 24 fires don't happen: 3 skipped" in cli(*arguments)[1]
+    assert "3 of 24 fires don't happen: 3 skipped" in simulate(*arguments)[1]
 
 
-def test_dates_on_which_clocks_change_are_told(cli: Cli, db: Engine) -> None:
+def test_dates_on_which_clocks_change_are_told(simulate: Cli, db: Engine) -> None:
     number = a_schedule(db, a_definition(db), crontab="0 30 2 * * ? *")
-    out = cli(*FROM)[1]
+    out = simulate(*FROM)[1]
     assert f"schedule {number} (nightly): 2026-03-29 1 fire shifted" in out
 
 
-def test_schedules_that_are_offline_are_played_if_asked_for(cli: Cli, db: Engine) -> None:
+def test_schedules_that_are_offline_are_played_if_asked_for(simulate: Cli, db: Engine) -> None:
     a_schedule(db, a_definition(db, release_state=0), release_state=0)
-    code, _, err = cli(*FROM)
+    code, _, err = simulate(*FROM)
     assert (code, "--all" in err) == (3, True)
-    (row,) = told(cli(*FROM, "--all", "-o", "json"))["schedules"]
+    (row,) = told(simulate(*FROM, "--all", "-o", "json"))["schedules"]
     # As if it had been set ONLINE, for which its definition has to be so too.
     assert row["runs"] == 24
 
 
-def test_one_definition_alone_can_be_played(cli: Cli, db: Engine) -> None:
+def test_one_definition_alone_can_be_played(simulate: Cli, db: Engine) -> None:
     for name in ("nightly", "other"):
         a_schedule(db, a_definition(db, name))
-    rows = told(cli(*FROM, "--definition", "other", "-o", "json"))["schedules"]
+    rows = told(simulate(*FROM, "--definition", "other", "-o", "json"))["schedules"]
     assert [row["definition"] for row in rows] == ["other"]
-    assert cli(*FROM, "--definition", "othr")[0] == 3
+    assert simulate(*FROM, "--definition", "othr")[0] == 3
 
 
-def test_without_a_date_it_begins_now_with_what_is_overdue(cli: Cli, db: Engine) -> None:
+def test_without_a_date_it_begins_now_with_what_is_overdue(simulate: Cli, db: Engine) -> None:
     now = SystemClock().now()
     number = a_schedule(db, a_definition(db), crontab="0 0 0 1 1 ? *")
     with db.begin() as connection:
@@ -224,21 +198,21 @@ def test_without_a_date_it_begins_now_with_what_is_overdue(cli: Cli, db: Engine)
             .where(schedule.c.id == number)
             .values(counted_from=None, next_fire_time=datetime(now.year - 2, 6, 1, tzinfo=UTC))
         )
-    (row,) = told(cli("--days", "0.01", "-o", "json"))["schedules"]
+    (row,) = told(simulate("--days", "0.01", "-o", "json"))["schedules"]
     # Of the two New Years since then the newest happens.
     assert row["outcomes"]["coalesced"] == 1
     assert row["late"] == 1
 
 
-def test_a_row_that_cannot_fire_is_told(cli: Cli, db: Engine) -> None:
+def test_a_row_that_cannot_fire_is_told(simulate: Cli, db: Engine) -> None:
     number = a_definition(db)
     a_schedule(db, number, crontab="0 0 25 * * ?")
     a_schedule(db, number)
-    document = told(cli(*FROM, "-o", "json"))
+    document = told(simulate(*FROM, "-o", "json"))
     assert [problem["kind"] for problem in document["problems"]] == ["fault"]
 
 
-def test_options_that_make_no_sense_are_named(cli: Cli, db: Engine) -> None:
+def test_options_that_make_no_sense_are_named(simulate: Cli, db: Engine) -> None:
     a_schedule(db, a_definition(db))
     for arguments in (
         ("--from", "yesterday"),
@@ -252,24 +226,24 @@ def test_options_that_make_no_sense_are_named(cli: Cli, db: Engine) -> None:
         ("--outage", "29.3.2026/3h"),
         ("--max-fires", "0"),
     ):
-        code, out, err = cli(*arguments)
+        code, out, err = simulate(*arguments)
         assert (code, out) == (2, "")
         assert arguments[0] in err
 
 
-def test_too_many_fires_are_refused_with_the_cure(cli: Cli, db: Engine) -> None:
+def test_too_many_fires_are_refused_with_the_cure(simulate: Cli, db: Engine) -> None:
     number = a_schedule(db, a_definition(db), crontab="* * * * * ? *")
-    code, out, err = cli(*FROM, "--max-fires", "1000")
+    code, out, err = simulate(*FROM, "--max-fires", "1000")
     assert (code, out) == (1, "")
     assert f"of schedule {number}" in err
     assert "--max-fires" in err
 
 
 def test_slots_are_those_of_the_workers_that_live(
-    cli: Cli, db: Engine, zk_root: ZookeeperRoot, monkeypatch: pytest.MonkeyPatch
+    simulate: Cli, db: Engine, zk_root: ZookeeperRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_schedule(db, a_definition(db))
-    cluster = told(cli(*FROM, "-o", "json"))["cluster"]
+    cluster = told(simulate(*FROM, "-o", "json"))["cluster"]
     assert (cluster["slots"], cluster["slots_known_by"]) == (
         None,
         "ZooKeeper does not answer, so no worker is known",
@@ -278,7 +252,7 @@ def test_slots_are_those_of_the_workers_that_live(
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__ROOT", zk_root.root)
     monkeypatch.setenv("ORCAFLOW_WORKER__EXEC_THREADS", "5")
     monkeypatch.setattr("orcaflow.rehearsing._PATIENCE", timedelta(seconds=5))
-    assert told(cli(*FROM, "-o", "json"))["cluster"]["slots_known_by"] == "no worker is alive"
+    assert told(simulate(*FROM, "-o", "json"))["cluster"]["slots_known_by"] == "no worker is alive"
     server = HealthServer(Service(), host="127.0.0.1", port=0)
     server.start()
     try:
@@ -286,7 +260,7 @@ def test_slots_are_those_of_the_workers_that_live(
         metrics.slots.labels(state="free").set(2)
         with registry(load()) as opened:
             opened.membership.join(NodeKind.WORKER, f"127.0.0.1:{server.port}", "")
-            cluster = told(cli(*FROM, "-o", "json"))["cluster"]
+            cluster = told(simulate(*FROM, "-o", "json"))["cluster"]
         assert (cluster["slots"], cluster["slots_known_by"]) == (3, "1 living worker")
     finally:
         server.stop()
@@ -294,7 +268,7 @@ def test_slots_are_those_of_the_workers_that_live(
     assert slots_told_by(f"127.0.0.1:{server.port}") is None
     with registry(load()) as opened:
         opened.membership.join(NodeKind.WORKER, f"127.0.0.1:{server.port}", "")
-        cluster = told(cli(*FROM, "-o", "json"))["cluster"]
+        cluster = told(simulate(*FROM, "-o", "json"))["cluster"]
     assert (cluster["slots"], cluster["slots_known_by"]) == (
         5,
         "1 living worker, 1 of which did not say: 5 slots each",
