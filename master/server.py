@@ -38,8 +38,8 @@ from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
 from common.service import HealthServer, Service
 from common.store import schema
+from common.store.advances import PostgresComplementStore
 from common.store.commands import PostgresCommandStore
-from common.store.complements import PostgresComplementStore
 from common.store.dependents import PostgresDependentStore
 from common.store.failover import PostgresFailoverStore
 from common.store.holds import PostgresHoldStore

@@ -37,8 +37,8 @@ from common.model.states import (
     WarningType,
 )
 from common.store import tables as t
+from common.store.advances import PostgresComplementStore
 from common.store.commands import PostgresCommandStore
-from common.store.complements import PostgresComplementStore
 from common.store.dependents import PostgresDependentStore
 from common.store.failover import PostgresFailoverStore
 from common.store.holds import PostgresHoldStore

@@ -33,8 +33,9 @@ from common.model.plans import Begin, Drop, Handled, Plan, Snapshot
 from common.model.states import ExecutionType, ProcessState
 from common.store import schema
 from common.store import tables as t
+from common.store.advances import PostgresComplementStore
 from common.store.commands import PostgresCommandStore
-from common.store.complements import PostgresComplementStore, create_complements
+from common.store.complements import create_complements
 from common.store.connect import engine
 from common.store.protocol import Advanced
 from master.logic.complement import step
