@@ -95,6 +95,7 @@ class Database:
                 row = cursor.fetchone()
                 if row is not None:
                     return _only(row)
+                # Nothing tells that a command was taken; this is before any time is measured.
                 time.sleep(_LOOK_SECONDS)
         raise TimeoutError("no master has taken the complement")
 

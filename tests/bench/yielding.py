@@ -106,6 +106,7 @@ def _await_tasks(stage: Stage, definition: int, number: int) -> None:
     while _tasks(stage, definition) != number or _running(stage, definition) != min(SLOTS, number):
         if time.monotonic() > deadline:
             raise TimeoutError(f"the complement has not come to {number} tasks")
+        # Nothing tells of single tasks; this is between the times that are measured.
         time.sleep(_LOOK_SECONDS)
 
 
