@@ -1,15 +1,18 @@
-"""The command line on a real database of its own, in the test's own process."""
+"""Real databases for the tests of this folder, and the command line on one, in the test's process."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, create_engine, text
 
+from common.embedded.addresses import PostgresAddress
 from common.store import schema
 from common.store.connect import engine
 from orcaflow.cli import main
@@ -24,6 +27,26 @@ def db(database_url: str) -> Iterator[Engine]:
     schema.upgrade(made, os_user="tester")
     yield made
     made.dispose()
+
+
+@pytest.fixture(scope="module")
+def url(postgres: PostgresAddress) -> Iterator[str]:
+    """One database with the schema for a whole module, whose tests clear or share its rows."""
+    name = f"test_module_{uuid.uuid4().hex[:12]}"
+    server = create_engine(
+        postgres.url.replace("postgresql://", "postgresql+psycopg2://"),
+        isolation_level="AUTOCOMMIT",
+    )
+    with server.connect() as db:
+        db.execute(text(f"CREATE DATABASE {name}"))
+    made = replace(postgres, dbname=name).url
+    upgraded = engine(made)
+    schema.upgrade(upgraded, os_user="tester")
+    upgraded.dispose()
+    yield made
+    with server.connect() as db:
+        db.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    server.dispose()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +12,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, delete, event, func, select, text, update
+from sqlalchemy import Engine, delete, event, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from common.embedded.addresses import PostgresAddress
 from common.model.cluster import Node
 from common.model.commands import Command
 from common.model.complements import (
@@ -31,7 +29,6 @@ from common.model.complements import (
 )
 from common.model.plans import Begin, Drop, Handled, Plan, Snapshot
 from common.model.states import ExecutionType, ProcessState
-from common.store import schema
 from common.store import tables as t
 from common.store.advances import PostgresComplementStore
 from common.store.commands import PostgresCommandStore
@@ -44,25 +41,6 @@ from tests.builders import NOON
 DAY = timedelta(days=1)
 MASTER = Node(address="10.0.0.1:5678", incarnation=1)
 OTHER_MASTER = Node(address="10.0.0.2:5678", incarnation=2)
-
-
-@pytest.fixture(scope="module")
-def url(postgres: PostgresAddress) -> Iterator[str]:
-    name = f"test_complements_{uuid.uuid4().hex[:12]}"
-    server = create_engine(
-        postgres.url.replace("postgresql://", "postgresql+psycopg2://"),
-        isolation_level="AUTOCOMMIT",
-    )
-    with server.connect() as db:
-        db.execute(text(f"CREATE DATABASE {name}"))
-    made = replace(postgres, dbname=name).url
-    upgraded = engine(made)
-    schema.upgrade(upgraded, os_user="tester")
-    upgraded.dispose()
-    yield made
-    with server.connect() as db:
-        db.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    server.dispose()
 
 
 @pytest.fixture

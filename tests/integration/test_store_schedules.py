@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import Engine, create_engine, delete, event, insert, select, text, update
+from sqlalchemy import Engine, delete, event, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from common.embedded.addresses import PostgresAddress
 from common.firing import plan_fires
 from common.model.schedules import FirePlan, Schedule
-from common.store import schema
 from common.store import tables as t
 from common.store.connect import engine
 from common.store.protocol import Fired
@@ -29,25 +25,6 @@ from tests.builders import NOON
 UTC_ZONE = ZoneInfo("UTC")
 MINUTE = timedelta(minutes=1)
 EVERY_MINUTE = "0 * * * * ? *"
-
-
-@pytest.fixture(scope="module")
-def url(postgres: PostgresAddress) -> Iterator[str]:
-    name = f"test_schedules_{uuid.uuid4().hex[:12]}"
-    server = create_engine(
-        postgres.url.replace("postgresql://", "postgresql+psycopg2://"),
-        isolation_level="AUTOCOMMIT",
-    )
-    with server.connect() as db:
-        db.execute(text(f"CREATE DATABASE {name}"))
-    made = replace(postgres, dbname=name).url
-    upgraded = engine(made)
-    schema.upgrade(upgraded, os_user="tester")
-    upgraded.dispose()
-    yield made
-    with server.connect() as db:
-        db.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    server.dispose()
 
 
 @pytest.fixture
