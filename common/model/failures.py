@@ -1,0 +1,42 @@
+"""Why an attempt failed, in one word that a retry policy can ask for.
+
+The sentence for people stands beside it, in the row's `reason`. The names are stored
+(`t_ds_task_instance.failure_reason`) and written in definitions (`retryOn`), so they stay.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class FailureReason(StrEnum):
+    """The kinds of failure that somebody may want to treat differently."""
+
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    """A Java heap, a container's limit or the host's memory was too small."""
+    FETCH_FAILED = "FETCH_FAILED"
+    """Shuffle data was lost with an executor; another try may do."""
+    EXECUTOR_LOST = "EXECUTOR_LOST"
+    """Executors died too often, for another cause than memory or a fetch."""
+    ANALYSIS_ERROR = "ANALYSIS_ERROR"
+    """Spark refused the query: a table, a column, a type, SQL that can't be parsed."""
+    PYTHON_ERROR = "PYTHON_ERROR"
+    """The author's Python raised, on the driver or in a UDF; or could not be compiled."""
+    DATA_ERROR = "DATA_ERROR"
+    """Spark could not read or convert data: a missing path, a corrupt file, an overflow."""
+    DATA_QUALITY = "DATA_QUALITY"
+    """A rule of a DATA_QUALITY task that blocks was broken."""
+    UNSUPPORTED = "UNSUPPORTED"
+    """The code needs a private driver (the JVM, RDDs): profile `classic`."""
+    SUBMIT_FAILED = "SUBMIT_FAILED"
+    """No application came into being: the master, a jar, a queue, the Spark server."""
+    SERVER_LOST = "SERVER_LOST"
+    """The Spark server died or ended the session under the task."""
+    KILLED = "KILLED"
+    """Somebody killed the application at its manager; a stop of ours is no failure."""
+    TIMED_OUT = "TIMED_OUT"
+    """The task's own time-out."""
+    CONFIGURATION = "CONFIGURATION"
+    """The task can't be run as it is written: its parameters, its profile, its files."""
+    EXIT_CODE = "EXIT_CODE"
+    """The process ended with a code other than 0, and nothing else is known."""

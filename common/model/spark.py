@@ -1,0 +1,172 @@
+"""What an attempt says of its Spark application: the *facts*.
+
+A process of the task's writes them into a file, which the task itself can write too; so nothing
+here is believed further than to be shown. In particular no application is killed by an id that
+stands here: that takes a tag that its manager shows. Sizes are in bytes, times in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from common.model.failures import FailureReason
+
+LIMIT_BYTES = 64_000
+_TEXT_CHARS = 500
+_APPLICATIONS = 20
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an application has come, and what it has moved so far."""
+
+    jobs_running: int = 0
+    jobs_done: int = 0
+    jobs_failed: int = 0
+    stages_running: int = 0
+    stages_done: int = 0
+    stages_failed: int = 0
+    tasks: int = 0
+    """Of the stages known so far; a query may add more."""
+    tasks_running: int = 0
+    tasks_done: int = 0
+    tasks_failed: int = 0
+    rows_in: int = 0
+    bytes_in: int = 0
+    rows_out: int = 0
+    bytes_out: int = 0
+    spill_bytes: int = 0
+    shuffle_read_bytes: int = 0
+    shuffle_write_bytes: int = 0
+    executor_memory_bytes: int = 0
+    """The largest heap that one executor was seen to use."""
+
+    @property
+    def share(self) -> float | None:
+        """The part of the tasks that is done, from 0 to 1; None before there are any."""
+        return min(1.0, self.tasks_done / self.tasks) if self.tasks else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What an attempt has cost, once it is over."""
+
+    run_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of the task's own processes, and of Spark's tasks where these are known."""
+    peak_memory_bytes: int = 0
+    """Of the task's own processes."""
+    core_seconds: float = 0.0
+    """Time in which Spark's tasks held a core: 3,600 are a core-hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkFacts:
+    """All that an attempt has said of its application so far."""
+
+    application_ids: tuple[str, ...] = ()
+    ui_link: str = ""
+    history_link: str = ""
+    progress: Progress = field(default_factory=Progress)
+    usage: Usage = field(default_factory=Usage)
+    failure: FailureReason | None = None
+
+    @property
+    def app_link(self) -> str:
+        """The ids as `t_ds_task_instance.app_link` holds them."""
+        return ",".join(self.application_ids)
+
+    def to_json(self) -> str:
+        """The document, in one line."""
+        document = asdict(self)
+        document["failure"] = None if self.failure is None else self.failure.value
+        return json.dumps(document)
+
+    @classmethod
+    def from_json(cls, document: bytes | str) -> SparkFacts:
+        """The facts in a document that anybody may have written.
+
+        What isn't as it should be counts as not said; a document that is none says nothing.
+        """
+        try:
+            found = json.loads(document) if len(document) <= LIMIT_BYTES else None
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, Mapping):
+            return cls()
+        ids = found.get("application_ids")
+        known = (_text(each) for each in (ids if isinstance(ids, list) else [])[:_APPLICATIONS])
+        return cls(
+            application_ids=tuple(each for each in known if each and "," not in each),
+            ui_link=_link(found.get("ui_link")),
+            history_link=_link(found.get("history_link")),
+            progress=progress_from(found.get("progress")),
+            usage=usage_from(found.get("usage")),
+            failure=_failure(found.get("failure")),
+        )
+
+
+def progress_from(value: object) -> Progress:
+    """Progress from an object, or from text that holds one as JSON."""
+    given = _object(value)
+    return Progress(**{each.name: _count(given.get(each.name)) for each in fields(Progress)})
+
+
+def usage_from(value: object) -> Usage:
+    """Usage from an object, or from text that holds one as JSON."""
+    given = _object(value)
+    return Usage(
+        run_seconds=_seconds(given.get("run_seconds")),
+        cpu_seconds=_seconds(given.get("cpu_seconds")),
+        peak_memory_bytes=_count(given.get("peak_memory_bytes")),
+        core_seconds=_seconds(given.get("core_seconds")),
+    )
+
+
+def to_text(value: Progress | Usage) -> str:
+    """As a column holds it: JSON of what isn't 0."""
+    return json.dumps({name: each for name, each in asdict(value).items() if each})
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if len(value) <= LIMIT_BYTES else None
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and len(value) <= _TEXT_CHARS and value.isprintable():
+        return value.strip()
+    return ""
+
+
+def _link(value: object) -> str:
+    # People click on it.
+    text = _text(value)
+    return text if text.startswith(("http://", "https://")) and " " not in text else ""
+
+
+def _count(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return min(max(0, value), _LARGEST)
+    return 0
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
+        return float(value)
+    return 0.0
+
+
+def _failure(value: object) -> FailureReason | None:
+    try:
+        return FailureReason(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
