@@ -28,6 +28,18 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from annotated_types import Ge, Gt, Le
 
 from common.errors import ConfigurationError
+from common.spark_config import (
+    DEFAULT,
+    PROFILES,
+    SparkConfig,
+    SparkProfile,
+    conf_from,
+    is_conf,
+    profile_keys,
+    profile_of,
+    shown_conf,
+)
+from common.spark_config import mistakes as spark_mistakes
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -220,13 +232,14 @@ class Config:
     embedded: EmbeddedConfig = field(default_factory=EmbeddedConfig)
     master: MasterConfig = field(default_factory=MasterConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
+    spark: SparkConfig = field(default_factory=SparkConfig)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 FILES: Mapping[str, tuple[str, ...]] = {
     "common.toml": ("", "database", "zookeeper", "command", "embedded"),
     "master.toml": ("master",),
-    "worker.toml": ("worker",),
+    "worker.toml": ("worker", "spark", f"{PROFILES}.{DEFAULT}"),
 }
 """Which sections each file holds; the section without a name is the head of the file."""
 
@@ -286,7 +299,11 @@ def get(config: Config, key: str) -> str:
         case "zookeeper.hosts":
             return zookeeper_hosts(config)
         case _:
-            return _text(dict(_flattened(config))[key])
+            known = dict(_flattened(config))
+            map_key, _, setting = key.partition(".conf.")
+            if setting and isinstance(conf := known.get(f"{map_key}.conf"), Mapping):
+                return _text(conf[setting])
+            return _text(known[key])
 
 
 def database_url(config: Config) -> str:
@@ -353,6 +370,8 @@ def libpq_dsn(url: str) -> str:
 
 def shown(key: str, value: object) -> str:
     """The value as a person may see it."""
+    if isinstance(value, Mapping):
+        return shown_conf(value)
     text = _text(value)
     if key == "database.url":
         masked = re.sub(r"(://[^:/?#]*:).*@", rf"\1{MASK}@", text)
@@ -364,9 +383,8 @@ def shown(key: str, value: object) -> str:
 
 def documented_settings(section: str) -> list[tuple[str, object, str]]:
     """Name, default and docstring of each setting of a section, in the order of the code."""
-    config = Config()
-    owner = getattr(config, section) if section else config
-    why = _field_docstrings()[type(owner).__name__]
+    owner = _section(section)
+    why = _field_docstrings(type(owner))
     return [
         (item.name, getattr(owner, item.name), why[item.name])
         for item in fields(owner)
@@ -385,7 +403,7 @@ def rendered(file: str) -> str:
     lines += [f"# {CONF_DIR_VARIABLE}, or in variables like {ENVIRONMENT_PREFIX}DATABASE__URL."]
     for section in FILES[file]:
         if section:
-            summary = (type(getattr(Config(), section)).__doc__ or "").strip()
+            summary = (type(_section(section)).__doc__ or "").strip()
             lines += ["", f"# {summary}", f"[{section}]"]
         for name, default, why in documented_settings(section):
             lines += [*([] if section else [""]), f"# {why}", f"{name} = {_toml(default)}"]
@@ -425,9 +443,10 @@ def _of_file(path: Path, mistakes: list[str]) -> list[tuple[str, object, str]]:
         return []
     found: list[tuple[str, object, str]] = []
     for key, value in _pairs(document):
-        section = key.rpartition(".")[0]
+        # All profiles are where the one is that is always there.
+        section = f"{PROFILES}.{DEFAULT}" if profile_of(key) else key.rpartition(".")[0]
         home = next((file for file, own in FILES.items() if section in own), None)
-        if home is not None and home != path.name and key in _known_keys():
+        if home is not None and home != path.name and key in _known_keys({key: value}):
             mistakes.append(f"{path}: {key} belongs into {home}")
         else:
             found.append((key, value, ""))
@@ -445,7 +464,7 @@ def _of_environment() -> list[tuple[str, object, str]]:
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONF_DIR_VARIABLE:
             continue
         key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
-        if "." in key or key in _known_keys():
+        if "." in key or key in _known_keys({}):
             found.append((key, value, variable))
     return found
 
@@ -455,11 +474,21 @@ def _validated(
 ) -> Config | None:
     from pydantic import TypeAdapter, ValidationError
 
-    known = _known_keys()
-    nested: dict[str, Any] = {}
+    known = _known_keys(values)
+    nested: dict[str, Any] = {"spark": {"profiles": {DEFAULT: {}}}}
     for key, value in values.items():
         if key not in known:
             mistakes.append(f"{origins[key]}: {key} is not a setting{_perhaps(key, known)}")
+            continue
+        if is_conf(key):
+            try:
+                value = conf_from(value)
+            except ValueError as error:
+                mistakes.append(f"{origins[key]}: {key}: {error}")
+                continue
+        if (profile := profile_of(key)) is not None:
+            profiles = nested["spark"]["profiles"].setdefault(profile[0], {})
+            profiles.update({profile[1]: value} if profile[1] else {})
             continue
         section, _, name = key.rpartition(".")
         (nested.setdefault(section, {}) if section else nested)[name] = value
@@ -474,6 +503,7 @@ def _validated(
                 check(value)
             except ValueError as error:
                 mistakes.append(f"{origins[key]}: {key}: {error}")
+    mistakes.extend(f"{origins[key]}: {key}: {wrong}" for key, wrong in spark_mistakes(values))
     try:
         return TypeAdapter(Config).validate_python({**nested, "origins": origins})
     except ValidationError as error:
@@ -536,46 +566,70 @@ def _perhaps(key: str, known: frozenset[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
+def _known_keys(values: Mapping[str, object]) -> frozenset[str]:
+    """All keys there are, along with those of the profiles that are named here."""
+    known = _closed_keys()
+    for key in values:
+        if (profile := profile_of(key)) is not None:
+            known |= profile_keys(profile[0]) | ({key} if not profile[1] else frozenset())
+    return known
+
+
 @cache
-def _known_keys() -> frozenset[str]:
+def _closed_keys() -> frozenset[str]:
     return frozenset(key for key, _ in _flattened(Config()))
 
 
-def _flattened(config: Config) -> Iterator[tuple[str, object]]:
-    for item in fields(config):
-        value = getattr(config, item.name)
-        if is_dataclass(value):
-            for inner in fields(value):
-                yield f"{item.name}.{inner.name}", getattr(value, inner.name)
-        elif item.name != "origins":
-            yield item.name, value
+def _flattened(owner: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    for item in fields(owner):  # type: ignore[arg-type]  # Always one of the classes of settings.
+        value = getattr(owner, item.name)
+        key = f"{prefix}{item.name}"
+        if key == PROFILES:
+            for name in sorted(value):
+                yield from _flattened(value[name], f"{key}.{name}.")
+        elif is_dataclass(value):
+            yield from _flattened(value, f"{key}.")
+        elif key != "origins":
+            yield key, value
 
 
 def _pairs(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, value in document.items():
-        if isinstance(value, dict):
-            yield from _pairs(value, f"{prefix}{name}.")
+        key = f"{prefix}{name}"
+        profile = profile_of(key)
+        # A table without a key still makes a profile, and a free map is one value.
+        whole = profile is not None and (profile[1] == "conf" or not (profile[1] or value))
+        if isinstance(value, dict) and not whole:
+            yield from _pairs(value, f"{key}.")
         else:
-            yield f"{prefix}{name}", value
+            yield key, value
 
 
-def _field_docstrings() -> dict[str, dict[str, str]]:
-    """The string below each field of each class here; Python itself doesn't keep them."""
+def _section(name: str) -> Any:
+    """The default of a section by its name; "" is the whole."""
+    if name == f"{PROFILES}.{DEFAULT}":
+        return SparkProfile()
+    return getattr(Config(), name) if name else Config()
+
+
+def _field_docstrings(owner: type) -> dict[str, str]:
+    """The string below each field of a class; Python itself doesn't keep them."""
     import ast
 
-    found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef):
-            strings = found.setdefault(node.name, {})
-            for statement, following in zip(node.body, node.body[1:], strict=False):
-                if (
-                    isinstance(statement, ast.AnnAssign)
-                    and isinstance(statement.target, ast.Name)
-                    and isinstance(following, ast.Expr)
-                    and isinstance(following.value, ast.Constant)
-                ):
-                    strings[statement.target.id] = str(following.value.value)
-    return found
+    source = Path(str(sys.modules[owner.__module__].__file__)).read_text(encoding="utf-8")
+    (found,) = (
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == owner.__name__
+    )
+    return {
+        statement.target.id: str(following.value.value)
+        for statement, following in zip(found.body, found.body[1:], strict=False)
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and isinstance(following, ast.Expr)
+        and isinstance(following.value, ast.Constant)
+    }
 
 
 def _dsn_value(value: str) -> str:
@@ -588,6 +642,10 @@ def _dsn_value(value: str) -> str:
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Mapping):
+        import json
+
+        return json.dumps(dict(value))
     return str(value)
 
 
@@ -596,6 +654,9 @@ def _toml(value: object) -> str:
         return _text(value)
     import json
 
+    if isinstance(value, Mapping):
+        pairs = [f"{json.dumps(key)} = {json.dumps(each)}" for key, each in value.items()]
+        return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
     return json.dumps(str(value))
 
 

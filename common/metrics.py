@@ -51,6 +51,23 @@ task_attempts = Counter(
     labelnames=("state", "type"),
     registry=REGISTRY,
 )
+task_failures = Counter(
+    "ds_task_failures_total",
+    "Attempts that failed on this worker for a reason that is known.",
+    labelnames=("reason",),
+    registry=REGISTRY,
+)
+spark_attempts = Gauge(
+    "ds_spark_attempts",
+    "Running attempts on this worker that have said something of a Spark application.",
+    registry=REGISTRY,
+)
+spark_tasks = Gauge(
+    "ds_spark_tasks",
+    "Spark's own tasks of the running attempts on this worker, as far as these are known.",
+    labelnames=("state",),
+    registry=REGISTRY,
+)
 schedule_fires = Counter(
     "ds_schedule_fires_total",
     "Fires of schedules that this master noted, by what became of them.",

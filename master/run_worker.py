@@ -553,11 +553,11 @@ def _event(report: TaskReport) -> TaskEvent:
         case TaskState.SUCCESS | TaskState.FORCED_SUCCESS:
             return TaskSucceeded(name=name, attempt=attempt, at=at, var_pool=report.var_pool)
         case TaskState.FAILURE:
-            return TaskFailed(name=name, attempt=attempt, at=at)
+            return TaskFailed(name=name, attempt=attempt, at=at, failure=report.failure)
         case TaskState.NEED_FAULT_TOLERANCE:
             return WorkerLost(name=name, attempt=attempt, at=at)
         case TaskState.KILL:
-            return TaskKilled(name=name, attempt=attempt, at=at)
+            return TaskKilled(name=name, attempt=attempt, at=at, failure=report.failure)
         case TaskState.PAUSE:
             return TaskPaused(name=name, attempt=attempt, at=at)
         case (

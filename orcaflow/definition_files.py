@@ -525,7 +525,7 @@ def _with_absolute_files(
             continue
         place = f"task {_name_of(node)}, params"
         kind = str(node.get("type", "")).upper()
-        if kind in ("PYTHON", "PYSPARK"):
+        if kind in ("PYTHON", "PYSPARK", "SPARK_SQL"):
             yield from _absolute(params, "file", f"{place}.file", folder, None)
         if kind == "SPARK":
             yield from _resource(params, "mainJar", f"{place}.mainJar", folder, resources)

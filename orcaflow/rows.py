@@ -7,6 +7,7 @@ that has no name here is shown as itself. Durations are in seconds.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
+from orcaflow.progress import progress_row, progress_words, usage_row
 
 if TYPE_CHECKING:
     from common.store.views import ProcessInstanceView, TaskInstanceView
@@ -76,6 +78,7 @@ def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:
         "state_code": view.state,
         "wanted_state": name_of(TaskState, view.wanted_state),
         "reason": view.reason,
+        "failure_reason": view.failure_reason,
         "exit_code": view.exit_code,
         "valid": view.valid,
         "submit_time": view.submit_time,
@@ -89,10 +92,31 @@ def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:
         "retry_at": view.retry_at,
         "log_path": view.log_path,
         "execute_path": view.execute_path,
+        "memory_factor": view.memory_factor,
         "app_link": view.app_link,
+        "ui_link": view.ui_link,
+        "history_link": view.history_link,
+        "progress": progress_row(view),
+        "usage": usage_row(view),
         "due_at": view.due_at,
         "branch": _names(view.branch),
     }
+
+
+def task_table(
+    views: Sequence[TaskInstanceView], columns: Sequence[str], *, now: datetime
+) -> tuple[list[dict[str, object]], tuple[str, ...]]:
+    """Attempts for people, and which columns to show: some only if any attempt has a value."""
+    rows = [task_row(view, now=now) | {"progress": progress_words(view) or None} for view in views]
+    shown = [
+        column
+        for column in columns
+        if column not in _OCCASIONAL or any(row[column] is not None for row in rows)
+    ]
+    return rows, tuple(shown)
+
+
+_OCCASIONAL = ("progress", "failure_reason")
 
 
 def _names(stored: str | None) -> list[str] | None:

@@ -46,6 +46,9 @@ _NODE_KEYS: Final = frozenset(
         "maxRetryTimes",
         "retryInterval",
         "retryBackoff",
+        "retryOn",
+        "noRetryOn",
+        "memoryRetry",
         "timeout",
         "taskInstancePriority",
         "workerGroupId",
@@ -65,12 +68,16 @@ _NODE_KEYS: Final = frozenset(
 )
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][\w.-]{0,100})\}")
 # Their texts reach no shell, so a name that nobody declares can't be a variable of one.
-_WITHOUT_SHELL: Final = frozenset({"SQL", "PROCEDURE", "HTTP", "SPARK", "PYSPARK"})
+_WITHOUT_SHELL: Final = frozenset(
+    {"SQL", "PROCEDURE", "HTTP", "SPARK", "PYSPARK", "SPARK_SQL", "DATA_QUALITY"}
+)
 # Without one of the keys of each group the worker ends the attempt as a failure.
 _NEEDED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "SHELL": (("rawScript",),),
     "PYTHON": (("rawScript", "file"),),
     "PYSPARK": (("rawScript", "file"),),
+    "SPARK_SQL": (("rawScript", "file"),),
+    "DATA_QUALITY": (("rules",), ("table", "path", "sql")),
     "SPARK": (("mainJar",),),
     "SQL": (("datasource", "datasourceName"), ("sql",)),
     "PROCEDURE": (("datasource", "datasourceName"), ("method",)),
@@ -137,6 +144,14 @@ def _of_retries(task: str, node: Mapping[str, Any]) -> Iterator[Finding]:
             f"is 0, so {retries} retries follow each other at once",
             "give the minutes between them",
         )
+    for key in ("retryOn", "noRetryOn", "memoryRetry"):
+        if node.get(key) and retries == 0:
+            yield _warning(
+                task,
+                key,
+                "has no effect: maxRetryTimes is 0, so nothing is tried again",
+                "give the number of retries",
+            )
 
 
 def _of_timeout(task: str, node: Mapping[str, Any], limit: int) -> Iterator[Finding]:

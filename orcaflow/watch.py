@@ -27,6 +27,7 @@ from common.store.views import task_instances
 from common.task_types import known_task_types
 from orcaflow.lookup import instance_with_id
 from orcaflow.output import duration, escaped, escaped_log, shown
+from orcaflow.progress import bar, progress_of, progress_words, where
 from orcaflow.rows import name_of, task_duration
 from orcaflow.session import Session
 from orcaflow.task_log import last_lines
@@ -42,6 +43,7 @@ _LOOK_EVERY = 0.5
 _DRAW_EVERY = timedelta(milliseconds=200)
 # A run of ten thousand tasks must not keep the database busy with being looked at.
 _LOOK_SHARE = 20
+_TELL_PROGRESS_EVERY = timedelta(seconds=10)
 _WAITING = "WAITING"
 _FAILED = (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
 
@@ -122,10 +124,16 @@ def failures(home: Path, sight: Sight) -> Iterator[str]:
         if task.state != TaskState.FAILURE:
             continue
         code = "" if task.exit_code is None else f", exit code {task.exit_code}"
+        word = f", {escaped(task.failure_reason)}" if task.failure_reason else ""
         yield ""
-        yield f"{escaped(task.name)} failed (task instance {task.id}, attempt {task.attempt}{code})"
+        yield (
+            f"{escaped(task.name)} failed"
+            f" (task instance {task.id}, attempt {task.attempt}{code}{word})"
+        )
         if task.reason:
             yield f"  {escaped(task.reason)}"
+        if place := where(task):
+            yield f"  {place}"
         try:
             lines = last_lines(home, task.log_path, lines=LOG_TAIL_LINES)
         except SchedulerError as error:
@@ -234,6 +242,8 @@ class Lines:
         self._put = put
         self._zone = zone
         self._told: dict[str, tuple[int, int]] = {}
+        self._told_of: dict[str, str] = {}
+        self._progress: dict[str, tuple[datetime, str]] = {}
         self._state: int | None = None
 
     def show(self, sight: Sight, *, now: datetime) -> None:
@@ -242,15 +252,32 @@ class Lines:
             self._put(f"process instance {instance.id} ({escaped(instance.name)}):")
         for task in sight.tasks.values():
             if self._told.get(task.name) == (task.attempt, task.state):
+                self._tell_of_application(task, now)
                 continue
             self._told[task.name] = (task.attempt, task.state)
             span = task_duration(task, now=now) if task.end_time else None
             self._put(
                 f"{shown(now, self._zone)}  {escaped(task.name)}"
                 f"  {name_of(TaskState, task.state)}{_attempt(task)}"
-                f"{'' if span is None else f'  {duration(span)}'}"
+                f"{'' if span is None else f'  {duration(span)}'}{_end_of_application(task)}"
             )
+            self._tell_of_application(task, now)
         self._state = instance.state
+
+    def _tell_of_application(self, task: TaskInstanceView, now: datetime) -> None:
+        """Where a running attempt's application is, once; and now and then how far it has come."""
+        if task.end_time is not None:
+            return
+        prefix = f"{shown(now, self._zone)}  {escaped(task.name)}"
+        place = where(task)
+        if place and self._told_of.get(task.name) != place:
+            self._told_of[task.name] = place
+            self._put(f"{prefix}  {place}")
+        words = progress_words(task)
+        last, said = self._progress.get(task.name, (None, ""))
+        if words and words != said and (last is None or now - last >= _TELL_PROGRESS_EVERY):
+            self._progress[task.name] = (now, words)
+            self._put(f"{prefix}  {words}")
 
     def tell(self, text: str) -> None:
         self._put(text)
@@ -291,10 +318,18 @@ class Tree:
         names = self._names(sight)
         chosen = _most_telling(names, sight, room)
         lines = [head]
+        spare = room - len(chosen)
         width = min(
             48, max((2 * self._depth.get(name, 0) + len(name) for name in chosen), default=0)
         )
-        lines += [self._line(name, sight.tasks.get(name), width, now) for name in chosen]
+        for name in chosen:
+            task = sight.tasks.get(name)
+            lines.append(self._line(name, task, width, now))
+            place = "" if task is None or task.end_time is not None else where(task)
+            if place and spare > 0:
+                spare -= 1
+                label = "  " * self._depth.get(name, 0)
+                lines.append(Text(f"    {label}{place}", style="dim"))
         left_out = len(names) - len(chosen)
         if left_out:
             lines.append(Text(f"  … and {left_out} more: {_counts(names, sight)}", style="dim"))
@@ -319,6 +354,7 @@ class Tree:
             (f"{_sign(state)} {state:<10}", _style(state)),
             f"{'' if span is None else duration(span):>8}",
             "" if task is None else _attempt(task),
+            *(() if task is None else _application(task)),
         )
 
 
@@ -356,6 +392,25 @@ def _counts(names: Sequence[str], sight: Sight) -> str:
         state = _WAITING if task is None else (name_of(TaskState, task.state) or "")
         counts[state] = counts.get(state, 0) + 1
     return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def _application(task: TaskInstanceView) -> tuple[tuple[str, str], ...]:
+    """What a terminal shows of a running application, or of a failure."""
+    progress = progress_of(task)
+    if task.end_time is not None or progress is None:
+        return ((_end_of_application(task), "dim"),)
+    drawn, words = bar(progress), progress_words(task)
+    return ((f"  {drawn}" if drawn else "", "cyan"), (f"  {words}" if words else "", "dim"))
+
+
+def _end_of_application(task: TaskInstanceView) -> str:
+    """How far an application came whose attempt is over; or why the attempt failed, in a word."""
+    if task.end_time is None:
+        return ""
+    if task.failure_reason:
+        return f"  {escaped(task.failure_reason)}"
+    words = progress_words(task)
+    return f"  {words}" if words else ""
 
 
 def _attempt(task: TaskInstanceView) -> str:

@@ -35,6 +35,7 @@ from common.model.decisions import (
     SubmitTask,
 )
 from common.model.definitions import TaskNode
+from common.model.failures import FailureReason
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.states import (
     UNSTARTED_TASK_STATES,
@@ -207,14 +208,18 @@ def succeeded(
     return TaskSucceeded(name=name, attempt=attempt, at=at, var_pool=var_pool)
 
 
-def failed(name: str, attempt: int = 1, at: datetime = NOON) -> TaskFailed:
+def failed(
+    name: str, attempt: int = 1, at: datetime = NOON, failure: FailureReason | None = None
+) -> TaskFailed:
     """The report that an attempt ended badly."""
-    return TaskFailed(name=name, attempt=attempt, at=at)
+    return TaskFailed(name=name, attempt=attempt, at=at, failure=failure)
 
 
-def killed(name: str, attempt: int = 1, at: datetime = NOON) -> TaskKilled:
+def killed(
+    name: str, attempt: int = 1, at: datetime = NOON, failure: FailureReason | None = None
+) -> TaskKilled:
     """The report that an attempt was killed."""
-    return TaskKilled(name=name, attempt=attempt, at=at)
+    return TaskKilled(name=name, attempt=attempt, at=at, failure=failure)
 
 
 def paused(name: str, attempt: int = 1, at: datetime = NOON) -> TaskPaused:
@@ -328,11 +333,17 @@ class KeptRun:
         self._change(self.row(name), state=TaskState.RUNNING)
 
     def end(
-        self, name: str, state: TaskState, *, at: datetime = NOON, var_pool: str | None = None
+        self,
+        name: str,
+        state: TaskState,
+        *,
+        at: datetime = NOON,
+        var_pool: str | None = None,
+        failure: FailureReason | None = None,
     ) -> TaskEvent:
         """Write how a live attempt ended; the report of it."""
         assert not self.row(name).state.is_finished
-        self._change(self.row(name), state=state, end_time=at, var_pool=var_pool)
+        self._change(self.row(name), state=state, end_time=at, var_pool=var_pool, failure=failure)
         return report_of(self.row(name))
 
     def reports(self) -> list[TaskEvent]:
@@ -401,6 +412,7 @@ class KeptRun:
                     decision,
                     TaskState.DELAY_EXECUTION if decision.due_at else held,
                     retry_times=decision.retry_times,
+                    memory_factor=decision.memory_factor,
                 )
             case DecideTask():
                 self._insert(
@@ -463,9 +475,9 @@ def report_of(row: TaskRow) -> TaskEvent:
         case TaskState.SUCCESS:
             return TaskSucceeded(var_pool=row.var_pool, **named)
         case TaskState.FAILURE:
-            return TaskFailed(**named)
+            return TaskFailed(failure=row.failure, **named)
         case TaskState.KILL:
-            return TaskKilled(**named)
+            return TaskKilled(failure=row.failure, **named)
         case TaskState.PAUSE:
             return TaskPaused(**named)
         case TaskState.NEED_FAULT_TOLERANCE:
@@ -482,6 +494,7 @@ def standing(run: ProcessRun) -> dict[str, object]:
             task.retry_counts or task.phase is not TaskPhase.RETRYING,
             *(task.kill_requested, task.pause_requested, task.branch),
             *(task.var_pool, task.ended_at, dict(task.variables)),
+            *(task.failure, task.memory_factor),
         )
         for name, task in run.tasks.items()
     }

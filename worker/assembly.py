@@ -21,6 +21,7 @@ from worker.heartbeat import HeartbeatLoop
 from worker.identity import Identity
 from worker.kill_loop import KillLoop
 from worker.reporter import Reporter
+from worker.track_loop import TrackLoop
 
 MakeAttempts: TypeAlias = Callable[[Ended, Started], LocalAttempts]
 
@@ -79,6 +80,9 @@ class Worker:
             in_hand=lambda: self.claims.claiming() | self.reporter.unreported(),
             wake=lambda: self.wakes.wake(KillLoop.name),
         )
+        self.tracks = TrackLoop(
+            store=store, node=lambda: self.identity.node, live=self.attempts.facts_files
+        )
         self.heartbeat = HeartbeatLoop(
             membership=registry.membership,
             identity=self.identity,
@@ -91,9 +95,9 @@ class Worker:
         )
 
     @property
-    def loops(self) -> tuple[HeartbeatLoop, Reporter, KillLoop, ClaimLoop]:
+    def loops(self) -> tuple[HeartbeatLoop, Reporter, TrackLoop, KillLoop, ClaimLoop]:
         """In the order of their start; what takes new work comes last."""
-        return self.heartbeat, self.reporter, self.kills, self.claims
+        return self.heartbeat, self.reporter, self.tracks, self.kills, self.claims
 
     def _reported(self, ends: Sequence[AttemptEnd]) -> None:
         self.attempts.forget(ends)

@@ -8,7 +8,8 @@ start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from common.store.protocol import AttemptEnd, ClaimedTask
@@ -62,6 +63,10 @@ class LocalAttempts(Attempts, Protocol):
 
         Called once, before anything else is asked; the ends of what has ended come at once.
         """
+        ...
+
+    def facts_files(self) -> Mapping[int, Path]:
+        """Where each live attempt that may have a Spark application says what it knows of it."""
         ...
 
     def forget(self, ends: Iterable[AttemptEnd]) -> None:

@@ -3,9 +3,10 @@
 A claim is made twice: in the registry, so that workers don't run after the same entry, and then in
 the row, which alone decides. What a call that failed may have done is never guessed: the entries
 are remembered and looked at again in the tables before any other is claimed, so that an attempt
-whose row says that it is ours is either started or reported, never forgotten. Attempts whose type
-needs a data source are *needy* from their claim until it has been read; nothing else is claimed
-before that. No threads and no time of its own: a service or a simulator calls `run_once`.
+whose row says that it is ours is either started or reported, never forgotten. Attempts that need
+data sources, or what former runs have measured, are *needy* from their claim until that has been
+read; nothing else is claimed before that. No threads and no time of its own: a service or a
+simulator calls `run_once`.
 
 A complement *yields*: its attempts take slots that nothing holds, while any other takes each slot
 that no other such holds, as if the complement's were not there. So a live run never waits for a
@@ -26,7 +27,8 @@ from common.model.states import TaskState
 from common.registry.protocol import Membership, Standing, TaskQueue
 from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
 from worker.attempts import Attempts, Ended
-from worker.tasks.datasource import datasource_id, needs_datasource
+from worker.quality_report import needs_former
+from worker.tasks.datasource import datasource_ids, needs_datasource
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +219,7 @@ class ClaimLoop:
             # The answer took so long that the rows may have been given to others meanwhile.
             log.warning("claims given up with the session", extra={"attempts": len(claimed)})
             return
-        needy = tuple(task for task in claimed if needs_datasource(task.task_type))
+        needy = tuple(task for task in claimed if needs_datasource(task) or needs_former(task))
         if needy:
             self._needy += needy
             self._needy_node = node
@@ -226,18 +228,28 @@ class ClaimLoop:
                 self._attempts.start(task)
 
     def _begin_needy(self, node: Node) -> None:
-        """Start the needy with what `t_ds_datasource` says; one without a row fails by its type."""
+        """Start the needy with what the tables say; one without its row fails by its type."""
         needy = self._needy
         if not needy:
             return
         if self._needy_node == node:
-            wanted = {task.id: datasource_id(task) for task in needy}
-            ids = sorted({each for each in wanted.values() if each is not None})
+            wanted = {task.id: datasource_ids(task) for task in needy}
+            ids = sorted({each for several in wanted.values() for each in several})
             found = self._store.datasources(ids) if ids else {}
+            compared = [task.id for task in needy if needs_former(task)]
+            former = self._store.former_quality(compared) if compared else {}
             if self._node() == node and self._membership.standing() is not Standing.LOST:
                 for task in needy:
-                    source = found.get(wanted[task.id] or 0)
-                    self._attempts.start(replace(task, datasource=source))
+                    sources = tuple(found[each] for each in wanted[task.id] if each in found)
+                    first = sources[0] if sources else None
+                    self._attempts.start(
+                        replace(
+                            task,
+                            datasource=first,
+                            datasources=sources,
+                            former_quality=former.get(task.id, {}),
+                        )
+                    )
                 self._needy = ()
                 return
         # Whatever that incarnation held is failed over with it.

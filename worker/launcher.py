@@ -24,7 +24,7 @@ from common.params import (
 )
 from common.store.protocol import ClaimedTask
 from common.zones import UnknownZoneError, zone_named
-from worker import outputs, task_log, tenants
+from worker import outputs, task_log, tenants, tracing
 from worker.supervisor import Prepared
 from worker.tasks import built_in_task_types
 from worker.tasks.base import (
@@ -78,13 +78,16 @@ class Launcher:
         settings: TaskSettings,
         types: TaskTypes | None = None,
         account_of: Callable[[str | None], Account | None] = tenants.account_of,
+        wants_host: Callable[[], None] = lambda: None,
     ) -> None:
+        """`wants_host` is called before an attempt is started that asks the Spark host."""
         self._zone = zone
         self._complement_uses_chosen_date = complement_uses_chosen_date
         self._tenant_mode = tenant_mode
         self._settings = settings
         self._types = types or TaskTypes(built_in_task_types())
         self._account_of = account_of
+        self._wants_host = wants_host
         self._resources = home / "resources"
         self._common = {
             **settings.environment,
@@ -140,13 +143,22 @@ class Launcher:
             "ORCAFLOW_PROCESS_INSTANCE_ID": str(task.process_instance_id),
             "ORCAFLOW_TASK_NAME": task.name,
             "ORCAFLOW_ATTEMPT": str(task.attempt),
+            tracing.VARIABLE: tracing.traceparent(
+                cluster=self._settings.cluster,
+                process_instance_id=task.process_instance_id,
+                task_instance_id=task.id,
+                given=parameters.get(tracing.PARAMETER, ""),
+            ),
             **given,
             outputs.VARIABLE: f"{task.execute_path}/{_OUTPUT_FILE}",
             "TMPDIR": task.execute_path,
             **(_of_account(account) if account else {}),
             **launch.environment,
         }
+        if launch.asks_host:
+            self._wants_host()
         header = task_log.header(task, launch.argv, parameters)
+        header += "".join(task_log.line(note) for note in launch.notes)
         return Prepared(
             argv=_with_program(launch, environment),
             environment=environment,
@@ -155,6 +167,7 @@ class Launcher:
             account=account,
             outputs=_declared(task, local_properties, launch, header),
             job_file=launch.job_file,
+            facts_file=launch.facts_file,
         )
 
     def _zone_of(self, task: ClaimedTask) -> ZoneInfo:

@@ -32,6 +32,7 @@ class Record:
     complement: bool = False
     outputs: Declared | None = None
     job_file: Path | None = None
+    facts_file: Path | None = None
     times_out_at: datetime | None = None
     timeout: timedelta | None = None
     pid: int | None = None
@@ -69,6 +70,7 @@ class Records:
                 lines = file.read(_LIMIT_BYTES).split(b"\n")
             about = json.loads(lines[0])
             outputs, job_file = about.get("outputs"), about.get("job_file")
+            facts_file = about.get("facts_file")
             times_out_at, timeout = about.get("times_out_at", 0), about.get("timeout")
             return Record(
                 task_instance_id=task_instance_id,
@@ -78,6 +80,7 @@ class Records:
                 complement=about.get("complement") is True,
                 outputs=Declared.from_json(outputs) if outputs else None,
                 job_file=None if job_file is None else Path(job_file),
+                facts_file=None if facts_file is None else Path(facts_file),
                 times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
                 timeout=timedelta(seconds=timeout) if timeout else None,
                 pid=_number(lines, b"pid "),
@@ -111,6 +114,8 @@ def _about(record: Record) -> dict[str, object]:
         about["outputs"] = record.outputs.to_json()
     if record.job_file is not None:
         about["job_file"] = str(record.job_file)
+    if record.facts_file is not None:
+        about["facts_file"] = str(record.facts_file)
     if record.timeout is not None and record.times_out_at is not None:
         about["times_out_at"] = record.times_out_at.timestamp()
         about["timeout"] = record.timeout.total_seconds()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from common import metrics
 from common.model.cluster import Node
 from common.store.protocol import AttemptEnd, TaskStore
 
@@ -115,7 +116,10 @@ class Reporter:
         accepted = self._store.report(node, ends)
         for end in ends:
             del self._ends[end.task_instance_id]
-            if end.task_instance_id not in accepted:
+            if end.task_instance_id in accepted:
+                if end.failure_told is not None:
+                    metrics.task_failures.labels(reason=end.failure_told.value).inc()
+            else:
                 log.warning(
                     "report was not accepted",
                     extra={"task_instance_id": end.task_instance_id, "state": end.state.name},

@@ -46,6 +46,7 @@ from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
 from common.service import HealthServer, Service
 from common.store import schema
+from common.store.cluster import cluster_token
 from common.store.tasks import PostgresTaskStore
 from common.store.worker_groups import ensure_worker_groups
 from common.wakes import Wakes
@@ -55,8 +56,13 @@ from worker.attempts import Ended, Started
 from worker.claim_loop import ClaimLoop
 from worker.clean_loop import CleanLoop
 from worker.heartbeat import HeartbeatLoop
+from worker.host_loop import HostLoop
 from worker.launcher import Launcher, seen_by_tasks
+from worker.spark.installation import home_of_spark
+from worker.spark.managers.settings import ManagerSettings
+from worker.spark.tags import prefix
 from worker.supervisor import Supervisor
+from worker.sweep_loop import SweepLoop, configured
 from worker.tasks.base import TaskSettings
 from worker.workspace import attempt_folders
 
@@ -105,6 +111,7 @@ class WorkerServer:
         self._zone = zone_of(config)
         self._kill_tasks = False
         self._wakes = Wakes()
+        self._host: HostLoop
         self._clean = CleanLoop(wake=lambda: self._wakes.wake(CleanLoop.name))
 
     def run(self) -> int:
@@ -128,23 +135,37 @@ class WorkerServer:
             schema.check(engine)
             groups = [part.strip() for part in settings.groups.split(",") if part.strip()]
             group_ids = ensure_worker_groups(engine, groups)
-            supervisor, worker, registry = self._parts(PostgresTaskStore(engine), group_ids)
+            store, cluster = PostgresTaskStore(engine), cluster_token(engine)
+            supervisor, worker, registry = self._parts(store, group_ids, cluster)
             # Once in the foreground: who can't join says so and ends, and what was left here is
             # adopted or killed before any claim is taken.
             worker.heartbeat.run_once()
             self._add_loops(service, supervisor, worker, registry)
+            self._add_spark(service, store, cluster)
             signal.signal(signal.SIGQUIT, self._on_quit(service))
             exit_code = service.run()
             self._finish(supervisor, worker, registry)
             return exit_code
 
     def _parts(
-        self, store: PostgresTaskStore, group_ids: frozenset[int]
+        self, store: PostgresTaskStore, group_ids: frozenset[int], cluster: str
     ) -> tuple[Supervisor, Worker, Registry]:
         config, settings = self._config, self._settings
         tasks = config.home / "tasks"
         data_dir = Path(settings.data_dir) if settings.data_dir else config.home / "data"
         data_dir.mkdir(parents=True, exist_ok=True)
+        seen = seen_by_tasks(os.environ)
+        host = self._host = HostLoop(
+            config.spark,
+            home=config.home,
+            port=settings.port,
+            python=settings.python or sys.executable,
+            spark_home=home_of_spark(settings.spark_home, seen),
+            environment=seen,
+            data_dir=data_dir,
+            for_tenants=settings.tenant_mode == "tenant",
+            wake=lambda: self._wakes.wake(HostLoop.name),
+        )
         launcher = Launcher(
             home=config.home,
             data_dir=data_dir,
@@ -155,9 +176,13 @@ class WorkerServer:
                 python=settings.python,
                 spark_home=settings.spark_home,
                 env_path=settings.env_path,
-                environment=seen_by_tasks(os.environ),
+                environment=seen,
                 http_denied=_networks(settings.http_denied),
+                spark=config.spark,
+                spark_socket=host.address,
+                cluster=cluster,
             ),
+            wants_host=host.want,
         )
         made: list[Supervisor] = []
 
@@ -223,6 +248,18 @@ class WorkerServer:
         count(state="complement").set_function(lambda: len(supervisor.yielding()))
         count(state="free").set_function(lambda: slots - live())
 
+    def _add_spark(self, service: Service, store: PostgresTaskStore, cluster: str) -> None:
+        self._wakes.by_name[HostLoop.name] = service.add(self._host).wake
+        managers = ManagerSettings.of(self._config.spark)
+        if not managers.is_empty:
+            sweep = SweepLoop(
+                store=store,
+                managers=configured(managers),
+                prefix=prefix(cluster),
+                clock=self._clock,
+            )
+            service.add(Patient(sweep))
+
     def _on_quit(self, service: Service) -> Callable[[int, FrameType | None], None]:
         def on_quit(_number: int, _frame: FrameType | None) -> None:
             self._kill_tasks = True
@@ -244,10 +281,12 @@ class WorkerServer:
                 # and a restarted worker goes on with them.
                 log.info("tasks left running", extra={"attempts": len(supervisor.running())})
             else:
+                self._host.stop_host()
                 registry.membership.leave()
                 registry.close()
         except ServiceUnreachableError as error:
             log.warning("could not leave properly", extra={"cause": str(error)})
+        self._host.close()
         self._clean.remove_all()
         supervisor.close()
 

@@ -16,7 +16,6 @@ out is read after it has succeeded, a step at each pass.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import select
@@ -36,12 +35,26 @@ from common import metrics
 from common.clock import Clock
 from common.errors import SchedulerError
 from common.host import process_start_time
+from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.store.protocol import AttemptEnd, ClaimedTask
 from worker import processes, task_log, workspace
 from worker.attempts import Ended, Started
-from worker.outputs import Declared, OutputError, OutputReader
+from worker.outputs import Declared, OutputReader
+from worker.quality_report import TASK_TYPE as QUALITY_TYPE
+from worker.quality_report import read_quality
 from worker.records import Record, Records
+from worker.results import (
+    REASON_CHARS,
+    Result,
+    explained,
+    of_exit_code,
+    read_outputs,
+    timed_out,
+    told_of_timeout,
+    what_failed,
+)
+from worker.track_loop import read_facts
 from worker.workspace import Account
 
 DirectoryPolicy: TypeAlias = Literal["never", "on_success", "always"]
@@ -66,7 +79,6 @@ _NICE_SESSION = "echo {niceness} 2>/dev/null >/proc/self/autogroup || :\n"  # No
 process's own niceness counts within the session only; there the session has one too."""
 
 _CUT_PUTS_OUT_NOTHING = "what was cut out of this log puts out no parameters"
-_KILLED = 137
 _UNKNOWN = "unknown"
 _LONGEST_REST = 1.0
 _LOG_LOOK_SECONDS = 1.0
@@ -76,7 +88,6 @@ _LONGEST_SWEEP_REST = 0.5
 _LONGEST_LINGER_REST = 0.05
 _SWEEPS_GIVE_UP_SECONDS = 30.0
 _REMEMBERED_KILLS = 10_000
-_REASON_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +102,8 @@ class Prepared:
     outputs: Declared | None = None
     """What the attempt may put out; None if that is nothing. It prints from behind the header."""
     job_file: Path | None = None
+    facts_file: Path | None = None
+    """Where the attempt may say what it knows of its Spark application."""
 
 
 Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
@@ -111,11 +124,14 @@ class _Attempt:
     cut: task_log.Cut | None = None
     outputs: Declared | None = None
     job_file: Path | None = None
+    facts_file: Path | None = None
+    quality_of: Path | None = None
+    """The log beside which a DATA_QUALITY task leaves what it has found."""
     timeout: timedelta | None = None
     times_out_at: float | None = None
     timed_out: bool = False
     reading: OutputReader | None = None
-    result: _Result | None = None
+    result: Result | None = None
     """Set along with `reading`: how it ended, but for what it puts out."""
     kill_wanted: bool = False
     is_ending: bool = False
@@ -166,14 +182,6 @@ class _Ended:
     succeeded: bool
 
 
-@dataclass(slots=True)
-class _Result:
-    exit_code: int | None
-    state: TaskState
-    reason: str | None = None
-    var_pool: str | None = None
-
-
 class Supervisor:
     """The real `LocalAttempts`, driven as a loop by one thread."""
 
@@ -205,6 +213,7 @@ class Supervisor:
         self._complement_niceness = complement_niceness
         self._lock = Lock()
         self._accepted: dict[int, _Accepted] = {}
+        self._facts_files: dict[int, Path] = {}
         self._messages: deque[_Start | _Kill | _Forget] = deque()
         self._put_off: deque[_Start] = deque()
         self._kill_all_asked = False
@@ -240,6 +249,10 @@ class Supervisor:
     def yielding(self) -> frozenset[int]:
         with self._lock:
             return frozenset(key for key, each in self._accepted.items() if each.complement)
+
+    def facts_files(self) -> Mapping[int, Path]:
+        with self._lock:
+            return dict(self._facts_files)
 
     def forget(self, ends: Iterable[AttemptEnd]) -> None:
         """The ends stand in the tables, or nobody wants them: clear away what was kept of them."""
@@ -329,9 +342,9 @@ class Supervisor:
         try:
             self._begin(task)
         except SchedulerError as error:
-            self._refuse(task, TaskState.FAILURE, str(error))
+            self._refuse(task, TaskState.FAILURE, str(error), FailureReason.CONFIGURATION)
         except OSError as error:
-            self._refuse(task, TaskState.FAILURE, _what_failed(error))
+            self._refuse(task, TaskState.FAILURE, what_failed(error))
         except Exception as error:
             log.exception("attempt could not be started", extra={"task_instance_id": task.id})
             self._refuse(task, TaskState.FAILURE, f"{type(error).__name__}: {error}")
@@ -405,6 +418,11 @@ class Supervisor:
         """What a new attempt and an adopted one know alike."""
         attempt.outputs = record.outputs
         attempt.job_file = record.job_file
+        attempt.facts_file = record.facts_file
+        attempt.quality_of = _quality_of(record)
+        if record.facts_file is not None:
+            with self._lock:
+                self._facts_files[attempt.id] = record.facts_file
         if record.timeout is not None and record.times_out_at is not None:
             # From here on by the clock that never jumps; never more than the whole time-out.
             left = min(record.times_out_at - self._clock.now(), record.timeout)
@@ -416,7 +434,13 @@ class Supervisor:
         self._by_pidfd[attempt.pidfd] = attempt
         self._epoll.register(attempt.pidfd, select.EPOLLIN)
 
-    def _refuse(self, task: ClaimedTask, state: TaskState, reason: str) -> None:
+    def _refuse(
+        self,
+        task: ClaimedTask,
+        state: TaskState,
+        reason: str,
+        failure: FailureReason | None = None,
+    ) -> None:
         """An end without a process; its reason stands in the log too, if there can be one."""
         try:
             output = workspace.open_log(Path(task.log_path))
@@ -430,7 +454,7 @@ class Supervisor:
                 extra={"task_instance_id": task.id, "path": task.log_path, "error": str(error)},
             )
         self._ended[task.id] = _Ended(task.execute_path, False)
-        self._tell(task.id, _Result(None, state, reason), pid=None)
+        self._tell(task.id, Result(None, state, reason, failure=failure), pid=None)
 
     # Killing.
 
@@ -482,7 +506,7 @@ class Supervisor:
                 attempt.times_out_at = None
                 if not attempt.leader_ended and not attempt.is_ending:
                     attempt.timed_out = True
-                    self._note(attempt, _timed_out(attempt.timeout))
+                    self._note(attempt, told_of_timeout(attempt.timeout))
                     self._tell_to_end(attempt, grace=self._grace)
 
     def _tell_to_end(self, attempt: _Attempt, *, grace: float) -> None:
@@ -588,14 +612,14 @@ class Supervisor:
 
     def _go_on_reading(self, attempt: _Attempt) -> None:
         reader, result = attempt.reading, attempt.result
-        if reader is None or result is None or not _read(reader, result, reader.step):
+        if reader is None or result is None or not read_outputs(reader, result, reader.step):
             return
         if result.state is TaskState.SUCCESS and (told := reader.told()):
             self._note(attempt, told)
         del self._reading[attempt.id]
         self._end(attempt, result)
 
-    def _result(self, attempt: _Attempt) -> _Result:
+    def _result(self, attempt: _Attempt) -> Result:
         if attempt.process is not None:
             code = attempt.process.wait()
             exit_code: int | None = code if code >= 0 else 128 - code
@@ -603,23 +627,24 @@ class Supervisor:
             record = self._records.read(attempt.id)
             exit_code = None if record is None else record.exit_code
         if attempt.abandoned:
-            return _Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, "the worker lost its session")
+            return Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, "the worker lost its session")
         if attempt.kill_wanted:
-            return _Result(exit_code, TaskState.KILL, "killed")
+            return Result(exit_code, TaskState.KILL, "killed")
         if attempt.timed_out:
-            return _Result(exit_code, TaskState.FAILURE, _timed_out(attempt.timeout))
-        return _of_exit_code(exit_code, attempt.job_file)
+            return timed_out(exit_code, attempt.timeout)
+        return of_exit_code(exit_code, attempt.job_file)
 
-    def _end(self, attempt: _Attempt, result: _Result) -> None:
+    def _end(self, attempt: _Attempt, result: Result) -> None:
         del self._attempts[attempt.id]
+        _read_what_it_left(result, attempt.facts_file, attempt.quality_of)
         os.close(attempt.pidfd)
         _remove_job(attempt.job_file)
         self._cut_log(attempt)
         try:
-            _write_line(attempt.log, _explained(result))
+            _write_line(attempt.log, explained(result))
         except OSError as error:
             if result.state is TaskState.FAILURE:
-                result.reason = f"{_explained(result)}; its log is cut off: {error.strerror}"
+                result.reason = f"{explained(result)}; its log is cut off: {error.strerror}"
             log.warning(
                 "task log could not be written",
                 extra={"task_instance_id": attempt.id, "error": str(error)},
@@ -631,13 +656,14 @@ class Supervisor:
         else:
             self._tell(attempt.id, result, pid=attempt.pid)
 
-    def _tell(self, task_instance_id: int, result: _Result, *, pid: int | None) -> None:
+    def _tell(self, task_instance_id: int, result: Result, *, pid: int | None) -> None:
         reason = result.reason
         if reason is not None:
             # PostgreSQL takes no NUL; a reason may quote what a task's author wrote.
-            reason = reason.replace("\0", "\\0")[:_REASON_CHARS]
+            reason = reason.replace("\0", "\\0")[:REASON_CHARS]
         with self._lock:
             task_type = self._accepted.pop(task_instance_id, _Accepted()).task_type
+            self._facts_files.pop(task_instance_id, None)
         self._tell_ended(
             AttemptEnd(
                 task_instance_id=task_instance_id,
@@ -647,6 +673,9 @@ class Supervisor:
                 pid=pid,
                 reason=reason,
                 var_pool=result.var_pool,
+                facts=result.facts,
+                quality=result.quality,
+                failure=result.failure,
             )
         )
         metrics.task_attempts.labels(state=result.state.name, type=task_type).inc()
@@ -721,7 +750,8 @@ class Supervisor:
             _remove_job(record.job_file)
             result = None
             if record.exit_code is not None:
-                result = _of_exit_code(record.exit_code, record.job_file)
+                result = of_exit_code(record.exit_code, record.job_file)
+                _read_what_it_left(result, record.facts_file, _quality_of(record))
                 self._close_log(record, result)
             self._ended[record.task_instance_id] = _Ended(
                 record.execute_path, result is not None and result.state is TaskState.SUCCESS
@@ -783,9 +813,9 @@ class Supervisor:
     def _lost(self, task_instance_id: int, *, pid: int | None) -> None:
         """Nobody knows how it ended, as after a power cut; that is no fault of the task."""
         reason = "its process was gone when the worker came back, and left no exit code"
-        self._tell(task_instance_id, _Result(None, TaskState.NEED_FAULT_TOLERANCE, reason), pid=pid)
+        self._tell(task_instance_id, Result(None, TaskState.NEED_FAULT_TOLERANCE, reason), pid=pid)
 
-    def _close_log(self, record: Record, result: _Result) -> None:
+    def _close_log(self, record: Record, result: Result) -> None:
         """Read what the attempt put out while no daemon was here, and say how it ended."""
         try:
             output = workspace.reopen_log(Path(record.log_path))
@@ -801,10 +831,10 @@ class Supervisor:
                 if cut is not None and record.outputs.log_from is not None:
                     _write_line(output, _CUT_PUTS_OUT_NOTHING)
                 reader = OutputReader(record.outputs, output)
-                _read(reader, result, reader.read_all)
+                read_outputs(reader, result, reader.read_all)
                 if result.state is TaskState.SUCCESS and (told := reader.told()):
                     _write_line(output, told)
-            _write_line(output, _explained(result))
+            _write_line(output, explained(result))
         except OSError as error:
             log.warning(
                 "task log could not be written",
@@ -854,7 +884,7 @@ class Supervisor:
             if self._attempts.pop(attempt.id, None) is not None:
                 self._let_go(attempt)
                 reason = "the worker failed to end it properly; see the worker's log"
-                self._tell(attempt.id, _Result(None, TaskState.FAILURE, reason), pid=attempt.pid)
+                self._tell(attempt.id, Result(None, TaskState.FAILURE, reason), pid=attempt.pid)
 
     def _let_go(self, attempt: _Attempt) -> None:
         """Watch it no more; and what nobody watches must not run."""
@@ -878,9 +908,22 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:
         complement=task.complement,
         outputs=prepared.outputs,
         job_file=prepared.job_file,
+        facts_file=prepared.facts_file,
         times_out_at=None if task.timeout is None else clock.now() + task.timeout,
         timeout=task.timeout,
     )
+
+
+def _quality_of(record: Record) -> Path | None:
+    return Path(record.log_path) if record.task_type == QUALITY_TYPE else None
+
+
+def _read_what_it_left(result: Result, facts: Path | None, quality_of: Path | None) -> None:
+    """Read the files in which an attempt tells of itself; any of them may be missing."""
+    if facts is not None:
+        result.facts = read_facts(facts)
+    if quality_of is not None:
+        result.quality = read_quality(quality_of)
 
 
 def _wrapped(niceness: int) -> tuple[str, ...]:
@@ -902,60 +945,10 @@ def _remove_job(job_file: Path | None) -> None:
             )
 
 
-def _read(reader: OutputReader, result: _Result, read: Callable[[], bool | None]) -> bool:
-    """Read outputs into a result, which fails if they can't be taken; whether that is over."""
-    try:
-        if read() is False:
-            return False
-        result.var_pool = reader.var_pool()
-    except (OutputError, OSError) as error:
-        result.state = TaskState.FAILURE
-        result.reason = str(error)
-    return True
-
-
-def _timed_out(timeout: timedelta | None) -> str:
-    minutes = (timeout or timedelta()) / timedelta(minutes=1)
-    unit = "minute" if minutes == 1 else "minutes"
-    return f"timed out after {minutes:g} {unit} (timeout strategy FAILED)"
-
-
-def _of_exit_code(code: int | None, job_file: Path | None = None) -> _Result:
-    """How an attempt ended that nobody asked to be killed (T23b: then 137 is a failure)."""
-    if job_file is not None and code not in (None, 0):
-        told = workspace.read_line(job_file.with_suffix(".reason"), limit_bytes=_REASON_CHARS)
-        if told:
-            return _Result(code, TaskState.FAILURE, told)
-    if code == 0:
-        return _Result(code, TaskState.SUCCESS)
-    if code is None:
-        return _Result(code, TaskState.FAILURE, "its wrapper was killed, so its result is unknown")
-    if code == _KILLED:
-        return _Result(code, TaskState.FAILURE, "killed by signal 9 (out of memory?)")
-    if code == 127:
-        return _Result(code, TaskState.FAILURE, "exit code 127 (command not found)")
-    if 128 < code < 128 + signal.NSIG:
-        return _Result(code, TaskState.FAILURE, f"killed by signal {code - 128}")
-    return _Result(code, TaskState.FAILURE, f"exit code {code}")
-
-
 def _write_line(log_file: int, text: str) -> None:
     """Say something in a log, in a line of its own even if the task has not ended its last one."""
     begin = "" if task_log.ends_with_newline(log_file) else "\n"
     task_log.write(log_file, begin + task_log.line(text))
-
-
-def _explained(result: _Result) -> str:
-    code = "no exit code" if result.exit_code is None else f"exit code {result.exit_code}"
-    if not result.reason or result.reason.startswith(code):
-        return result.reason or code
-    return f"{code}: {result.reason}"
-
-
-def _what_failed(error: OSError) -> str:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    what = "the disk is full: " if full else ""
-    return f"{what}the attempt could not be started: {error}"
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from common.model.failures import FailureReason
 from common.model.states import Priority, ProcessState, TaskState, TimeoutStrategy
 
 
@@ -38,7 +39,8 @@ class SubmitTask:
 
     One with `due_at` is held back until then, and one with `pools` until all their slots are free.
     `input_pool` is a JSON list of properties that its upstream has put out. A SUB_PROCESS brings a
-    command for its child with it, whose definition `child_definition` names by id or name.
+    command for its child with it, whose definition `child_definition` names by id or name. Its
+    worker multiplies the memory that it asks for by `memory_factor`.
     """
 
     name: str
@@ -56,6 +58,7 @@ class SubmitTask:
     timeout: TaskTimeout | None = None
     input_pool: str | None = None
     child_definition: int | str | None = None
+    memory_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +96,16 @@ class FinishTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryTask:
-    """Take a failed attempt into account and promise another one, due at `at`."""
+    """Take a failed attempt into account and promise another one, due at `at`.
+
+    `failure` is why it failed, as the row has it already; the run in memory learns it.
+    """
 
     name: str
     attempt: int
     state: TaskState
     at: datetime
+    failure: FailureReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

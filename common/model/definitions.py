@@ -19,6 +19,7 @@ from common.dag import Dag, DagError, build_dag
 from common.errors import InvalidDefinitionError
 from common.model.control import Control, check_targets, read_control
 from common.model.decisions import PoolShare, TaskTimeout
+from common.model.retry_policy import RETRIES_ALL, RetryPolicy, read_retry_policy
 from common.model.states import Priority, TimeoutStrategy
 
 MAX_NODES = 10_000
@@ -34,7 +35,17 @@ MASTER_TASK_TYPES: frozenset[str] = frozenset({"SUB_PROCESS", "DEPENDENT", "COND
 """Control tasks: decided in the master, they take no worker's slot."""
 
 WORKER_TASK_TYPES: frozenset[str] = frozenset(
-    {"SHELL", "PYTHON", "SPARK", "PYSPARK", "SQL", "PROCEDURE", "HTTP"}
+    {
+        "SHELL",
+        "PYTHON",
+        "SPARK",
+        "PYSPARK",
+        "SPARK_SQL",
+        "DATA_QUALITY",
+        "SQL",
+        "PROCEDURE",
+        "HTTP",
+    }
 )
 
 _NEVER_RETRIED = frozenset({"SUB_PROCESS", "CONDITIONS", "SWITCH"})
@@ -77,6 +88,7 @@ class TaskNode:
     pools: tuple[PoolShare, ...] = ()
     pool_priority: int = 0
     control: Control | None = None
+    retry_policy: RetryPolicy = RETRIES_ALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +272,13 @@ class _Reader:
             priority=Priority[priority],
             worker_group_id=group,
             task_json=_task_json(entry, params, upstream),
+            retry_policy=read_retry_policy(
+                task_type,
+                entry,
+                place,
+                self._mistakes,
+                is_never_retried=task_type in _NEVER_RETRIED,
+            ),
         )
 
     def _timeout(self, entry: dict[str, Any], place: str) -> TaskTimeout | None:

@@ -15,9 +15,12 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
+
+from common.model import datasource_references
+from common.model.datasource_references import SparkSource, replace_sources, spark_sources
 
 DEFAULT_WORKER_GROUP: Final = "default"
 
@@ -138,6 +141,8 @@ def name_references(document: dict[str, Any], *, names: Names, foreign: bool) ->
         name = _name_of(node)
         if _type_of(node) in _WITH_DATASOURCE:
             yield from _name_datasource(node, name, names, foreign=foreign)
+        if _type_of(node) in datasource_references.TASK_TYPES:
+            yield from _name_sources(node, name, names, foreign=foreign)
         yield from _name_worker_group(node, name, names, foreign=foreign)
         yield from _name_resources(node, name, names)
         wait = _object_in(node, "waitStartTimeout") or {}
@@ -176,6 +181,12 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
                 datasource_names.add(source)
             elif number is not None:
                 datasource_ids.add(number)
+        if _type_of(node) in datasource_references.TASK_TYPES:
+            for each in spark_sources(_object_in(node, "params") or {}):
+                if isinstance(each.source, str):
+                    datasource_names.add(each.source)
+                elif not each.problem:
+                    datasource_ids.add(each.source)
         group = _text(node, "workerGroup")
         if group is not None and group != DEFAULT_WORKER_GROUP:
             groups.add(group)
@@ -205,6 +216,8 @@ def number_references(document: dict[str, Any], catalog: Catalog) -> Iterator[Fi
         name = _name_of(node)
         if _type_of(node) in _WITH_DATASOURCE:
             yield from _number_datasource(_object_in(node, "params") or {}, name, catalog)
+        if _type_of(node) in datasource_references.TASK_TYPES:
+            yield from _number_sources(_object_in(node, "params") or {}, name, catalog)
         group = _text(node, "workerGroup")
         if group == DEFAULT_WORKER_GROUP:
             node["workerGroupId"] = -1
@@ -370,6 +383,11 @@ def add_names(
             if source is not None:
                 params["datasourceName"] = source
                 params.pop("datasource", None)
+        if _type_of(node) in datasource_references.TASK_TYPES:
+            replace_sources(
+                _object_in(node, "params") or {},
+                lambda each: replace(each, source=datasources.get(_number(each), each.source)),
+            )
         group = worker_groups.get(_id(node.get("workerGroupId")) or 0)
         if group is not None:
             node["workerGroup"] = group
@@ -443,6 +461,25 @@ def _name_datasource(
             cure="create them in preStatements",
         )
         params["udfs"] = ""
+
+
+def _name_sources(
+    node: dict[str, Any], name: str, names: Names, *, foreign: bool
+) -> Iterator[Finding]:
+    """As `_name_datasource`, for those that a Spark task names."""
+
+    def named(each: SparkSource) -> SparkSource:
+        number = _number(each)
+        given = names.of(Kind.DATASOURCE, number) if number else None
+        if given is not None:
+            return replace(each, source=given)
+        unknown = f"data source {number} of the other database has no name in this file"
+        return replace(each, problem=unknown) if foreign and number else each
+
+    for each in replace_sources(_object_in(node, "params") or {}, named):
+        number = _number(each)
+        cure = f"say which one it is: {_map_option(Kind.DATASOURCE, number, 'NAME')}"
+        yield _missing(name, f"params.{each.key}", each.problem, cure if number else "")
 
 
 def _name_worker_group(
@@ -550,6 +587,35 @@ def _number_datasource(params: dict[str, Any], node: str, catalog: Catalog) -> I
             f"there is no data source {name!r:.200}",
             "make it first: `orcaflow datasource create`",
         )
+
+
+def _number_sources(params: dict[str, Any], node: str, catalog: Catalog) -> Iterator[Finding]:
+    """As `_number_datasource`, for those that a Spark task names."""
+
+    def numbered(each: SparkSource) -> SparkSource:
+        if isinstance(each.source, int):
+            is_there = each.source in catalog.datasource_ids
+            return (
+                each
+                if is_there
+                else replace(each, problem=f"there is no data source {each.source}")
+            )
+        found = catalog.datasources.get(each.source, ())
+        if len(found) == 1:
+            return replace(each, source=found[0])
+        if found:
+            ids = ", ".join(map(str, found))
+            problem = f"{each.source!r:.200} is ambiguous: data sources {ids}; give the id"
+            return replace(each, problem=problem)
+        return replace(each, problem=f"there is no data source {each.source!r:.200}")
+
+    for each in replace_sources(params, numbered):
+        yield _missing(node, f"params.{each.key}", each.problem)
+
+
+def _number(source: SparkSource) -> int:
+    """The id, 0 if it is a name."""
+    return source.source if isinstance(source.source, int) else 0
 
 
 def _missing(node: str | None, key: str, problem: str, cure: str = "") -> Finding:

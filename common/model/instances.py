@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from common.model.failures import FailureReason
 from common.model.states import (
     FailureStrategy,
     Priority,
@@ -34,7 +35,7 @@ class TaskRow:
 
     `settled`: the run has taken its end into account. `valid`: it has not been superseded, neither
     by a later attempt nor by a recovery that starts its task afresh. `var_pool` is what it put out,
-    `branch` the nodes that a branching task took.
+    `branch` the nodes that a branching task took, `failure` why it failed.
     """
 
     id: int
@@ -50,6 +51,8 @@ class TaskRow:
     pause_requested: bool = False
     var_pool: str | None = None
     branch: tuple[str, ...] | None = None
+    failure: FailureReason | None = None
+    memory_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,7 @@ _TELL_PARENTS: Final = (
         end_time=_TOLD.c.at,
         var_pool=_TOLD.c.var_pool,
         reason=case((_TOOK_TOO_LONG, task_instance.c.reason), else_=_TOLD.c.reason),
+        failure_reason=case((_TOOK_TOO_LONG, task_instance.c.failure_reason), else_=None),
     )
 )
 

@@ -36,6 +36,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from common.model.cluster import QueueEntry
 from common.model.commands import OWN_RECOVERIES, CommandType
+from common.model.failures import FailureReason
 from common.model.states import (
     HELD_TASK_STATES,
     LIVE_TASK_STATES,
@@ -199,6 +200,10 @@ _MOVE: Final = (
         end_time=case(
             (_MOVED.c.state == TaskState.FAILURE, bindparam("now", type_=DateTime(timezone=True))),
             else_=task_instance.c.end_time,
+        ),
+        failure_reason=case(
+            (_MOVED.c.state == TaskState.FAILURE, FailureReason.CONFIGURATION.value),
+            else_=task_instance.c.failure_reason,
         ),
     )
     .returning(task_instance.c.id)

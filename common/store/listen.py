@@ -6,8 +6,8 @@ The triggers of the schema (`common.store.schema`) call these *channels*:
   The payload is empty.
 - `orcaflow_task`: an attempt has ended, which its owner hasn't taken into account. The payload is
   the JSON array `[process instance, task instance, attempt, state, end in seconds, name, whether it
-  put something out]`: all that the owner has to know, so that it need not ask, unless the last is
-  true.
+  put something out, reason of a failure or null]`: all that the owner has to know, so that it need
+  not ask, unless the last but one is true.
 - `orcaflow_wanted`: a pause or stop is wanted. The payload is the process instance's id.
 - `orcaflow_process`: a process instance has ended. The payload is its id.
 - `orcaflow_schedule`: a schedule was added, or has changed. The payload is empty.
@@ -37,6 +37,7 @@ from psycopg2 import sql
 
 from common.clock import Clock, SystemClock
 from common.errors import ServiceUnreachableError
+from common.model.retry_policy import reason_from
 from common.model.states import TaskState
 from common.store.connect import connect
 from common.store.protocol import TaskReport
@@ -79,7 +80,7 @@ def read_task_report(payload: str) -> TaskReport:
     Anybody may notify, so this is a hint: what is made of it is written only if the row agrees.
     """
     try:
-        process_instance_id, task_instance_id, attempt, state, seconds, name, has_output = (
+        process_instance_id, task_instance_id, attempt, state, seconds, name, has_output, why = (
             json.loads(payload)
         )
         return TaskReport(
@@ -90,6 +91,7 @@ def read_task_report(payload: str) -> TaskReport:
             state=TaskState(state),
             end_time=datetime.fromtimestamp(seconds, UTC),
             has_output=bool(has_output),
+            failure=reason_from(why),
         )
     except (TypeError, OverflowError, OSError, RecursionError) as error:
         raise ValueError(f"no report: {payload[:80]!r}") from error

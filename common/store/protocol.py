@@ -9,7 +9,7 @@ outcome, and the caller must look at the tables before it acts on what it believ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -18,9 +18,12 @@ from common.model.cluster import KillEntry, Node, QueueEntry
 from common.model.commands import Command
 from common.model.complements import ComplementDecider
 from common.model.decisions import Decision
+from common.model.failures import FailureReason
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.plans import Handled, Plan, Snapshot
+from common.model.quality import QualityResult
 from common.model.schedules import FirePlanner
+from common.model.spark import SparkFacts
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question
 
@@ -99,6 +102,7 @@ class TaskReport:
     reason: str | None = None
     var_pool: str | None = None
     has_output: bool = False
+    failure: FailureReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +206,8 @@ class ClaimedTask:
 
     `input_pool` is a JSON list of properties that upstream tasks put out, `start_params` a JSON
     object of values given with the command. `timeout` is set when the attempt is to fail after it,
-    counted from its start. `datasource` is filled by whoever knows that the task's type needs one.
+    counted from its start. `datasource` and `datasources` are filled by whoever knows that the task
+    needs them.
     """
 
     id: int
@@ -227,15 +232,28 @@ class ClaimedTask:
     start_params: str | None = None
     timeout: timedelta | None = None
     datasource: DataSource | None = None
+    datasources: tuple[DataSource, ...] = ()
+    """All that it names; `datasource` is the first."""
+    former_quality: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """What its rules that compare have measured in former runs, newest first. Filled likewise."""
     timezone_id: str | None = None
     """The zone in which the run reads its dates; None is the cluster's own."""
+    memory_factor: float = 1.0
+    """By what its memory is multiplied, since an earlier attempt had too little."""
+    lost_attempts: tuple[int, ...] = ()
+    """The attempts that it makes up for, newest first: ids of those whose workers were lost, one
+    after the other, right before it. Their applications may still run."""
+    ended_attempts: tuple[int, ...] = ()
+    """The other attempts before it, newest first: nothing of theirs should be left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
     """What a worker has to say of an attempt that is over.
 
-    `var_pool` is what the attempt puts out for those downstream: a JSON list of properties.
+    `var_pool` is what the attempt puts out for those downstream: a JSON list of properties. `facts`
+    is the last that it said of its Spark application; what they leave empty stays in the row as it
+    was told before. `failure` is why it failed, where the worker knows it.
     """
 
     task_instance_id: int
@@ -245,6 +263,17 @@ class AttemptEnd:
     pid: int | None = None
     reason: str | None = None
     var_pool: str | None = None
+    facts: SparkFacts | None = None
+    failure: FailureReason | None = None
+    quality: tuple[QualityResult, ...] = ()
+    """What its rules on data have found."""
+
+    @property
+    def failure_told(self) -> FailureReason | None:
+        """Why it failed, as the worker found it or else as the attempt said; None if it did not."""
+        if self.state is TaskState.FAILURE and self.failure is None and self.facts is not None:
+            return self.facts.failure
+        return self.failure if self.state in (TaskState.FAILURE, TaskState.KILL) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,12 +338,43 @@ class TaskStore(Protocol):
         """Those of these data sources that exist, by id."""
         ...
 
+    def former_quality(
+        self, task_instance_ids: Collection[int]
+    ) -> dict[int, dict[str, tuple[float, ...]]]:
+        """What rules that compare have measured before the runs of these attempts, newest first.
+
+        By task instance id and rule; of runs of the same definition that stand for an earlier time,
+        and without what broke its rule.
+        """
+        ...
+
     def running(self, node: Node) -> dict[int, bool]:
         """The attempts that this incarnation holds, and whether a kill of each is wanted."""
         ...
 
     def adopt(self, node: Node, task_instance_ids: Collection[int]) -> frozenset[int]:
         """Make a former incarnation's running attempts at this address this one's; their ids."""
+        ...
+
+    def tell_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
+        """Note what running attempts say of their Spark applications, by task instance id.
+
+        Only of attempts that this incarnation holds; others are passed over. What the facts leave
+        empty stays as it was told before. The reason of a failure is not noted here: it belongs to
+        an attempt's end.
+        """
+        ...
+
+    def over(self, task_instance_ids: Collection[int]) -> dict[int, bool | None]:
+        """Whether nothing may run of these attempts any more; an answer for every id.
+
+        True: it is over for good, and an application that still runs for it is nobody's. False: it
+        may have one. None: there is no such attempt, which says nothing of an id that may be
+        another database's. An attempt whose worker was lost is not over while the attempt that
+        makes up for it is still to come or is not over itself, since that may take its application
+        up; a run that is paused keeps what it promised. It is over once an attempt after it has
+        ended otherwise, nothing is to make up for it, or its run has ended.
+        """
         ...
 
 

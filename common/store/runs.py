@@ -28,6 +28,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from common.model.cluster import Node, QueueEntry
 from common.model.instances import Ownership, ProcessRow, TaskRow
+from common.model.retry_policy import reason_from
 from common.model.states import (
     FINISHED_TASK_STATES,
     LIVE_PROCESS_STATES,
@@ -111,6 +112,8 @@ ATTEMPTS: Final = (
         task_instance.c.wanted_state,
         task_instance.c.var_pool,
         task_instance.c.branch,
+        task_instance.c.failure_reason,
+        task_instance.c.memory_factor,
     )
     .where(task_instance.c.process_instance_id == any_of("ids"))
     .order_by(task_instance.c.id)
@@ -146,6 +149,7 @@ _UNSETTLED: Final = (
         task_instance.c.end_time,
         task_instance.c.reason,
         task_instance.c.var_pool,
+        task_instance.c.failure_reason,
     )
     .join_from(
         task_instance,
@@ -320,6 +324,7 @@ class PostgresRunStore:
                 reason=row.reason,
                 var_pool=row.var_pool,
                 has_output=row.var_pool is not None,
+                failure=reason_from(row.failure_reason),
             )
             for row in rows
         )
@@ -454,6 +459,8 @@ def task_row(row: AnyRow) -> TaskRow:
         pause_requested=row.wanted_state == TaskState.PAUSE,
         var_pool=row.var_pool,
         branch=names_in(row.branch, f"branch of task {row.name!r}"),
+        failure=reason_from(row.failure_reason),
+        memory_factor=row.memory_factor,
     )
 
 

@@ -73,7 +73,8 @@ CREATE FUNCTION orcaflow_notify_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify(TG_ARGV[0], json_build_array(
         NEW.process_instance_id, NEW.id, NEW.attempt, NEW.state,
-        extract(epoch FROM NEW.end_time), NEW.name, NEW.var_pool IS NOT NULL)::text);
+        extract(epoch FROM NEW.end_time), NEW.name, NEW.var_pool IS NOT NULL,
+        NEW.failure_reason)::text);
     RETURN NULL;
 END $$""",
     # Nothing that anybody writes into `command_param` makes this fail: the row has to get in, so

@@ -133,13 +133,19 @@ def submission(run: AnyRow, decision: SubmitTask, at: datetime) -> Submission:
         "executor_id": run.executor_id,
         "attempt": decision.attempt,
     }
-    if decision.input_pool is not None or decision.timeout is not None or decision.due_at:
+    if (
+        decision.input_pool is not None
+        or decision.timeout is not None
+        or decision.due_at
+        or decision.memory_factor != 1
+    ):
         timeout = decision.timeout
         row |= {
             "input_pool": decision.input_pool,
             "due_at": decision.due_at if row["state"] == TaskState.DELAY_EXECUTION else None,
             "timeout_seconds": None if timeout is None else int(timeout.after.total_seconds()),
             "timeout_strategy": None if timeout is None else int(timeout.strategy),
+            "memory_factor": decision.memory_factor,
         }
     return Submission(row=row, decision=decision, at=at)
 
@@ -149,6 +155,7 @@ _LATER_COLUMNS: Final = {
     "due_at": None,
     "timeout_seconds": None,
     "timeout_strategy": None,
+    "memory_factor": 1.0,
 }
 
 

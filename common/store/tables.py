@@ -36,6 +36,8 @@ from sqlalchemy import (
 )
 
 from common.model.complements import DateState, OnFailure, Reprocess, RunOrder
+from common.model.quality import QualityLevel, QualityState
+from common.model.retry_policy import MAX_MEMORY_FACTOR
 from common.model.schedules import FireOutcome, MisfirePolicy
 
 metadata: Final = MetaData(
@@ -373,6 +375,10 @@ task_instance: Final = Table(
     _number("retry_times", 0),
     _number("pid", nullable=True),
     Column("app_link", Text),
+    Column("ui_link", Text),
+    Column("history_link", Text),
+    Column("progress", Text),
+    Column("usage", Text),
     _code("flag", 1),
     _number("retry_interval", 0),
     _number("max_retry_times", 0),
@@ -386,6 +392,8 @@ task_instance: Final = Table(
     _time("retry_at"),
     _number("exit_code", nullable=True),
     Column("reason", Text),
+    Column("failure_reason", String(32)),
+    Column("memory_factor", Double, server_default=text("1"), nullable=False),
     Column("pid_start_time", Double),
     Column("input_pool", Text),
     Column("var_pool", Text),
@@ -405,6 +413,8 @@ task_instance: Final = Table(
     _known("wanted_state", (3, 9)),
     _known("timeout_strategy", range(3)),
     CheckConstraint("attempt >= 1", name="attempt"),
+    # Neither does NaN lie there, which PostgreSQL takes for the largest number.
+    CheckConstraint(f"memory_factor BETWEEN 1 AND {MAX_MEMORY_FACTOR:g}", name="memory_factor"),
     CheckConstraint(
         "state <> 1 OR (host IS NOT NULL AND worker_incarnation IS NOT NULL)"
         f" OR task_type IN ({_texts(WORKERLESS_TASK_TYPES)})",
@@ -795,6 +805,59 @@ tenant: Final = Table(
     _number("queue_id", 1),
     *_times(),
     _not_empty("tenant_code"),
+)
+
+# What the rules of DATA_QUALITY tasks have found; of an attempt, once.
+quality_result: Final = Table(
+    "t_ds_quality_result",
+    metadata,
+    _id(),
+    Column(
+        "task_instance_id",
+        Integer,
+        ForeignKey("t_ds_task_instance.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    _number("process_instance_id"),
+    _number("process_definition_id"),
+    Column("task_name", String(255), nullable=False),
+    _time("moment", nullable=False),
+    Column("rule", String(200), nullable=False),
+    Column("type", String(40), nullable=False),
+    Column("target", String(200), nullable=False),
+    _word("level"),
+    _word("state"),
+    Column("value", Double),
+    Column("expected", String(200), nullable=False),
+    Column("rows", BigInteger),
+    Column("failed", BigInteger),
+    Column("detail", Text, nullable=False),
+    _time_now("create_time"),
+    UniqueConstraint("task_instance_id", "rule"),
+    _known_words("level", QualityLevel),
+    _known_words("state", QualityState),
+)
+Index(
+    "t_ds_quality_result_former_idx",
+    quality_result.c.process_definition_id,
+    quality_result.c.task_name,
+    quality_result.c.rule,
+    quality_result.c.moment,
+)
+
+# One row: what this database is called in places that others use too, as the tags of Spark
+# applications. Drawn once, so that it outlives moves and new names.
+cluster: Final = Table(
+    "t_ds_cluster",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False, server_default="1"),
+    Column(
+        "token",
+        String(12),
+        nullable=False,
+        server_default=text("substr(md5(gen_random_uuid()::text), 1, 12)"),
+    ),
+    CheckConstraint("id = 1", name="t_ds_cluster_one"),
 )
 
 queue: Final = Table(

@@ -1,4 +1,4 @@
-"""Claims, reports and re-adopts attempts for the worker that runs them.
+"""Claims, reports and re-adopts attempts for the worker that runs them, and notes what they say.
 
 A worker's writes are fenced by its address and incarnation together: the address alone would let a
 worker that was restarted speak for its former self. Used by the claim loop, the supervisor and the
@@ -8,7 +8,7 @@ reporter of a worker.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     SmallInteger,
+    TableValuedAlias,
     Text,
     and_,
     bindparam,
@@ -30,9 +31,11 @@ from sqlalchemy import (
 )
 
 from common.model.cluster import Node
+from common.model.spark import SparkFacts
 from common.model.states import LIVE_PROCESS_STATES, TaskState, TimeoutStrategy
 from common.store.attempts import IS_COMPLEMENT
 from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
+from common.store.quality import FORMER, keep_quality
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
     datasource,
@@ -42,6 +45,16 @@ from common.store.tables import (
     task_instance,
     tenant,
     user,
+)
+from common.store.task_facts import (
+    FACTS_TYPES,
+    OVER,
+    Earlier,
+    earlier_attempts,
+    facts_arrays,
+    facts_of,
+    facts_values,
+    telling,
 )
 from common.store.transaction import (
     AnyRow,
@@ -84,6 +97,7 @@ _CLAIMABLE: Final = (
         task_instance.c.input_pool,
         task_instance.c.timeout_seconds,
         task_instance.c.timeout_strategy,
+        task_instance.c.memory_factor,
         # Mostly there are none, and then the text, which may be long, need not travel.
         case(
             (
@@ -166,16 +180,17 @@ _NOTE_PROCESSES: Final = (
     .values(pid=_STARTED.c.pid, pid_start_time=_STARTED.c.start_time)
 )
 
-_ENDED: Final = unnested(
-    "ended",
-    id=Integer,
-    state=SmallInteger,
-    end_time=DateTime(timezone=True),
-    exit_code=Integer,
-    pid=Integer,
-    reason=Text,
-    var_pool=Text,
-)
+_END_TYPES: Final[dict[str, Any]] = {
+    "id": Integer,
+    "state": SmallInteger,
+    "end_time": DateTime(timezone=True),
+    "exit_code": Integer,
+    "pid": Integer,
+    "reason": Text,
+    "var_pool": Text,
+}
+_ENDED: Final = unnested("ended", **_END_TYPES)
+_ENDED_AND_SAID: Final = unnested("ended", **_END_TYPES, failure=Text, **FACTS_TYPES)
 # Locked in order of id first: the owner locks the attempts that it wants killed in that order too,
 # and neither must wait for the other in a ring.
 _HELD: Final = (
@@ -186,21 +201,34 @@ _HELD: Final = (
     .with_for_update(key_share=True)
     .cte("held")
 )
-_REPORT: Final = (
-    update(task_instance)
-    .where(task_instance.c.id == _ENDED.c.id)
-    .where(task_instance.c.id == _HELD.c.id)
-    .where(_IS_HELD)
-    .values(
-        state=_ENDED.c.state,
-        end_time=_ENDED.c.end_time,
-        exit_code=_ENDED.c.exit_code,
-        pid=func.coalesce(_ENDED.c.pid, task_instance.c.pid),
-        reason=_ENDED.c.reason,
-        var_pool=_ENDED.c.var_pool,
+
+
+def _reporting(ended: TableValuedAlias, more: Mapping[str, ColumnElement[Any]]) -> Any:
+    return (
+        update(task_instance)
+        .where(task_instance.c.id == ended.c.id)
+        .where(task_instance.c.id == _HELD.c.id)
+        .where(_IS_HELD)
+        .values(
+            state=ended.c.state,
+            end_time=ended.c.end_time,
+            exit_code=ended.c.exit_code,
+            pid=func.coalesce(ended.c.pid, task_instance.c.pid),
+            reason=ended.c.reason,
+            var_pool=ended.c.var_pool,
+            **more,
+        )
+        .returning(task_instance.c.id)
     )
-    .returning(task_instance.c.id)
+
+
+_REPORT: Final = _reporting(_ENDED, {})
+# Most ends say no more than the former; each column costs every report a little.
+_REPORT_AND_SAY: Final = _reporting(
+    _ENDED_AND_SAID,
+    {"failure_reason": _ENDED_AND_SAID.c.failure, **facts_values(_ENDED_AND_SAID)},
 )
+_TELL_FACTS: Final = telling(_HELD, _IS_HELD)
 
 _DATASOURCES: Final = select(
     datasource.c.id,
@@ -252,7 +280,13 @@ class PostgresTaskStore:
         }
         with single(self._engine) as db:
             rows = {row.id: row for row in db.execute(_CLAIM, values)}
-        return tuple(_claimed(rows[task_id], now) for task_id in ids if task_id in rows)
+            later = [row.id for row in rows.values() if row.attempt > 1]
+            # Of ended attempts, so that it need not be one statement with the claim, which each
+            # first attempt would pay for.
+            earlier = earlier_attempts(db, later) if later else {}
+        return tuple(
+            _claimed(rows[task_id], now, earlier.get(task_id)) for task_id in ids if task_id in rows
+        )
 
     def started(self, node: Node, pids: dict[int, tuple[int, float]]) -> None:
         if not pids:
@@ -283,8 +317,31 @@ class PostgresTaskStore:
                 for end in ends
             ],
         }
-        with single(self._engine) as db:
-            return frozenset(db.scalars(_REPORT, rows | _holder(node)))
+        statement = _REPORT
+        if any(end.facts is not None or end.failure_told is not None for end in ends):
+            statement = _REPORT_AND_SAY
+            rows["ended_failure"] = [end.failure_told for end in ends]
+            rows |= facts_arrays("ended", [end.facts for end in ends])
+        quality = {end.task_instance_id: end.quality for end in ends if end.quality}
+        if not quality:
+            with single(self._engine) as db:
+                return frozenset(db.scalars(statement, rows | _holder(node)))
+        with transaction(self._engine) as db:
+            accepted = frozenset(db.scalars(statement, rows | _holder(node)))
+            keep_quality(db, {task_id: quality[task_id] for task_id in accepted & quality.keys()})
+        return accepted
+
+    def former_quality(
+        self, task_instance_ids: Collection[int]
+    ) -> dict[int, dict[str, tuple[float, ...]]]:
+        ids = possible_ids(task_instance_ids)
+        if not ids:
+            return {}
+        found: dict[int, dict[str, tuple[float, ...]]] = {}
+        for row in repeatable(self._engine, lambda db: db.execute(FORMER, {"ids": ids}).all()):
+            rules = found.setdefault(row.task_id, {})
+            rules[row.rule] = (*rules.get(row.rule, ()), row.value)
+        return found
 
     def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
         possible = possible_ids(ids)
@@ -315,12 +372,32 @@ class PostgresTaskStore:
         with transaction(self._engine) as db:
             return frozenset(db.scalars(_ADOPT, rows))
 
+    def tell_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
+        ids = [task_id for task_id in possible_ids(facts) if facts_of(facts[task_id])]
+        if not ids:
+            return
+        rows: dict[str, Any] = {
+            "ids": ids,
+            "told_id": ids,
+            **facts_arrays("told", [facts[task_id] for task_id in ids]),
+        }
+        with single(self._engine) as db:
+            db.execute(_TELL_FACTS, rows | _holder(node))
+
+    def over(self, task_instance_ids: Collection[int]) -> dict[int, bool | None]:
+        answers: dict[int, bool | None] = dict.fromkeys(task_instance_ids)
+        ids = possible_ids(answers)
+        if ids:
+            rows = repeatable(self._engine, lambda db: db.execute(OVER, {"ids": ids}).all())
+            answers.update({row.id: row.over for row in rows})
+        return answers
+
 
 def _holder(node: Node) -> dict[str, Any]:
     return {"worker_host": node.address, "incarnation": node.incarnation}
 
 
-def _claimed(row: AnyRow, now: datetime) -> ClaimedTask:
+def _claimed(row: AnyRow, now: datetime, earlier: Earlier | None) -> ClaimedTask:
     return ClaimedTask(
         id=row.id,
         process_instance_id=row.process_instance_id,
@@ -344,6 +421,9 @@ def _claimed(row: AnyRow, now: datetime) -> ClaimedTask:
         start_params=_start_params(row.command_param),
         timeout=_timeout(row),
         timezone_id=row.timezone_id,
+        memory_factor=row.memory_factor,
+        lost_attempts=() if earlier is None else tuple(earlier.lost),
+        ended_attempts=() if earlier is None else tuple(earlier.ended),
     )
 
 

@@ -28,6 +28,7 @@ from sqlalchemy import (
     update,
 )
 
+from common.model.failures import FailureReason
 from common.model.states import (
     LIVE_PROCESS_STATES,
     ProcessState,
@@ -182,6 +183,7 @@ _END_ATTEMPTS: Final = (
     .where(_IS_TO_BE_ENDED)
     .values(
         reason=_SLOW.c.reason,
+        failure_reason=FailureReason.TIMED_OUT.value,
         state=case((_IS_DEPENDENT, int(TaskState.FAILURE)), else_=task_instance.c.state),
         end_time=case((_IS_DEPENDENT, _NOW), else_=task_instance.c.end_time),
     )

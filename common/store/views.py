@@ -81,6 +81,12 @@ class TaskInstanceView:
     app_link: str | None
     due_at: datetime | None = None
     branch: str | None = None
+    failure_reason: str | None = None
+    memory_factor: float = 1.0
+    ui_link: str | None = None
+    history_link: str | None = None
+    progress: str | None = None
+    usage: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,6 +459,12 @@ _TASK_COLUMNS: Final = (
     task_instance.c.app_link,
     task_instance.c.due_at,
     task_instance.c.branch,
+    task_instance.c.failure_reason,
+    task_instance.c.memory_factor,
+    task_instance.c.ui_link,
+    task_instance.c.history_link,
+    task_instance.c.progress,
+    task_instance.c.usage,
 )
 
 
@@ -505,4 +517,10 @@ def _task(row: Row[*tuple[Any, ...]]) -> TaskInstanceView:
         app_link=row.app_link,
         due_at=row.due_at,
         branch=row.branch,
+        failure_reason=row.failure_reason,
+        memory_factor=row.memory_factor,
+        ui_link=row.ui_link,
+        history_link=row.history_link,
+        progress=row.progress,
+        usage=row.usage,
     )

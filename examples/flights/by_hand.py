@@ -41,10 +41,10 @@ def tasks() -> Iterator[dict[str, Any]]:
 
 def session() -> SparkSession:
     """One session with the settings of the definition's PYSPARK tasks."""
-    builder = SparkSession.builder.appName("flights by hand")
+    builder = SparkSession.builder.appName("flights by hand").master("local[1]")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "512m")
     for task in tasks():
         if task["type"] == "PYSPARK":
-            builder = builder.master(task["params"]["master"])
             for key, value in task["params"]["conf"].items():
                 builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -44,12 +44,15 @@ def main() -> int:
     parser.add_argument("--home", default="", help="where the private cluster lives")
     parser.add_argument("--slots", type=int, default=3, help="tasks at the same time")
     parser.add_argument("--month", action="store_true", help="31 days instead of three")
+    parser.add_argument(
+        "--classic", action="store_true", help="a Spark driver for each task, no warm sessions"
+    )
     options = parser.parse_args()
     home = Path(options.home) if options.home else ROOT / "out" / "demo"
     last = LAST_OF_MONTH if options.month else LAST
     span = f"{FIRST}_{last}"
     begun = time.monotonic()
-    with cluster(home, slots=options.slots) as environment:
+    with cluster(home, slots=options.slots, classic=options.classic) as environment:
         definitions = [str(HERE / name) for name in ("flights.json", "flights_calendar.json")]
         orcaflow(environment, "definition", "import", *definitions)
         put_on_cron(environment)
@@ -89,13 +92,15 @@ def put_on_cron(environment: dict[str, str]) -> None:
 
 
 @contextmanager
-def cluster(home: Path, *, slots: int) -> Iterator[dict[str, str]]:
+def cluster(home: Path, *, slots: int, classic: bool) -> Iterator[dict[str, str]]:
     """A standalone cluster of its own; the environment in which the command line speaks to it."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("ORCAFLOW_")}
     environment = kept | {
         "ORCAFLOW_HOME": str(home),
         # So that what is shown is New York's time, wherever the demo runs.
         "ORCAFLOW_TIME_ZONE": ZONE,
+        # The one switch between warm sessions and drivers of the tasks' own.
+        "ORCAFLOW_SPARK__DEFAULT_PROFILE": "classic" if classic else "default",
     }
     console.print(f"Starting a private cluster below {home} …", markup=False)
     try:

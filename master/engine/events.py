@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from common.model.failures import FailureReason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOpened:
@@ -52,20 +54,25 @@ class TaskSucceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailed:
-    """The worker reported that the attempt ended badly."""
+    """The worker reported that the attempt ended badly; `failure` is why, if that is known."""
 
     name: str
     attempt: int
     at: datetime
+    failure: FailureReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskKilled:
-    """The attempt was withdrawn from the queue, or its worker killed it."""
+    """The attempt was withdrawn from the queue, or its worker killed it.
+
+    `failure` is why, if that is known and nobody asked for it.
+    """
 
     name: str
     attempt: int
     at: datetime
+    failure: FailureReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

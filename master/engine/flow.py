@@ -92,6 +92,7 @@ def submission(
         timeout=node.timeout,
         input_pool=properties_of(values_of(run.input_variables(name))),
         child_definition=_child_definition(node),
+        memory_factor=node.retry_policy.next_memory_factor(task.memory_factor, task.failure),
     )
 
 

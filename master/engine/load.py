@@ -124,6 +124,7 @@ def _restore(run: ProcessRun, task: TaskRun, row: TaskRow) -> None:
     if not row.valid:
         return
     task.retry_times = row.retry_times
+    task.memory_factor = row.memory_factor
     task.kill_requested = row.kill_requested
     task.pause_requested = row.pause_requested
     if not row.settled:
@@ -132,6 +133,7 @@ def _restore(run: ProcessRun, task: TaskRun, row: TaskRow) -> None:
         task.phase = TaskPhase.RETRYING
         task.retry_at = row.retry_at
         task.retry_counts = row.state is not TaskState.NEED_FAULT_TOLERANCE
+        task.failure = row.failure if task.retry_counts else None
         run.promise(row.name, row.retry_at)
     elif row.branch is not None:
         task.phase = TaskPhase.BRANCHED
@@ -163,6 +165,8 @@ def _recount(run: ProcessRun) -> None:
             task.phase = TaskPhase.IDLE
             task.retry_at = None
             task.retry_times = 0
+            task.failure = None
+            task.memory_factor = 1.0
             run.unpromise(name)
         if task.missing == 0 and task.phase is TaskPhase.IDLE:
             if edges and not task.taken:

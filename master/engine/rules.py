@@ -15,6 +15,7 @@ from common.model.decisions import (
     RetryTask,
     StopProcess,
 )
+from common.model.failures import FailureReason
 from common.model.states import TaskState
 from master.engine.events import (
     DeadlinePassed,
@@ -72,7 +73,7 @@ def succeed(run: ProcessRun, event: TaskSucceeded, now: datetime) -> list[Decisi
 
 
 def fail(run: ProcessRun, event: TaskFailed, now: datetime) -> list[Decision]:
-    """Promise a retry if one is left and none is in vain."""
+    """Promise a retry if one is left, none is in vain, and its author wants it for this reason."""
     return _fail(run, event, TaskState.FAILURE)
 
 
@@ -103,12 +104,28 @@ def wake(run: ProcessRun, event: TimerFired, now: datetime) -> list[Decision]:
 
 def _fail(run: ProcessRun, event: TaskFailed | TaskKilled, state: TaskState) -> list[Decision]:
     task = run.tasks[event.name]
-    if not run.is_halting and task.retry_times < task.node.max_retry_times:
+    policy = task.node.retry_policy
+    if (
+        not run.is_halting
+        and task.retry_times < task.node.max_retry_times
+        and policy.retries(event.failure or _UNEXPLAINED[state])
+    ):
         at = retry_due(
             task.node,
             ended=event.at,
             retries=task.retry_times,
             seed=f"{run.ownership.process_instance_id}/{event.name}/{event.attempt}",
         )
-        return [RetryTask(name=event.name, attempt=event.attempt, state=state, at=at)]
+        return [
+            RetryTask(
+                name=event.name, attempt=event.attempt, state=state, at=at, failure=event.failure
+            )
+        ]
     return [FinishTask(name=event.name, attempt=event.attempt, state=state)]
+
+
+_UNEXPLAINED = {
+    TaskState.FAILURE: FailureReason.EXIT_CODE,
+    TaskState.KILL: FailureReason.KILLED,
+}
+"""What a failure counts as of which nothing is known but the attempt's state."""

@@ -38,6 +38,7 @@ from common.model.decisions import (
     SubmitTask,
 )
 from common.model.definitions import MASTER_TASK_TYPES, TaskNode
+from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
 from master.engine.context import RunContext
@@ -91,7 +92,8 @@ class TaskRun:
     `taken` those that were taken; `retry_counts` tells whether the promised attempt is a retry of
     the author's, or one that makes up for a lost worker and is not charged. `branch` is what a
     branching task has chosen, `var_pool` what its attempt put out at `ended_at`, and `variables`
-    what is known once it is done: that, and all that its upstream has put out.
+    what is known once it is done: that, and all that its upstream has put out. `memory_factor` is
+    the latest attempt's; while another one is promised, `failure` is why that one failed.
     """
 
     node: TaskNode
@@ -107,6 +109,8 @@ class TaskRun:
     branch: tuple[str, ...] | None = None
     var_pool: str | None = None
     ended_at: datetime | None = None
+    failure: FailureReason | None = None
+    memory_factor: float = 1.0
     variables: Variables = field(default_factory=lambda: NOTHING)
 
 
@@ -315,11 +319,13 @@ class ProcessRun:
                 task.phase = TaskPhase.RETRYING
                 task.retry_at = decision.at
                 task.retry_counts = decision.state is not TaskState.NEED_FAULT_TOLERANCE
+                task.failure = decision.failure
                 self._leave_live(decision.name)
                 self.promise(decision.name, decision.at)
             case GiveUpRetry():
                 task = self._current(decision, TaskPhase.RETRYING)
                 task.retry_at = None
+                task.failure = None
                 self.unpromise(decision.name)
                 self._fail(decision.name)
             case KillTask():
@@ -441,6 +447,10 @@ class ProcessRun:
             f"the failure of {name!r} is misjudged",
         )
         self._hold(task.retry_times <= task.node.max_retry_times, f"{name!r} retried too often")
+        self._hold(
+            task.failure is None or (phase is TaskPhase.RETRYING and task.retry_counts),
+            f"{name!r} is {phase.value} and remembers a failure",
+        )
 
     def _hold(self, truth: bool, what: str) -> None:
         if not truth:
@@ -469,7 +479,9 @@ class ProcessRun:
             raise self.impossible(f"{decision.name!r} is {task.phase.value}, not to be submitted")
         task.attempt = decision.attempt
         task.retry_times = decision.retry_times
+        task.memory_factor = decision.memory_factor
         task.retry_at = None
+        task.failure = None
         task.kill_requested = False
         task.pause_requested = False
         self.enter_live(decision.name)
@@ -480,6 +492,7 @@ class ProcessRun:
             raise self.impossible(f"{decision.name!r} is {task.phase.value}, not to be decided")
         task.attempt = decision.attempt
         task.retry_times = 0
+        task.memory_factor = 1.0
         task.kill_requested = False
         task.pause_requested = False
         task.branch = decision.branch

@@ -91,7 +91,8 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     from common.clock import SystemClock
     from common.store.views import process_instance_detail
     from orcaflow.lookup import instance_with_id
-    from orcaflow.rows import TASK_COLUMNS, instance_row, task_row
+    from orcaflow.progress import told
+    from orcaflow.rows import TASK_COLUMNS, instance_row, task_row, task_table
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:
@@ -104,14 +105,21 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
         "command_param": detail.command_param,
         "global_params": detail.global_params,
     }
-    tasks = [task_row(task, now=now) for task in detail.tasks]
     if form is Format.JSON:
-        print_json({**row, "tasks": tasks})
+        print_json({**row, "tasks": [task_row(task, now=now) for task in detail.tasks]})
         return
     print_fields(row, zone=session.zone)
-    if tasks:
+    if detail.tasks:
         write("")
-        write(table(tasks, (*TASK_COLUMNS, "reason"), zone=session.zone))
+        wanted = (*TASK_COLUMNS, "progress", "failure_reason", "reason")
+        tasks, columns = task_table(detail.tasks, wanted, now=now)
+        write(table(tasks, columns, zone=session.zone))
+    for task in detail.tasks:
+        if known := list(told(task)):
+            write("")
+            write(f"{escaped(task.name)} (task instance {task.id}, attempt {task.attempt}):")
+            for label, text in known:
+                write(f"  {label:<11}  {text}")
 
 
 @app.command(epilog="Example: orcaflow instance watch 12")

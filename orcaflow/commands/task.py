@@ -59,16 +59,17 @@ def list_(
     """List attempts in the order in which they were made; the newest, if there are too many.
 
     Fields: id, process_instance_id, name, task_type, attempt, state, state_code, wanted_state,
-    reason, exit_code, valid, submit_time, start_time, end_time, duration (seconds), host, pid,
-    retry_times, max_retry_times, retry_at, log_path, execute_path, app_link, due_at (until when a
-    delay holds it), branch (what a SWITCH or CONDITIONS took).
+    reason, failure_reason (a word for it), exit_code, valid, submit_time, start_time, end_time,
+    duration (seconds), host, pid, retry_times, max_retry_times, retry_at, log_path, execute_path,
+    due_at (until when a delay holds it), branch (what a SWITCH or CONDITIONS took); of Spark also
+    memory_factor, app_link (ids of applications), ui_link, history_link, progress, usage (objects).
     """
     from common.clock import SystemClock
     from common.model.states import TaskState
     from common.store.views import task_instances
     from orcaflow.commands.instance import read_state
     from orcaflow.lookup import instance_with_id
-    from orcaflow.rows import TASK_COLUMNS, task_row
+    from orcaflow.rows import TASK_COLUMNS, task_row, task_table
     from orcaflow.session import opened
 
     codes = None if not state else [int(read_state(TaskState, each)) for each in state]
@@ -79,10 +80,12 @@ def list_(
             db, process_instance_id=instance, states=codes, valid_only=not every, limit=limit
         )
     now = SystemClock().now()
+    wanted = ("id", "process_instance_id", *TASK_COLUMNS[1:], "progress", "failure_reason")
+    rows, columns = task_table(found, wanted, now=now)
     print_rows(
-        [task_row(view, now=now) for view in found],
+        [task_row(view, now=now) for view in found] if form is Format.JSON else rows,
         form=form,
-        columns=("id", "process_instance_id", *TASK_COLUMNS[1:]),
+        columns=columns,
         zone=session.zone,
         none="There are no such task instances.",
     )

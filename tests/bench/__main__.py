@@ -23,6 +23,7 @@ from tests.bench import (
     floor,
     idle,
     layered,
+    spark,
     trigger,
     wide,
     yielding,
@@ -53,6 +54,7 @@ BENCHES: Mapping[str, Bench] = {
     "idle": Bench(measure=idle.measure),
     "yielding": Bench(measure=yielding.measure, settings=yielding.SETTINGS),
     "wide": Bench(measure=wide.measure, settings=wide.SETTINGS),
+    "spark": Bench(measure=spark.measure, settings=spark.SETTINGS),
     "big": Bench(measure=big.measure, settings=big.SETTINGS),
 }
 

@@ -19,6 +19,11 @@ _SUCCESS = 7
 _READY_STOP = 4
 _TAKEN_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
+_ATTEMPTS = """
+SELECT name, extract(epoch FROM start_time), extract(epoch FROM end_time) FROM t_ds_task_instance
+WHERE process_instance_id =
+    (SELECT max(id) FROM t_ds_process_instance WHERE process_definition_id = %s)
+"""
 
 
 class RunFailedError(Exception):
@@ -149,6 +154,12 @@ class Database:
         with self._acting.cursor() as cursor:
             cursor.execute(query, values)
             return _only(cursor.fetchone())
+
+    def attempts(self, definition_id: int) -> dict[str, tuple[float, float]]:
+        """When each task of the definition's last instance was claimed and ended, in Unix time."""
+        with self._acting.cursor() as cursor:
+            cursor.execute(_ATTEMPTS, (definition_id,))
+            return {name: (float(begun), float(ended)) for name, begun, ended in cursor.fetchall()}
 
     def _ended(self) -> set[int]:
         """The instances whose end has been notified since the last time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -37,13 +37,34 @@ def layered(widths: Sequence[int], first_script: str, script: str) -> str:
     return _process(tasks)
 
 
-def _task(name: str, script: str, upstream: list[str]) -> dict[str, Any]:
+def spark_chain(length: int, script: str, **params: object) -> str:
+    """`t0` and on in a line, of PYSPARK tasks; `params` besides the script."""
+    return _process(
+        [
+            _task(f"t{n}", script, [f"t{n - 1}"] if n else [], "PYSPARK", params)
+            for n in range(length)
+        ]
+    )
+
+
+def spark_crowd(width: int, script: str) -> str:
+    """So many PYSPARK tasks at once, `t0` and on."""
+    return _process([_task(f"t{n}", script, [], "PYSPARK") for n in range(width)])
+
+
+def _task(
+    name: str,
+    script: str,
+    upstream: list[str],
+    task_type: str = "SHELL",
+    params: Mapping[str, object] | None = None,
+) -> dict[str, Any]:
     return {
         "id": f"tasks-{name}",
         "name": name,
-        "type": "SHELL",
+        "type": task_type,
         "runFlag": "NORMAL",
-        "params": {"rawScript": script, "localParams": [], "resourceList": []},
+        "params": {"rawScript": script, "localParams": [], "resourceList": [], **(params or {})},
         "preTasks": upstream,
         "maxRetryTimes": 0,
         "retryInterval": 1,

@@ -97,6 +97,7 @@ TABLES = (
     t.process_definition,
     t.process_instance,
     t.task_instance,
+    t.quality_result,
     t.task_group,
     t.task_group_queue,
     t.relation_process_instance,

@@ -16,7 +16,7 @@ DOORS = {
     "kazoo": ("common/registry/",),
     # SQL tasks open connections of their own, in processes of their own.
     "sqlalchemy": ("common/store/", "worker/runners/database.py"),
-    "httpx": ("worker/runners/http.py",),
+    "httpx": ("worker/runners/http.py", "worker/spark/managers/rest.py"),
     "httpcore": ("worker/runners/http.py",),
     "networkx": ("common/dag.py",),
     "croniter": ("common/cron/",),

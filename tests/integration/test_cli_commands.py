@@ -472,6 +472,47 @@ def test_the_lists_show_the_new_states(cli: Cli, db: Engine) -> None:
     assert len(told(cli("task", "list", "--state", "delay-execution", "-o", "json"))) == 1
 
 
+def test_what_is_known_of_a_spark_application_is_shown(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.RUNNING)
+    said = {
+        "app_link": "app-1",
+        "ui_link": "http://driver:4040",
+        "progress": '{"tasks": 40, "tasks_done": 12, "tasks_running": 3}',
+    }
+    an_attempt(db, 1, TaskState.RUNNING, task_type="PYSPARK", **said)
+    an_attempt(
+        db,
+        1,
+        TaskState.FAILURE,
+        name="b",
+        task_type="PYSPARK",
+        failure_reason="OUT_OF_MEMORY",
+        reason="the heap was too small",
+        usage='{"core_seconds": 900}',
+    )
+    _, listed, _ = cli("task", "list")
+    head, running, failed = listed.splitlines()
+    assert head.split()[-3:] == ["PROGRESS", "FAILURE", "REASON"]
+    assert "tasks 12/40 (3 running)" in running
+    assert failed.split()[-1] == "OUT_OF_MEMORY"
+    _, shown, _ = cli("instance", "show", "1")
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "application app-1" in lines
+    assert "UI http://driver:4040" in lines
+    assert "cost 0.25 core-hours" in lines
+    rows = told(cli("instance", "show", "1", "-o", "json"))["tasks"]
+    assert rows[0]["progress"]["share"] == 0.3
+    assert (rows[0]["app_link"], rows[0]["ui_link"]) == ("app-1", "http://driver:4040")
+    assert (rows[1]["failure_reason"], rows[1]["usage"]["core_seconds"]) == ("OUT_OF_MEMORY", 900)
+
+
+def test_a_table_of_other_tasks_says_nothing_of_spark(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.RUNNING)
+    an_attempt(db, 1, TaskState.SUCCESS)
+    assert "PROGRESS" not in cli("task", "list")[1]
+    assert told(cli("task", "list", "-o", "json"))[0]["progress"] is None
+
+
 def test_why_asks_zookeeper_who_is_alive(
     cli: Cli, db: Engine, zk_root: ZookeeperRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,6 +229,58 @@ def pyspark(place: Place) -> Kind:
     )
 
 
+_ONE_CORE = {
+    "profile": "classic",
+    "master": "local[1]",
+    "conf": {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.memory": "512m",
+    },
+}
+_FOR_EVER = "select count_if(id % 7 = 3) from range(1000000000000000)"
+
+
+def spark_sql(place: Place) -> Kind:
+    return Kind(
+        task_type="SPARK_SQL",
+        good={},
+        said="",
+        bad={"rawScript": "select * from nowhere", **_ONE_CORE},
+        why="statement 1 of 1, line 1: [TABLE_OR_VIEW_NOT_FOUND]",
+        mistaken={"rawScript": "select 'a"},
+        key="params.rawScript",
+        endless={"rawScript": _FOR_EVER, **_ONE_CORE},
+        runs=lambda: "statement 1 of 1" in place.host.log(1),
+        left=lambda: False,
+        flood={},
+        is_slow=True,
+    )
+
+
+def data_quality(place: Place) -> Kind:
+    rule = {"type": "row_count", "min": 1, "name": "enough"}
+
+    def runs() -> bool:
+        # It says nothing before its rules were tried.
+        place.host.until(lambda: not place.nothing_left())
+        return True
+
+    return Kind(
+        task_type="DATA_QUALITY",
+        good={},
+        said="",
+        bad={"sql": "select 1 as a where false", "rules": [rule], **_ONE_CORE},
+        why="the rule on a query is broken: enough (0, expected at least 1)",
+        mistaken={"table": "t", "rules": [{"type": "row_count"}]},
+        key="params.rules[0].min",
+        endless={"sql": _FOR_EVER, "rules": [rule], **_ONE_CORE},
+        runs=runs,
+        left=lambda: False,
+        flood={},
+        is_slow=True,
+    )
+
+
 def sql_on_postgresql(place: Place) -> Kind:
     url, source = place.database()
     return Kind(
@@ -444,6 +496,8 @@ KINDS: dict[str, Callable[[Place], Kind]] = {
     "PYTHON": python,
     "SPARK": spark,
     "PYSPARK": pyspark,
+    "SPARK_SQL": spark_sql,
+    "DATA_QUALITY": data_quality,
     "SQL on PostgreSQL": sql_on_postgresql,
     "SQL on SQLite": sql_on_sqlite,
     "PROCEDURE": procedure,
@@ -451,7 +505,9 @@ KINDS: dict[str, Callable[[Place], Kind]] = {
 }
 EVERY = pytest.mark.parametrize("name", KINDS)
 # What Spark does when all goes well is seen elsewhere, and takes seconds.
-EVERY_QUICK = pytest.mark.parametrize("name", [name for name in KINDS if "SPARK" not in name])
+EVERY_QUICK = pytest.mark.parametrize(
+    "name", [name for name in KINDS if "SPARK" not in name and name != "DATA_QUALITY"]
+)
 
 
 @pytest.fixture

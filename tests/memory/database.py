@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias
 from common.model.cluster import Node
 from common.model.commands import OWN_RECOVERIES, RESTARTING_COMMANDS, CommandType
 from common.model.instances import Ownership
+from common.model.retry_policy import MAX_MEMORY_FACTOR
 from common.model.schedules import MisfirePolicy
 from common.model.states import TaskState
 from common.store.listen import Channel
@@ -38,6 +39,7 @@ from tests.memory.rows import (
     PoolQueueRecord,
     PoolRecord,
     ProcessRecord,
+    QualityRecord,
     QueueRecord,
     R,
     Record,
@@ -252,7 +254,8 @@ def _report_payload(task: TaskRecord) -> str:
     assert task.end_time is not None
     seconds = task.end_time.timestamp()
     ids = [task.process_instance_id, task.id, task.attempt, task.state]
-    return json.dumps([*ids, seconds, task.name, task.var_pool is not None])
+    output = task.var_pool is not None
+    return json.dumps([*ids, seconds, task.name, output, task.failure_reason])
 
 
 def _no_hook(_transaction: str, _moment: Literal["before", "after"]) -> None:
@@ -284,6 +287,7 @@ class MemoryDatabase:
         self.complement_dates = Rows("t_ds_complement_date", ComplementDateRecord)
         self.alerts = Rows("t_ds_alert", AlertRecord)
         self.datasources = Rows("t_ds_datasource", DataSourceRecord)
+        self.quality = Rows("t_ds_quality_result", QualityRecord)
         self.worker_groups = Rows("t_ds_worker_group", WorkerGroupRecord)
         self.tenants = Rows("t_ds_tenant", TenantRecord)
         self.queues = Rows("t_ds_queue", QueueRecord)
@@ -474,5 +478,6 @@ def _broken_task(row: TaskRecord) -> str | None:
         "superseded but not finished": row.flag == 0 and not row.is_finished,
         "settled but not finished": row.settled and not row.is_finished,
         "unknown wanted state": row.wanted_state not in (None, 3, 9),
+        "memory factor": not 1 <= row.memory_factor <= MAX_MEMORY_FACTOR,
     }
     return next((cause for cause, broken in checks.items() if broken), None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from common.model.commands import CommandType
+from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState
 from common.store.protocol import Released
 from tests.memory.database import MemoryDatabase, Transaction
@@ -103,6 +104,7 @@ class MemoryHoldStore:
                     state=int(TaskState.FAILURE),
                     end_time=now,
                     reason=hopeless,
+                    failure_reason=FailureReason.CONFIGURATION.value,
                 )
                 continue
             full = [share for share in candidate.shares if free[share.group_id] < share.weight]

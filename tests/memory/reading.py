@@ -6,6 +6,7 @@ import json
 
 from common.model.cluster import QueueEntry
 from common.model.instances import ProcessRow, TaskRow
+from common.model.retry_policy import reason_from
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
 from common.store.queue_entries import effective_group, queue_entry
 from tests.memory.database import MemoryDatabase
@@ -54,6 +55,8 @@ def task_row(task: TaskRecord) -> TaskRow:
         pause_requested=task.wanted_state == TaskState.PAUSE,
         var_pool=task.var_pool,
         branch=names_in(task.branch, f"branch of task {task.name!r}"),
+        failure=reason_from(task.failure_reason),
+        memory_factor=task.memory_factor,
     )
 
 

@@ -200,6 +200,11 @@ class TaskRecord:
     alert_flag: int = 0
     retry_times: int = 0
     pid: int | None = None
+    app_link: str | None = None
+    ui_link: str | None = None
+    history_link: str | None = None
+    progress: str | None = None
+    usage: str | None = None
     flag: int = 1
     retry_interval: int = 0
     max_retry_times: int = 0
@@ -213,6 +218,8 @@ class TaskRecord:
     retry_at: datetime | None = None
     exit_code: int | None = None
     reason: str | None = None
+    failure_reason: str | None = None
+    memory_factor: float = 1.0
     pid_start_time: float | None = None
     input_pool: str | None = None
     var_pool: str | None = None
@@ -402,6 +409,28 @@ class DataSourceRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QualityRecord:
+    """A row of `t_ds_quality_result`."""
+
+    id: int = 0
+    task_instance_id: int
+    process_instance_id: int
+    process_definition_id: int
+    task_name: str
+    moment: datetime
+    rule: str
+    type: str
+    target: str = ""
+    level: str
+    state: str
+    value: float | None = None
+    expected: str = ""
+    rows: int | None = None
+    failed: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerGroupRecord:
     """A row of `t_ds_worker_group`."""
 
@@ -453,6 +482,7 @@ Record: TypeAlias = (
     | ComplementDateRecord
     | AlertRecord
     | DataSourceRecord
+    | QualityRecord
     | WorkerGroupRecord
     | TenantRecord
     | QueueRecord

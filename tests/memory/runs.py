@@ -8,6 +8,7 @@ from datetime import datetime
 
 from common.model.cluster import Node, QueueEntry
 from common.model.instances import Ownership
+from common.model.retry_policy import reason_from
 from common.model.states import LIVE_TASK_STATES, ProcessState, TaskState
 from common.store.protocol import LoadedRun, Saved, Step, TaskReport, UnreadableRun, Wish
 from tests.memory.database import MemoryDatabase
@@ -87,6 +88,7 @@ class MemoryRunStore:
                 reason=task.reason,
                 var_pool=task.var_pool,
                 has_output=task.var_pool is not None,
+                failure=reason_from(task.failure_reason),
             )
             for task in self._db.tasks
             if task.process_instance_id in mine

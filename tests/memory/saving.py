@@ -158,6 +158,7 @@ class Writing:
                 due_at=due_at,
                 timeout_seconds=None if timeout is None else timeout.after // timedelta(seconds=1),
                 timeout_strategy=None if timeout is None else int(timeout.strategy),
+                memory_factor=decision.memory_factor,
             ),
         )
         task = self._db.tasks.the(task_id)

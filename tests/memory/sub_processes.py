@@ -121,8 +121,9 @@ def end_parent(tx: Transaction, child: ProcessRecord, var_pool: str | None) -> N
     reason = (
         None if child.state_reason is None else f"process instance {child.id}: {child.state_reason}"
     )
+    failure_reason = None
     if task.reason is not None and state is not TaskState.SUCCESS:
-        state, reason = TaskState.FAILURE, task.reason
+        state, reason, failure_reason = TaskState.FAILURE, task.reason, task.failure_reason
     tx.update(
         tx.database.tasks,
         task.id,
@@ -130,6 +131,7 @@ def end_parent(tx: Transaction, child: ProcessRecord, var_pool: str | None) -> N
         end_time=child.end_time,
         var_pool=var_pool,
         reason=reason,
+        failure_reason=failure_reason,
     )
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from common.model.cluster import Node
-from common.model.states import TaskState, TimeoutStrategy
+from common.model.quality import COMPARED, MAX_FORMER, QualityResult, QualityState
+from common.model.spark import SparkFacts
+from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.store.protocol import (
     AttemptEnd,
     AttemptFolders,
@@ -15,9 +19,10 @@ from common.store.protocol import (
     ClaimedTask,
     DataSource,
 )
+from common.store.task_facts import facts_of
 from common.store.transaction import storable
-from tests.memory.database import MemoryDatabase
-from tests.memory.rows import ProcessRecord, TaskRecord, TenantRecord
+from tests.memory.database import MemoryDatabase, Transaction
+from tests.memory.rows import ProcessRecord, QualityRecord, TaskRecord, TenantRecord
 
 
 class MemoryTaskStore:
@@ -79,9 +84,54 @@ class MemoryTaskStore:
                     pid=task.pid if end.pid is None else end.pid,
                     reason=None if end.reason is None else storable(end.reason),
                     var_pool=end.var_pool,
+                    failure_reason=end.failure_told,
+                    **facts_of(end.facts),
                 )
                 reported.append(task.id)
+                for each in end.quality:
+                    self._keep(tx, task, each)
         return frozenset(reported)
+
+    def _keep(self, tx: Transaction, task: TaskRecord, result: QualityResult) -> None:
+        process = self._db.processes.the(task.process_instance_id)
+        record = QualityRecord(
+            task_instance_id=task.id,
+            process_instance_id=process.id,
+            process_definition_id=task.process_definition_id,
+            task_name=task.name,
+            moment=process.schedule_time or process.start_time or self._db.now(),
+            **asdict(result),
+        )
+        tx.insert(self._db.quality, record)
+
+    def former_quality(
+        self, task_instance_ids: Collection[int]
+    ) -> dict[int, dict[str, tuple[float, ...]]]:
+        found: dict[int, dict[str, tuple[float, ...]]] = {}
+        for task_id in dict.fromkeys(task_instance_ids):
+            task = self._db.tasks.get(task_id)
+            if task is None:
+                continue
+            process = self._db.processes.the(task.process_instance_id)
+            moment = process.schedule_time or process.start_time
+            by_rule: dict[str, dict[datetime, float]] = {}
+            for row in self._db.quality:
+                if (
+                    (row.process_definition_id, row.task_name, row.type)
+                    == (task.process_definition_id, task.name, COMPARED)
+                    and moment is not None
+                    and row.moment < moment
+                    and row.value is not None
+                    and row.state != QualityState.BROKEN
+                ):
+                    by_rule.setdefault(row.rule, {})[row.moment] = row.value
+            rules = {
+                rule: tuple(values[each] for each in sorted(values, reverse=True)[:MAX_FORMER])
+                for rule, values in by_rule.items()
+            }
+            if rules:
+                found[task_id] = rules
+        return found
 
     def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
         found = {}
@@ -118,6 +168,56 @@ class MemoryTaskStore:
                     adopted.append(task_id)
         return frozenset(adopted)
 
+    def tell_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
+        with self._db.transaction("tell_facts", by=node) as tx:
+            for task_id, told in facts.items():
+                task = self._db.tasks.get(task_id)
+                columns = facts_of(told)
+                if task is not None and columns and self._holds(task, node):
+                    tx.update(self._db.tasks, task_id, **columns)
+
+    def over(self, task_instance_ids: Collection[int]) -> dict[int, bool | None]:
+        return {
+            task_id: self._is_over(self._db.tasks.get(task_id)) for task_id in task_instance_ids
+        }
+
+    def _is_over(self, task: TaskRecord | None) -> bool | None:
+        if task is None or not task.is_finished:
+            return None if task is None else False
+        if task.state != TaskState.NEED_FAULT_TOLERANCE:
+            return True
+        process = self._db.processes.the(task.process_instance_id)
+        if not process.is_live and process.state != ProcessState.PAUSE:
+            return True
+        if task.retry_at is None:
+            return task.settled
+        return any(
+            later.attempt > task.attempt
+            and later.is_finished
+            and (
+                later.state != TaskState.NEED_FAULT_TOLERANCE
+                or (later.settled and later.retry_at is None)
+            )
+            for later in self._others(task)
+        )
+
+    def _earlier(self, task: TaskRecord) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Those that it makes up for, and the others before it, newest first."""
+        earlier = [other for other in self._others(task) if other.attempt < task.attempt]
+        earlier.sort(key=lambda other: -other.attempt)
+        lost = takewhile(
+            lambda other: (
+                other.state == TaskState.NEED_FAULT_TOLERANCE and other.retry_at is not None
+            ),
+            earlier,
+        )
+        made_up_for = tuple(other.id for other in lost)
+        return made_up_for, tuple(other.id for other in earlier[len(made_up_for) :])
+
+    def _others(self, task: TaskRecord) -> list[TaskRecord]:
+        attempts = self._db.attempts(task.process_instance_id)
+        return [each for each in attempts if each.name == task.name and each.id != task.id]
+
     def _may_start(self, task: TaskRecord) -> bool:
         process = self._db.processes.get(task.process_instance_id)
         return (
@@ -139,6 +239,7 @@ class MemoryTaskStore:
     def _claimed(self, task: TaskRecord, paths: AttemptPaths, now: datetime) -> ClaimedTask:
         process = self._db.processes.the(task.process_instance_id)
         tenant = self._tenant(process)
+        lost, ended = self._earlier(task) if task.attempt > 1 else ((), ())
         return ClaimedTask(
             id=task.id,
             process_instance_id=process.id,
@@ -162,6 +263,9 @@ class MemoryTaskStore:
             start_params=_start_params(process),
             timeout=_timeout(task),
             timezone_id=process.timezone_id,
+            memory_factor=task.memory_factor,
+            lost_attempts=lost,
+            ended_attempts=ended,
         )
 
     def _tenant(self, process: ProcessRecord) -> TenantRecord | None:

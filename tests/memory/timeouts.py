@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from tests.memory.alerts import alert_of_long_process, alert_of_long_task
 from tests.memory.database import MemoryDatabase, Transaction
@@ -61,11 +62,13 @@ class MemoryTimeoutStore:
                 state=int(TaskState.FAILURE),
                 end_time=now,
                 reason=reason,
+                failure_reason=FailureReason.TIMED_OUT.value,
             )
             return done + 1
         if task.task_type == SUB_PROCESS and task.reason is None:
             # It goes on until its child has ended; the reason then makes a failure of that.
-            tx.update(self._db.tasks, task.id, reason=reason)
+            why = FailureReason.TIMED_OUT.value
+            tx.update(self._db.tasks, task.id, reason=reason, failure_reason=why)
             child = child_of(self._db, task)
             if child is not None and child.is_live:
                 _want(tx, child, ProcessState.STOP, (ProcessState.STOP,), now)

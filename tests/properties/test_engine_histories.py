@@ -16,7 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.model.control import Outcome, Relation
+from common.model.definitions import TaskNode
+from common.model.failures import FailureReason
 from common.model.instances import TaskRow
+from common.model.retry_policy import MemoryRetry, RetryPolicy
 from common.model.states import (
     UNSTARTED_TASK_STATES,
     FailureStrategy,
@@ -88,6 +91,18 @@ def shapes(draw: st.DrawFn) -> Shape:
     )
 
 
+_REASONS = (
+    *(FailureReason.OUT_OF_MEMORY, FailureReason.EXIT_CODE),
+    *(FailureReason.KILLED, FailureReason.FETCH_FAILED),
+)
+_POLICIES = st.builds(
+    RetryPolicy,
+    retry_on=st.sampled_from(((), (), _REASONS[:1], _REASONS[:2], _REASONS[2:])),
+    no_retry_on=st.sampled_from(((), (), _REASONS[:1], _REASONS[3:])),
+    memory=st.sampled_from((None, MemoryRetry(factor=1.5, ceiling_mb=4096))),
+)
+
+
 @st.composite
 def _nodes(draw: st.DrawFn, name: str, upstream: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     below = [other for other, above in upstream.items() if name in above]
@@ -97,6 +112,7 @@ def _nodes(draw: st.DrawFn, name: str, upstream: Mapping[str, tuple[str, ...]]) 
         "max_retry_times": number // 8 % 3,
         "retry_interval": timedelta(minutes=number % 3),
         "delay": timedelta(minutes=number // 32),
+        "retry_policy": draw(_POLICIES),
     }
     kind = draw(st.sampled_from(("plain", "conditions", "switch"))) if below else "plain"
     if kind == "plain":
@@ -142,6 +158,26 @@ def ways(
             branch = row.branch if row is not None and above in fates else None
             found.append(fate != "skipped" and (branch is None or name in branch))
     return found
+
+
+def is_worth_a_retry(node: TaskNode, row: TaskRow) -> bool:
+    """Whether its author wants one after such an end."""
+    plain = FailureReason.KILLED if row.state is TaskState.KILL else FailureReason.EXIT_CODE
+    policy, reason = node.retry_policy, row.failure or plain
+    return reason not in policy.no_retry_on and reason in (policy.retry_on or [reason])
+
+
+def memory_factor(node: TaskNode, row: TaskRow, earlier: list[TaskRow]) -> float:
+    """By what the memory of a new attempt has to be multiplied."""
+    if row.retry_times == 0:
+        return 1.0
+    former = earlier[-1]
+    raised = (
+        node.retry_policy.memory is not None
+        and former.failure is FailureReason.OUT_OF_MEMORY
+        and former.state is not TaskState.NEED_FAULT_TOLERANCE
+    )
+    return former.memory_factor * (1.5 if raised else 1.0)
 
 
 def fates(shape: Shape, rows: Mapping[str, TaskRow], names: Iterable[str]) -> dict[str, str]:
@@ -273,7 +309,10 @@ class History:
             row = running[number % len(running)]
             state = ENDS[number // 4 % len(ENDS)]
             values = put_out(x=str(number % 2)) if number % 3 else None
-            self.kept.end(row.name, state, at=self.now, var_pool=values)
+            failure = (*_REASONS, None)[number % 5]
+            if state not in (TaskState.FAILURE, TaskState.KILL) or row.kill_requested:
+                failure = None
+            self.kept.end(row.name, state, at=self.now, var_pool=values, failure=failure)
 
     def wait(self, passed: timedelta) -> None:
         self.now += passed
@@ -365,8 +404,13 @@ class History:
             above = {name: one for name, one in settled.items() if name != row.name}
             assert may_begin(self.shape, above, self.chosen, row.name)
             assert row.retry_times <= self.kept.nodes[row.name].max_retry_times
-            assert row.attempt == 1 + sum(one.name == row.name for one in rows[: row.id - 1])
+            earlier = [one for one in rows[: row.id - 1] if one.name == row.name]
+            assert row.attempt == 1 + len(earlier)
+            assert row.memory_factor == memory_factor(self.kept.nodes[row.name], row, earlier)
         self.seen = len(rows)
+        for name, row in settled.items():
+            if row.retry_at is not None and row.state is not TaskState.NEED_FAULT_TOLERANCE:
+                assert is_worth_a_retry(self.kept.nodes[name], row)
         if self.kept.run.is_over:
             assert not self.live()
             assert self.kept.state() is must_end_as(self.shape, settled, self.chosen, self.last)
@@ -394,6 +438,11 @@ def test_if_all_goes_well_each_task_runs_once_or_is_skipped(shape: Shape) -> Non
     history.drain()
     rows = history.kept.rows
     assert all(row.attempt == 1 for row in rows)
-    assert all(row.state is TaskState.SUCCESS or row.branch is not None for row in rows) or (
-        history.kept.state() is ProcessState.FAILURE
+    # A SWITCH fails that asks for a parameter which nobody has put out above it; and with it the
+    # run, unless a CONDITIONS looks at that.
+    assert history.kept.state() is ProcessState.FAILURE or all(
+        row.state is TaskState.SUCCESS
+        or row.branch is not None
+        or shape.of_node[row.name].get("task_type") == "SWITCH"
+        for row in rows
     )

@@ -20,6 +20,7 @@ from tests.memory.store import (
     ComplementRecord,
     ErrorCommandRecord,
     MemoryDatabase,
+    MemoryTaskStore,
     ProcessRecord,
     TaskRecord,
 )
@@ -65,6 +66,7 @@ def broken(world: World) -> list[str]:
                 StaleWrites(),
                 FinalStates(),
                 Beginnings(clock_is_set=world.options.clock_jumps > 0),
+                Retries(),
                 Ends(),
                 Recoveries(),
                 ChildrenAndParents(),
@@ -120,6 +122,12 @@ def _unfinished(database: MemoryDatabase) -> Iterator[str]:
     for task in database.tasks:
         if not task.is_finished:
             yield f"attempt {task.id} ({task.task_type}) is still {task_name(task.state)}"
+    over = MemoryTaskStore(database).over([task.id for task in database.tasks])
+    for task in database.tasks:
+        # A pause keeps its promises.
+        is_promised = task.flag == 1 and task.retry_at is not None
+        if task.is_finished and not is_promised and over[task.id] is not True:
+            yield f"attempt {task.id} is not over for good, and nothing follows it"
     for command in database.commands:
         yield f"command {command.id} ({command.command_type}) is still there"
 
@@ -143,7 +151,8 @@ def _started_without_right(
             if claims.get(process.task_instance_id) != computer.address:
                 yield f"I2: attempt {process.task_instance_id} was started without a claim"
     for task in database.tasks:
-        if task.state == TaskState.SUCCESS and task.task_type == "SHELL" and started[task.id] != 1:
+        of_worker = task.task_type in ("SHELL", "PYSPARK")
+        if task.state == TaskState.SUCCESS and of_worker and started[task.id] != 1:
             yield f"I2: attempt {task.id} is SUCCESS and was started {started[task.id]} times"
 
 
@@ -249,6 +258,9 @@ class Beginnings:
             and not self._clock_is_set
         ):
             yield f"{place} begins before the promised time"
+        expected_factor = model.memory_factor(graph, new, last)
+        if new.memory_factor != expected_factor:
+            yield f"{place} has memory factor {new.memory_factor}, it should have {expected_factor}"
         if new.task_type in ("CONDITIONS", "SWITCH"):
             expected = model.chosen_branch(graph, new.name, process, rows)
             if expected is not None and model.branch_of(new) != expected:
@@ -260,6 +272,25 @@ def chosen_nodes(process: ProcessRecord) -> frozenset[str]:
     whole = model.selected(process)
     scope = model.scope(process.run_scope)
     return whole if scope is None else whole & scope
+
+
+class Retries:
+    """A failure is tried again for the reasons that the author wants, and for no other."""
+
+    def see(self, change: Change, before: Tables) -> Iterator[str]:
+        old, new = change.old, change.new
+        if (
+            not isinstance(old, TaskRecord)
+            or not isinstance(new, TaskRecord)
+            or old.settled
+            or not new.settled
+            or new.state not in (TaskState.FAILURE, TaskState.KILL)
+        ):
+            return
+        process = before.processes[new.process_instance_id]
+        graph = model.read(process.process_instance_json)
+        if new.retry_at is not None and not model.is_worth_a_retry(graph, new):
+            yield f"{said(change)} promised a retry after {new.failure_reason}"
 
 
 class Ends:

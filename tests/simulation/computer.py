@@ -7,14 +7,17 @@ what a daemon says of itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from random import Random
 
+from common.model.failures import FailureReason
+from common.model.retry_policy import reason_from
 from common.model.states import TaskState
 from common.store.protocol import AttemptEnd, ClaimedTask
-from tests.simulation.definitions import GOOD_VALUE, OTHER_VALUES, PARAMETER
+from tests.simulation.definitions import FAILURES, GOOD_VALUE, OTHER_VALUES, PARAMETER
 from tests.simulation.virtual_clock import VirtualClock
 from worker.attempts import Ended
 
@@ -41,6 +44,7 @@ class SimProcess:
     is_stuck: bool = False
     yields: bool = False
     var_pool: str | None = None
+    failure: FailureReason | None = None
     told: bool = False
 
 
@@ -70,11 +74,14 @@ class Computer:
             is_stuck=random.random() < 0.1,
             yields=task.complement,
         )
+        if process.outcome is TaskState.FAILURE:
+            process.failure = reason_from(random.choice(FAILURES))
         if task.timeout is not None:
             if random.random() < 0.3:
                 process.ends = now + timedelta(seconds=_LONG)
             if process.ends > now + task.timeout:
                 process.ends, process.outcome = now + task.timeout, TaskState.FAILURE
+                process.failure = FailureReason.TIMED_OUT
         if _DECLARED in task.task_json:
             process.var_pool = json.dumps(
                 [
@@ -149,6 +156,9 @@ class SimAttempts:
     def yielding(self) -> frozenset[int]:
         return frozenset(i for i in self._mine if self._computer.processes[i].yields)
 
+    def facts_files(self) -> Mapping[int, Path]:
+        return {}
+
     def leftovers(self) -> tuple[int, ...]:
         return tuple(p.task_instance_id for p in self._computer.processes.values() if not p.told)
 
@@ -183,5 +193,6 @@ class SimAttempts:
                         exit_code=0 if process.outcome is TaskState.SUCCESS else 1,
                         pid=1000 + task_instance_id,
                         var_pool=process.var_pool if process.outcome is TaskState.SUCCESS else None,
+                        failure=process.failure if process.outcome is TaskState.FAILURE else None,
                     )
                 )

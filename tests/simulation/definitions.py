@@ -1,7 +1,8 @@
 """The process definitions of a seed: small ones, with every kind of node and most of their features.
 
 A shape is a DAG in the words of `tests.builders.edges`; the first letter of a name says what the
-node is: q CONDITIONS, w SWITCH, p SUB_PROCESS, e DEPENDENT, f forbidden, any other SHELL.
+node is: q CONDITIONS, w SWITCH, p SUB_PROCESS, e DEPENDENT, f forbidden, any other SHELL or, where
+its memory may be raised, PYSPARK.
 """
 
 from __future__ import annotations
@@ -43,6 +44,14 @@ _KINDS_OF_SHAPES = (PLAIN_SHAPES, BRANCHING_SHAPES, NESTING_SHAPES, NESTING_SHAP
 
 GOOD_VALUE, OTHER_VALUES = "1", ("2", "3")
 PARAMETER = "v"
+
+FAILURES = ("OUT_OF_MEMORY", "OUT_OF_MEMORY", "FETCH_FAILED", "PYTHON_ERROR", None)
+"""Why a process fails, if it does."""
+POLICIES: tuple[dict[str, Any], ...] = (
+    {"retryOn": ["OUT_OF_MEMORY", "FETCH_FAILED"]},
+    {"retryOn": ["OUT_OF_MEMORY", "EXIT_CODE", "TIMED_OUT"], "noRetryOn": ["PYTHON_ERROR"]},
+    {"noRetryOn": ["PYTHON_ERROR", "FETCH_FAILED"]},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +138,8 @@ class _Author:
             case "e":
                 return node | self._dependent() | self._retries() | self._timeout()
             case _:
-                return node | self._shell() | self._retries() | self._timeout() | self._waits()
+                node |= self._shell() | self._retries() | self._timeout() | self._waits()
+                return node | self._policy()
 
     def _downstream(self, name: str) -> list[str]:
         return [below for below, above in self.upstream.items() if name in above]
@@ -213,6 +223,16 @@ class _Author:
             found["retryInterval"] = 1
             if random.random() < 0.5:
                 found["retryBackoff"] = {"factor": 1.5, "maxInterval": 2, "jitter": 0.5}
+        return found
+
+    def _policy(self) -> dict[str, Any]:
+        """Which failures are tried again, and whether with more memory; never of a sub process."""
+        random = self.random
+        found: dict[str, Any] = {}
+        if random.random() < 0.3:
+            found |= random.choice(POLICIES)
+        if random.random() < 0.3:
+            found |= {"type": "PYSPARK", "memoryRetry": {"factor": 1.5, "ceiling": "8G"}}
         return found
 
     def _timeout(self) -> dict[str, Any]:

@@ -68,5 +68,7 @@ def _of_task(task: TaskRun) -> tuple[object, ...]:
         task.branch,
         task.var_pool,
         task.ended_at,
+        task.failure,
+        task.memory_factor,
         dict(task.variables),
     )

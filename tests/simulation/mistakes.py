@@ -21,6 +21,7 @@ from common.model.complements import (
 )
 from common.model.instances import Ownership
 from common.model.plans import ChildOf, ParentSnapshot, Plan, Restart, Signal
+from common.model.retry_policy import RetryPolicy
 from common.model.schedules import Fire, FirePlan, FirePlanner, Schedule
 from common.model.states import TaskState
 from common.model.upstream import Absence
@@ -313,6 +314,16 @@ def compare_no_attempts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("master.engine.advance.is_current", lambda _reported, _attempt: True)
 
 
+def forget_reasons(patch: pytest.MonkeyPatch) -> None:
+    """Who takes a run over does not know why its attempts have failed."""
+    patch.setattr("tests.memory.reading.reason_from", lambda _: None)
+
+
+def retry_whatever_the_reason(patch: pytest.MonkeyPatch) -> None:
+    """A failure that is not worth another attempt gets one."""
+    patch.setattr(RetryPolicy, "retries", lambda _policy, _failure: True)
+
+
 def keep_room_while_waiting(patch: pytest.MonkeyPatch) -> None:
     """Runs that wait for others take the room that those need to begin (trap T67)."""
     patch.setattr("master.run_worker._takes_room", lambda run: not run.context.hands_up)
@@ -490,6 +501,16 @@ MISTAKES = (
         options=Options(
             acts=12, kinds=("complement", "rerun"), failing_tasks=0.4, shapes=PLAIN_SHAPES
         ),
+    ),
+    Mistake(
+        name="a failover that forgets that the memory was too little",
+        plant=forget_reasons,
+        options=Options(failing_tasks=0.6, crash_at_commit=0.3, minutes=1.0, shapes=PLAIN_SHAPES),
+    ),
+    Mistake(
+        name="a retry for a reason that the author excludes",
+        plant=retry_whatever_the_reason,
+        options=Options(failing_tasks=0.6, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a run that waits and keeps its room (T67)",

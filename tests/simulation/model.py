@@ -18,6 +18,7 @@ from tests.memory.store import ProcessRecord, TaskRecord
 Node = Mapping[str, Any]
 
 _GOOD = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
+_LOST = TaskState.NEED_FAULT_TOLERANCE
 DONE = ("good", "branch", "passed", "skipped", "tolerated")
 """The words of `phases` for what is no obstacle to the success of the whole."""
 
@@ -169,6 +170,22 @@ def _edge(
         case "tolerated":
             return True if graph.looks_at_ends(name) else None
     return None
+
+
+def is_worth_a_retry(graph: Graph, row: TaskRecord) -> bool:
+    """Whether the author wants another attempt after one that failed like this."""
+    node = graph.nodes[row.name]
+    reason = row.failure_reason or ("KILLED" if row.state == TaskState.KILL else "EXIT_CODE")
+    return reason not in node.get("noRetryOn", ()) and reason in node.get("retryOn", (reason,))
+
+
+def memory_factor(graph: Graph, new: TaskRecord, last: TaskRecord | None) -> float:
+    """By what the memory of a new attempt has to be multiplied; `last` is the one before it."""
+    raising = graph.nodes[new.name].get("memoryRetry")
+    if new.retry_times == 0 or last is None or raising is None:
+        return 1.0
+    is_raised = last.failure_reason == "OUT_OF_MEMORY" and last.state != _LOST
+    return last.memory_factor * float(raising["factor"] if is_raised else 1)
 
 
 def branch_of(row: TaskRecord) -> list[str]:

@@ -141,6 +141,14 @@ class People:
                 self._try_again(row)
         return len(self._database.changes) > before
 
+    def resume_again(self) -> None:
+        """Resume what is still paused: another run may have stood in its way the first time."""
+        if not self._tidied:
+            return
+        for process in self._roots():
+            if process.state == ProcessState.PAUSE:
+                self._command(CommandType.RECOVER_SUSPENDED_PROCESS, process)
+
     def stop_everything(self) -> bool:
         """Stop all that is live; whether anything was."""
         found = [p for p in self._roots() if p.is_live and p.wanted_state not in _STOPPING]

@@ -81,6 +81,11 @@ _WANTED = (
     "SHELL WAITING_DEPEND",
     "SHELL DELAY_EXECUTION",
     "DEPENDENT FAILURE",
+    "PYSPARK FAILURE",
+    "PYSPARK NEED_FAULT_TOLERANCE",
+    "memory raised",
+    "memory raised twice",
+    *("OUT_OF_MEMORY", "TIMED_OUT", "CONFIGURATION"),
     "given up",
     "time-out",
     "refused",
@@ -130,6 +135,9 @@ def _events(world: World) -> Iterator[str]:
                 yield f"{task.task_type} {TaskState(task.state).name}"
                 if (task.reason or "").startswith("given up"):
                     yield "given up"
+                if task.memory_factor > 1:
+                    yield "memory raised" if task.memory_factor < 2 else "memory raised twice"
+                yield task.failure_reason or ""
             case ErrorCommandRecord():
                 yield "refused"
             case _:

@@ -55,7 +55,7 @@ from worker.attempts import Ended, Started
 _UTC = ZoneInfo("UTC")
 _FAULTY = timedelta(seconds=40)
 _HOUR = timedelta(hours=1)
-_HEALED = timedelta(minutes=20)
+_HEALED = timedelta(minutes=40)
 _QUIET = timedelta(seconds=12)
 _NEVER = timedelta(days=1)
 _BUSY = timedelta(milliseconds=1)
@@ -265,11 +265,16 @@ class World:
             self._to_restart[name] = self.clock.elapsed
 
     def _close(self) -> None:
-        """End what waits for something that nobody will ever do."""
+        """End what waits for something that nobody will ever do, and go on with what is paused."""
         changes, since = self._quiet_since
         if len(self.database.changes) != changes:
             self._quiet_since = len(self.database.changes), self.clock.elapsed
-        elif self.clock.elapsed - since > _QUIET and self._waits_for_others():
+        elif self.clock.elapsed - since <= _QUIET:
+            return
+        elif not any(process.is_live for process in self.database.processes):
+            self._quiet_since = changes, self.clock.elapsed
+            self.people.resume_again()
+        elif self._waits_for_others():
             self._quiet_since = changes, self.clock.elapsed
             works = any(computer.alive() for computer in self.computers.values())
             if len(self.database.commands) and not works and not self.options.minutes:

@@ -6,11 +6,15 @@ import io
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, RenderableType
 
+from common.model.spark import Progress, Usage, to_text
 from common.model.states import ProcessState, TaskState
 from common.store.views import ProcessInstanceView, TaskInstanceView
+from orcaflow.progress import bar, in_words, told
+from orcaflow.rows import task_row, task_table
 from orcaflow.watch import Lines, Sight, Tree, failures
 from tests.builders import a_dag
 
@@ -137,3 +141,136 @@ def test_a_failure_without_its_log_still_tells_its_reason(tmp_path: Path) -> Non
 def test_a_success_has_no_failures_to_tell(tmp_path: Path) -> None:
     sight = a_sight(an_attempt("a", TaskState.SUCCESS), state=ProcessState.SUCCESS)
     assert list(failures(tmp_path, sight)) == []
+
+
+# Spark applications
+
+
+def an_application(name: str, state: TaskState = TaskState.RUNNING, **changes: object) -> Any:
+    progress = Progress(tasks=40, tasks_done=12, tasks_running=3)
+    told: dict[str, object] = {
+        "app_link": "app-1,app-2",
+        "ui_link": "http://driver:4040",
+        "progress": to_text(progress),
+    }
+    return an_attempt(name, state, **told | changes)
+
+
+def test_a_terminal_shows_how_far_an_application_has_come_and_where_it_is() -> None:
+    _, running, place, waiting = drawn(a_sight(an_application("load")), "load >> report")
+    assert running.split()[4:] == ["███░░░░░░░", "tasks", "12/40", "(3", "running)"]
+    assert place.split() == ["app-2", "http://driver:4040"]
+    assert waiting.split()[0] == "report"
+
+
+def test_a_small_terminal_shows_the_tasks_before_the_places_of_their_applications() -> None:
+    names = [f"t{index}" for index in range(6)]
+    sight = a_sight(*(an_application(name) for name in names))
+    lines = drawn(sight, "; ".join(names), height=12)
+    assert [line.split()[0] for line in lines[1:]] == ["t0", "app-2", "t1", "app-2", *names[2:]]
+
+
+def test_a_failure_is_shown_with_its_reason_in_a_word() -> None:
+    failed = an_application("load", TaskState.FAILURE, failure_reason="OUT_OF_MEMORY")
+    _, line = drawn(a_sight(failed), "load")
+    assert line.split()[-1] == "OUT_OF_MEMORY"
+
+
+def test_a_pipe_gets_the_place_once_and_the_progress_now_and_then() -> None:
+    told: list[str] = []
+    lines = Lines(told.append, UTC)
+    for second in range(25):
+        progress = Progress(tasks=40, tasks_done=second)
+        sight = a_sight(an_application("a", progress=to_text(progress)))
+        lines.show(sight, now=NOON + timedelta(seconds=second))
+    lines.show(a_sight(an_application("a", TaskState.SUCCESS)), now=LATER)
+    assert told[1:] == [
+        "2026-01-02 12:00:00  a  RUNNING",
+        "2026-01-02 12:00:00  a  app-2  http://driver:4040",
+        "2026-01-02 12:00:00  a  tasks 0/40",
+        "2026-01-02 12:00:10  a  tasks 10/40",
+        "2026-01-02 12:00:20  a  tasks 20/40",
+        "2026-01-02 12:01:30  a  SUCCESS  3.0s  tasks 12/40",
+    ]
+
+
+def test_a_failed_application_is_told_with_its_place_and_its_reason(tmp_path: Path) -> None:
+    failed = an_application("a", TaskState.FAILURE, failure_reason="FETCH_FAILED", exit_code=1)
+    told = list(failures(tmp_path, a_sight(failed, state=ProcessState.FAILURE, end_time=LATER)))
+    assert "a failed (task instance 34, attempt 1, exit code 1, FETCH_FAILED)" in told
+    assert "  app-2  http://driver:4040" in told
+
+
+def test_what_an_application_says_of_itself_steers_no_terminal() -> None:
+    hostile = an_application(
+        "a", app_link="app\x1b[2J", ui_link="javascript:alert(1)", history_link="http://a\x1b[2J"
+    )
+    text = "\n".join(drawn(a_sight(hostile), "a"))
+    assert "\x1b" not in text
+    assert "app\\x1b[2J" in text
+    assert "javascript" not in text
+    assert "http" not in text
+
+
+def test_a_spoilt_column_of_progress_counts_as_nothing_known() -> None:
+    for spoilt in ("", "{", "[]", "7", '{"tasks": "many"}', "[" * 100_000):
+        line = drawn(a_sight(an_application("a", progress=spoilt, ui_link=None)), "a")[1]
+        assert line.split()[:3] == ["a", "▶", "RUNNING"]
+        assert "tasks" not in line
+
+
+def test_an_attempt_as_json_has_progress_and_usage_as_objects() -> None:
+    usage = to_text(Usage(run_seconds=2.5, core_seconds=8.0))
+    row = task_row(an_application("a", usage=usage, failure_reason="KILLED"), now=LATER)
+    assert isinstance(row["progress"], dict)
+    assert isinstance(row["usage"], dict)
+    assert (row["progress"]["tasks_done"], row["progress"]["share"]) == (12, 0.3)
+    assert (row["usage"]["run_seconds"], row["usage"]["cpu_seconds"]) == (2.5, 0.0)
+    assert (row["failure_reason"], row["memory_factor"]) == ("KILLED", 1.0)
+    plain = task_row(an_attempt("a", TaskState.SUCCESS), now=LATER)
+    assert (plain["progress"], plain["usage"], plain["failure_reason"]) == (None, None, None)
+
+
+def test_a_table_has_the_columns_of_spark_only_if_there_is_something_to_show() -> None:
+    columns = ("id", "progress", "failure_reason")
+    plain = an_attempt("a", TaskState.SUCCESS)
+    assert task_table([plain], columns, now=LATER)[1] == ("id",)
+    rows, shown = task_table([plain, an_application("b")], columns, now=LATER)
+    assert shown == ("id", "progress")
+    assert [row["progress"] for row in rows] == [None, "tasks 12/40 (3 running)"]
+
+
+def test_all_that_is_known_of_an_application_is_told_in_words() -> None:
+    progress = Progress(
+        tasks=2,
+        tasks_done=1,
+        tasks_failed=1,
+        rows_in=12_345,
+        bytes_in=1_234_567_890,
+        spill_bytes=999_600,
+    )
+    usage = Usage(run_seconds=75, cpu_seconds=1.5, peak_memory_bytes=512_000_000, core_seconds=900)
+    task = an_application(
+        "a",
+        progress=to_text(progress),
+        usage=to_text(usage),
+        history_link="https://history/1",
+        memory_factor=2.25,
+    )
+    assert dict(told(task)) == {
+        "application": "app-1, app-2",
+        "UI": "http://driver:4040",
+        "history": "https://history/1",
+        "progress": "tasks 1/2 (1 failed)",
+        "data": "in 12,345 rows, 1.23 GB; spilled 1 MB",
+        "cost": "ran 1m15s, CPU 1.5s, peak memory 512 MB, 0.25 core-hours",
+        "memory": "× 2.25 of what is configured, up to the task's ceiling",
+    }
+    assert dict(told(an_attempt("a", TaskState.SUCCESS))) == {}
+
+
+def test_an_application_without_tasks_yet_has_running_jobs_or_nothing() -> None:
+    assert in_words(Progress(jobs_running=1)) == "1 job running"
+    assert in_words(Progress()) == bar(Progress()) == ""
+    assert bar(Progress(tasks=1000, tasks_done=999)) == "█████████░"
+    assert bar(Progress(tasks=3, tasks_done=3)) == "██████████"

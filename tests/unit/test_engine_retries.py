@@ -1,4 +1,4 @@
-"""Retries and delays: when the next attempt is due."""
+"""Retries and delays: whether there is a next attempt, when it is due, and with which memory."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 
 from common.model.decisions import RetryTask, SubmitTask
 from common.model.definitions import Backoff
-from common.model.states import TaskState
-from master.engine.events import RunOpened
+from common.model.failures import FailureReason
+from common.model.retry_policy import MAX_MEMORY_FACTOR, MemoryRetry, RetryPolicy
+from common.model.states import ProcessState, TaskState
+from master.engine.events import RunOpened, TaskFailed, TaskKilled
 from master.engine.retries import retry_due
-from tests.builders import NOON, SOON, KeptRun, a_node, a_run, failed, lost, succeeded, tell
+from tests.builders import NOON, SOON, KeptRun, a_node, a_run, failed, killed, lost, succeeded, tell
 
 MINUTE = timedelta(minutes=1)
 
@@ -103,3 +105,118 @@ def test_a_retry_of_a_delayed_task_is_not_delayed_again() -> None:
     run = a_run("a", retries={"a": 1}, interval=timedelta(), of_node={"a": {"delay": MINUTE}})
     (again,) = [one for one in tell(run, failed("a")) if isinstance(one, SubmitTask)]
     assert again.due_at is None
+
+
+# Which failures are tried again
+
+
+OUT_OF_MEMORY, FETCH_FAILED = FailureReason.OUT_OF_MEMORY, FailureReason.FETCH_FAILED
+
+
+def tried_again(event: TaskFailed | TaskKilled, **policy: Any) -> bool:
+    """Whether another attempt is promised after this end of the only task."""
+    run = a_run("a", retries={"a": 2}, of_node={"a": {"retry_policy": RetryPolicy(**policy)}})
+    return any(isinstance(each, RetryTask) for each in tell(run, event))
+
+
+def test_without_a_policy_every_failure_is_tried_again() -> None:
+    assert tried_again(failed("a"))
+    assert tried_again(killed("a"))
+    assert all(tried_again(failed("a", failure=reason)) for reason in FailureReason)
+
+
+def test_only_the_listed_reasons_are_tried_again() -> None:
+    assert tried_again(failed("a", failure=FETCH_FAILED), retry_on=(FETCH_FAILED,))
+    assert not tried_again(failed("a", failure=OUT_OF_MEMORY), retry_on=(FETCH_FAILED,))
+
+
+def test_the_reasons_that_are_excluded_are_never_tried_again() -> None:
+    assert not tried_again(failed("a", failure=FETCH_FAILED), no_retry_on=(FETCH_FAILED,))
+    assert tried_again(failed("a", failure=OUT_OF_MEMORY), no_retry_on=(FETCH_FAILED,))
+
+
+def test_a_failure_of_which_nothing_is_known_is_one_by_exit_code() -> None:
+    reason = (FailureReason.EXIT_CODE,)
+    assert tried_again(failed("a"), retry_on=reason)
+    assert not tried_again(failed("a"), no_retry_on=reason)
+    assert not tried_again(failed("a"), retry_on=(FETCH_FAILED,))
+
+
+def test_a_kill_that_nobody_asked_for_is_one_by_its_reason_or_as_killed() -> None:
+    reason = (FailureReason.KILLED,)
+    assert tried_again(killed("a"), retry_on=reason)
+    assert not tried_again(killed("a"), no_retry_on=reason)
+    assert tried_again(killed("a", failure=OUT_OF_MEMORY), no_retry_on=reason)
+
+
+def test_a_lost_worker_is_made_up_for_whatever_the_policy_says() -> None:
+    policy = RetryPolicy(retry_on=(FETCH_FAILED,))
+    run = a_run("a", of_node={"a": {"retry_policy": policy}})
+    assert any(isinstance(each, SubmitTask) for each in tell(run, lost("a")))
+
+
+def test_a_failure_that_is_not_tried_again_ends_the_run_at_once() -> None:
+    policy = RetryPolicy(no_retry_on=(FETCH_FAILED,))
+    kept = KeptRun("a", retries={"a": 5}, of_node={"a": {"retry_policy": policy}})
+    kept.tell(RunOpened())
+    kept.tell(kept.end("a", TaskState.FAILURE, failure=FETCH_FAILED))
+    assert kept.state() is ProcessState.FAILURE
+
+
+# More memory
+
+
+def memory_factors(
+    *ends: tuple[TaskState, FailureReason | None], factor: float = 2.0, forget: bool = False
+) -> list[float]:
+    """The factor of each attempt, when the attempts end like this."""
+    policy = RetryPolicy(memory=MemoryRetry(factor=factor, ceiling_mb=8192))
+    kept = KeptRun(
+        "a", retries={"a": 1000}, interval=timedelta(), of_node={"a": {"retry_policy": policy}}
+    )
+    kept.tell(RunOpened())
+    for state, failure in ends:
+        kept.claim("a")
+        report = kept.end("a", state, failure=failure)
+        if forget:
+            kept.forget()
+        kept.tell(report)
+    return [row.memory_factor for row in kept.rows]
+
+
+_NO_MEMORY = (TaskState.FAILURE, OUT_OF_MEMORY)
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_each_time_the_memory_was_too_little_the_next_attempt_gets_more(forget: bool) -> None:
+    ends = (_NO_MEMORY, (TaskState.KILL, OUT_OF_MEMORY), _NO_MEMORY)
+    assert memory_factors(*ends, factor=1.5, forget=forget) == [1, 1.5, 2.25, 3.375]
+
+
+def test_what_was_raised_stays_raised_whatever_follows() -> None:
+    ends = (_NO_MEMORY, (TaskState.FAILURE, FETCH_FAILED), (TaskState.NEED_FAULT_TOLERANCE, None))
+    assert memory_factors(*ends) == [1, 2, 2, 2]
+
+
+def test_the_factor_never_outgrows_what_a_row_can_hold() -> None:
+    assert memory_factors(*[_NO_MEMORY] * 300, factor=16.0)[-1] == MAX_MEMORY_FACTOR
+
+
+def test_without_a_word_of_the_author_the_memory_stays_as_it_is() -> None:
+    run = a_run("a", retries={"a": 1}, interval=timedelta())
+    (again,) = [
+        one for one in tell(run, failed("a", failure=OUT_OF_MEMORY)) if isinstance(one, SubmitTask)
+    ]
+    assert again.memory_factor == 1
+
+
+def test_a_task_that_a_recovery_starts_afresh_starts_with_its_own_memory() -> None:
+    policy = RetryPolicy(memory=MemoryRetry(ceiling_mb=8192))
+    kept = KeptRun(
+        "a", retries={"a": 1}, interval=timedelta(), of_node={"a": {"retry_policy": policy}}
+    )
+    kept.tell(RunOpened())
+    for _ in range(2):
+        kept.tell(kept.end("a", TaskState.FAILURE, failure=OUT_OF_MEMORY))
+    kept.restart(["a"])
+    assert [row.memory_factor for row in kept.rows] == [1, 2, 1]

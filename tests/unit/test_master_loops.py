@@ -962,7 +962,7 @@ class Notices:
         (Channel.COMMAND, "", ["command"]),
         (Channel.PROCESS, "", ["upstream"]),
         (Channel.HOLD, "", ["hold"]),
-        (Channel.TASK, '[1,2,1,7,0,"a",false]', ["upstream"]),
+        (Channel.TASK, '[1,2,1,7,0,"a",false,null]', ["upstream"]),
         (Channel.TASK, "what?", ["upstream", "runs"]),
         (Channel.WANTED, "", ["runs"]),
         ("?", "", ["command", "hold", "runs", "upstream"]),

@@ -15,6 +15,7 @@ import pytest
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.commands import Command, CommandType
+from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.plans import Complement, Handled, Plan, Snapshot
 from common.model.states import FailureStrategy, ProcessState, TaskState
@@ -211,11 +212,16 @@ class OneMaster:
         name: str,
         state: TaskState = TaskState.SUCCESS,
         var_pool: str | None = None,
+        failure: FailureReason | None = None,
     ) -> int:
         """Have the worker run the task to its end and the master hear of it; the attempt's id."""
         task_id = self.claim(run_id, name)
         end = AttemptEnd(
-            task_instance_id=task_id, state=state, end_time=self.clock.now(), var_pool=var_pool
+            task_instance_id=task_id,
+            state=state,
+            end_time=self.clock.now(),
+            var_pool=var_pool,
+            failure=failure,
         )
         self.tasks.report(WORKER, [end])
         self.hear()
@@ -466,6 +472,38 @@ def test_a_read_without_an_answer_costs_no_task_its_retry(master: OneMaster, que
     master.store.broken = ()
     master.later(MINUTE)
     assert master.names(run) == ["a", "a"]
+
+
+def test_a_notification_brings_the_reason_by_which_a_retry_is_decided(master: OneMaster) -> None:
+    policy = {"maxRetryTimes": 3, "retryInterval": 1, "retryOn": ["FETCH_FAILED"]}
+    run = master.begin("a", of_task={"a": policy})
+    master.step()
+    master.end(run, "a", TaskState.FAILURE, failure=FailureReason.FETCH_FAILED)
+    master.step()
+    assert master.state(run) is ProcessState.RUNNING
+    master.later(MINUTE)
+    master.end(run, "a", TaskState.FAILURE, failure=FailureReason.ANALYSIS_ERROR)
+    master.step()
+    assert master.state(run) is ProcessState.FAILURE
+    assert master.names(run) == ["a", "a"]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_the_attempt_after_too_little_memory_has_more_whoever_makes_it(
+    master: OneMaster, forgets: bool
+) -> None:
+    policy = {"factor": 1.5, "ceiling": "8G"}
+    keys = {"type": "PYSPARK", "maxRetryTimes": 3, "retryInterval": 1, "memoryRetry": policy}
+    run = master.begin("a", of_task={"a": keys})
+    master.step()
+    for _ in range(2):
+        master.end(run, "a", TaskState.FAILURE, failure=FailureReason.OUT_OF_MEMORY)
+        master.step()
+        if forgets:
+            master.runs.forget_all()
+            master.later(timedelta(seconds=1))
+        master.later(MINUTE)
+    assert [task.memory_factor for task in master.attempts(run)] == [1, 1.5, 2.25]
 
 
 def test_a_fault_of_one_run_costs_no_other_its_start_or_its_retry(master: OneMaster) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from common import metrics
 from common.admission import Admission
 from common.config import WorkerConfig
 from common.errors import ServiceUnreachableError
 from common.host import HostLoad
 from common.model.cluster import KillEntry, Node, QueueEntry, ip_number
+from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.registry.protocol import RegistryUnavailableError
 from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
@@ -65,6 +68,9 @@ class HandAttempts:
 
     def yielding(self) -> frozenset[int]:
         return frozenset(task for task in self.live if task in self.complements)
+
+    def facts_files(self) -> Mapping[int, Path]:
+        return {}
 
     def leftovers(self) -> tuple[int, ...]:
         return self.left
@@ -238,6 +244,25 @@ def test_nothing_is_claimed_before_the_worker_has_joined(place: Place) -> None:
     place.submit()
     place.worker.claims.run_once()
     assert place.attempts.started == []
+
+
+def test_failures_are_counted_by_their_reason_once_they_stand_in_the_tables(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.claim()
+    end = AttemptEnd(
+        task_instance_id=task,
+        state=TaskState.FAILURE,
+        end_time=place.clock.now(),
+        failure=FailureReason.FETCH_FAILED,
+    )
+    labels = {"reason": "FETCH_FAILED"}
+    before = metrics.REGISTRY.get_sample_value("ds_task_failures_total", labels) or 0
+    for _ in range(2):
+        # The second is one that the tables refuse, for it has ended.
+        place.worker.reporter.ended(end)
+        place.worker.reporter.run_once()
+    assert metrics.REGISTRY.get_sample_value("ds_task_failures_total", labels) == before + 1
 
 
 def test_no_more_is_claimed_than_there_are_slots() -> None:
@@ -528,6 +553,29 @@ def test_a_task_without_its_data_source_is_started_all_the_same_and_says_so_itse
     task = needy(place, given)
     place.worker.claims.run_once()
     assert place.attempts.tasks[task].datasource is None
+
+
+def test_a_spark_task_is_started_with_all_the_data_sources_that_it_names(place: Place) -> None:
+    place.join()
+    a_datasource(place)
+    place.database.insert(
+        place.database.datasources, id=9, name="crm", type=0, connection_params="{}"
+    )
+    task, plain = place.row(), place.row()
+    for row, params in ((task, {"datasources": {"a": 9, "b": 7, "c": 8}}), (plain, {})):
+        place.database.update(
+            place.database.tasks,
+            row,
+            task_type="SPARK_SQL",
+            task_json=json.dumps({"params": json.dumps(params)}),
+        )
+        place.registry.task_queue.offer([place.entry(row)])
+    place.zookeeper.deliver()
+    place.worker.claims.run_once()
+    assert [each.id for each in place.attempts.tasks[task].datasources] == [9, 7]
+    # What names none waits for none.
+    assert place.attempts.started == [plain, task]
+    assert place.attempts.tasks[plain].datasources == ()
 
 
 @pytest.fixture

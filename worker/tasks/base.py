@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 from common.errors import SchedulerError
 from common.masking import is_secret
 from common.params import DataType, Direct, Property, replace_placeholders, substitute
+from common.spark_config import SparkConfig
 from common.store.protocol import ClaimedTask
 from common.task_types import ENTRY_POINT_GROUP
 from worker.workspace import Account, artefact_path, make_artefact, write_file
@@ -41,6 +42,11 @@ class TaskSettings:
     """The part of the daemon's environment that tasks may see."""
     http_denied: tuple[str, ...] = ("169.254.0.0/16", "fe80::/10")
     """Networks that HTTP tasks may not talk to. By default those in which clouds give keys away."""
+    spark: SparkConfig = field(default_factory=SparkConfig)
+    spark_socket: str = ""
+    """Where the Spark host listens; empty if there is none, and so no warm session."""
+    cluster: str = ""
+    """What the tags of this database's applications begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +57,19 @@ class Launch:
     `environment` is added to what every task gets. What a task prints may put out parameters,
     unless `prints_outputs` is off, as for types that print what strangers wrote. `job_file` tells
     the process what to do and may hold a password: it is gone when the attempt has ended. Beside
-    it, with the suffix `.reason`, a process that fails may leave a line that says why.
+    it, with the suffix `.reason`, a process that fails may leave a line that says why. `notes` are
+    lines for the log, about choices that the author may want to know of. `facts_file` is where the
+    process may say what it knows of its Spark application. `asks_host`: the program is to find the
+    worker's Spark host at work.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     prints_outputs: bool = True
     job_file: Path | None = None
+    notes: tuple[str, ...] = ()
+    facts_file: Path | None = None
+    asks_host: bool = False
 
 
 class TaskType(Protocol):

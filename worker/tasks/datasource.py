@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from common.model import datasource_references
 from common.store.protocol import ClaimedTask, DataSource
 from worker.tasks.base import TaskParameterError, read_node
 
@@ -67,18 +68,26 @@ class Target:
     """What must never be shown, in every spelling."""
 
 
-def needs_datasource(task_type: str) -> bool:
-    """Whether attempts of this type are to be given the row that their `datasource` names."""
-    return task_type in _TYPES
+def needs_datasource(task: ClaimedTask) -> bool:
+    """Whether an attempt is to be given the rows that its node names."""
+    if task.task_type in _TYPES:
+        return True
+    # Most Spark tasks name none, and their JSON need not be read for that.
+    return task.task_type in datasource_references.TASK_TYPES and (
+        datasource_references.KEY in task.task_json
+    )
 
 
-def datasource_id(task: ClaimedTask) -> int | None:
-    """The id of the data source that a node names; None if it names none that could exist."""
+def datasource_ids(task: ClaimedTask) -> tuple[int, ...]:
+    """The ids of the data sources that a node names; none that could not exist."""
     try:
         params, _ = read_node(task)
-        return _id(params)
+        if task.task_type in _TYPES:
+            return (_id(params),)
+        found = datasource_references.spark_sources(params)
+        return tuple(each.source for each in found if isinstance(each.source, int) and each.source)
     except TaskParameterError:
-        return None  # Said when the attempt is started.
+        return ()  # Said when the attempt is started.
 
 
 def target(params: Mapping[str, Any], source: DataSource | None) -> Target:

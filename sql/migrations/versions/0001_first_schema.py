@@ -28,6 +28,7 @@ _SEED = (
         " VALUES (1, 'default admin warning group', 'default admin warning group')"
     ),
     "INSERT INTO t_ds_project (id, name, user_id) VALUES (1, 'default', 1)",
+    "INSERT INTO t_ds_cluster (id) VALUES (1)",
 )
 _SEEDED = ("t_ds_queue", "t_ds_tenant", "t_ds_user", "t_ds_alertgroup", "t_ds_project")
 

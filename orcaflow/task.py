@@ -1,0 +1,127 @@
+"""What code in a task may use of Orcaflow: its parameters, data sources, outputs, and a log.
+
+    from orcaflow.task import datasource, log, metrics, output, params
+
+For PYSPARK scripts and every other Python that a task runs; standard library only, and nothing of
+Orcaflow's daemons. Without Orcaflow around it, as when a script is tried by hand, parameters are
+none, and what is put out is only told. Parameters have the types that were declared for them in
+PYSPARK; elsewhere they are texts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+__all__ = ["datasource", "log", "metrics", "output", "params"]
+
+_PARAMS: Final = "ORCAFLOW_PARAMS"
+_OUTPUT: Final = "ORCAFLOW_OUTPUT"
+_GIVEN: Final = "__orcaflow__"
+"""The name of a script's module that holds what Orcaflow has put into it."""
+
+log: Final = logging.getLogger("orcaflow.task")
+"""Lines for the task's log. They are printed unless the script has set up logging of its own."""
+
+
+class _Printer(logging.Handler):
+    """Prints lines as `print` does, so that both stay in order."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            sys.stdout.write(f"{self.format(record)}\n")
+            sys.stdout.flush()
+
+
+def _prepared() -> None:
+    if not log.handlers:
+        printer = _Printer()
+        printer.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        log.addHandler(printer)
+        log.setLevel(logging.INFO)
+
+
+_prepared()
+
+
+class _Params(Mapping[str, Any]):
+    """The task's parameters, by name. Looked up when they are asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _parameters()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_parameters())
+
+    def __len__(self) -> int:
+        return len(_parameters())
+
+    def __repr__(self) -> str:
+        return f"<parameters {', '.join(sorted(self)) or 'none'}>"
+
+
+params: Final[Mapping[str, Any]] = _Params()
+
+
+def output(name: str, value: object) -> None:
+    """Put out a value for the tasks downstream, under a name that the task declares as OUT."""
+    document = {name: _text(value)}
+    path = os.environ.get(_OUTPUT)
+    if path is None:
+        log.info("puts out %s=%s", name, document[name])
+        return
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(document) + "\n")
+
+
+def metrics(**figures: float) -> None:
+    """Tell figures of this attempt in one line of its log: `metrics rows=5 seconds=1.5`."""
+    told = " ".join(f"{name}={figure}" for name, figure in figures.items())
+    log.info("metrics %s", told)
+
+
+def datasource(name: str) -> dict[str, str]:
+    """The options of a data source that a PYSPARK task names, for Spark's `jdbc`.
+
+    They hold the password, which is not shown when they are printed. `KeyError` if it names none.
+    """
+    find: Callable[[str], dict[str, str]] | None = _given().get("datasource")
+    if find is None:
+        raise KeyError(f"there is no data source {name!r} here: only PYSPARK tasks are given some")
+    return find(name)
+
+
+def _parameters() -> Mapping[str, Any]:
+    given: Mapping[str, Any] | None = _given().get("params")
+    if given is not None:
+        return MappingProxyType(dict(given))
+    path = os.environ.get(_PARAMS)
+    if path is None:
+        return {}
+    found: Mapping[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    return found
+
+
+def _given() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = getattr(sys.modules.get("__main__"), _GIVEN, {})
+    return found
+
+
+def _text(value: object) -> object:
+    """As the worker reads it: text and numbers as they are, everything else as JSON or text."""
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return str(value)
+    return value

@@ -1,0 +1,214 @@
+"""What warm sessions and classic drivers are worth, against plain PySpark in the same run.
+
+A *job* is the least that still is a Spark job: the sum of a thousand numbers, then a Python UDF. A
+job by itself is a program that `python` runs, with a session of its own: what people have who know
+no better. Everything is measured while nothing else runs, after the Spark host is at work.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.bench import definitions
+from tests.bench.figures import Figure, Target, percentile, rate
+from tests.bench.moments import count, of
+from tests.bench.stage import PATIENCE_SECONDS, Stage
+
+SETTINGS = {"worker.exec_threads": 16, "spark.profiles.default.master": "local[2]"}
+
+_LENGTH = 5
+_CROWD = 60
+_AT_ONCE = 8
+_STOPS = 50
+_WARM_UP = 3
+
+_SUM = "print(spark.range(1000).selectExpr('sum(id)').collect())\n"
+_UDF = """from pyspark.sql.functions import udf
+print(spark.range(10).select(udf(lambda x: x + 1, 'long')('id')).collect()[-1])
+"""
+_ALONE = """import os
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master('local[2]').getOrCreate()
+"""
+
+
+def measure(stage: Stage, runs: int) -> list[Figure]:
+    tiny = stage.database.define("spark-chain", definitions.spark_chain(_LENGTH, _SUM + _UDF))
+    for _ in range(_WARM_UP):
+        _run(stage, tiny)
+    return [
+        *_chains(stage, tiny, runs),
+        *_first_results(stage, runs),
+        _crowd(stage, "tasks", _SUM, runs, Target(limit=6, at_least=True)),
+        _crowd(stage, "tasks_with_udf", _SUM + _UDF, runs, None),
+        _memory(stage, runs),
+        _stops(stage),
+    ]
+
+
+def _chains(stage: Stage, tiny: int, runs: int) -> list[Figure]:
+    program = stage.cluster.home / "job.py"
+    program.write_text(_ALONE + _SUM + _UDF, encoding="utf-8")
+    chains, alone = [], []
+    for _ in range(runs):
+        chains.append(_run(stage, tiny))
+        began = time.monotonic()
+        for _ in range(_LENGTH):
+            _python(program)
+        alone.append(time.monotonic() - began)
+    ratios = tuple(plain / chain for plain, chain in zip(alone, chains, strict=True))
+    return [
+        Figure(name="spark.chain", unit="s", values=tuple(chains)),
+        Figure(name="spark.five_programs", unit="s", values=tuple(alone)),
+        Figure(
+            name="spark.chain_times_faster",
+            unit="x",
+            values=ratios,
+            target=Target(limit=20, at_least=True),
+        ),
+    ]
+
+
+def _first_results(stage: Stage, runs: int) -> list[Figure]:
+    """From the claim, or from the start of a driver, to the first result."""
+    tells = _SUM + _told(stage, "first")
+    warm = stage.database.define("spark-first", definitions.spark_chain(_LENGTH, tells))
+    classic = stage.database.define(
+        "spark-classic",
+        definitions.spark_chain(1, tells, profile="classic", master="local[2]"),
+    )
+    program = stage.cluster.home / "first.py"
+    program.write_text(_ALONE + tells.replace("t0", "plain"), encoding="utf-8")
+    offset = time.time() - time.monotonic()
+    claims: list[float] = []
+    ratios: list[float] = []
+    for _ in range(runs):
+        claims.append(statistics.median(_claimed_to_first(stage, warm, offset)))
+        [driver] = _claimed_to_first(stage, classic, offset)
+        stage.moments.forget()
+        began = time.monotonic()
+        _python(program, ORCAFLOW_TASK_NAME="plain")
+        seen = stage.moments.until(lambda m: count(m, "first") == 1, within=PATIENCE_SECONDS)
+        ratios.append(driver / (of(seen, "first")["plain"] - began))
+    return [
+        Figure(
+            name="spark.claim_to_first_result_p50",
+            unit="s",
+            values=tuple(claims),
+            target=Target(limit=0.3),
+        ),
+        Figure(
+            name="spark.classic_of_plain",
+            unit="x",
+            values=tuple(ratios),
+            target=Target(limit=0.45),
+        ),
+    ]
+
+
+def _claimed_to_first(stage: Stage, definition: int, offset: float) -> list[float]:
+    stage.moments.forget()
+    _run(stage, definition)
+    claimed = stage.database.attempts(definition)
+    seen = stage.moments.until(
+        lambda moments: count(moments, "first") == len(claimed), within=PATIENCE_SECONDS
+    )
+    first = of(seen, "first")
+    return [first[name] + offset - claimed[name][0] for name in claimed]
+
+
+def _crowd(stage: Stage, name: str, script: str, runs: int, target: Target | None) -> Figure:
+    """Tasks a second, of many in one run."""
+    crowd = stage.database.define(f"spark-{name}", definitions.spark_crowd(_CROWD, script))
+    rates = tuple(rate(_CROWD, _run(stage, crowd)) for _ in range(runs))
+    return Figure(name=f"spark.{name}", unit="/s", values=rates, target=target)
+
+
+def _memory(stage: Stage, runs: int) -> Figure:
+    """Of eight tasks that have done their work and wait, each share of shared memory counted."""
+    script = _SUM + _UDF + _told(stage, "idle") + "import signal\nsignal.pause()\n"
+    crowd = stage.database.define("spark-idle", definitions.spark_crowd(_AT_ONCE, script))
+    each: list[float] = []
+    for _ in range(runs):
+        stage.moments.forget()
+        stage.database.start(crowd)
+        stage.moments.until(lambda m: count(m, "idle") == _AT_ONCE, within=PATIENCE_SECONDS)
+        each.append(_tasks_mb(stage.cluster.worker_pid) / _AT_ONCE)
+        stage.database.stop_all(crowd)
+        stage.database.await_ends(1, within=PATIENCE_SECONDS)
+    return Figure(
+        name="spark.memory_of_a_task", unit="MB", values=tuple(each), target=Target(limit=120)
+    )
+
+
+def _stops(stage: Stage) -> Figure:
+    """From the command to the end of the instance, which is told when Spark runs nothing more."""
+    endless = (
+        "from pyspark.sql.functions import udf\nimport time\n"
+        + _told(stage, "endless")
+        + "spark.range(4).select(udf(lambda x: time.sleep(600), 'long')('id')).collect()\n"
+    )
+    definition = stage.database.define("spark-stop", definitions.spark_crowd(1, endless))
+    took: list[float] = []
+    for _ in range(_STOPS):
+        stage.moments.forget()
+        stage.database.start(definition)
+        stage.moments.until(lambda m: count(m, "endless") == 1, within=PATIENCE_SECONDS)
+        began = time.monotonic()
+        stage.database.stop_all(definition)
+        stage.database.await_ends(1, within=PATIENCE_SECONDS)
+        took.append(time.monotonic() - began)
+    return Figure(
+        name="spark.stop_p100",
+        unit="s",
+        values=(percentile(took, 100),),
+        target=Target(limit=10),
+    )
+
+
+def _run(stage: Stage, definition: int) -> float:
+    """Run an instance; the seconds from its command to its end."""
+    began = stage.database.start(definition)
+    ended = stage.database.await_ends(1, within=PATIENCE_SECONDS)
+    stage.database.check_success(definition)
+    return ended - began
+
+
+def _told(stage: Stage, what: str) -> str:
+    """A line of Python that tells a moment."""
+    fifo = str(stage.cluster.home / "moments")
+    name = "__import__('os').environ['ORCAFLOW_TASK_NAME']"
+    return f"open({fifo!r}, 'w').write('{what} ' + {name} + '\\n')\n"
+
+
+def _python(program: Path, **environment: str) -> None:
+    own = {"PYSPARK_PYTHON": sys.executable, **environment}
+    subprocess.run(
+        [sys.executable, str(program)],
+        env={**os.environ, **own},
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+def _tasks_mb(worker_pid: int) -> float:
+    """The memory of all that runs below a worker, but for its Spark host and the servers."""
+    below = psutil.Process(worker_pid).children(recursive=True)
+    total = 0
+    for process in below:
+        try:
+            is_host = "worker.spark.host" in process.cmdline() and process.ppid() == worker_pid
+            if process.name() != "java" and not is_host:
+                total += process.memory_full_info().pss
+        except psutil.NoSuchProcess:
+            continue
+    return total / 1e6

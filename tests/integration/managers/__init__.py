@@ -1,0 +1,1 @@
+"""Managers of applications that answer like the real ones, with good days and bad ones."""

@@ -1,0 +1,154 @@
+"""A worker's host with a fake spark-submit, for tests of what becomes of applications."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from common.model.spark import SparkFacts
+from common.spark_config import SparkConfig
+from common.store.protocol import AttemptEnd
+from tests.integration.managers.submit import MARK
+from tests.integration.test_worker_host import Host
+from worker.launcher import seen_by_tasks
+from worker.spark.tags import tag
+from worker.tasks.base import TaskSettings
+
+CLUSTER = "0123456789ab"
+OOM = 'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat x.y(Z.java:1)\n'
+"""The end of a driver's log."""
+_SUBMIT = Path(__file__).with_name("submit.py")
+
+
+class Bench:
+    """Runs SPARK tasks with the real launcher, supervisor and runner against a fake manager."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        spark: SparkConfig,
+        fake_url: str,
+        master: str = "yarn",
+        grace: timedelta = timedelta(seconds=5),
+    ) -> None:
+        installation = home / "spark"
+        (installation / "bin").mkdir(parents=True)
+        submit = installation / "bin" / "spark-submit"
+        submit.write_text(f'#!/bin/sh\nexec {sys.executable} -S {_SUBMIT} "$@"\n')
+        submit.chmod(0o755)
+        (home / "job.py").touch()
+        self.home = home
+        self.host = Host(
+            home,
+            grace=grace,
+            settings=TaskSettings(
+                spark_home=str(installation),
+                environment=seen_by_tasks(os.environ),
+                spark=spark,
+                cluster=CLUSTER,
+            ),
+        )
+        self._conf = {"spark.fake.url": fake_url}
+        self._master = master
+
+    def close(self) -> None:
+        """Kill what still runs, and let go."""
+        self.host.supervisor.kill_all()
+        self.host.until(lambda: not self.host.supervisor.running())
+        self.host.supervisor.close()
+
+    def begin(
+        self,
+        number: int = 1,
+        *,
+        mode: str = "cluster",
+        conf: Mapping[str, str] | None = None,
+        **row: Any,
+    ) -> None:
+        """Start an attempt with this task instance id."""
+        params = {
+            "programType": "PYTHON",
+            "mainJar": str(self.home / "job.py"),
+            "master": self._master,
+            "deployMode": mode,
+            "conf": {**self._conf, **(conf or {})},
+        }
+        self.host.begin(self.host.task(number, task_type="SPARK", params=params, **row))
+
+    def run(self, number: int = 1, **how: Any) -> AttemptEnd:
+        self.begin(number, **how)
+        return self.host.end_of(number)
+
+    def kill(self, number: int = 1) -> AttemptEnd:
+        """Ask for an attempt's end as a stop does."""
+        self.host.supervisor.kill(number)
+        return self.host.end_of(number)
+
+    def kill_runner(self, number: int = 1) -> AttemptEnd:
+        """Kill the attempt's program outright, as an out-of-memory killer does."""
+        os.kill(self.runner(number), signal.SIGKILL)
+        return self.host.end_of(number)
+
+    def runner(self, number: int = 1) -> int:
+        """The pid of the attempt's program."""
+        directory = self.host.directory(number)
+        self.host.until(lambda: pid_of_runner(directory) != 0)
+        return pid_of_runner(directory)
+
+    def wait_for(self, text: str, number: int = 1) -> None:
+        """Let things happen until the log says so."""
+        self.host.until(lambda: self.says(text, number))
+
+    def says(self, text: str, number: int = 1) -> bool:
+        try:
+            return text in self.log(number)
+        except FileNotFoundError:
+            return False
+
+    def log(self, number: int = 1) -> str:
+        return self.host.log(number)
+
+    def submissions(self, number: int = 1) -> int:
+        return self.log(number).count(MARK)
+
+    def facts(self, number: int = 1) -> SparkFacts:
+        path = self.host.directory(number) / "spark-facts.json"
+        return SparkFacts.from_json(path.read_bytes()) if path.exists() else SparkFacts()
+
+    def tag(self, number: int = 1) -> str:
+        return tag(CLUSTER, number)
+
+
+def pid_of_runner(directory: Path) -> int:
+    """The program of the attempt that works there; 0 if it isn't there."""
+    return next((pid for pid in _pids() if _runs_job(pid, directory)), 0)
+
+
+def yarn_tags(own: str) -> str:
+    """What an application of the attempt with this tag shows in YARN."""
+    return f"{own},orcaflow-{CLUSTER}"
+
+
+def labels(own: str) -> dict[str, str]:
+    """The same in Kubernetes."""
+    return {"orcaflow-attempt": own, "orcaflow-cluster": CLUSTER}
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+
+
+def _runs_job(pid: int, directory: Path) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return False
+    return "-m" in words[:4] and any(
+        word.startswith(f"{directory}/spark_submit_") for word in words
+    )

@@ -1,0 +1,106 @@
+"""A real standalone cluster: a Master and two Workers, as small as they can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+_PATIENCE_SECONDS = 90.0
+
+
+class StandaloneCluster:
+    """Runs until it is closed."""
+
+    def __init__(self, home: Path) -> None:
+        spec = find_spec("pyspark")
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        self.spark = spec.submodule_search_locations[0]
+        self._home = home
+        self._processes: list[subprocess.Popen[bytes]] = []
+        port, page = free_ports(2)
+        self.master = f"spark://127.0.0.1:{port}"
+        self.page = f"http://127.0.0.1:{page}"
+        where = ("--host", "127.0.0.1")
+        self._start("Master", *where, "--port", str(port), "--webui-port", str(page))
+        self._until(lambda: self.sees()["status"] == "ALIVE")
+        for number in (1, 2):
+            self._start(
+                "Worker",
+                *where,
+                *("--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "600m"),
+                *("--work-dir", str(home / f"work-{number}"), self.master),
+            )
+        self._until(lambda: self.sees()["aliveworkers"] == 2)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+            process.wait()
+
+    def sees(self) -> dict[str, Any]:
+        """What the Master's page says."""
+        with urllib.request.urlopen(f"{self.page}/json/", timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    def live(self) -> list[str]:
+        """The ids of live applications."""
+        return [each["id"] for each in self.sees()["activeapps"]]
+
+    def state(self, app_id: str) -> str:
+        seen = self.sees()
+        apps = (*seen["activeapps"], *seen["completedapps"])
+        return next((str(each["state"]) for each in apps if each["id"] == app_id), "")
+
+    def _start(self, kind: str, *arguments: str) -> None:
+        environment = {
+            **os.environ,
+            "SPARK_HOME": self.spark,
+            "SPARK_DAEMON_MEMORY": "192m",
+            # Its port is the same for all, and would be taken.
+            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false -XX:+UseSerialGC",
+            "SPARK_WORKER_OPTS": "-XX:+UseSerialGC",
+        }
+        name = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+        with (self._home / f"{kind}-{len(self._processes)}.log").open("wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    (f"{self.spark}/bin/spark-class", name, *arguments),
+                    env=environment,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+
+    def _until(self, condition: Any) -> None:
+        limit = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                if condition():
+                    return
+            except (OSError, ValueError):
+                pass  # It is only starting.
+            assert time.monotonic() < limit, "the cluster did not come up"
+            time.sleep(0.1)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

@@ -1,0 +1,122 @@
+"""A standalone Master, asked on good days and bad ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.managers.master import FakeMaster
+from tests.integration.managers.server import TROUBLES
+from worker.spark.managers.base import AppState, ManagerError, ManagerUnreachableError
+from worker.spark.managers.rest import HASTY
+from worker.spark.managers.standalone import StandaloneManager
+from worker.spark.tags import named, prefix, tag
+
+CLUSTER = "0123456789ab"
+TAG = tag(CLUSTER, 7)
+MASTER = "spark://h:7077"
+
+
+@pytest.fixture
+def master() -> Iterator[FakeMaster]:
+    with FakeMaster() as master:
+        yield master
+
+
+def manager(*masters: FakeMaster, url: str = MASTER) -> StandaloneManager:
+    return StandaloneManager([each.url for each in masters], masters=[url], limits=HASTY)
+
+
+def test_an_application_is_known_by_its_name_or_by_its_driver_s_page(master: FakeMaster) -> None:
+    master.add("app-1", name=named("load", TAG, MASTER))
+    master.add("app-2", tag=TAG)
+    master.add("app-3", tag=tag(CLUSTER, 8))
+    master.add("app-4", tag="not a tag")
+    master.add("app-5")
+    asked = manager(master)
+    assert [each.id for each in asked.with_tag(TAG)] == ["app-1", "app-2"]
+    assert [each.id for each in asked.with_prefix(prefix(CLUSTER))] == ["app-1", "app-2", "app-3"]
+
+
+def test_a_driver_s_page_is_asked_once(master: FakeMaster) -> None:
+    master.add("app-2", tag=TAG)
+    asked = manager(master)
+    for _ in range(3):
+        assert asked.with_tag(TAG)
+    assert sum(each.path.endswith("/environment") for each in master.asked) == 1
+
+
+def test_an_application_stays_known_when_its_driver_is_gone(master: FakeMaster) -> None:
+    master.add("app-2", tag=TAG)
+    asked = manager(master)
+    asked.with_tag(TAG)
+    master.apps["app-2"]["state"] = "FINISHED"
+    master.tags.clear()
+    (found,) = asked.with_tag(TAG)
+    assert found.state is AppState.SUCCEEDED
+    another = manager(master)
+    assert another.with_tag(TAG) == []
+    another.learn_from(asked)
+    assert another.with_tag(TAG) == [found]
+
+
+@pytest.mark.parametrize("token", ["t0ken", None])
+def test_a_kill_comes_with_the_token_of_the_page(master: FakeMaster, token: str | None) -> None:
+    master.token = token
+    master.add("app-2", tag=TAG)
+    asked = manager(master)
+    asked.kill(asked.with_tag(TAG)[0])
+    assert asked.with_tag(TAG)[0].state is AppState.KILLED
+
+
+def test_a_master_that_kills_nothing_is_told_of(master: FakeMaster) -> None:
+    master.kills = False
+    master.add("app-2", tag=TAG)
+    asked = manager(master)
+    (found,) = asked.with_tag(TAG)
+    with pytest.raises(ManagerError, match="killEnabled"):
+        asked.kill(found)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_bad_answer_is_none(master: FakeMaster, trouble: str) -> None:
+    master.trouble = trouble
+    with pytest.raises(ManagerError):
+        manager(master).with_tag(TAG)
+
+
+@pytest.mark.parametrize("status", ["STANDBY", "RECOVERING", "COMPLETING_RECOVERY"])
+def test_a_master_that_is_not_alive_knows_nothing(master: FakeMaster, status: str) -> None:
+    master.status = status
+    with pytest.raises(ManagerUnreachableError, match="ALIVE"):
+        manager(master).with_tag(TAG)
+
+
+def test_of_two_masters_the_one_that_is_alive_is_asked(master: FakeMaster) -> None:
+    with FakeMaster() as standby:
+        standby.status = "STANDBY"
+        master.add("app-2", tag=TAG)
+        assert [each.id for each in manager(standby, master).with_tag(TAG)] == ["app-2"]
+
+
+def test_nobody_knows_what_a_silent_page_would_have_said(master: FakeMaster) -> None:
+    # Another cluster's: the one that is meant may well be the silent one.
+    with FakeMaster(url="spark://elsewhere:7077") as other:
+        master.trouble = "500"
+        with pytest.raises(ManagerUnreachableError):
+            manager(master, other).with_tag(TAG)
+
+
+def test_a_silent_page_does_not_matter_if_the_other_is_the_one_that_is_meant(
+    master: FakeMaster,
+) -> None:
+    with FakeMaster() as dead:
+        dead.trouble = "500"
+        assert manager(dead, master).with_tag(TAG) == []
+
+
+def test_a_state_that_nobody_knows_is_no_answer(master: FakeMaster) -> None:
+    master.add("app-1", state="DANCING")
+    with pytest.raises(ManagerUnreachableError, match="DANCING"):
+        manager(master).with_tag(TAG)

@@ -1,0 +1,161 @@
+"""YARN, asked on good days and bad ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.managers.bench import CLUSTER, yarn_tags
+from tests.integration.managers.server import TROUBLES, Asked, FakeServer, Said, as_json
+from tests.integration.managers.yarn import FakeYarn
+from worker.spark.managers.base import (
+    AppState,
+    ManagerError,
+    ManagerRefusedError,
+    ManagerUnreachableError,
+)
+from worker.spark.managers.rest import HASTY
+from worker.spark.managers.yarn import YarnManager
+from worker.spark.tags import prefix, tag
+
+TAG = tag(CLUSTER, 7)
+
+
+@pytest.fixture
+def yarn() -> Iterator[FakeYarn]:
+    with FakeYarn() as yarn:
+        yield yarn
+
+
+def manager(*urls: str) -> YarnManager:
+    return YarnManager(urls, user="etl", limits=HASTY)
+
+
+class Parrot(FakeServer):
+    """Says the same to whatever it is asked."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+        super().__init__()
+
+    def answer(self, asked: Asked) -> Said:
+        return as_json(self.document)
+
+
+def test_no_applications_are_none(yarn: FakeYarn) -> None:
+    assert manager(yarn.url).with_tag(TAG) == []
+
+
+def test_applications_are_found_by_a_tag_or_by_the_cluster_s(yarn: FakeYarn) -> None:
+    mine = yarn.submit(yarn_tags(TAG))
+    yarn.submit(yarn_tags(tag(CLUSTER, 8)))
+    yarn.submit("theirs")
+    yarn.submit(f"orcaflow-{CLUSTER}")
+    asked = manager(yarn.url)
+    assert [each.id for each in asked.with_tag(TAG)] == [mine.id]
+    assert len(asked.with_prefix(prefix(CLUSTER))) == 2
+
+
+def test_an_answer_that_does_not_heed_the_tag_is_sifted(yarn: FakeYarn) -> None:
+    # As from a ResourceManager that is too old to know the parameter.
+    app = {"id": "application_1_1", "state": "RUNNING", "finalStatus": "UNDEFINED"}
+    with Parrot({"apps": {"app": [{**app, "applicationTags": "theirs"}, app]}}) as parrot:
+        assert manager(parrot.url).with_tag(TAG) == []
+
+
+def test_one_application_may_come_without_a_list() -> None:
+    app = {"id": "application_1_1", "state": "ACCEPTED", "applicationTags": TAG}
+    with Parrot({"apps": {"app": app}}) as parrot:
+        (found,) = manager(parrot.url).with_tag(TAG)
+    assert found.state is AppState.WAITING
+
+
+@pytest.mark.parametrize(
+    ("state", "final", "means"),
+    [
+        ("NEW", "UNDEFINED", AppState.WAITING),
+        ("SUBMITTED", "UNDEFINED", AppState.WAITING),
+        ("RUNNING", "UNDEFINED", AppState.RUNNING),
+        ("FINISHED", "SUCCEEDED", AppState.SUCCEEDED),
+        ("FINISHED", "FAILED", AppState.FAILED),
+        ("FINISHED", "KILLED", AppState.KILLED),
+        ("FINISHED", "UNDEFINED", AppState.FAILED),
+        ("FAILED", "FAILED", AppState.FAILED),
+        ("KILLED", "KILLED", AppState.KILLED),
+    ],
+)
+def test_two_words_make_a_state(state: str, final: str, means: AppState) -> None:
+    app = {"id": "application_1_1", "state": state, "finalStatus": final, "applicationTags": TAG}
+    with Parrot({"apps": {"app": [app]}}) as parrot:
+        assert manager(parrot.url).with_tag(TAG)[0].state is means
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"apps": []},
+        {"apps": {"app": "x"}},
+        {"apps": {"app": [None]}},
+        {"apps": {"app": [{}]}},
+        {"apps": {"app": [{"id": "application_1_1"}]}},
+        {"apps": {"app": [{"id": "application_1_1", "state": "DANCING"}]}},
+        {"apps": {"app": [{"id": "../../x", "state": "RUNNING"}]}},
+        {"RemoteException": {"message": "not now"}},
+    ],
+)
+def test_half_an_answer_is_none(document: Any) -> None:
+    with Parrot(document) as parrot, pytest.raises(ManagerUnreachableError):
+        manager(parrot.url).with_tag(TAG)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_bad_answer_is_none(yarn: FakeYarn, trouble: str) -> None:
+    yarn.submit(yarn_tags(TAG))
+    yarn.trouble = trouble
+    asked = manager(yarn.url)
+    with pytest.raises(ManagerError):
+        asked.with_tag(TAG)
+    yarn.trouble = ""
+    assert len(asked.with_tag(TAG)) == 1
+
+
+def test_nobody_there_is_no_answer() -> None:
+    with pytest.raises(ManagerUnreachableError, match="can't be asked"):
+        manager("http://127.0.0.1:9").with_tag(TAG)
+
+
+def test_a_refusal_says_who_refused_and_with_what(yarn: FakeYarn) -> None:
+    yarn.trouble = "401"
+    with pytest.raises(ManagerRefusedError, match="refuses to answer: status 401"):
+        manager(yarn.url).with_tag(TAG)
+
+
+def test_the_one_that_answered_is_asked_first_the_next_time(yarn: FakeYarn) -> None:
+    with FakeYarn() as away:
+        away.trouble = "500"
+        asked = manager(away.url, yarn.url)
+        for _ in range(3):
+            asked.with_tag(TAG)
+        assert len(away.asked) == 1
+
+
+def test_a_kill_is_asked_for_in_the_name_of_the_application_s_user(yarn: FakeYarn) -> None:
+    yarn.submit(yarn_tags(TAG), user="alice")
+    asked = manager(yarn.url)
+    asked.kill(asked.with_tag(TAG)[0])
+    assert yarn.asked[-1].query["user.name"] == "alice"
+    assert asked.with_tag(TAG)[0].state is AppState.KILLED
+
+
+def test_the_log_is_its_last_part(yarn: FakeYarn) -> None:
+    app = yarn.submit(yarn_tags(TAG), stderr="x" * 600_000 + "\nthe end\n")
+    asked = manager(yarn.url)
+    log = asked.log(asked.with_tag(TAG)[0])
+    assert log.endswith("the end")
+    assert len(log) < 300_000
+    app.stderr = ""
+    assert asked.log(asked.with_tag(TAG)[0]) == ""

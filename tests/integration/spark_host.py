@@ -1,0 +1,398 @@
+"""A real Spark host for a test module, with real Connect servers and askers, but no daemon.
+
+What starts it and tells it its profiles is `worker.host_loop`, as in a daemon. Whoever needs to
+know how things stand is asked directly: the kernel for processes and open files, a server's own
+REST API for its jobs. Scripts tell the test how far they are by what they print, and wait for it
+by reading a FIFO.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+from common.spark_config import SparkConfig, SparkProfile
+from worker import host_loop
+from worker.host_loop import HostLoop
+from worker.spark import ask, properties
+from worker.spark.installation import home_of_spark
+
+PORT = 4321
+PRELUDE = """\
+import json, os, sys
+def tell(*values):
+    print("=", json.dumps(values), flush=True)
+def wait():
+    print("ready", flush=True)
+    open("go").read()
+"""
+"""What every script begins with: `tell` some values to the test, and `wait` for it to go on."""
+
+GOOD = """
+from pyspark.sql.functions import udf
+plus_one = udf(lambda n: n + 1, "long")
+tell(sum(row[0] for row in spark.range(10).select(plus_one("id")).collect()))
+"""
+_ASK = str(Path(ask.__file__))
+_SEEN = {
+    name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME") if name in os.environ
+}
+
+
+def until(is_so: Callable[[], object], *, within: float = 60) -> None:
+    """Look until it is so; fails when it is not so for very long."""
+    deadline = time.monotonic() + within
+    while not is_so():
+        assert time.monotonic() < deadline, "waited in vain"
+        # Between looks at other processes' effects; no test's outcome depends on its length.
+        time.sleep(0.02)
+
+
+def a_profile(**changes: Any) -> SparkProfile:
+    """Small enough for several on one machine."""
+    given: dict[str, Any] = {"master": "local[2]", "driver_memory": "512m", **changes}
+    conf = {"spark.sql.shuffle.partitions": "2", **given.pop("conf", {})}
+    return SparkProfile(conf=conf, **given)
+
+
+class Attempt:
+    """An asker, and what is left of its attempt."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.folder = folder
+        self.process = process
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def reason(self) -> str:
+        path = self.folder / "job.reason"
+        return path.read_text(encoding="utf-8").strip() if path.exists() else ""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        path = self.folder / "facts.json"
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+    @property
+    def failure(self) -> str | None:
+        found: str | None = self.facts.get("failure")
+        return found
+
+    def says(self, text: str) -> bool:
+        return text in self.output
+
+    def ready(self) -> Attempt:
+        """Wait until it waits."""
+        return self.told("ready")
+
+    def told(self, text: str) -> Attempt:
+        """Wait until it has printed this; fails if it ends without."""
+
+        def is_so() -> bool:
+            is_over = self.process.poll() is not None
+            assert not is_over or self.says(text), self.output
+            return self.says(text)
+
+        until(is_so)
+        return self
+
+    def go_on(self) -> None:
+        """Let a script go on that waits at its FIFO."""
+        with (self.folder / "go").open("w") as gate:
+            gate.write("go")
+
+    def end(self, *, within: float = 90) -> int:
+        """The exit code, as a supervisor sees it."""
+        return self.process.wait(timeout=within)
+
+    @property
+    def values(self) -> list[Any]:
+        """All that it has told."""
+        lines = (line for line in self.output.splitlines() if line.startswith("= "))
+        return [value for line in lines for value in json.loads(line[2:])]
+
+    @property
+    def pids(self) -> list[int]:
+        """The live processes that carry its marker, without the asker."""
+        marker = f"ORCAFLOW_EXECUTE_PATH={self.folder}\0".encode()
+        return [pid for pid in processes() if pid != self.process.pid and marker in environ(pid)]
+
+
+class SparkHost:
+    """A host in a home of its own."""
+
+    def __init__(self, home: Path, profiles: Mapping[str, SparkProfile], **config: Any) -> None:
+        self.home = home
+        self.directory = host_loop.folder(home, PORT)
+        self._count = 0
+        self._attempts: list[Attempt] = []
+        self.loop: HostLoop
+        self.follow(profiles, **config)
+
+    # The host
+
+    def follow(self, profiles: Mapping[str, SparkProfile], **config: Any) -> None:
+        """As a daemon does when it starts, with these profiles."""
+        if hasattr(self, "loop"):
+            self.loop.close()
+        self.loop = a_loop(self.home, SparkConfig(profiles=dict(profiles), **config))
+        self.loop.want()
+        self.await_link()
+
+    def await_link(self) -> None:
+        """As long as it rests briefly, the loop waits for a host."""
+        until(lambda: self.loop.run_once() >= timedelta(seconds=1))
+
+    @property
+    def pid(self) -> int:
+        return listener(self.loop.address)
+
+    def children(self) -> dict[int, str]:
+        """Its processes, with their command."""
+        return children(self.pid)
+
+    def servers(self, profile: str = "") -> list[int]:
+        """The pids of its Java machines, or of those for one profile."""
+        wanted = {
+            str(folder)
+            for folder, conf in _servers(self.directory).items()
+            if conf["spark.app.name"] == f"orcaflow {profile}" or not profile
+        }
+        return [
+            pid
+            for pid, told in self.children().items()
+            if "SparkConnectServer" in told and any(f"{folder}/" in told for folder in wanted)
+        ]
+
+    def pythons(self) -> list[int]:
+        """All its processes but the Java machines: tasks, UDFs, and those who stand for them."""
+        return [pid for pid in self.family() if "SparkConnectServer" not in command(pid)]
+
+    def family(self) -> list[int]:
+        """All that descends from it, without itself."""
+        found, parents = set(), {self.pid}
+        while parents:
+            parents = {pid for pid in processes() if parent(pid) in parents}
+            found |= parents
+        return sorted(found)
+
+    def open_files(self) -> int:
+        return len([*Path(f"/proc/{self.pid}/fd").iterdir()])
+
+    def log(self) -> list[dict[str, Any]]:
+        path = self.home / "logs" / f"spark-host-{PORT}.log"
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def running_jobs(self) -> list[dict[str, Any]]:
+        """What all servers run now."""
+        return running_jobs(self.directory)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it serves nobody, and nothing runs in any server."""
+        return self.pythons() == [] and self.running_jobs() == []
+
+    # Tasks
+
+    def start(
+        self,
+        script: str,
+        *,
+        profile: str = "default",
+        stdout: int | None = None,
+        through: tuple[str, ...] = (),
+        **changes: Any,
+    ) -> Attempt:
+        """Start an asker as a supervisor does; `changes` are those of its job.
+
+        `through`: a command that becomes the one that follows it.
+        """
+        self._count += 1
+        folder = self.home / f"attempt-{self._count}"
+        folder.mkdir()
+        os.mkfifo(folder / "go")
+        (folder / "script.py").write_text(PRELUDE + textwrap.dedent(script), encoding="utf-8")
+        (folder / "params.json").write_text("{}")
+        environment = {**_SEEN, **changes.pop("environment", {})}
+        job = {
+            "kind": "pyspark",
+            "name": "a task",
+            "tag": f"orcaflow-abc-{self._count}",
+            "profile": profile,
+            "script": str(folder / "script.py"),
+            **changes,
+        }
+        (folder / "job.json").write_text(json.dumps(job))
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                (
+                    *(*through, sys.executable, "-I", "-S", _ASK, self.loop.address),
+                    *("task", profile, str(folder / "job.json")),
+                ),
+                stdin=subprocess.DEVNULL,
+                stdout=log if stdout is None else stdout,
+                stderr=log,
+                cwd=folder,
+                env={
+                    **environment,
+                    "ORCAFLOW_EXECUTE_PATH": str(folder),
+                    "ORCAFLOW_SPARK_FACTS": str(folder / "facts.json"),
+                    "ORCAFLOW_PARAMS": str(folder / "params.json"),
+                },
+                start_new_session=True,
+            )
+        attempt = Attempt(folder, process)
+        self._attempts.append(attempt)
+        return attempt
+
+    def run(self, script: str, **changes: Any) -> tuple[int, Attempt]:
+        """Run a script to its end: its exit code and what is left of it."""
+        attempt = self.start(script, **changes)
+        return attempt.end(), attempt
+
+    def works(self, **changes: Any) -> bool:
+        """Whether a good task, UDF and all, comes through."""
+        code, attempt = self.run(GOOD, **changes)
+        assert (code, attempt.values) == (0, [55]), attempt.output
+        return True
+
+    # The end
+
+    def stop(self) -> None:
+        """As a daemon that stops for good; nothing of it is left when this returns."""
+        gone = [*self.family(), self.pid]
+        self.loop.stop_host()
+        until(lambda: not any(lives(pid) for pid in gone))
+
+    def kill_askers(self) -> None:
+        """End what a test that has failed has left behind."""
+        for attempt in self._attempts:
+            if attempt.process.poll() is None:
+                attempt.process.kill()
+                attempt.process.wait()
+
+    def close(self) -> None:
+        self.kill_askers()
+        with suppress(OSError):  # The test has ended it already.
+            self.stop()
+        self.loop.close()
+
+
+@contextmanager
+def spark_host(
+    home: Path, profiles: Mapping[str, SparkProfile] | None = None, **config: Any
+) -> Iterator[SparkHost]:
+    host = SparkHost(home, profiles or {"default": a_profile()}, **config)
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+def a_loop(home: Path, config: SparkConfig, **changes: Any) -> HostLoop:
+    """The daemon's end of a host in this home."""
+    given: dict[str, Any] = {
+        "home": home,
+        "port": PORT,
+        "python": sys.executable,
+        "spark_home": home_of_spark("", _SEEN),
+        "environment": _SEEN,
+        "data_dir": home / "data",
+        **changes,
+    }
+    return HostLoop(config, **given)
+
+
+def running_jobs(directory: Path) -> list[dict[str, Any]]:
+    """What all servers of a host in this directory run, as their own REST API tells it."""
+    return [job for conf in _servers(directory).values() for job in _running_jobs(conf)]
+
+
+def children(pid: int) -> dict[int, str]:
+    """The processes that another has started, with their command."""
+    return {each: command(each) for each in processes() if parent(each) == pid}
+
+
+def listener(address: str) -> int:
+    """Whoever listens at a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.connect(address)
+        told = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(told[:4], sys.byteorder)
+
+
+def processes() -> list[int]:
+    """All that live; zombies are over."""
+    found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+    return [pid for pid in found if lives(pid)]
+
+
+def lives(pid: int) -> bool:
+    return _stat(pid)[:1] not in ([], [b"Z"], [b"X"])
+
+
+def parent(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
+def command(pid: int) -> str:
+    return _proc(pid, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def environ(pid: int) -> bytes:
+    return b"\0" + _proc(pid, "environ")
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def _stat(pid: int) -> list[bytes]:
+    """From the state on."""
+    return _proc(pid, "stat").rpartition(b")")[2].split()
+
+
+def _proc(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def _servers(directory: Path) -> dict[Path, dict[str, str]]:
+    """The directory and the settings of each server of a host."""
+    files = directory.glob("server-*/server.properties")
+    return {file.parent: properties.read(file.read_text(encoding="utf-8")) for file in files}
+
+
+def _running_jobs(conf: Mapping[str, str]) -> list[dict[str, Any]]:
+    page = f"http://127.0.0.1:{conf['spark.ui.port']}/api/v1/applications"
+    try:
+        (application,) = _told(page)
+        found: list[dict[str, Any]] = _told(f"{page}/{application['id']}/jobs?status=running")
+    except (URLError, ValueError):
+        return []  # It is starting, or has just gone.
+    return found
+
+
+def _told(address: str) -> Any:
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        return json.load(answer)

@@ -1,0 +1,227 @@
+"""spark-submit on a real standalone cluster, and with a local master."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.model.failures import FailureReason
+from common.model.spark import SparkFacts
+from common.model.states import TaskState
+from common.spark_config import SparkConfig
+from tests.integration.managers.bench import CLUSTER, pid_of_runner
+from tests.integration.managers.standalone import StandaloneCluster
+from tests.integration.test_worker_host import Host
+from worker.launcher import seen_by_tasks
+from worker.spark.tags import tag
+from worker.tasks.base import TaskSettings
+
+pytestmark = pytest.mark.slow
+
+# It names itself, as most programs do, and so hides the name that has the tag in it.
+_BEGIN = """
+import os, sys, time
+from pyspark.sql import SparkSession, functions as F
+spark = SparkSession.builder.appName("my own name").getOrCreate()
+print("made", spark.sparkContext.applicationId, flush=True)
+"""
+_SUM = _BEGIN + "print('sum', spark.range(0, 1000, 1, 4).selectExpr('sum(id)').first())\n"
+_LONG = _BEGIN + "spark.range(0, 2, 1, 2).rdd.foreach(lambda _: time.sleep(300))\n"
+_BROKEN = _BEGIN + "spark.range(0, 4, 1, 2).rdd.map(lambda n: 1 // 0).collect()\n"
+_GATED = _SUM + "while not os.path.exists(sys.argv[1]): time.sleep(0.1)\nspark.stop()\n"
+
+_SMALL = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+class Programs:
+    """Runs Python programs as SPARK tasks."""
+
+    def __init__(self, home: Path, cluster: StandaloneCluster) -> None:
+        self.home = home
+        self.cluster = cluster
+        self.host = Host(
+            home,
+            grace=timedelta(seconds=10),
+            settings=TaskSettings(
+                python=sys.executable,
+                environment=seen_by_tasks(os.environ),
+                spark=SparkConfig(standalone_urls=cluster.page),
+                cluster=CLUSTER,
+            ),
+        )
+
+    def begin(
+        self, number: int, program: str, *, params: Mapping[str, Any] = {}, **row: Any
+    ) -> None:
+        (self.home / "job.py").write_text(program)
+        whole = {
+            "programType": "PYTHON",
+            "mainJar": str(self.home / "job.py"),
+            "master": self.cluster.master,
+            "deployMode": "client",
+            "conf": _SMALL,
+            **params,
+        }
+        self.host.begin(self.host.task(number, task_type="SPARK", params=whole, **row))
+
+    def wait_for(self, number: int, text: str) -> None:
+        self.host.until(lambda: text in self.host.log(number) or number in self.host.ends)
+        assert text in self.host.log(number), self.host.log(number)
+
+    def facts(self, number: int) -> SparkFacts:
+        path = self.host.directory(number) / "spark-facts.json"
+        return SparkFacts.from_json(path.read_bytes()) if path.exists() else SparkFacts()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, cluster: StandaloneCluster) -> Iterator[Programs]:
+    programs = Programs(tmp_path, cluster)
+    yield programs
+    programs.host.supervisor.kill_all()
+    programs.host.until(lambda: not programs.host.supervisor.running())
+    programs.host.supervisor.close()
+
+
+def test_an_application_is_found_although_it_names_itself(
+    programs: Programs, cluster: StandaloneCluster
+) -> None:
+    gate = programs.home / "gate"
+    programs.begin(1, _GATED, params={"mainArgs": str(gate)})
+    programs.host.until(lambda: programs.facts(1).progress.tasks_done >= 4)
+    facts = programs.facts(1)
+    (app_id,) = facts.application_ids
+    assert cluster.live() == [app_id]
+    assert facts.ui_link.startswith("http://")
+    assert facts.history_link == f"{cluster.page}/app/?appId={app_id}"
+    gate.touch()
+    assert programs.host.end_of(1).state is TaskState.SUCCESS, programs.host.log(1)
+    assert cluster.state(app_id) == "FINISHED"
+    assert programs.facts(1).usage.core_seconds > 0
+    assert programs.facts(1).usage.peak_memory_bytes > 50_000_000
+
+
+def test_a_kill_is_verified_with_the_master(programs: Programs, cluster: StandaloneCluster) -> None:
+    programs.begin(1, _LONG)
+    programs.host.until(lambda: programs.facts(1).progress.tasks_running == 2)
+    (app_id,) = programs.facts(1).application_ids
+    programs.host.supervisor.kill(1)
+    assert programs.host.end_of(1).state is TaskState.KILL
+    assert cluster.live() == []
+    assert cluster.state(app_id) in ("FINISHED", "KILLED")
+    assert "says the Spark Master" in programs.host.log(1)
+
+
+def test_a_failed_stage_is_explained(programs: Programs) -> None:
+    programs.begin(1, _BROKEN)
+    end = programs.host.end_of(1)
+    assert end.state is TaskState.FAILURE
+    assert "ZeroDivisionError" in (end.reason or ""), end.reason
+    assert programs.facts(1).failure is FailureReason.PYTHON_ERROR
+
+
+def test_an_application_does_not_outlive_a_runner_that_is_killed_outright(
+    programs: Programs, cluster: StandaloneCluster
+) -> None:
+    programs.begin(1, _LONG)
+    programs.host.until(lambda: programs.facts(1).progress.tasks_running == 2)
+    os.kill(pid_of_runner(programs.host.directory(1)), signal.SIGKILL)
+    assert programs.host.end_of(1).state is TaskState.FAILURE
+    programs.host.until(lambda: cluster.live() == [])
+
+
+def test_a_driver_on_a_lost_host_is_ended_before_another_is_begun(
+    programs: Programs, cluster: StandaloneCluster
+) -> None:
+    (programs.home / "left.py").write_text(_LONG)
+    conf = {**_SMALL, "spark.orcaflow.attempt": tag(CLUSTER, 1), "spark.ui.port": "0"}
+    given = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    submit = f"{cluster.spark}/bin/spark-submit"
+    argv = (submit, "--master", cluster.master, *given, str(programs.home / "left.py"))
+    with (programs.home / "left.log").open("wb") as log:
+        environment = {**os.environ, "SPARK_HOME": cluster.spark, "PYSPARK_PYTHON": sys.executable}
+        left = subprocess.Popen(argv, stdout=log, stderr=log, env=environment)
+    try:
+        programs.host.until(lambda: len(cluster.live()) == 1)
+        programs.begin(2, _SUM, lost_attempts=(1,))
+        end = programs.host.end_of(2)
+        assert end.state is TaskState.SUCCESS, programs.host.log(2)
+        assert "what is left of earlier attempts is ended first" in programs.host.log(2)
+    finally:
+        left.kill()
+        left.wait()
+
+
+_JAVA = """
+import org.apache.spark.sql.SparkSession;
+public class Job {
+    public static void main(String[] words) throws Exception {
+        SparkSession spark = SparkSession.builder().appName("my own name").getOrCreate();
+        System.out.println("count " + spark.range(1000).count());
+        Thread.sleep(Long.parseLong(words[0]));
+    }
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="there is no Java compiler")
+def test_a_driver_that_runs_in_the_cluster_is_ended_with_its_application(
+    programs: Programs, cluster: StandaloneCluster
+) -> None:
+    home = programs.home
+    (home / "Job.java").write_text(_JAVA)
+    compile_it = ("javac", "-cp", f"{cluster.spark}/jars/*", "Job.java")
+    subprocess.run(compile_it, cwd=home, check=True)
+    subprocess.run(("jar", "cf", "job.jar", "Job.class"), cwd=home, check=True)
+    java = {
+        "programType": "JAVA",
+        "mainClass": "Job",
+        "mainJar": str(home / "job.jar"),
+        "deployMode": "cluster",
+        "driverCores": 1,
+    }
+    programs.begin(1, "", params={**java, "mainArgs": "300000"})
+    programs.wait_for(1, "application driver-")
+    app_id, driver = programs.facts(1).application_ids
+    programs.host.supervisor.kill(1)
+    assert programs.host.end_of(1).state is TaskState.KILL
+    assert cluster.live() == []
+    drivers = {each["id"]: each["state"] for each in cluster.sees()["completeddrivers"]}
+    assert drivers[driver] == "KILLED"
+    assert f"{app_id} is KILLED, says the Spark Master" in programs.host.log(1)
+    # Killed drivers take no place: the next one comes to its end.
+    programs.begin(2, "", params={**java, "mainArgs": "1"})
+    assert programs.host.end_of(2).state is TaskState.SUCCESS, programs.host.log(2)
+
+
+def test_with_a_local_master_the_driver_itself_is_asked(programs: Programs) -> None:
+    gate = programs.home / "gate"
+    local = {"master": "local[2]", "deployMode": "local", "mainArgs": str(gate)}
+    programs.begin(1, _GATED, params=local)
+    programs.host.until(lambda: programs.facts(1).progress.tasks_done >= 4)
+    facts = programs.facts(1)
+    assert facts.application_ids[0].startswith("local-")
+    assert facts.ui_link.startswith("http://")
+    gate.touch()
+    assert programs.host.end_of(1).state is TaskState.SUCCESS, programs.host.log(1)

@@ -1,0 +1,160 @@
+"""What real errors of PySpark come to, of both kinds of session, and the logs of real drivers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.model.failures import FailureReason
+from worker.spark.failures import WorkFailedError, explain, explain_log, explain_text
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "spark"
+ERRORS: dict[str, dict[str, dict[str, Any]]] = json.loads((GOLDEN / "errors.json").read_text())
+LOGS: dict[str, dict[str, str] | None] = json.loads((GOLDEN / "logs.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("piece", "kind"), [(piece, kind) for piece, kinds in ERRORS.items() for kind in kinds]
+)
+def test_an_error_that_spark_has_really_raised_has_its_reason(piece: str, kind: str) -> None:
+    error = ERRORS[piece][kind]
+    found = explain_text(
+        error["text"],
+        condition=error["condition"],
+        state=error["state"],
+        classes=error["classes"],
+    )
+    assert (found.reason.value, found.sentence) == (error["reason"], error["sentence"])
+    assert found.sentence
+    assert "\n" not in found.sentence
+
+
+# What one kind of session only says otherwise, or can't do.
+DIFFERENT = {"arg_type", "create_df_type", "not_null", "rdd_task_raises", "table_exists"}
+
+
+@pytest.mark.parametrize("piece", [p for p, kinds in ERRORS.items() if len(kinds) == 2])
+def test_both_kinds_of_session_give_the_same_reason(piece: str) -> None:
+    reasons = {error["reason"] for error in ERRORS[piece].values()}
+    assert len(reasons) == 1 or piece in DIFFERENT
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_the_log_of_a_real_driver_says_why_it_failed(name: str) -> None:
+    found = explain_log((GOLDEN / "logs" / f"{name}.log").read_text(encoding="utf-8"))
+    told = None if found is None else {"reason": found.reason.value, "sentence": found.sentence}
+    assert told == LOGS[name]
+
+
+# Of managers that no test can start.
+OTHER_LOGS = [
+    (
+        (
+            "26/01/02 03:04:05 ERROR YarnScheduler: Lost executor 3 on n1: Container killed by YARN for"
+            " exceeding physical memory limits. 5.5 GB of 5.5 GB used"
+        ),
+        FailureReason.OUT_OF_MEMORY,
+    ),
+    (
+        (
+            'Exception in thread "main" org.apache.spark.SparkException: Job aborted due to stage'
+            " failure: Task 3 in stage 1.0 failed 4 times, most recent failure: Lost task 3.3 in stage"
+            " 1.0 (TID 9) (n1 executor 7): ExecutorLostFailure (executor 7 exited caused by one of the"
+            " running tasks) Reason: Container killed by YARN for exceeding virtual memory limits."
+        ),
+        FailureReason.OUT_OF_MEMORY,
+    ),
+    (
+        (
+            'Exception in thread "main" org.apache.spark.SparkException: Job aborted due to stage'
+            " failure: ExecutorLostFailure (executor 7 exited unrelated to the running tasks) Reason:"
+            " Executor heartbeat timed out after 125000 ms"
+        ),
+        FailureReason.EXECUTOR_LOST,
+    ),
+    ("Container exited with a non-zero exit code 143.", FailureReason.OUT_OF_MEMORY),
+    (
+        "26/01/02 03:04:05 ERROR X: org.apache.spark.shuffle.FetchFailedException: Connection reset",
+        FailureReason.FETCH_FAILED,
+    ),
+    (
+        (
+            'Exception in thread "main" org.apache.hadoop.security.AccessControlException: SIMPLE'
+            " authentication is not enabled.  Available:[TOKEN, KERBEROS]"
+        ),
+        FailureReason.DATA_ERROR,
+    ),
+    (
+        (
+            'Exception in thread "main" java.io.IOException: DestHost:destPort n1:8020: Caused by:'
+            " javax.security.sasl.SaslException: GSS initiate failed [Caused by GSSException: No valid"
+            " credentials provided (Mechanism level: Failed to find any Kerberos tgt)]"
+        ),
+        FailureReason.SUBMIT_FAILED,
+    ),
+    (
+        (
+            "26/01/02 03:04:05 INFO Client: Retrying connect to server: rm/10.0.0.1:8032. Already"
+            " tried 9 time(s); retry policy is RetryUpToMaximumCountWithFixedSleep"
+        ),
+        FailureReason.SUBMIT_FAILED,
+    ),
+    ("Diagnostics: [2026-01-02] Application killed by user bob", None),
+    ("26/01/02 03:04:05 INFO Client: Application report: final status: KILLED", "KILLED"),
+]
+
+
+@pytest.mark.parametrize(("log", "reason"), OTHER_LOGS)
+def test_what_a_manager_says_has_its_reason(log: str, reason: str | None) -> None:
+    found = explain_log(f"26/01/02 03:04:05 INFO SparkContext: Running\n{log}\n")
+    assert (None if found is None else found.reason) == reason
+
+
+def test_trouble_that_passed_is_not_why_a_driver_failed() -> None:
+    log = (
+        "26/01/02 03:04:05 WARN TaskSetManager: Lost task 0.0: FetchFailed(BlockManagerId(1))\n"
+        "org.apache.spark.shuffle.FetchFailedException: Connection reset\n"
+        "26/01/02 03:05:05 INFO DAGScheduler: Job 0 finished\n"
+    )
+    assert explain_log(log) is None
+
+
+def test_what_needs_the_jvm_names_the_profile_that_has_it() -> None:
+    error = ERRORS["df_rdd"]["connect"]
+    found = explain_text(error["text"], condition=error["condition"], classes=error["classes"])
+    assert found.reason is FailureReason.UNSUPPORTED
+    assert "profile: classic" in found.one_line
+
+
+def test_a_context_that_a_session_has_not_names_that_profile_too() -> None:
+    class PySparkRuntimeError(Exception):
+        def getCondition(self) -> str:  # noqa: N802  # Spark's name.
+            return "CONTEXT_UNAVAILABLE_FOR_REMOTE_CLIENT"
+
+    PySparkRuntimeError.__module__ = "pyspark.errors.exceptions.base"
+    found = explain(PySparkRuntimeError("Remote client cannot create a SparkContext."))
+    assert found.reason is FailureReason.UNSUPPORTED
+    assert "profile: classic" in found.hint
+
+
+def test_a_module_that_is_missing_comes_with_the_cure() -> None:
+    found = explain(ModuleNotFoundError("No module named 'pandera'"))
+    assert found.reason is FailureReason.PYTHON_ERROR
+    assert "No module named 'pandera'" in found.sentence
+    assert "environment" in found.hint
+
+
+def test_an_error_that_knows_its_reason_keeps_it() -> None:
+    told = WorkFailedError("rule unique id is broken", FailureReason.DATA_QUALITY)
+    assert explain(told) == told.explained
+
+
+def test_an_error_whose_text_can_not_be_had_is_told_by_its_class() -> None:
+    class BrokenError(Exception):
+        def __str__(self) -> str:
+            raise OSError("its JVM is gone")
+
+    assert explain(BrokenError()).sentence == "BrokenError"

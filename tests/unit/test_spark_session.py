@@ -1,0 +1,454 @@
+"""Which Spark session a task gets, and the job that its process is given."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from common.spark_config import SparkConfig, SparkProfile
+from common.store.protocol import ClaimedTask
+from worker.launcher import Launcher, seen_by_tasks
+from worker.quality_report import read_quality
+from worker.supervisor import Prepared
+from worker.tasks.base import TaskParameterError, TaskSettings, TaskTypes
+from worker.tasks.data_quality import DataQualityTask
+from worker.tasks.pyspark import PySparkTask
+from worker.tasks.spark_sql import SparkSqlTask
+from worker.workspace import attempt_folders
+
+WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+CLUSTER = "0123456789ab"
+SOCKET = "/run/orcaflow/spark.sock"
+PROFILES = {
+    "default": SparkProfile(driver_memory="2g", conf={"spark.sql.shuffle.partitions": "4"}),
+    "big": SparkProfile(
+        master="spark://cluster:7077",
+        jars="/jars/a.jar",
+        packages="org.x:y:1",
+        conf={"spark.executor.memory": "3g"},
+    ),
+}
+
+
+def prepared(
+    home: Path,
+    params: Mapping[str, Any],
+    *,
+    task_type: str = "PYSPARK",
+    socket: str = SOCKET,
+    default_profile: str = "default",
+    global_params: object = None,
+    node: Mapping[str, Any] | None = None,
+    spark: Mapping[str, Any] | None = None,
+    **row: Any,
+) -> Prepared:
+    """What the launcher makes of a task."""
+    paths = attempt_folders(home / "tasks").paths(1, 2, 3)
+    config = SparkConfig(default_profile=default_profile, profiles=PROFILES, **(spark or {}))
+    settings = TaskSettings(
+        environment=seen_by_tasks({}), spark=config, spark_socket=socket, cluster=CLUSTER
+    )
+    launcher = Launcher(
+        home=home,
+        data_dir=home / "data",
+        zone=ZoneInfo("UTC"),
+        tenant_mode="single",
+        settings=settings,
+        types=TaskTypes(
+            {
+                "PYSPARK": PySparkTask(),
+                "SPARK_SQL": SparkSqlTask(),
+                "DATA_QUALITY": DataQualityTask(),
+            }
+        ),
+    )
+    given = {"rawScript": "spark"} if "file" not in params else {}
+    values: dict[str, Any] = {
+        "id": 3,
+        "process_instance_id": 2,
+        "process_definition_id": 1,
+        "process_name": "daily",
+        "name": "load",
+        "attempt": 2,
+        "task_type": task_type,
+        "task_json": json.dumps({**(node or {}), "params": {**given, **params}}),
+        "global_params": json.dumps(global_params) if global_params else None,
+        "schedule_time": WHEN,
+        "complement": False,
+        "tenant_code": None,
+        "queue": None,
+        "executor_id": 1,
+        "execute_path": paths.execute_path,
+        "log_path": paths.log_path,
+        "start_time": WHEN,
+    }
+    Path(paths.log_path).parent.mkdir(parents=True, exist_ok=True)
+    return launcher.prepare(ClaimedTask(**{**values, **row}))
+
+
+def job_of(made: Prepared) -> dict[str, Any]:
+    assert made.job_file is not None
+    document: dict[str, Any] = json.loads(made.job_file.read_text())
+    return document
+
+
+def parameter(name: str, kind: str, value: str, direct: str = "IN") -> dict[str, str]:
+    return {"prop": name, "direct": direct, "type": kind, "value": value}
+
+
+def test_a_task_that_says_nothing_asks_the_host_for_a_session_of_the_default_profile(
+    tmp_path: Path,
+) -> None:
+    made = prepared(tmp_path, {"conf": {"spark.sql.ansi.enabled": True, "spark.sql.x": "$[yyyy]"}})
+    assert made.argv[:3] == (sys.executable, "-I", "-S")
+    assert Path(made.argv[3]).name == "ask.py"
+    assert made.argv[4:] == (SOCKET, "task", "default", str(made.job_file))
+    job = job_of(made)
+    assert job["kind"] == "pyspark"
+    assert (job["profile"], job["master"]) == ("default", "")
+    assert job["conf"] == {"spark.sql.ansi.enabled": "true", "spark.sql.x": "2026"}
+    assert (job["name"], job["tag"]) == ("daily load", f"orcaflow-{CLUSTER}-3")
+    assert Path(job["script"]).read_text() == "spark"
+    assert made.environment["ORCAFLOW_SPARK_FACTS"] == str(made.facts_file)
+    assert Path(made.directory) in Path(str(made.facts_file)).parents
+    assert "driver of its own" not in made.header
+
+
+def test_a_job_can_be_read_by_its_task_alone(tmp_path: Path) -> None:
+    made = prepared(tmp_path, {})
+    assert made.job_file is not None
+    assert made.job_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_private_driver_is_made_as_the_default_profile_and_the_task_say(tmp_path: Path) -> None:
+    made = prepared(
+        tmp_path,
+        {"profile": "classic", "conf": {"spark.executor.cores": 2, "spark.log.level": "INFO"}},
+    )
+    assert made.argv[1:3] == ("-P", "-u")
+    assert Path(made.argv[3]).name == "classic.py"
+    assert made.argv[4:] == (str(made.job_file),)
+    job = job_of(made)
+    assert (job["profile"], job["master"]) == ("classic", "local[*]")
+    assert job["conf"] == {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "INFO",
+        "spark.driver.memory": "2g",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.executor.cores": "2",
+        "spark.orcaflow.attempt": f"orcaflow-{CLUSTER}-3",
+    }
+    assert made.environment["SPARK_LOCAL_DIRS"].startswith(made.directory)
+    assert "driver of its own" not in made.header
+
+
+def test_classic_may_be_what_all_tasks_get(tmp_path: Path) -> None:
+    made = prepared(tmp_path, {}, default_profile="classic")
+    assert job_of(made)["profile"] == "classic"
+    named = prepared(tmp_path, {"profile": "big"}, default_profile="classic")
+    assert named.argv[6] == "big"
+
+
+@pytest.mark.parametrize(
+    ("params", "what"),
+    [
+        ({"master": "local[2]"}, "params.master (local[2])"),
+        ({"conf": {"spark.master": "local[2]"}}, "params.master (local[2])"),
+        ({"conf": {"spark.executor.memory": "1g"}}, "params.conf: spark.executor.memory"),
+        ({"conf": {"spark.sql.warehouse.dir": "/x"}}, "params.conf: spark.sql.warehouse.dir"),
+        ({"conf": {"spark.sql.extensions": "x"}}, "params.conf: spark.sql.extensions"),
+        ({"pyFiles": ["hdfs://a/b.py"]}, "the remote file hdfs://a/b.py"),
+    ],
+)
+def test_what_no_session_can_have_makes_the_driver_private_or_is_a_mistake(
+    tmp_path: Path, params: Mapping[str, Any], what: str
+) -> None:
+    made = prepared(tmp_path, params)
+    assert job_of(made)["profile"] == "classic"
+    assert f"[orcaflow] takes a driver of its own (profile classic), since {what}" in made.header
+    with pytest.raises(TaskParameterError) as caught:
+        prepared(tmp_path, {**params, "profile": "big"})
+    assert str(caught.value).startswith(what)
+    assert "put it into the profile, or take `profile: classic`" in str(caught.value)
+
+
+def test_a_private_driver_keeps_what_the_default_profile_has(tmp_path: Path) -> None:
+    made = prepared(tmp_path, {"conf": {"spark.task.maxFailures": 1}}, default_profile="big")
+    job = job_of(made)
+    assert job["master"] == "spark://cluster:7077"
+    assert job["name"] == f"daily load [orcaflow-{CLUSTER}-3]"
+    assert job["conf"]["spark.jars"] == "/jars/a.jar"
+    assert job["conf"]["spark.jars.packages"] == "org.x:y:1"
+    assert job["conf"]["spark.executor.memory"] == "3g"
+    assert job["conf"]["spark.task.maxFailures"] == "1"
+
+
+def test_a_worker_without_a_host_gives_every_task_a_driver(tmp_path: Path) -> None:
+    made = prepared(tmp_path, {"profile": "big"}, socket="")
+    assert job_of(made)["master"] == "spark://cluster:7077"
+    assert "since this worker keeps no sessions" in made.header
+
+
+def test_an_unknown_profile_is_a_mistake_that_names_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(TaskParameterError, match=r"no Spark profile 'huge'; it has big, default"):
+        prepared(tmp_path, {"profile": "huge"})
+
+
+def test_a_profile_may_be_a_parameter(tmp_path: Path) -> None:
+    made = prepared(tmp_path, {"profile": "${p}"}, global_params=[parameter("p", "VARCHAR", "big")])
+    assert made.argv[6] == "big"
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        ["a"],
+        {"a=b": "c"},
+        {"": "x"},
+        {"a\nb": "c"},
+        {"a": {"b": 1}},
+        {"spark.remote": "sc://x"},
+        {"spark.connect.grpc.binding.port": 1},
+        {"spark.sql.x": "a\nb"},
+        {"spark.orcaflow.attempt": "x"},
+        {"spark.driver.extraJavaOptions": "-javaagent:/tmp/x.jar"},
+    ],
+)
+def test_a_conf_that_is_none_is_refused(tmp_path: Path, conf: Any) -> None:
+    with pytest.raises(TaskParameterError, match=r"params\.conf"):
+        prepared(tmp_path, {"conf": conf})
+
+
+def test_parameters_have_the_types_that_were_declared_for_them(tmp_path: Path) -> None:
+    made = prepared(
+        tmp_path,
+        {"localParams": [parameter("n", "LONG", "7"), parameter("out", "INTEGER", "", "OUT")]},
+        global_params=[parameter("day", "DATE", "$[yyyy-MM-dd]"), parameter("x", "VARCHAR", "a")],
+    )
+    job = job_of(made)
+    assert job["params"]["day"] == {"type": "DATE", "value": "2026-01-02"}
+    assert job["params"]["n"] == {"type": "LONG", "value": "7"}
+    assert job["params"]["x"] == {"type": "VARCHAR", "value": "a"}
+    assert job["outputs"] == {"out": "INTEGER"}
+
+
+def test_a_value_that_its_type_can_not_have_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(TaskParameterError) as caught:
+        prepared(tmp_path, {}, global_params=[parameter("day", "DATE", "hunter2")])
+    assert str(caught.value) == (
+        "parameter 'day' is declared DATE, so its value must be written as 2026-01-31"
+    )
+
+
+def test_files_are_shipped_by_their_paths(tmp_path: Path) -> None:
+    (tmp_path / "resources").mkdir()
+    for name in ("lib.py", "more.zip", "env.tar.gz"):
+        (tmp_path / "resources" / name).touch()
+    made = prepared(
+        tmp_path,
+        {
+            "resourceList": [{"res": "lib.py"}],
+            "pyFiles": ["lib.py", {"res": "more.zip"}],
+            "archives": "env.tar.gz#env",
+        },
+    )
+    job = job_of(made)
+    assert job["py_files"] == [f"{made.directory}/lib.py", f"{made.directory}/more.zip"]
+    assert job["archives"] == [f"{made.directory}/env.tar.gz#env"]
+    assert made.argv[5] == "task"
+
+
+def test_secrets_stand_in_the_job_and_nowhere_else(tmp_path: Path) -> None:
+    made = prepared(tmp_path, {}, global_params=[parameter("db_password", "VARCHAR", "hunter2")])
+    assert job_of(made)["secrets"] == ["hunter2"]
+    assert "hunter2" not in made.header
+    assert "hunter2" not in repr(made.argv) + repr(made.environment)
+
+
+def test_more_memory_after_too_little_takes_a_driver_of_its_own(tmp_path: Path) -> None:
+    node = {"memoryRetry": {"factor": 2, "ceiling": "5g"}}
+    made = prepared(tmp_path, {}, node=node, memory_factor=2.0)
+    assert job_of(made)["conf"]["spark.driver.memory"] == "4096m"
+    assert "an earlier attempt had too little memory" in made.header
+    assert "has 2 times the memory of the first attempt, up to 5120m" in made.header
+    capped = prepared(tmp_path, {"profile": "classic"}, node=node, memory_factor=4.0)
+    assert job_of(capped)["conf"]["spark.driver.memory"] == "5120m"
+    cluster = prepared(tmp_path, {}, node=node, memory_factor=2.0, default_profile="big")
+    assert job_of(cluster)["conf"]["spark.executor.memory"] == "5120m"
+    named = prepared(tmp_path, {"profile": "big"}, node=node, memory_factor=2.0)
+    assert named.argv[6] == "big"
+    assert "has no more memory than the attempt before" in named.header
+
+
+def test_openlineage_learns_which_run_an_application_belongs_to(tmp_path: Path) -> None:
+    spark = {"openlineage_url": "http://lineage:5000", "openlineage_namespace": "shop"}
+    conf = job_of(prepared(tmp_path, {}, spark=spark))["conf"]
+    assert conf["spark.openlineage.transport.url"] == "http://lineage:5000"
+    assert conf["spark.openlineage.parentJobNamespace"] == "shop"
+    assert conf["spark.openlineage.parentJobName"] == "daily.load"
+    again = job_of(prepared(tmp_path, {}, spark=spark))["conf"]
+    assert conf["spark.openlineage.parentRunId"] == again["spark.openlineage.parentRunId"]
+    other = job_of(prepared(tmp_path, {}, spark=spark, id=4))["conf"]
+    assert conf["spark.openlineage.parentRunId"] != other["spark.openlineage.parentRunId"]
+    assert conf["spark.openlineage.rootParentRunId"] == other["spark.openlineage.rootParentRunId"]
+
+
+def test_every_task_knows_its_place_in_a_trace(tmp_path: Path) -> None:
+    one = prepared(tmp_path, {}).environment["TRACEPARENT"]
+    two = prepared(tmp_path, {}, id=4).environment["TRACEPARENT"]
+    assert one.split("-")[1] == two.split("-")[1]
+    assert one.split("-")[2] != two.split("-")[2]
+    given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+    joined = prepared(
+        tmp_path, {}, global_params=[parameter("traceparent", "VARCHAR", given)]
+    ).environment["TRACEPARENT"]
+    assert joined == f"00-0af7651916cd43dd8448eb211c80319c-{one.split('-')[2]}-00"
+
+
+def test_an_environment_is_made_by_the_task_s_own_process(tmp_path: Path) -> None:
+    wanted = {"requirements": ["six==1.17.0", "six==1.17.0", "${more}"]}
+    more = [parameter("more", "VARCHAR", "rich>=14")]
+    warm = prepared(tmp_path, {"environment": wanted}, global_params=more)
+    assert job_of(warm)["environment"] == {
+        "root": str(tmp_path / "environments"),
+        "archive": "",
+        "requirements": ["six==1.17.0", "rich>=14"],
+    }
+    assert Path(warm.argv[3]).name == "ask.py"
+    classic = prepared(tmp_path, {"environment": wanted, "profile": "classic"}, global_params=more)
+    assert Path(classic.argv[3]).name == "environments.py"
+    assert classic.argv[4:] == (str(classic.job_file),)
+
+
+def test_a_packed_environment_goes_to_executors_elsewhere(tmp_path: Path) -> None:
+    archive = tmp_path / "env.tar.gz"
+    archive.touch()
+    local = job_of(prepared(tmp_path, {"environment": json.dumps({"archive": str(archive)})}))
+    assert local["archives"] == []
+    assert "spark.sql.execution.pyspark.python" not in local["conf"]
+    job = job_of(prepared(tmp_path, {"environment": {"archive": str(archive)}, "profile": "big"}))
+    (shipped,) = job["archives"]
+    assert shipped.endswith("/env.tar.gz#orcaflow_environment")
+    assert job["environment"]["archive"] == shipped.partition("#")[0]
+    assert job["conf"]["spark.sql.execution.pyspark.python"] == (
+        "./orcaflow_environment/bin/python"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("env.tar.gz", "params.environment must be"),
+        ([], "params.environment must be"),
+        ({"archive": "a", "requirements": ["b"]}, "params.environment must be"),
+        ({"archive": "a", "python": "b"}, "params.environment must be"),
+        ({"archive": "/no/such.tar"}, "there is no file /no/such.tar"),
+        ({"archive": "hdfs://a/b.tar"}, "must be a file on this worker"),
+        ({"requirements": "six"}, "params.environment.requirements must be a list"),
+        ({"requirements": ["--index-url=x"]}, "params.environment.requirements[0] must be like"),
+        ({"requirements": ["six", " "]}, "params.environment.requirements[1] must be like"),
+    ],
+)
+def test_an_environment_that_is_none_is_told(tmp_path: Path, given: object, told: str) -> None:
+    with pytest.raises(TaskParameterError) as caught:
+        prepared(tmp_path, {"environment": given})
+    assert told in str(caught.value)
+
+
+def test_requirements_are_no_use_to_executors_elsewhere(tmp_path: Path) -> None:
+    with pytest.raises(TaskParameterError, match="run elsewhere: pack it"):
+        prepared(tmp_path, {"environment": {"requirements": ["six"]}, "profile": "big"})
+
+
+def test_rules_on_data_are_checked_and_handed_over_with_former_figures(tmp_path: Path) -> None:
+    rules = [
+        {"type": "row_count", "min": 1, "where": "day = '$[yyyyMMdd]' and x = :x"},
+        {"type": "compare", "metric": "row_count", "maxChange": 0.5},
+    ]
+    made = prepared(
+        tmp_path,
+        {"table": "sales_${region}", "rules": rules, "where": "y = '$[yyyy]'"},
+        task_type="DATA_QUALITY",
+        global_params=[parameter("region", "VARCHAR", "eu")],
+        former_quality={"compare row_count": (5.0, 4.0)},
+    )
+    job = job_of(made)
+    assert job["kind"] == "data_quality"
+    assert job["source"]["table"] == "sales_eu"
+    assert job["where"] == "y = '2026'"
+    assert job["rules"][0]["where"] == "day = '20260102' and x = :x"
+    assert job["former"] == {"compare row_count": [5.0, 4.0]}
+    assert Path(job["quality_file"]).read_text() == ""
+    assert read_quality(Path(job["quality_file"].replace(".quality.json", ".log"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"rules": [{"type": "row_count", "min": 1}]}, "params.table: one of table, path and sql"),
+        ({"table": "t"}, "params.rules must be a list"),
+        (
+            {"table": "t", "rules": [{"type": "x"}, {"type": "unique"}]},
+            "params.rules[1].column: is missing",
+        ),
+    ],
+)
+def test_wrong_rules_are_told_before_anything_runs(
+    tmp_path: Path, params: Mapping[str, Any], told: str
+) -> None:
+    with pytest.raises(TaskParameterError) as caught:
+        prepared(tmp_path, params, task_type="DATA_QUALITY")
+    assert told in str(caught.value)
+
+
+def test_sql_is_taken_with_its_dates_and_without_its_parameters(tmp_path: Path) -> None:
+    made = prepared(
+        tmp_path,
+        {"rawScript": "select '$[yyyyMMdd]', :day;\r\nselect 2", "limit": 5},
+        task_type="SPARK_SQL",
+        global_params=[parameter("day", "DATE", "2026-01-31")],
+    )
+    job = job_of(made)
+    assert job["kind"] == "sql"
+    assert job["text"] == "select '20260102', :day;\nselect 2"
+    assert (job["script"], job["limit"], job["rows_shown"]) == ("", 5, 5)
+    assert Path(job["result_file"]).read_text() == ""
+    assert made.outputs is None
+
+
+def test_sql_of_a_file_is_left_to_the_task_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "daily.sql"
+    path.write_text("select 1")
+    job = job_of(prepared(tmp_path, {"file": str(path)}, task_type="SPARK_SQL"))
+    assert (job["script"], job["text"], job["place"]) == (str(path), "", "params.file")
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"rawScript": " -- nothing\n;"}, "params.rawScript has no statement"),
+        ({"rawScript": "select 1;\nselect 'a"}, "params.rawScript, line 2: a text in '"),
+        (
+            {"rawScript": "select 1;\n\nselect *\nfrom t_${day}"},
+            "params.rawScript, line 4: write :day for ${day}",
+        ),
+        ({"rawScript": "select 1", "limit": "many"}, "params.limit must be a whole number"),
+        ({"file": "/no/such.sql"}, "params.file: there is no file /no/such.sql"),
+        ({"file": "x.sql", "rawScript": "select 1"}, "are both given"),
+    ],
+)
+def test_wrong_sql_is_told_before_anything_runs(
+    tmp_path: Path, params: Mapping[str, Any], told: str
+) -> None:
+    day = [parameter("day", "VARCHAR", "x")]
+    with pytest.raises(TaskParameterError) as caught:
+        prepared(tmp_path, params, task_type="SPARK_SQL", global_params=day)
+    assert told in str(caught.value)

@@ -1,0 +1,467 @@
+"""What a SPARK task's keys become: the arguments of spark-submit, and the job of its runner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from common.spark_config import SparkConfig
+from common.store.protocol import ClaimedTask
+from worker.launcher import Launcher, seen_by_tasks
+from worker.supervisor import Prepared
+from worker.tasks.base import TaskParameterError, TaskSettings
+from worker.workspace import attempt_folders
+
+WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+CLUSTER = "0123456789ab"
+MANAGERS = SparkConfig(
+    yarn_urls="http://rm1:8088,http://rm2:8088",
+    kubernetes_url="https://k8s:6443",
+    kubernetes_namespace="jobs",
+    history_url="http://history:18080",
+)
+
+
+class Desk:
+    """Prepares SPARK tasks below one directory, with a Spark that is only there to be found."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.spark = home / "spark"
+        (self.spark / "bin").mkdir(parents=True)
+        submit = self.spark / "bin" / "spark-submit"
+        submit.write_text("#!/bin/sh\n")
+        submit.chmod(0o755)
+        (home / "job.jar").touch()
+        (home / "job.py").touch()
+        self.settings = TaskSettings(
+            spark_home=str(self.spark),
+            environment=seen_by_tasks({}),
+            spark=MANAGERS,
+            cluster=CLUSTER,
+        )
+
+    def prepared(self, params: Mapping[str, Any], **row: Any) -> Prepared:
+        paths = attempt_folders(self.home / "tasks").paths(1, 2, 3)
+        common = {
+            "mainClass": "com.x.Job",
+            "mainJar": {"res": str(self.home / "job.jar")},
+            "programType": "SCALA",
+        }
+        node = {"params": {**common, **params}, **row.pop("node", {})}
+        values: dict[str, Any] = {
+            "id": 3,
+            "process_instance_id": 2,
+            "process_definition_id": 1,
+            "process_name": "daily",
+            "name": "load",
+            "attempt": 2,
+            "task_type": "SPARK",
+            "task_json": json.dumps(node),
+            "global_params": None,
+            "schedule_time": WHEN,
+            "complement": False,
+            "tenant_code": None,
+            "queue": None,
+            "executor_id": 1,
+            "execute_path": paths.execute_path,
+            "log_path": paths.log_path,
+            "start_time": WHEN,
+        }
+        launcher = Launcher(
+            home=self.home,
+            data_dir=self.home / "data",
+            zone=ZoneInfo("UTC"),
+            tenant_mode="single",
+            settings=self.settings,
+        )
+        return launcher.prepare(ClaimedTask(**{**values, **row}))
+
+    def job(self, params: Mapping[str, Any], **row: Any) -> dict[str, Any]:
+        """What the runner is told."""
+        made = self.prepared(params, **row)
+        assert made.job_file is not None
+        found: dict[str, Any] = json.loads(made.job_file.read_text())
+        return found
+
+    def words(self, params: Mapping[str, Any], **row: Any) -> list[str]:
+        """The arguments of spark-submit, without those that are always the same."""
+        argv = self.job(params, **row)["argv"]
+        assert argv[0] == f"{self.spark}/bin/spark-submit"
+        position = argv.index("--properties-file")
+        assert argv[position + 1] == str(self.home / "tasks/1/2/3/spark_1_2_3.conf")
+        assert argv[position + 2] == "--name"
+        return argv[1:position] + argv[position + 4 :]
+
+    def mistake(self, params: Mapping[str, Any], **row: Any) -> str:
+        with pytest.raises(TaskParameterError) as caught:
+            self.prepared(params, **row)
+        return str(caught.value)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+# The arguments.
+
+
+def test_every_key_becomes_an_argument_in_the_contract_s_order(desk: Desk) -> None:
+    assert desk.words(
+        {
+            "deployMode": "client",
+            "driverCores": "1",
+            "driverMemory": "512M",
+            "numExecutors": 2,
+            "executorMemory": "2G",
+            "executorCores": 3,
+            "mainArgs": "--day $[yyyyMMdd] 'two words'",
+            "others": "--conf spark.ui.port=0",
+            "sparkVersion": "SPARK2",
+        },
+        queue="etl",
+    ) == [
+        *("--master", "yarn", "--deploy-mode", "client"),
+        *("--class", "com.x.Job"),
+        *("--driver-cores", "1", "--driver-memory", "512M"),
+        *("--num-executors", "2", "--executor-cores", "3", "--executor-memory", "2G"),
+        *("--queue", "etl"),
+        *("--conf", "spark.ui.port=0"),
+        str(desk.home / "tasks/1/2/3/job.jar"),
+        *("--day", "20260102", "two words"),
+    ]
+
+
+def test_what_is_not_set_is_not_said(desk: Desk) -> None:
+    words = desk.words({"driverCores": 0, "driverMemory": "", "others": None, "conf": {}})
+    assert words[:-1] == ["--master", "yarn", "--deploy-mode", "cluster", "--class", "com.x.Job"]
+
+
+@pytest.mark.parametrize(
+    ("params", "target"),
+    [
+        ({}, ["--master", "yarn", "--deploy-mode", "cluster"]),
+        ({"deployMode": "local"}, ["--master", "local"]),
+        ({"deployMode": "local", "master": "local[2]"}, ["--master", "local[2]"]),
+        ({"deployMode": "client", "master": "local[2]"}, ["--master", "local[2]"]),
+        ({"master": "local[*]"}, ["--master", "local[*]"]),
+        (
+            {"deployMode": "client", "master": "spark://h:7077"},
+            ["--master", "spark://h:7077", "--deploy-mode", "client"],
+        ),
+        (
+            {"master": "k8s://https://k8s:6443"},
+            ["--master", "k8s://https://k8s:6443", "--deploy-mode", "cluster"],
+        ),
+    ],
+)
+def test_the_master_follows_from_the_deploy_mode_unless_it_is_given(
+    desk: Desk, params: dict[str, str], target: list[str]
+) -> None:
+    assert desk.words(params)[: len(target) + 1] == [*target, "--class"]
+
+
+def test_files_are_found_by_name_and_urls_are_left_alone(desk: Desk) -> None:
+    (desk.home / "resources").mkdir()
+    for name in ("a.jar", "env.tar.gz", "lib.py", "x.txt"):
+        (desk.home / "resources" / name).touch()
+    place = desk.home / "tasks/1/2/3"
+    job = desk.job(
+        {
+            "jars": "a.jar,hdfs:///lib/b.jar",
+            "files": ["x.txt"],
+            "archives": ["env.tar.gz#environment"],
+            "pyFiles": [{"res": "lib.py"}],
+            "packages": "org.a:b:1, org.c:d_2.13:2",
+        }
+    )
+    argv = job["argv"]
+    position = argv.index("--jars")
+    assert argv[position : position + 10] == [
+        *("--jars", f"{place}/a.jar,hdfs:///lib/b.jar"),
+        *("--files", f"{place}/x.txt"),
+        *("--archives", f"{place}/env.tar.gz#environment"),
+        *("--py-files", f"{place}/lib.py"),
+        *("--packages", "org.a:b:1,org.c:d_2.13:2"),
+    ]
+    # What was on this host is told with its checksum.
+    assert job["resources"] == [
+        f"{place}/{name}" for name in ("job.jar", "a.jar", "x.txt", "env.tar.gz", "lib.py")
+    ]
+
+
+def test_a_principal_goes_with_its_keytab(desk: Desk) -> None:
+    (desk.home / "me.keytab").touch()
+    keytab = str(desk.home / "me.keytab")
+    words = desk.words({"principal": "me@REALM", "keytab": keytab})
+    position = words.index("--principal")
+    assert words[position : position + 4] == [
+        *("--principal", "me@REALM"),
+        *("--keytab", str(desk.home / "tasks/1/2/3/me.keytab")),
+    ]
+    assert "params.keytab" in desk.mistake({"principal": "me@REALM"})
+    assert "params.principal" in desk.mistake({"keytab": keytab})
+
+
+def test_a_queue_in_others_goes_before_the_tenant_s(desk: Desk) -> None:
+    words = desk.words({"others": "--queue mine"}, queue="etl")
+    assert words.count("--queue") == 1
+    assert "etl" not in words
+
+
+def test_a_queue_of_the_task_s_own_goes_before_the_tenant_s(desk: Desk) -> None:
+    words = desk.words({"queue": "mine"}, queue="etl")
+    assert words[words.index("--queue") + 1] == "mine"
+    assert "both given" in desk.mistake({"queue": "a", "others": "--queue b"})
+
+
+def test_a_python_program_needs_no_class(desk: Desk) -> None:
+    program = {"programType": "PYTHON", "mainJar": {"res": str(desk.home / "job.py")}}
+    assert "--class" not in desk.words({**program, "mainClass": "ignored"})
+    assert ".py" in desk.mistake({"programType": "PYTHON"})
+
+
+def test_no_argument_is_ever_read_by_a_shell(desk: Desk) -> None:
+    words = desk.words(
+        {"mainArgs": "; rm -rf ~ $(id) `id`"}, queue="x --conf spark.yarn.submit.file=/etc/passwd"
+    )
+    assert words[-6:] == [";", "rm", "-rf", "~", "$(id)", "`id`"]
+    assert "x --conf spark.yarn.submit.file=/etc/passwd" in words
+
+
+@pytest.mark.parametrize(
+    ("params", "key"),
+    [
+        ({"mainArgs": "'open"}, "mainArgs"),
+        ({"others": '"open'}, "others"),
+        ({"others": "--master local"}, "params.master"),
+        ({"others": "--deploy-mode=client"}, "params.deployMode"),
+        ({"others": "--conf 'a=b\nc'"}, "others"),
+        ({"deployMode": "moon"}, "deployMode"),
+        ({"deployMode": "cluster", "master": "local"}, "deployMode"),
+        ({"deployMode": "local", "master": "yarn"}, "deployMode"),
+        ({"master": "mesos://h:5050"}, "master"),
+        ({"programType": "COBOL"}, "programType"),
+        ({"sparkVersion": "SPARK9"}, "sparkVersion"),
+        ({"driverCores": "many"}, "driverCores"),
+        ({"driverMemory": "lots"}, "driverMemory"),
+        ({"executorMemoryOverhead": "1.5g"}, "executorMemoryOverhead"),
+        ({"mainClass": ""}, "mainClass"),
+        ({"mainJar": None}, "mainJar"),
+        ({"mainJar": {"id": 5}}, "mainJar"),
+        ({"mainJar": {"res": "gone.jar"}}, "gone.jar"),
+        ({"mainJar": {"res": "../../gone.jar"}}, "mainJar"),
+        ({"mainJar": {"res": "--conf=spark://x"}}, "mainJar"),
+        ({"resourceList": {"res": "x"}}, "resourceList"),
+        ({"resourceList": [{"res": "x"}]}, "resourceList[0]"),
+        ({"jars": ["gone.jar"]}, "jars[0]"),
+        ({"files": ["a,b"]}, "files[0]"),
+        ({"packages": "not maven"}, "packages[0]"),
+        ({"mainArgs": {"a": 1}}, "mainArgs"),
+        ({"conf": ["spark.x=1"]}, "conf"),
+        ({"conf": {"spark.x": {}}}, "conf.spark.x"),
+        ({"env": {"A B": "1"}}, "env"),
+        ({"env": {"JAVA_TOOL_OPTIONS": "-javaagent:x"}}, "JAVA_TOOL_OPTIONS"),
+        ({"namespace": "jobs"}, "namespace"),
+        ({"namespace": "No Name", "master": "k8s://https://k8s:6443"}, "namespace"),
+        ({"principal": "-x", "keytab": "y"}, "principal"),
+    ],
+)
+def test_a_mistake_in_a_spark_task_is_named(desk: Desk, params: dict[str, Any], key: str) -> None:
+    assert key in desk.mistake(params)
+
+
+def test_a_missing_spark_is_named(desk: Desk) -> None:
+    (desk.spark / "bin" / "spark-submit").unlink()
+    assert "worker.spark_home" in desk.mistake({})
+
+
+# What goes by the file and not by an argument.
+
+
+def test_all_of_conf_goes_by_a_file_that_only_the_attempt_can_read(desk: Desk) -> None:
+    made = desk.prepared({"conf": {"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.n": 3}})
+    assert made.job_file is not None
+    assert made.job_file.stat().st_mode & 0o777 == 0o600
+    job = json.loads(made.job_file.read_text())
+    assert job["conf"]["spark.hadoop.fs.s3a.secret.key"] == "hunter2"
+    assert job["conf"]["spark.n"] == "3"
+    assert "hunter2" not in " ".join((*made.argv, *job["argv"], made.header))
+    assert "hunter2" in job["secrets"]
+
+
+def test_a_secret_in_the_environment_is_masked_where_it_is_repeated(desk: Desk) -> None:
+    made = desk.prepared({"env": {"API_TOKEN": "hunter2"}, "mainArgs": "--say hunter2"})
+    assert "hunter2" not in made.header
+    assert "hunter2" not in " ".join(made.environment.values())
+
+
+def test_every_application_carries_the_tag_of_its_attempt(desk: Desk) -> None:
+    tag = f"orcaflow-{CLUSTER}-3"
+    job = desk.job({})
+    assert job["tag"] == tag
+    assert job["conf"]["spark.yarn.tags"] == f"{tag},orcaflow-{CLUSTER}"
+    assert job["conf"]["spark.orcaflow.attempt"] == tag
+    on_kubernetes = desk.job({"master": "k8s://https://k8s:6443"})["conf"]
+    assert on_kubernetes["spark.kubernetes.driver.label.orcaflow-attempt"] == tag
+    assert on_kubernetes["spark.kubernetes.executor.label.orcaflow-cluster"] == CLUSTER
+
+
+def test_a_standalone_application_carries_the_tag_in_its_name(desk: Desk) -> None:
+    argv = desk.job({"master": "spark://h:7077", "deployMode": "client", "name": "mine"})["argv"]
+    assert argv[argv.index("--name") + 1] == f"mine [orcaflow-{CLUSTER}-3]"
+
+
+def test_an_application_is_named_after_its_task(desk: Desk) -> None:
+    argv = desk.job({})["argv"]
+    assert argv[argv.index("--name") + 1] == "daily load"
+
+
+def test_spark_submit_leaves_when_it_has_submitted(desk: Desk) -> None:
+    assert desk.job({})["conf"]["spark.yarn.submit.waitAppCompletion"] == "false"
+    on_kubernetes = desk.job({"master": "k8s://https://k8s:6443"})
+    assert on_kubernetes["conf"]["spark.kubernetes.submission.waitAppCompletion"] == "false"
+    assert on_kubernetes["in_cluster"] is True
+
+
+def test_on_a_standalone_cluster_spark_submit_waits_since_the_master_does_not_tell_the_end(
+    desk: Desk,
+) -> None:
+    job = desk.job({"master": "spark://h:7077", "deployMode": "cluster"})
+    assert job["conf"]["spark.standalone.submit.waitAppCompletion"] == "true"
+    assert job["in_cluster"] is False
+
+
+def test_a_driver_of_our_own_takes_any_free_port_for_its_page(desk: Desk) -> None:
+    assert desk.job({"deployMode": "client"})["conf"]["spark.ui.port"] == "0"
+    chosen = desk.job({"deployMode": "client", "conf": {"spark.ui.port": 4141}})
+    assert chosen["conf"]["spark.ui.port"] == "4141"
+    assert "spark.ui.port" not in desk.job({})["conf"]
+
+
+def test_variables_reach_the_driver_and_the_executors_wherever_they_run(desk: Desk) -> None:
+    variables = {"env": {"REGION": "eu"}}
+    job = desk.job(variables)
+    assert job["environment"]["REGION"] == "eu"
+    assert job["conf"]["spark.yarn.appMasterEnv.REGION"] == "eu"
+    assert job["conf"]["spark.executorEnv.REGION"] == "eu"
+    on_kubernetes = desk.job({**variables, "master": "k8s://https://k8s:6443"})["conf"]
+    assert on_kubernetes["spark.kubernetes.driverEnv.REGION"] == "eu"
+    assert "spark.executorEnv.REGION" not in desk.job({**variables, "deployMode": "local"})["conf"]
+
+
+def test_the_worker_s_own_python_is_not_looked_for_on_other_hosts(desk: Desk) -> None:
+    assert "PYSPARK_PYTHON" not in desk.job({})["environment"]
+    assert "PYSPARK_PYTHON" in desk.job({"deployMode": "client"})["environment"]
+
+
+def test_the_namespace_is_the_task_s_or_the_first_configured_one(desk: Desk) -> None:
+    master = {"master": "k8s://https://k8s:6443"}
+    assert desk.job(master)["namespace"] == "jobs"
+    job = desk.job({**master, "namespace": "mine"})
+    assert job["namespace"] == "mine"
+    assert job["conf"]["spark.kubernetes.namespace"] == "mine"
+
+
+# Whom to ask.
+
+
+def test_the_runner_is_told_whom_to_ask_and_whom_lost_attempts_left(desk: Desk) -> None:
+    job = desk.job({}, lost_attempts=(2, 1))
+    assert job["managers"]["yarn_urls"] == ["http://rm1:8088", "http://rm2:8088"]
+    assert job["attach_tags"] == [f"orcaflow-{CLUSTER}-2", f"orcaflow-{CLUSTER}-1"]
+
+
+@pytest.mark.parametrize(
+    ("master", "key"),
+    [
+        ("yarn", "spark.yarn_urls"),
+        ("k8s://https://k8s:6443", "spark.kubernetes_url"),
+    ],
+)
+def test_cluster_mode_needs_somebody_to_ask(tmp_path: Path, master: str, key: str) -> None:
+    desk = Desk(tmp_path)
+    desk.settings = TaskSettings(
+        spark_home=str(desk.spark), environment=seen_by_tasks({}), cluster=CLUSTER
+    )
+    assert key in desk.mistake({"master": master})
+    header = desk.prepared({"master": master, "deployMode": "client"}).header
+    assert f"{key} in worker.toml does not name its manager" in header
+
+
+def test_a_token_is_for_the_configured_server_alone(desk: Desk) -> None:
+    assert "spark.kubernetes_url" in desk.mistake({"master": "k8s://https://elsewhere:6443"})
+
+
+def test_only_a_driver_of_our_own_can_put_out_parameters_by_printing(desk: Desk) -> None:
+    local = [{"prop": "n", "direct": "OUT", "type": "INTEGER", "value": ""}]
+    ours = desk.prepared({"deployMode": "client", "localParams": local}).outputs
+    assert ours is not None
+    assert ours.log_from is not None
+    elsewhere = desk.prepared({"localParams": local}).outputs
+    assert elsewhere is not None
+    assert elsewhere.log_from is None
+
+
+def test_facts_are_written_where_the_worker_looks(desk: Desk) -> None:
+    made = desk.prepared({})
+    assert made.environment["ORCAFLOW_SPARK_FACTS"] == str(made.facts_file)
+
+
+# Memory.
+
+_RAISING = {"memoryRetry": {"factor": 2, "ceiling": "6g"}}
+
+
+def test_an_attempt_after_one_that_had_too_little_memory_gets_more(desk: Desk) -> None:
+    job = desk.job(
+        {
+            "deployMode": "client",
+            "driverMemory": "1G",
+            "executorMemory": "4g",
+            "executorMemoryOverhead": "512m",
+            "conf": {"spark.executor.pyspark.memory": "1g"},
+            "others": "--conf spark.driver.memoryOverhead=300m",
+        },
+        memory_factor=2.0,
+        node=_RAISING,
+    )
+    words = job["argv"]
+    assert words[words.index("--driver-memory") + 1] == "2048m"
+    assert words[words.index("--executor-memory") + 1] == "6144m"  # Not above the ceiling.
+    assert job["conf"]["spark.executor.memoryOverhead"] == "1024m"
+    assert job["conf"]["spark.executor.pyspark.memory"] == "2048m"
+    assert "spark.driver.memoryOverhead=600m" in words
+    assert job["memory"]["keys"] == {}
+
+
+def test_memory_that_only_the_installation_says_is_raised_by_the_runner(desk: Desk) -> None:
+    job = desk.job({"executorMemory": "1g"}, memory_factor=2.0, node=_RAISING)
+    assert job["memory"] == {
+        "factor": 2.0,
+        "ceiling_mb": 6144,
+        "keys": {
+            "spark.driver.memory": True,
+            "spark.driver.memoryOverhead": False,
+            "spark.executor.memoryOverhead": False,
+            "spark.executor.pyspark.memory": False,
+        },
+    }
+
+
+def test_a_first_attempt_gets_what_is_written(desk: Desk) -> None:
+    job = desk.job({"driverMemory": "1G"}, node=_RAISING)
+    assert job["argv"][job["argv"].index("--driver-memory") + 1] == "1G"
+    assert job["memory"] is None
+
+
+def test_memory_that_is_given_twice_is_a_question(desk: Desk) -> None:
+    params = {"driverMemoryOverhead": "1g", "conf": {"spark.driver.memoryOverhead": "2g"}}
+    assert "both given" in desk.mistake(params)

@@ -1,0 +1,81 @@
+"""Ends an attempt's applications, and does not rest before their manager says that they are over.
+
+spark-submit goes first, so that nothing new comes into being. Then every application with one of
+the attempt's tags is killed, and asked after until it is final; a manager that refuses, fails or
+hangs is asked again. If there never was one, the manager has to say so for a while: an application
+may show up late. Whoever is killed over this leaves the rest to the workers' sweep.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from worker.runners.spark_process import Submission
+from worker.runners.spark_watch import Watch
+from worker.spark.managers.base import Application
+
+_SUBMIT_GRACE_SECONDS: Final = 2.5
+_REST_SECONDS: Final = (0.15, 0.35)
+_KILL_AGAIN_SECONDS: Final = 2.0
+
+
+def end(
+    watch: Watch,
+    tags: Sequence[str],
+    submission: Submission,
+    say: Callable[[str], None],
+    *,
+    late_seconds: float,
+    limit_seconds: float = float("inf"),
+) -> bool:
+    """End it all; whether the manager has confirmed it within the limit.
+
+    `tags` begins with the attempt's own. If that was submitted and was never seen, it may still
+    show up for so many seconds.
+    """
+    begun = time.monotonic()
+    submission.never_start()
+    submission.terminate()
+    killer = Killer(watch)
+    quiet_since: float | None = None
+    while True:
+        now = time.monotonic()
+        if now - begun > limit_seconds:
+            return False
+        if submission.is_running() and now - begun > _SUBMIT_GRACE_SECONDS:
+            submission.kill()
+        seen = watch.look(tags)
+        if seen is not None and not killer.has_work(seen) and not submission.is_running():
+            # Not from when spark-submit ended, but from when it was first known that nothing was.
+            quiet_since = now if quiet_since is None else quiet_since
+            may_come = submission.was_started and not any(tags[0] in each.tags for each in seen)
+            if not may_come or now - quiet_since >= late_seconds:
+                for each in seen:
+                    say(f"{each.id} is {each.state.value}, says {watch.manager.name}")
+                if not seen and late_seconds:
+                    say(f"no application was left, says {watch.manager.name}")
+                return True
+        else:
+            quiet_since = None
+        time.sleep(random.uniform(*_REST_SECONDS))  # noqa: S311  # No secret depends on it.
+
+
+class Killer:
+    """Kills what lives, and again if it goes on living."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._asked_at: dict[str, float] = {}
+
+    def has_work(self, seen: Sequence[Application]) -> bool:
+        """Kill what lives among these; whether anything does."""
+        live = [each for each in seen if not each.state.is_final]
+        for each in live:
+            now = time.monotonic()
+            if now - self._asked_at.get(each.id, -_KILL_AGAIN_SECONDS) >= _KILL_AGAIN_SECONDS:
+                self._asked_at[each.id] = now
+                self._watch.kill(each)
+        return bool(live)

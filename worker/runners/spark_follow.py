@@ -1,0 +1,313 @@
+"""Sees one submission through: what was there before it, the application, and how that ended.
+
+Before anything is submitted the manager is asked for applications that earlier attempts may have
+left. One of an attempt whose worker was lost is followed, if its driver runs in the cluster, and
+nothing is submitted; all others are ended first. While the manager can't be asked, nothing is
+submitted either. Everything here may be given up at any point: it is the
+program's main thread that ends what there is (`spark_ending`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from worker.runners.job import Job, JobError
+from worker.runners.own_page import OwnPage
+from worker.runners.spark_ending import Killer, end
+from worker.runners.spark_outcome import Outcome, exit_code, outcome
+from worker.runners.spark_process import Submission, checksum
+from worker.runners.spark_told import Told, fetched_log, say
+from worker.runners.spark_watch import Watch
+from worker.spark.facts_file import FactsFile
+from worker.spark.managers.base import (
+    Application,
+    ApplicationManager,
+    AppState,
+)
+from worker.spark.tags import parse
+
+_LOOK_SECONDS: Final = 0.5
+_FOLLOW_SECONDS: Final = 1.0
+_STRAYS_SECONDS: Final = 5.0
+_SETTLE_SECONDS: Final = 20.0
+_ONE_LAST_LOOK_SECONDS: Final = 6.0
+_LATE_SECONDS: Final = {True: 30.0, False: 5.0}
+"""How long an application may take to be seen after spark-submit ended, well or not."""
+_END_LATE_SECONDS: Final = {True: 3.0, False: 0.5}
+"""When all is ended: a driver of our own can't leave anything behind that is under way for long."""
+_GONE_SECONDS: Final = 15.0
+_END_OTHERS_SECONDS: Final = 60.0
+
+
+class GivenUpError(Exception):
+    """The attempt is being ended by the main thread; do nothing more."""
+
+
+class Follower:
+    """Drives one submission, on a thread of its own."""
+
+    def __init__(
+        self,
+        job: Job,
+        watch: Watch,
+        submission: Submission,
+        facts: FactsFile,
+        stopping: threading.Event,
+    ) -> None:
+        document: Mapping[str, Any] = job.document
+        self._job = job
+        self._watch = watch
+        self._submission = submission
+        self._told = Told(job, facts, submission)
+        self._stopping = stopping
+        self._tag: str = document["tag"]
+        self._lost: list[str] = document["attach_tags"]
+        self._ended: list[str] = document["end_tags"]
+        self._must_ask: bool = document["must_ask"]
+        """Whether nothing may be submitted before the manager has answered."""
+        self._is_local: bool = document["ruler"] == "local"
+        self._in_cluster: bool = document["in_cluster"]
+        """Whether the driver runs elsewhere and its manager knows how it ended."""
+        self._page = OwnPage(self._tag)
+        self._strays_at = 0.0
+        self._was_refound = False
+
+    @property
+    def manager(self) -> ApplicationManager:
+        return self._watch.manager
+
+    @property
+    def tags(self) -> list[str]:
+        """Of all that is this attempt's to end."""
+        return [self._tag, *self._lost]
+
+    @property
+    def late_seconds(self) -> float:
+        """How long after the end of spark-submit an application of its may still show up."""
+        return 0.0 if self._is_local else _END_LATE_SECONDS[self._in_cluster]
+
+    def run(self) -> int:
+        """See it through; the exit code of this program."""
+        for path in self._job.document["resources"]:
+            self._say(f"{Path(path).name}: {checksum(Path(path))}")
+        found = self._earlier()
+        if found is None and not self._submission.start():
+            raise GivenUpError
+        if found is not None or self._in_cluster:
+            application = self._follow_in_cluster(found)
+            code = None if found is not None else self._code()
+            ended = outcome(
+                code,
+                None if application is None else application.state,
+                in_cluster=True,
+                manager=self._watch.manager.name,
+            )
+        else:
+            code, application, state = self._follow_driver()
+            ended = outcome(code, state, in_cluster=False, manager=self._watch.manager.name)
+        return self._conclude(ended, code, application)
+
+    # Before anything is submitted.
+
+    def _earlier(self) -> Application | None:
+        """The application to follow instead of a submission, if an earlier attempt left one."""
+        others = [*self._lost, *self._ended]
+        if self._is_local or (not self._in_cluster and not others):
+            return None
+        begun = time.monotonic()
+        while True:
+            seen = self._watch.look([*self.tags, *self._ended])
+            if seen is None:
+                if not self._must_ask and time.monotonic() - begun > _ONE_LAST_LOOK_SECONDS:
+                    self._say("it is submitted all the same: nothing of it runs elsewhere")
+                    return None
+                self._pause(_LOOK_SECONDS)
+                continue
+            ours = [each for each in seen if not set(self.tags).isdisjoint(each.tags)]
+            live = [each for each in seen if not each.state.is_final]
+            unwanted = [each for each in live if each not in ours or not self._in_cluster]
+            if unwanted:
+                self._say("what is left of earlier attempts is ended first")
+                self._end_others(unwanted)
+            elif not self._in_cluster:
+                return None
+            else:
+                return self._found(ours)
+
+    def _found(self, ours: Sequence[Application]) -> Application | None:
+        """Of the applications of this attempt, and of those it makes up for, the one to follow."""
+        live = [each for each in ours if not each.state.is_final]
+        if live:
+            kept, *others = sorted(live, key=lambda each: each.state is AppState.WAITING)
+            self._end_others(others)
+            self._reattach(kept)
+            return kept
+        for each in ours:
+            if each.state is not AppState.KILLED:
+                self._reattach(each)
+                return each
+            self._say(f"{each.id} of an earlier attempt was killed: it is submitted anew")
+        return None
+
+    def _reattach(self, application: Application) -> None:
+        whose = next((tag for tag in self.tags if tag in application.tags), self._tag)
+        owner = parse(whose)
+        attempt = "" if owner is None else f" of task instance {owner.task_instance_id}"
+        self._was_refound = True
+        self._say(
+            f"re-attached to application {application.id}{attempt}, which is"
+            f" {application.state.value}; nothing is submitted"
+        )
+
+    def _end_others(self, others: Sequence[Application]) -> None:
+        """Kill applications, and wait until they are over."""
+        killer = Killer(self._watch)
+        ids = {each.id for each in others}
+        said_at = time.monotonic()
+        while ids:
+            seen = self._watch.look([*self.tags, *self._ended])
+            if seen is not None:
+                if not killer.has_work([each for each in seen if each.id in ids]):
+                    return
+                if time.monotonic() - said_at > _END_OTHERS_SECONDS:
+                    said_at = time.monotonic()
+                    self._say(f"still waiting for the end of {', '.join(sorted(ids))}")
+            self._pause(_LOOK_SECONDS)
+
+    # A driver that runs in the cluster.
+
+    def _follow_in_cluster(self, application: Application | None) -> Application | None:
+        """Follow it to its end; None if there never was one."""
+        gone_at: float | None = None
+        late_from: float | None = None
+        while True:
+            if application is not None:
+                self._told.see(application)
+                if application.state.is_final:
+                    return application
+                self._told.progress(self._watch.manager.ask(application), application.id)
+            self._end_strays(application)
+            self._pause(_LOOK_SECONDS if application is None else _FOLLOW_SECONDS)
+            code = self._submission.wait(0)
+            seen = self._watch.look(self.tags if self._was_refound else [self._tag])
+            if seen is None:
+                # Only times at which there was an answer count.
+                gone_at = late_from = None
+                continue
+            now = time.monotonic()
+            if application is not None:
+                again = next((each for each in seen if each.id == application.id), None)
+                if again is not None:
+                    application, gone_at = again, None
+                    continue
+                gone_at = now if gone_at is None else gone_at
+                if now - gone_at > _GONE_SECONDS:
+                    self._say(f"{application.id} is gone, says {self._watch.manager.name}")
+                    return replace(application, state=AppState.KILLED)
+            elif seen:
+                application = min(seen, key=lambda each: each.state.is_final)
+            elif code is not None:
+                late_from = now if late_from is None else late_from
+                if now - late_from > _LATE_SECONDS[code == 0]:
+                    return None
+
+    def _end_strays(self, application: Application | None) -> None:
+        """End what a lost attempt's spark-submit brought into being after we had looked for it."""
+        now = time.monotonic()
+        if self._was_refound or not self._lost or now < self._strays_at:
+            return
+        self._strays_at = now + _STRAYS_SECONDS
+        for each in self._watch.look(self._lost) or ():
+            is_other = application is None or each.id != application.id
+            if is_other and not each.state.is_final:
+                self._watch.say_once(f"{each.id} of a lost attempt showed up late: it is ended")
+                self._watch.kill(each)
+
+    # A driver that is a process of ours.
+
+    def _follow_driver(self) -> tuple[int, Application | None, AppState | None]:
+        """Follow it to its end; its exit code, its application and the state that counts."""
+        look_at = 0.0
+        while (code := self._submission.wait(_LOOK_SECONDS)) is None:
+            self._check()
+            now = time.monotonic()
+            if now >= look_at and not self._is_local:
+                live = self._told.see_all(self._watch.look([self._tag]))
+                look_at = now + (_FOLLOW_SECONDS if live else 0.0)
+            if self._page.look():
+                self._told.see_page(self._page)
+                if not self._told.progress(self._page.ask, self._page.application_id):
+                    self._page.forget()
+            for each in self._told.applications:
+                self._told.progress(self._watch.manager.ask(each), each.id)
+            self._end_strays(None)
+        application = self._settle(code)
+        if application is None:
+            # Without a sure answer nobody can say that there was none.
+            unsure = self._is_local or bool(self._page.application_id) or not self._watch.is_sure
+            return code, None, AppState.RUNNING if unsure else None
+        return code, application, application.state
+
+    def _settle(self, code: int) -> Application | None:
+        """What the manager says now that the driver is gone, as soon as all that it had is over."""
+        if self._is_local:
+            return None
+        begun = time.monotonic()
+        while True:
+            seen = self._watch.look([self._tag])
+            live = self._told.see_all(seen)
+            if seen is not None and not live:
+                break
+            waited = time.monotonic() - begun
+            if seen is None and waited > _ONE_LAST_LOOK_SECONDS:
+                self._say("how the application ended is not known: its driver's end counts")
+                break
+            if live and waited > _SETTLE_SECONDS:
+                self._say("its driver is gone, but an application still runs: it is ended")
+                end(
+                    self._watch,
+                    [self._tag],
+                    self._submission,
+                    self._say,
+                    late_seconds=0.0,
+                    limit_seconds=_END_OTHERS_SECONDS,
+                )
+                break
+            self._pause(0.2)
+        return next(iter(self._told.applications), None)
+
+    # The end.
+
+    def _code(self) -> int | None:
+        """spark-submit's exit code in cluster mode, where it has no part in the work any more."""
+        code = self._submission.wait(_ONE_LAST_LOOK_SECONDS)
+        if code is None:
+            self._submission.terminate()
+        return code
+
+    def _conclude(self, ended: Outcome, code: int | None, application: Application | None) -> int:
+        log = ""
+        if ended.failure is not None:
+            if application is not None and (self._in_cluster or self._was_refound):
+                log = fetched_log(self._job, self._watch.manager, application)
+            log = log or self._submission.printed()
+        why = self._told.end(ended, log, "" if application is None else application.diagnostics)
+        if why:
+            self._job.fail(JobError(why))
+        return exit_code(code, ended)
+
+    def _say(self, text: str) -> None:
+        say(self._job, text)
+
+    def _pause(self, seconds: float) -> None:
+        self._stopping.wait(seconds)
+        self._check()
+
+    def _check(self) -> None:
+        if self._stopping.is_set():
+            raise GivenUpError

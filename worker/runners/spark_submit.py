@@ -1,0 +1,112 @@
+"""The program behind SPARK tasks: runs spark-submit, follows its application, and ends it on TERM.
+
+The main thread only waits: for the thread that follows the application (`spark_follow`), or for a
+signal. On TERM it ends spark-submit and every application that carries the attempt's tag, and
+comes back when the manager has confirmed it, or not at all if it is killed before that; then the
+workers' sweep does the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from queue import SimpleQueue
+from typing import Final
+
+from worker.runners.job import FAILED, Job, read_job
+from worker.runners.spark_ending import end
+from worker.runners.spark_follow import Follower, GivenUpError
+from worker.runners.spark_process import Submission
+from worker.runners.spark_told import say
+from worker.runners.spark_watch import Watch
+from worker.spark.facts_file import FactsFile
+from worker.spark.managers.base import ApplicationManager
+from worker.spark.managers.choice import manager_of, own_user
+from worker.spark.managers.local import LocalManager
+from worker.spark.managers.rest import HASTY, PATIENT, Limits
+from worker.spark.managers.settings import ManagerSettings
+
+_ENDED: Final = "ended"
+_TROUBLE_SECONDS: Final = 60.0
+"""How long to insist when this program itself has failed; the sweep goes on after that."""
+
+
+def main() -> int:
+    job = read_job()
+    # Its `put` may interrupt its own `get` in the same thread, as a signal does.
+    news: SimpleQueue[tuple[str, int]] = SimpleQueue()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda signum, _frame: news.put(("signal", signum)))
+    stopping = threading.Event()
+    submission = Submission(job.document)
+    facts = FactsFile(os.environ.get("ORCAFLOW_SPARK_FACTS"))
+    watch = Watch(_manager(job, PATIENT), lambda text: say(job, text))
+    follower = Follower(job, watch, submission, facts, stopping)
+
+    def follow() -> None:
+        try:
+            code = follower.run()
+        except GivenUpError:
+            # Not over before the program is: spark-submit dies along with this thread.
+            threading.Event().wait()
+            return
+        except BaseException as error:  # noqa: BLE001  # The thread's only way to tell of it.
+            code = job.fail(error)
+            if submission.was_started:
+                _end(job, follower, submission, limit_seconds=_TROUBLE_SECONDS)
+        news.put((_ENDED, code))
+
+    threading.Thread(target=follow, name="follow", daemon=True).start()
+    kind, number = news.get()
+    if kind == _ENDED:
+        code = number
+    else:
+        stopping.set()
+        _end(job, follower, submission)
+        code = 128 + number
+    submission.forget_properties()
+    facts.flush()
+    sys.stdout.flush()
+    # The other thread may hang in a request, and must not keep the program.
+    os._exit(code)
+
+
+def _end(
+    job: Job, follower: Follower, submission: Submission, *, limit_seconds: float = float("inf")
+) -> None:
+    """End all that is the attempt's. Another connection: the first may just be waiting."""
+    manager = _manager(job, HASTY, before=follower.manager)
+    watch = Watch(manager, lambda text: say(job, text))
+    try:
+        end(
+            watch,
+            follower.tags,
+            submission,
+            lambda text: say(job, text),
+            late_seconds=follower.late_seconds,
+            limit_seconds=limit_seconds,
+        )
+    except Exception as error:  # noqa: BLE001  # There is nobody left to catch it.
+        job.fail(error)
+
+
+def _manager(
+    job: Job, limits: Limits, before: ApplicationManager | None = None
+) -> ApplicationManager:
+    document = job.document
+    found = manager_of(
+        document["master"],
+        ManagerSettings.from_document(document["managers"]),
+        user=own_user(),
+        namespace=document["namespace"],
+        limits=limits,
+        before=before,
+    )
+    # Without one only a driver of our own is let through to here, and that is all that is watched.
+    return LocalManager() if found is None else found
+
+
+if __name__ == "__main__":
+    sys.exit(main() or FAILED)

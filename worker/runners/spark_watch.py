@@ -1,0 +1,67 @@
+"""Looks after applications by their tags, and says in the log when that can't be done.
+
+An answer that isn't sure is None, and never an empty list.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from worker.spark.managers.base import Application, ApplicationManager, ManagerError
+
+_AGAIN_SECONDS: Final = 60.0
+
+
+class Watch:
+    """One manager, asked again and again about an attempt's applications."""
+
+    def __init__(self, manager: ApplicationManager, say: Callable[[str], None]) -> None:
+        self.manager = manager
+        self.is_sure = False
+        """Whether the last question was answered."""
+        self._say = say
+        self._trouble = ""
+        self._said_at = 0.0
+        self._told: set[str] = set()
+
+    def look(self, tags: Iterable[str]) -> list[Application] | None:
+        """The applications with any of these tags, first those of the first; None if not sure."""
+        found: dict[str, Application] = {}
+        try:
+            for tag in tags:
+                for each in self.manager.with_tag(tag):
+                    found.setdefault(each.id, each)
+        except ManagerError as error:
+            self.is_sure = False
+            self._complain(f"{self.manager.name} can't be asked: {error}; it is asked again")
+            return None
+        self.is_sure = True
+        if self._trouble:
+            self._say(f"{self.manager.name} answers again")
+            self._trouble = ""
+        return list(found.values())
+
+    def kill(self, application: Application) -> None:
+        """Ask for an application's end; whether that comes is seen by looking."""
+        try:
+            self.manager.kill(application)
+        except ManagerError as error:
+            self._complain(
+                f"{self.manager.name} did not take the kill of {application.id}: {error}"
+            )
+        else:
+            self.say_once(f"{self.manager.name} was asked to kill {application.id}")
+
+    def say_once(self, text: str) -> None:
+        """Say something in the log, the first time only."""
+        if text not in self._told:
+            self._told.add(text)
+            self._say(text)
+
+    def _complain(self, text: str) -> None:
+        now = time.monotonic()
+        if text != self._trouble or now - self._said_at > _AGAIN_SECONDS:
+            self._say(text)
+            self._trouble, self._said_at = text, now

@@ -1,0 +1,26 @@
+"""Which Spark a worker uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+
+def home_of_spark(configured: str, environment: Mapping[str, str], version: str = "") -> str:
+    """The configured one, the environment's, or the pyspark package's; "" if there is none.
+
+    `version`: `SPARK1` or `SPARK2`, as a task may ask for one.
+    """
+    return (
+        configured
+        or environment.get({"SPARK1": "SPARK_HOME1", "SPARK2": "SPARK_HOME2"}.get(version, ""), "")
+        or environment.get("SPARK_HOME", "")
+        or _home_of_pyspark()
+    )
+
+
+def _home_of_pyspark() -> str:
+    # Finds the package without importing it, which would take a second.
+    spec = find_spec("pyspark")
+    locations = None if spec is None else spec.submodule_search_locations
+    return str(locations[0]) if locations else ""

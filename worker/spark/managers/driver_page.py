@@ -1,0 +1,139 @@
+"""What a driver's own page tells, by its REST API: its tag, and how far it has come.
+
+Pure: it is given the means to ask. The page is the application's own, and so the word of whoever
+wrote that; it is shown, and nothing more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from common.model.spark import Progress
+from worker.spark.managers.base import Ask
+from worker.spark.managers.shapes import an_object, needed_text, objects, text
+from worker.spark.tags import SETTING
+
+_MILLISECONDS = 1000.0
+_DRIVER = re.compile(
+    r"org\.apache\.spark\.deploy\.worker\.DriverWrapper \S+ \S*/(driver-[0-9]{14}-[0-9]{4,})/"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One look at a driver's page."""
+
+    progress: Progress = field(default_factory=Progress)
+    core_seconds: float = 0.0
+    """Time that its tasks have held cores."""
+    cpu_seconds: float = 0.0
+    """Time that its tasks have computed, outside of the driver."""
+    failed_stage: str = ""
+    """Why the stage failed that failed last; "" if none did."""
+
+
+def application_ids(ask: Ask) -> list[str]:
+    """The applications that a page is about: one, for a driver."""
+    return [needed_text(each, "id") for each in objects(ask("applications", {}), "applications")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a driver says of itself, which does not change."""
+
+    tag: str = ""
+    """The tag among its settings; "" if there is none."""
+    driver: str = ""
+    """The id that a standalone Master gave it, if it runs in the cluster."""
+
+
+def about(ask: Ask, app_id: str) -> About:
+    """What the page of a driver tells of it."""
+    environment = an_object(ask(f"applications/{app_id}/environment", {}), "environment")
+    # A Worker keeps the program in a folder that is named after the driver.
+    command = _property(environment, "systemProperties", "sun.java.command")
+    found = _DRIVER.match(command)
+    return About(
+        tag=_property(environment, "sparkProperties", SETTING),
+        driver="" if found is None else found[1],
+    )
+
+
+def read(ask: Ask, app_id: str) -> Reading:
+    """How far it has come."""
+    place = f"applications/{app_id}"
+    return reading(
+        objects(ask(f"{place}/jobs", {}), "jobs"),
+        objects(ask(f"{place}/stages", {}), "stages"),
+        objects(ask(f"{place}/allexecutors", {}), "executors"),
+    )
+
+
+def reading(
+    jobs: Iterable[Mapping[str, Any]],
+    stages: Iterable[Mapping[str, Any]],
+    executors: Iterable[Mapping[str, Any]],
+) -> Reading:
+    """What the three lists come to."""
+    job_states = [text(each, "status") for each in jobs]
+    known = [each for each in stages if text(each, "status") != "SKIPPED"]
+    stage_states = [text(each, "status") for each in known]
+    workers = [each for each in executors if text(each, "id") != "driver"]
+    # With a local master the driver is the executor.
+    holders = workers or list(executors)
+
+    def total(key: str) -> int:
+        return sum(_count(each, key) for each in known)
+
+    progress = Progress(
+        jobs_running=job_states.count("RUNNING"),
+        jobs_done=job_states.count("SUCCEEDED"),
+        jobs_failed=job_states.count("FAILED"),
+        stages_running=stage_states.count("ACTIVE"),
+        stages_done=stage_states.count("COMPLETE"),
+        stages_failed=stage_states.count("FAILED"),
+        tasks=total("numTasks"),
+        tasks_running=total("numActiveTasks"),
+        tasks_done=total("numCompleteTasks"),
+        tasks_failed=total("numFailedTasks"),
+        rows_in=total("inputRecords"),
+        bytes_in=total("inputBytes"),
+        rows_out=total("outputRecords"),
+        bytes_out=total("outputBytes"),
+        spill_bytes=total("diskBytesSpilled"),
+        shuffle_read_bytes=total("shuffleReadBytes"),
+        shuffle_write_bytes=total("shuffleWriteBytes"),
+        executor_memory_bytes=max((_heap(each) for each in holders), default=0),
+    )
+    failed = [each for each in known if text(each, "status") == "FAILED"]
+    last = max(failed, key=lambda each: _count(each, "stageId"), default={})
+    return Reading(
+        progress=progress,
+        core_seconds=sum(_count(each, "totalDuration") for each in workers) / _MILLISECONDS
+        if workers
+        else total("executorRunTime") / _MILLISECONDS,
+        cpu_seconds=total("executorCpuTime") / 1e9 if workers else 0.0,
+        failed_stage=text(last, "failureReason"),
+    )
+
+
+def _property(environment: Mapping[str, Any], kind: str, name: str) -> str:
+    for pair in environment.get(kind) or []:
+        if isinstance(pair, list) and len(pair) == 2 and pair[0] == name:
+            return str(pair[1])
+    return ""
+
+
+def _heap(executor: Mapping[str, Any]) -> int:
+    peak = executor.get("peakMemoryMetrics")
+    return _count(peak, "JVMHeapMemory") if isinstance(peak, Mapping) else 0
+
+
+def _count(document: Mapping[str, Any], key: str) -> int:
+    value = document.get(key)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return max(0, value)

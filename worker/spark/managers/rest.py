@@ -1,0 +1,249 @@
+"""Asks a manager's REST API, briefly and with suspicion; the only door to the network here.
+
+Several addresses of one manager are tried in turn, the one that answered last before the others. A
+redirect is never followed: one that leads to another of these addresses only says which to ask
+next. An answer that is cut off, too slow, too long or not what was asked for is none. Nothing that
+is raised repeats more of an address than its host.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from worker.spark.managers.base import ManagerRefusedError, ManagerUnreachableError
+
+_LARGEST_BYTES: Final = 64 * 1024 * 1024
+_MISSING: Final = 404
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long an answer may take, and how often it is asked for."""
+
+    connect_seconds: float = 3.0
+    read_seconds: float = 5.0
+    whole_seconds: float = 10.0
+    """Of one request: else a server that sends a byte now and then would hold us for ever."""
+    tries: int = 3
+
+
+PATIENT: Final = Limits()
+HASTY: Final = Limits(connect_seconds=1.0, read_seconds=2.0, whole_seconds=3.0, tries=1)
+"""For who is about to be killed, and asks again anyway."""
+PAGE: Final = Limits(connect_seconds=1.0, read_seconds=8.0, whole_seconds=10.0, tries=1)
+"""For a driver's own page: a driver complains in its log about whoever hangs up on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, found or not."""
+
+    is_missing: bool
+    body: bytes
+    document: Any = None
+    """What JSON says, if that was asked for and something was found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    document: Mapping[str, Any] | None = None
+    form: Mapping[str, str] | None = None
+    tail_bytes: int = 0
+    """If not 0, only the end of a longer answer is kept."""
+    taken: frozenset[int] = frozenset()
+    """Statuses that mean yes besides those from 200 to 299."""
+    wants_json: bool = False
+
+
+class _NoAnswerError(Exception):
+    """One address gave none; the text says why, without the address."""
+
+
+class Rest:
+    """One manager's API at any of its addresses."""
+
+    def __init__(
+        self,
+        bases: Sequence[str],
+        *,
+        limits: Limits = PATIENT,
+        headers: Callable[[], Mapping[str, str]] = dict,
+        ca_file: str = "",
+    ) -> None:
+        """`headers` is asked before each request; `ca_file` replaces the system's certificates."""
+        self._bases = list(bases)
+        self._limits = limits
+        self._headers = headers
+        self._ca_file = ca_file
+        self._made: httpx.Client | None = None
+
+    def json(self, path: str, params: Mapping[str, str] | None = None) -> Any:
+        """Read JSON; tried again after a pause if nobody answers. What isn't there is no answer."""
+        request = _Request(method="GET", path=path, params=params or {}, wants_json=True)
+        return self._patiently(request).document
+
+    def text(
+        self, path: str, params: Mapping[str, str] | None = None, *, tail_bytes: int = 0
+    ) -> str:
+        """Read text, or the end of it; "" if there is none."""
+        request = _Request(method="GET", path=path, params=params or {}, tail_bytes=tail_bytes)
+        answer = self._patiently(request)
+        return "" if answer.is_missing else answer.body.decode("utf-8", "replace")
+
+    def put(self, path: str, document: Mapping[str, Any], params: Mapping[str, str]) -> Answer:
+        """Write JSON."""
+        return self._patiently(_Request(method="PUT", path=path, document=document, params=params))
+
+    def delete(self, path: str, document: Mapping[str, Any]) -> Answer:
+        return self._patiently(_Request(method="DELETE", path=path, document=document))
+
+    def post_form(self, path: str, form: Mapping[str, str]) -> Answer:
+        """Send a form, as a page does; pages answer with a redirect to themselves."""
+        taken = frozenset({302, 303})
+        return self._patiently(_Request(method="POST", path=path, form=form, taken=taken))
+
+    def _patiently(self, request: _Request) -> Answer:
+        # Everything that is asked here may be asked twice.
+        for attempt in Retrying(
+            stop=stop_after_attempt(self._limits.tries)
+            | stop_after_delay(self._limits.read_seconds),
+            wait=wait_random_exponential(multiplier=0.1, max=1.0),
+            retry=retry_if_exception_type(ManagerUnreachableError),
+            reraise=True,
+        ):
+            with attempt:
+                return self._anywhere(request)
+        raise AssertionError
+
+    def _anywhere(self, request: _Request) -> Answer:
+        wrong: list[str] = []
+        refused: list[str] = []
+        waiting = list(self._bases)
+        while waiting:
+            base = waiting.pop(0)
+            try:
+                answer = self._send(base, request, waiting)
+            except _NoAnswerError as error:
+                wrong.append(f"{host_of(base)} {error}")
+                continue
+            except ManagerRefusedError as error:
+                refused.append(str(error))
+                continue
+            self._bases.remove(base)
+            self._bases.insert(0, base)
+            return answer
+        if refused:
+            raise ManagerRefusedError("; ".join(refused))
+        raise ManagerUnreachableError("; ".join(wrong) or "no address is known")
+
+    def _send(self, base: str, request: _Request, waiting: list[str]) -> Answer:
+        """Ask one address; a redirect to one that waits moves that one to the front."""
+        limits = self._limits
+        until = time.monotonic() + limits.whole_seconds
+        try:
+            with self._client().stream(
+                request.method,
+                base + request.path,
+                params=dict(request.params),
+                json=request.document,
+                data=request.form,
+                headers=dict(self._headers()),
+            ) as response:
+                status = response.status_code
+                if not (response.is_success or status in request.taken or status == _MISSING):
+                    _complain(base, response, waiting)
+                body = _body(response, until, request.tail_bytes)
+        except httpx.TimeoutException:
+            raise _NoAnswerError("does not answer") from None
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, OSError) as error:
+            raise _NoAnswerError(f"can't be asked: {_cause(error)}") from None
+        if status == _MISSING and request.wants_json:
+            raise _NoAnswerError("does not have what was asked for")
+        if not request.wants_json:
+            return Answer(is_missing=status == _MISSING, body=body)
+        try:
+            return Answer(is_missing=False, body=body, document=json.loads(body))
+        except (ValueError, RecursionError):
+            # A standby may well say in words that there is no active one.
+            raise _NoAnswerError("answered something else than JSON") from None
+
+    def _client(self) -> httpx.Client:
+        if self._made is None:
+            limits = self._limits
+            self._made = httpx.Client(
+                verify=_trusted(self._ca_file, self._bases),
+                timeout=httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds),
+                # Proxies and the like of whoever started this are not the operator's word.
+                trust_env=False,
+                follow_redirects=False,
+            )
+        return self._made
+
+
+def host_of(url: str) -> str:
+    """The host and port of an address, for people."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _trusted(ca_file: str, bases: Sequence[str]) -> ssl.SSLContext | bool:
+    if not any(base.startswith("https://") for base in bases):
+        return False
+    if ca_file:
+        return ssl.create_default_context(cafile=ca_file)
+    trusted = ssl.create_default_context()
+    if trusted.get_ca_certs():
+        return trusted
+    return True  # Not every system has certificates of its own; httpx brings some.
+
+
+def _complain(base: str, response: httpx.Response, waiting: list[str]) -> None:
+    """Raise what a status means that isn't yes."""
+    status = response.status_code
+    if status in (401, 403):
+        raise ManagerRefusedError(f"{host_of(base)} refuses to answer: status {status}")
+    if not response.is_redirect:
+        raise _NoAnswerError(f"answered with status {status}")
+    target = str(response.headers.get("location", ""))
+    for other in waiting:
+        if host_of(other) == host_of(target):
+            waiting.remove(other)
+            waiting.insert(0, other)
+            raise _NoAnswerError("is not the active one")
+    raise _NoAnswerError(
+        f"redirects to {host_of(target)[:80] or 'nowhere'}, which isn't configured"
+    )
+
+
+def _body(response: httpx.Response, until: float, tail_bytes: int) -> bytes:
+    kept = bytearray()
+    for chunk in response.iter_bytes():
+        kept += chunk
+        if time.monotonic() > until:
+            raise _NoAnswerError("takes too long to answer")
+        if tail_bytes:
+            del kept[:-tail_bytes]
+        elif len(kept) > _LARGEST_BYTES:
+            raise _NoAnswerError(f"answered with more than {_LARGEST_BYTES:,} bytes")
+    return bytes(kept)
+
+
+def _cause(error: Exception) -> str:
+    return str(error)[:200] or type(error).__name__

@@ -1,0 +1,221 @@
+"""A standalone cluster of Spark's own, by the JSON of its Master's page.
+
+That shows an application's name and not its settings, and a program may well name itself. So of an
+application whose name has no tag the driver's own page is asked, which the Master's page of it
+links to: once, for the answer can't change. A Master that is not ALIVE knows nothing.
+
+A driver that runs in the cluster (`deployMode` cluster, which is for the JVM only) is a thing of
+its own there, which goes on when its application is killed, and of which the Master shows nothing
+of ours. Its page says which one it is, so it is known once it has made its application; from then
+on it is told of, and killed, like another application with the same tag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from html import unescape
+from typing import Any, ClassVar, Final
+from urllib.parse import urljoin, urlsplit
+
+from worker.spark.managers.base import (
+    Application,
+    AppState,
+    Ask,
+    ManagerError,
+    ManagerUnreachableError,
+)
+from worker.spark.managers.driver_page import About, about
+from worker.spark.managers.rest import PAGE, PATIENT, Limits, Rest, host_of
+from worker.spark.managers.shapes import an_object, link, needed_text, objects, text
+from worker.spark.tags import in_name, parse
+
+_ALIVE: Final = "ALIVE"
+_LOOKS: Final = 20
+"""A driver that has shown no page by then has none."""
+
+_ID = re.compile(r"[\w.-]{1,100}")
+_DRIVER_ID = re.compile(r"driver-[0-9]{14}-[0-9]{4,}")
+_FORM_TOKEN = re.compile(r'name="csrfToken" value="([\w-]{1,200})"')
+_PAGE_OF_DRIVER = re.compile(r'<a href="([^"]{1,500})">Application Detail UI</a>')
+_STATES: Final[Mapping[str, AppState]] = {
+    "WAITING": AppState.WAITING,
+    "RUNNING": AppState.RUNNING,
+    "FINISHED": AppState.SUCCEEDED,
+    "FAILED": AppState.FAILED,
+    "KILLED": AppState.KILLED,
+    # The Master says so of one that it lost sight of and has struck off its list.
+    "UNKNOWN": AppState.FAILED,
+}
+_DRIVER_STATES: Final[Mapping[str, AppState]] = {
+    "SUBMITTED": AppState.WAITING,
+    "RUNNING": AppState.RUNNING,
+    "RELAUNCHING": AppState.RUNNING,
+    "FINISHED": AppState.SUCCEEDED,
+    "KILLED": AppState.KILLED,
+    "FAILED": AppState.FAILED,
+    "ERROR": AppState.FAILED,
+}
+
+
+class StandaloneManager:
+    """The applications of the Masters that have these pages.
+
+    FINISHED, told as SUCCEEDED, means only that a driver has taken its leave: how it ended is known
+    by its exit code.
+    """
+
+    name: ClassVar[str] = "the Spark Master"
+
+    def __init__(
+        self,
+        pages: Sequence[str],
+        *,
+        masters: Sequence[str] = (),
+        history_url: str = "",
+        limits: Limits = PATIENT,
+    ) -> None:
+        """`masters`: addresses as spark://host:7077, any of which is the one that is meant.
+
+        Without any the pages are of whatever clusters, and one that stands by has nothing to say.
+        """
+        self._rests = {page: Rest([page], limits=limits) for page in pages}
+        self._masters = frozenset(masters)
+        self._history_url = history_url
+        self._drivers: dict[str, str] = {}
+        """The pages of live drivers, by id."""
+        self._abouts: dict[str, About] = {}
+        """What their pages say, by id, of those that were asked."""
+        self._looks: dict[str, int] = {}
+        """How often a live application was looked at whose driver's page is not known yet."""
+
+    def learn_from(self, other: StandaloneManager) -> None:
+        """Know what another one has found out: the page of a driver that dies can't be asked."""
+        self._drivers, self._abouts = dict(other._drivers), dict(other._abouts)
+
+    def with_tag(self, tag: str) -> list[Application]:
+        return [each for each in self._seen() if tag in each.tags]
+
+    def with_prefix(self, prefix: str) -> list[Application]:
+        return [each for each in self._seen() if any(t.startswith(prefix) for t in each.tags)]
+
+    def kill(self, application: Application) -> None:
+        rest = self._rests[application.place]
+        kind = "driver" if _DRIVER_ID.fullmatch(application.id) else "app"
+        form = {"id": application.id, "terminate": "true"}
+        # From Spark 4.3 on a Master takes only what comes from a page of its own.
+        if (token := _FORM_TOKEN.search(rest.text("/"))) is not None:
+            form["csrfToken"] = token[1]
+        if rest.post_form(f"/{kind}/kill/", form).is_missing:
+            raise ManagerUnreachableError(
+                f"{host_of(application.place)} kills nothing: spark.ui.killEnabled is off there"
+            )
+
+    def log(self, application: Application) -> str:
+        return ""
+
+    def ask(self, application: Application) -> Ask | None:
+        page = self._drivers.get(application.id)
+        return None if application.state.is_final or not page else self._ask(page)
+
+    def _seen(self) -> list[Application]:
+        found: list[Application] = []
+        wrong: list[ManagerError] = []
+        alive = is_ours = False
+        for page, rest in self._rests.items():
+            try:
+                document = an_object(rest.json("/json/"), "the answer")
+                status = needed_text(document, "status")
+                if status != _ALIVE:
+                    continue
+                found += self._applications(page, document)
+            except ManagerError as error:
+                wrong.append(error)
+                continue
+            alive = True
+            is_ours = is_ours or text(document, "url") in self._masters
+        # Of several pages, one of which is silent, nobody knows whether the silent one is meant.
+        if wrong and not is_ours:
+            raise wrong[0]
+        if not wrong:
+            self._forget_others({each.id for each in found})
+        if not alive and self._masters:
+            raise ManagerUnreachableError("no Master is ALIVE: it stands by, or is recovering")
+        return found
+
+    def _applications(self, page: str, document: Mapping[str, Any]) -> list[Application]:
+        live = objects(document.get("activeapps"), "activeapps")
+        over = objects(document.get("completedapps"), "completedapps")
+        found = [self._application(page, each) for each in (*live, *over)]
+        drivers = {
+            each.get("id"): each
+            for key in ("activedrivers", "completeddrivers")
+            for each in objects(document.get(key), key)
+        }
+        for app in tuple(found):
+            driver = self._abouts.get(app.id, About()).driver
+            if driver in drivers:
+                state = _DRIVER_STATES.get(text(drivers[driver], "state"), AppState.RUNNING)
+                # Not with the links of the application, which has them itself.
+                found.append(
+                    Application(id=driver, tags=app.tags, name=app.name, state=state, place=page)
+                )
+        return found
+
+    def _application(self, page: str, document: Mapping[str, Any]) -> Application:
+        app_id = needed_text(document, "id")
+        if not _ID.fullmatch(app_id):
+            raise ManagerUnreachableError(f"{app_id[:80]!r} is no id of an application")
+        word = needed_text(document, "state")
+        state = _STATES.get(word)
+        if state is None:
+            raise ManagerUnreachableError(f"{word[:40]!r} is no state that is known of a Master")
+        name = text(document, "name")
+        own_page = f"{page}/app/?appId={app_id}"
+        if not state.is_final:
+            self._find_driver(page, app_id)
+        if not state.is_final:
+            self._read_page(app_id)
+        tag = in_name(name) or self._abouts.get(app_id, About()).tag
+        history = f"{self._history_url}/history/{app_id}" if self._history_url else ""
+        return Application(
+            id=app_id,
+            tags=(tag,) if tag else (),
+            name=name,
+            state=state,
+            user=text(document, "user"),
+            ui=self._drivers.get(app_id, "") or link(own_page),
+            history=history or link(own_page),
+            place=page,
+        )
+
+    def _forget_others(self, seen: Collection[str]) -> None:
+        for known in (self._drivers, self._abouts, self._looks):
+            for app_id in [each for each in known if each not in seen]:
+                del known[app_id]
+
+    def _find_driver(self, page: str, app_id: str) -> None:
+        looks = self._looks[app_id] = self._looks.get(app_id, 0) + 1
+        if app_id in self._drivers or looks > _LOOKS:
+            return
+        found = _PAGE_OF_DRIVER.search(self._rests[page].text("/app/", {"appId": app_id}))
+        if found is not None:
+            # Relative if the Master stands before it as a proxy.
+            self._drivers[app_id] = link(urljoin(f"{page}/", unescape(found[1]))).rstrip("/")
+
+    def _read_page(self, app_id: str) -> None:
+        page = self._drivers.get(app_id)
+        if not page or app_id in self._abouts or self._looks.get(app_id, 0) > _LOOKS:
+            return
+        try:
+            found = about(self._ask(page), app_id)
+        except ManagerError:
+            # Not answered yet, or a page that may not be asked from here: it may tell next time.
+            return
+        self._abouts[app_id] = found if parse(found.tag) else replace(found, tag="")
+
+    def _ask(self, page: str) -> Ask:
+        parts = urlsplit(page)
+        rest = Rest([f"{parts.scheme}://{parts.netloc}"], limits=PAGE)
+        return lambda path, params: rest.json(f"{parts.path}/api/v1/{path}", params)

@@ -1,0 +1,201 @@
+"""Takes a text of Spark SQL apart into its statements.
+
+Pure, and no parser: it knows where a statement ends and leaves everything else to Spark. A `;` ends
+one unless it stands in a quoted text, a quoted name, a comment (those in `/* */` nest), a text
+between `$$`, or a compound statement, which begins with BEGIN and ends with its END. The *names* of
+a statement are what looks like a named parameter in it, `:day`; some may be something else, as
+`:b` is in `payload:b`, so whoever binds takes those that have a value.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+MAX_CHARS: Final = 1_000_000
+
+
+class StatementError(Exception):
+    """The text can't be taken apart; it says where. Its author has to mend it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement, without the comments before it and the `;` behind it."""
+
+    text: str
+    line: int
+    """Of the whole text, from 1: where the statement begins."""
+    names: tuple[str, ...] = ()
+
+    @property
+    def first_line(self) -> str:
+        """What stands for the statement in a log."""
+        return self.text.partition("\n")[0].strip()
+
+    @property
+    def word(self) -> str:
+        """The first word, in capitals: what kind of statement it is."""
+        match = _WORD.search(self.text)
+        return match[0].upper() if match else ""
+
+
+def split(text: str) -> tuple[Statement, ...]:
+    """The statements in a text, in their order. Raises `StatementError`."""
+    if len(text) > MAX_CHARS:
+        raise StatementError(f"it has {len(text):,} characters; {MAX_CHARS:,} are allowed")
+    return _Scan(text).statements()
+
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_SPECIAL = re.compile(
+    r"--|/\*|'|\"|`|;|:|\$[A-Za-z_]*\$|(?P<raw>\b[rR](?=['\"]))|(?P<word>[^\W\d]\w*)"
+)
+# A backslash at its end takes the next line into the comment, as Spark has it.
+_LINE_COMMENT = re.compile(r"--(?:\\\r?\n|[^\r\n])*")
+_BLOCK_EDGE = re.compile(r"/\*|\*/")
+_QUOTED: Final = {
+    "'": re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL),
+    '"': re.compile(r'"(?:[^"\\]|\\.|"")*"', re.DOTALL),
+    "`": re.compile(r"`(?:[^`]|``)*`"),
+}
+_RAW: Final = {"'": re.compile(r"'[^']*'"), '"': re.compile(r'"[^"]*"')}
+_NAMES: Final = {"'": "text in '", '"': 'text in "', "`": "name in `"}
+_ENDED = re.compile(r"\s+(CASE|IF|WHILE|LOOP|REPEAT|FOR)\b", re.IGNORECASE)
+"""What an END may close besides BEGIN. All but CASE are not counted when they open either, since
+some are names of functions as well."""
+
+
+class _Scan:
+    """One pass over a text, from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._done: list[Statement] = []
+        self._begin_statement()
+
+    def _begin_statement(self) -> None:
+        self._start: int | None = None
+        self._end = 0
+        self._names: dict[str, None] = {}
+        self._words: list[str] = []
+        self._opened: list[int] = []
+
+    def statements(self) -> tuple[Statement, ...]:
+        text, position = self._text, 0
+        while (match := _SPECIAL.search(text, position)) is not None:
+            self._keep(position, match.start())
+            position = self._take(match)
+        self._keep(position, len(text))
+        if self._opened:
+            raise StatementError(f"{self._at(self._opened[0])}: a BEGIN has no END")
+        self._end_statement()
+        return tuple(self._done)
+
+    def _take(self, match: re.Match[str]) -> int:
+        """Deal with what was found; where to go on."""
+        found, start = match[0], match.start()
+        if found == "--":
+            comment = _LINE_COMMENT.match(self._text, start)
+            return match.end() if comment is None else comment.end()
+        if found == "/*":
+            return self._comment(start)
+        if found == ";" and not self._opened:
+            self._end_statement()
+            return match.end()
+        if match["raw"]:
+            return self._quoted(start, match.end(), _RAW)
+        if found in _QUOTED:
+            return self._quoted(start, start, _QUOTED)
+        if found == ":":
+            return self._parameter(start)
+        if found.startswith("$"):
+            end = self._text.find(found, match.end())
+            if end < 0:
+                raise StatementError(f"{self._at(start)}: a text in {found} is never closed")
+            return self._keep(start, end + len(found))
+        if match["word"]:
+            return self._word(found.upper(), start, match.end())
+        return self._keep(start, match.end())
+
+    def _keep(self, start: int, end: int) -> int:
+        """What belongs to the statement, unless it is blank; the end."""
+        if self._text[start:end].strip():
+            if self._start is None:
+                self._start = start + _blank(self._text[start:end])
+            self._end = end
+        return end
+
+    def _comment(self, start: int) -> int:
+        """Spark's nest. A hint, which looks like one, is kept with what is around it."""
+        depth, position = 1, start + 2
+        while (edge := _BLOCK_EDGE.search(self._text, position)) is not None:
+            position = edge.end()
+            depth += 1 if edge[0] == "/*" else -1
+            if depth == 0:
+                return position
+        raise StatementError(f"{self._at(start)}: a comment is never closed")
+
+    def _quoted(self, start: int, quote: int, patterns: dict[str, re.Pattern[str]]) -> int:
+        sign = self._text[quote]
+        match = patterns[sign].match(self._text, quote)
+        if match is None:
+            raise StatementError(f"{self._at(start)}: a {_NAMES[sign]} is never closed")
+        return self._keep(start, match.end())
+
+    def _parameter(self, start: int) -> int:
+        if self._text.startswith("::", start):
+            return self._keep(start, start + 2)
+        name = _WORD.match(self._text, start + 1)
+        if name is None or (name[0].upper() == "BEGIN" and len(self._words) == 1):
+            return self._keep(start, start + 1)
+        self._names[name[0]] = None
+        return self._keep(start, name.end())
+
+    def _word(self, word: str, start: int, end: int) -> int:
+        """Follow what decides whether a `;` ends the statement; where to go on."""
+        if len(self._words) < _HEAD_WORDS:
+            self._words.append(word)
+        if (word == "BEGIN" and (self._opened or self._is_compound())) or (
+            self._opened and word == "CASE"
+        ):
+            self._opened.append(start)
+        elif self._opened and word == "END":
+            what = _ENDED.match(self._text, end)
+            if what is None:
+                self._opened.pop()
+            elif what[1].upper() == "CASE":
+                self._opened.pop()
+                end = what.end()
+        return self._keep(start, end)
+
+    def _is_compound(self) -> bool:
+        """Whether a BEGIN that was just read makes a compound statement: it comes first."""
+        head = self._words
+        if len(head) == 1 or head[0] == "CREATE":
+            return len(head) == 1 or not _BODIES.isdisjoint(head)
+        # With a label before it.
+        return len(head) == 2 and self._text[self._end - 1 : self._end] == ":"
+
+    def _end_statement(self) -> None:
+        if self._start is not None:
+            text = self._text[self._start : self._end].rstrip()
+            self._done.append(
+                Statement(text=text, line=self._line(self._start), names=tuple(self._names))
+            )
+        self._begin_statement()
+
+    def _line(self, position: int) -> int:
+        return self._text.count("\n", 0, position) + 1
+
+    def _at(self, position: int) -> str:
+        return f"line {self._line(position)}"
+
+
+_HEAD_WORDS = 12
+_BODIES: Final = frozenset({"FUNCTION", "PROCEDURE"})
+
+
+def _blank(text: str) -> int:
+    return len(text) - len(text.lstrip())

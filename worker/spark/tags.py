@@ -1,0 +1,108 @@
+"""What is put on every Spark application of an attempt, so that its manager can be asked for it.
+
+Pure, standard library only. A *tag* is `orcaflow-<cluster>-<task instance id>`; the *cluster* is
+twelve hexadecimal digits that stand for the database whose attempts are meant, since every database
+has an attempt 1. YARN shows the tag in its tags, Kubernetes in labels, the page of a driver in a
+setting; a standalone Master shows nothing but names, which a program may replace. Anybody may put
+a tag on an application of his own: then it is killed, or followed, like the attempt's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Ruler: TypeAlias = Literal["yarn", "standalone", "kubernetes", "local"]
+"""What rules the applications of a master URL."""
+
+SETTING: Final = "spark.orcaflow.attempt"
+"""Says the tag of an application where settings are shown: its own page, the history server."""
+LABEL: Final = "orcaflow-attempt"
+CLUSTER_LABEL: Final = "orcaflow-cluster"
+NO_CLUSTER: Final = "0" * 12
+"""Of attempts whose worker was not told its database."""
+
+_NAME = "orcaflow"
+_TAG = re.compile(rf"{_NAME}-([0-9a-f]{{12}})-([1-9][0-9]{{0,18}})")
+_CLUSTER = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """What a tag says."""
+
+    cluster: str
+    task_instance_id: int
+
+
+def cluster_of(identity: str) -> str:
+    """The cluster that a database's identity stands for."""
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]
+
+
+def prefix(cluster: str) -> str:
+    """What all tags of a cluster begin with."""
+    if not _CLUSTER.fullmatch(cluster):
+        raise ValueError(f"{cluster!r} is no cluster: it has twelve hexadecimal digits")
+    return f"{_NAME}-{cluster}-"
+
+
+def tag(cluster: str, task_instance_id: int) -> str:
+    """The tag of an attempt."""
+    return f"{prefix(cluster)}{task_instance_id}"
+
+
+def parse(text: str) -> Tagged | None:
+    """What a tag says; None for anything that is none."""
+    found = _TAG.fullmatch(text)
+    return None if found is None else Tagged(found[1], int(found[2]))
+
+
+def in_name(name: str) -> str | None:
+    """The tag that an application's name ends with, as `named` makes it; None if there is none."""
+    found = re.search(rf"\[({_TAG.pattern})\]\Z", name)
+    return None if found is None else found[1]
+
+
+def cluster_of_prefix(tags_prefix: str) -> str:
+    """The cluster of a `prefix`."""
+    return tags_prefix.removeprefix(f"{_NAME}-").removesuffix("-")
+
+
+def cluster_tag(tags_prefix: str) -> str:
+    """The second tag that YARN is given: it finds whole tags only, never a beginning."""
+    return tags_prefix.removesuffix("-")
+
+
+def ruler(master: str) -> Ruler | None:
+    """What rules the applications of a master; None if it is none that Spark knows."""
+    if master == "yarn" or master.startswith("yarn-"):
+        return "yarn"
+    if master.startswith("spark://"):
+        return "standalone"
+    if master.startswith("k8s://"):
+        return "kubernetes"
+    return "local" if master.startswith("local") else None
+
+
+def named(name: str, own_tag: str, master: str) -> str:
+    """The name of an application: with the tag in it where nothing else is shown."""
+    return f"{name} [{own_tag}]" if ruler(master) == "standalone" else name
+
+
+def conf(own_tag: str, master: str) -> dict[str, str]:
+    """The settings that put a tag on an application of this master."""
+    found = parse(own_tag)
+    if found is None:
+        raise ValueError(f"{own_tag!r} is no tag")
+    settings = {SETTING: own_tag}
+    match ruler(master):
+        case "yarn":
+            settings["spark.yarn.tags"] = f"{own_tag},{cluster_tag(prefix(found.cluster))}"
+        case "kubernetes":
+            for pod in ("driver", "executor"):
+                settings[f"spark.kubernetes.{pod}.label.{LABEL}"] = own_tag
+                settings[f"spark.kubernetes.{pod}.label.{CLUSTER_LABEL}"] = found.cluster
+    return settings

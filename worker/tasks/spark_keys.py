@@ -1,0 +1,268 @@
+"""What a SPARK task may hand to spark-submit besides its own keys, and what it may not.
+
+Pure. `others` is a list of words, of which each must be a known option or the value of one: a word
+that is neither would be taken for the program. Refused are options and settings that have a key of
+their own, that are Orcaflow's, or that would have the JVM load an agent or start a program. What is
+refused is said with the reason and the cure; a value is never repeated, for it may be secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from common.masking import is_secret
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of spark-submit in `others`, with its value if it takes one."""
+
+    name: str
+    value: str | None = None
+
+
+class RefusedError(ValueError):
+    """Something may not be said here; the text says what, why, and what to do instead."""
+
+
+_OPTIONS_WITH_A_KEY: Final[Mapping[str, str]] = {
+    "--master": "master",
+    "--deploy-mode": "deployMode",
+    "--class": "mainClass",
+    "--name": "name",
+    "--driver-cores": "driverCores",
+    "--driver-memory": "driverMemory",
+    "--num-executors": "numExecutors",
+    "--executor-cores": "executorCores",
+    "--executor-memory": "executorMemory",
+    "--jars": "jars",
+    "--files": "files",
+    "--archives": "archives",
+    "--py-files": "pyFiles",
+    "--packages": "packages",
+    "--principal": "principal",
+    "--keytab": "keytab",
+}
+_REFUSED_OPTIONS: Final[Mapping[str, str]] = {
+    "--properties-file": "Orcaflow writes that file itself; use params.conf",
+    "--load-spark-defaults": "the installation's defaults are read anyway",
+    "--proxy-user": "it would run as whomever the task names",
+    "--kill": "it would end other applications; Orcaflow ends its own",
+    "--status": "it asks about other applications",
+    "--remote": "a Spark Connect server is used by a PYSPARK task with a profile",
+    "--supervise": "what was killed would be started again; use the task's retries",
+    "--help": "it submits nothing",
+    "-h": "it submits nothing",
+    "--version": "it submits nothing",
+    "--usage-error": "it submits nothing",
+}
+_TAKES_A_VALUE: Final = frozenset(
+    {
+        "--conf",
+        "--queue",
+        "--driver-java-options",
+        "--driver-class-path",
+        "--driver-library-path",
+        "--exclude-packages",
+        "--repositories",
+        "--total-executor-cores",
+    }
+)
+_TAKES_NONE: Final = frozenset({"--verbose", "-v"})
+
+_SETTINGS_WITH_A_KEY: Final[Mapping[str, str]] = {
+    "spark.master": "params.master",
+    "spark.submit.deploymode": "params.deployMode",
+    "spark.app.name": "params.name",
+    "spark.submit.pyfiles": "params.pyFiles",
+    "spark.kubernetes.namespace": "params.namespace",
+    "spark.kerberos.principal": "params.principal",
+    "spark.kerberos.keytab": "params.keytab",
+    "spark.yarn.principal": "params.principal",
+    "spark.yarn.keytab": "params.keytab",
+}
+_OWN_SETTINGS: Final = re.compile(
+    r"spark\.yarn\.tags|spark\.orcaflow\..*|spark\.kubernetes\.(driver|executor)\.label\.orcaflow.*"
+)
+_FOLLOWS: Final = re.compile(
+    r"spark\.(yarn\.submit|kubernetes\.submission|standalone\.submit)\.waitappcompletion"
+)
+_REFUSED_SETTINGS: Final = (
+    (
+        re.compile(r"spark\.yarn\.submit\.file.*"),
+        "it changes what is uploaded in the task's name",
+    ),
+    (
+        re.compile(r"spark\.(driver\.supervise|driver\.supervise\..*)"),
+        "what was killed would be started again; use the task's retries",
+    ),
+    (
+        re.compile(r"spark\.(remote|api\.mode|local\.connect)"),
+        "a Spark Connect server is used by a PYSPARK task with a profile",
+    ),
+)
+_ENVIRONMENT: Final = re.compile(
+    r"spark\.(executorEnv|yarn\.appMasterEnv|kubernetes\.driverEnv)\.(.+)", re.IGNORECASE
+)
+_JAVA_OPTIONS: Final = re.compile(r".*javaoptions")
+_AGENTS: Final = (
+    "-javaagent",
+    "-agentlib",
+    "-agentpath",
+    "-xrun",
+    "-xx:onoutofmemoryerror",
+    "-xx:onerror",
+    "-xx:flags",
+    "-xx:vmoptionsfile",
+    "-xx:+readvmoptionsfile",
+    "-xbootclasspath",
+)
+_PROPERTY = re.compile(r"-D([^\s=\"']+)")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+_REFUSED_VARIABLES: Final = re.compile(
+    r"LD_.*|DYLD_.*|BASH_ENV|ENV|BASH_FUNC.*|SHELLOPTS|BASHOPTS|IFS|PS4|PROMPT_COMMAND"
+    r"|_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH"
+    r"|SPARK_SUBMIT_OPTS|SPARK_LAUNCHER_OPTS|SPARK_DAEMON_.*|SPARK_PREPEND_CLASSES|SPARK_TESTING"
+    r"|SPARK_SUBMIT_.*|PYSPARK_SUBMIT_ARGS|SPARK_REMOTE|SPARK_PRINT_LAUNCH_COMMAND"
+    r"|HADOOP_USER_NAME|ORCAFLOW_.*"
+)
+
+
+def read_others(words: Sequence[str]) -> list[Option]:
+    """The options in `others`; `RefusedError` for what may not be there."""
+    found: list[Option] = []
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        if not word.isprintable():
+            raise RefusedError("it has a control character")
+        name, sign, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        name = "--conf" if name == "-c" else name
+        _check_option(name)
+        if name in _TAKES_NONE:
+            found.append(Option(name))
+            continue
+        if not sign:
+            if not waiting:
+                raise RefusedError(f"{name} needs a value")
+            value = waiting.pop(0)
+            if not value.isprintable():
+                raise RefusedError(f"the value of {name} has a control character")
+        found.append(Option(name, value))
+    for option in found:
+        _check_value(option)
+    return found
+
+
+def settings_of(options: Iterable[Option]) -> dict[str, str]:
+    """The settings among options that `read_others` has let through."""
+    pairs = ((option.value or "").partition("=") for option in options if option.name == "--conf")
+    return {key: value for key, _, value in pairs}
+
+
+def words_of(options: Iterable[Option]) -> list[str]:
+    """The options as words again."""
+    words: list[str] = []
+    for option in options:
+        words.append(option.name)
+        if option.value is not None:
+            words.append(option.value)
+    return words
+
+
+def check_setting(key: str, value: str, *, is_argument: bool = False) -> None:
+    """Refuse a setting that may not be there; `is_argument` if everybody could read its value."""
+    if not key or not key.isprintable() or any(c.isspace() or c == "=" for c in key):
+        raise RefusedError(f"{key[:80]!r} is no name of a setting")
+    if any(not (c.isprintable() or c == "\t") for c in value):
+        raise RefusedError(f"the value of {key} has a line end or a control character")
+    lower = key.lower()
+    if own := _SETTINGS_WITH_A_KEY.get(lower):
+        raise RefusedError(f"{key} has a key of its own: {own}")
+    if _OWN_SETTINGS.fullmatch(lower):
+        raise RefusedError(f"{key} is set by Orcaflow, which finds its applications by it")
+    if _FOLLOWS.fullmatch(lower):
+        raise RefusedError(f"{key} is set by Orcaflow, which follows the application itself")
+    for refused, why in _REFUSED_SETTINGS:
+        if refused.fullmatch(lower):
+            raise RefusedError(f"{key} is not allowed: {why}")
+    if (variable := _ENVIRONMENT.fullmatch(key)) is not None:
+        check_variable(variable[2], value)
+    if _JAVA_OPTIONS.fullmatch(lower):
+        _check_java_options(key, value)
+    if is_argument and is_secret(key):
+        raise RefusedError(
+            f"{key} would be readable by everybody on this host: put it into params.conf"
+        )
+
+
+def check_variable(name: str, value: str) -> None:
+    """Refuse a variable of the environment by which something else would be run."""
+    if not _VARIABLE_NAME.fullmatch(name):
+        raise RefusedError(f"{name[:80]!r} is no name of a variable")
+    if _REFUSED_VARIABLES.fullmatch(name):
+        raise RefusedError(
+            f"the variable {name} is not allowed: it changes what is run, or as whom"
+        )
+    if "\0" in value:
+        raise RefusedError(f"the variable {name} has a NUL character")
+
+
+def check_secrets_in_driver(conf: Mapping[str, str]) -> None:
+    """Refuse secrets where Spark itself writes every setting into a driver's command line.
+
+    That is what a standalone cluster does with a driver that runs in it.
+    """
+    for key in conf:
+        if is_secret(key):
+            raise RefusedError(
+                f"{key}: a standalone cluster would write it into the driver's command line, where"
+                " everybody on that host can read it; take deployMode client"
+            )
+
+
+def _check_option(name: str) -> None:
+    if own := _OPTIONS_WITH_A_KEY.get(name):
+        raise RefusedError(f"{name} has a key of its own, params.{own}")
+    if why := _REFUSED_OPTIONS.get(name):
+        raise RefusedError(f"{name} is not allowed: {why}")
+    if not name.startswith("-"):
+        raise RefusedError(
+            f"{name[:80]!r} is no option: spark-submit would take it for the program"
+        )
+    if name not in _TAKES_A_VALUE and name not in _TAKES_NONE:
+        raise RefusedError(f"{name[:80]!r} is no option that is known here")
+
+
+def _check_value(option: Option) -> None:
+    if option.name == "--conf":
+        key, sign, value = (option.value or "").partition("=")
+        if not sign:
+            raise RefusedError("--conf needs a setting like spark.x=y")
+        check_setting(key, value, is_argument=True)
+    elif option.name == "--driver-java-options":
+        _check_java_options(option.name, option.value or "")
+
+
+def _check_java_options(place: str, value: str) -> None:
+    # Spark takes quotation marks away when it splits them into words, wherever they stand.
+    bare = re.sub(r"[\"'\\]", "", value)
+    lower = bare.lower()
+    for agent in _AGENTS:
+        if agent in lower:
+            raise RefusedError(f"{place}: {agent} is not allowed: it loads or starts a program")
+    if any(word.startswith("@") for word in bare.split()):
+        raise RefusedError(f"{place}: a file of further options is not allowed")
+    if "${" in bare:
+        raise RefusedError(f"{place}: ${{…}} is not allowed: it could bring in any option")
+    for name in _PROPERTY.findall(bare):
+        if name.lower().startswith("spark."):
+            raise RefusedError(f"{place}: {name} is a setting of Spark: put it into params.conf")
+        if is_secret(name):
+            raise RefusedError(
+                f"{place}: {name} would stand in the command line of a Java program, which"
+                " everybody on its host can read"
+            )

@@ -1,0 +1,114 @@
+"""How much memory a SPARK task gets: as its keys say, or more after an attempt with too little.
+
+Pure but for reading the task's keys. What neither the task nor its settings say, the defaults of
+the Spark installation may say, which the runner reads; it is told what to raise there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from common.model.retry_policy import MemoryRetry, megabytes_in, memory_retry_of
+from worker.tasks.base import TaskContext, TaskParameterError
+from worker.tasks.spark_keys import Option
+
+_SIZE = re.compile(r"[0-9]{1,12}([kmgt]b?)?", re.IGNORECASE)
+
+MEMORY_KEYS: Final[Mapping[str, str]] = {
+    "driverMemory": "spark.driver.memory",
+    "executorMemory": "spark.executor.memory",
+    "driverMemoryOverhead": "spark.driver.memoryOverhead",
+    "executorMemoryOverhead": "spark.executor.memoryOverhead",
+    "": "spark.executor.pyspark.memory",
+}
+"""Keys that memory-raising retries multiply, and the settings that they are."""
+_HEAPS: Final = ("spark.driver.memory", "spark.executor.memory")
+
+
+class Memory:
+    """How much memory each key gets: what it says, or more after an attempt that had too little."""
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+        self._factor = context.task.memory_factor
+        self._policy: MemoryRetry | None = None
+        self._raised: dict[str, str] = {}
+        if self._factor > 1:
+            node = json.loads(context.task.task_json)
+            self._policy = memory_retry_of(node) if isinstance(node, dict) else None
+
+    def of_key(self, key: str) -> str:
+        """What a key of the task's says; "" if it says nothing."""
+        text = self._context.text(key).strip()
+        if text and not _SIZE.fullmatch(text):
+            raise TaskParameterError(f"params.{key} must be like 512M or 2G, not {text[:40]!r}")
+        return self._size(MEMORY_KEYS[key], text) if megabytes_in(text) else ""
+
+    def raised_settings(self, conf: Mapping[str, str]) -> dict[str, str]:
+        return {
+            key: self._size(key, text) if key in MEMORY_KEYS.values() else text
+            for key, text in conf.items()
+        }
+
+    def raised_options(self, options: list[Option]) -> list[Option]:
+        found = []
+        for option in options:
+            key, _, text = (option.value or "").partition("=")
+            if option.name == "--conf" and key in MEMORY_KEYS.values():
+                option = replace(option, value=f"{key}={self._size(key, text)}")
+            found.append(option)
+        return found
+
+    def of_defaults(self, said: Mapping[str, str], *, is_local: bool) -> dict[str, Any] | None:
+        """What the runner has to raise, since only the installation's defaults say how much it is.
+
+        By setting, with whether it is there without being said.
+        """
+        if self._policy is None:
+            return None
+        own = {MEMORY_KEYS[key] for key in MEMORY_KEYS if key and self._context.text(key).strip()}
+        keys = {
+            setting: setting in _HEAPS
+            for setting in MEMORY_KEYS.values()
+            if setting not in own
+            and setting not in said
+            and not (is_local and setting != "spark.driver.memory")
+        }
+        return {"factor": self._factor, "ceiling_mb": self._policy.ceiling_mb, "keys": keys}
+
+    def overheads(self, said: Mapping[str, str]) -> dict[str, str]:
+        """The settings of the keys that spark-submit has no options for."""
+        found = {}
+        for key, setting in MEMORY_KEYS.items():
+            if key.endswith("Overhead") and (size := self.of_key(key)):
+                if setting in said:
+                    raise TaskParameterError(
+                        f"params.{key} and the setting {setting} are both given; which one is"
+                        " meant?"
+                    )
+                found[setting] = size
+        return found
+
+    def notes(self) -> list[str]:
+        """Lines for the log; to be asked for last."""
+        if self._policy is None:
+            return []
+        told = ", ".join(f"{key} {size}" for key, size in self._raised.items())
+        return [
+            f"has {self._factor:g} times the memory of the first attempt, up to"
+            f" {self._policy.ceiling_mb}m" + (f": {told}" if told else "")
+        ]
+
+    def _size(self, setting: str, text: str) -> str:
+        megabytes = megabytes_in(text)
+        if self._policy is None or megabytes is None:
+            return text
+        more = self._policy.megabytes(megabytes, self._factor)
+        if more <= megabytes:
+            return text
+        self._raised[setting] = f"{more}m"
+        return f"{more}m"

@@ -1,0 +1,279 @@
+"""Which Spark session a task gets, and the job that its process is given: for all that need one.
+
+A *warm* task has a session of its own in a server that its worker keeps for the task's profile; a
+*classic* one has a driver of its own, made as its profile says, with the task's `master` and `conf`
+besides. Classic is whoever asks for it (`profile: classic`), and whoever names no profile but asks
+for what only a driver of its own can have; the log then says why. Of a profile that was named on
+purpose nothing is taken away: there the same is a mistake. Nothing here imports pyspark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from common.spark_config import CLASSIC, DEFAULT, SparkProfile
+from worker.spark import parameters, tags
+from worker.tasks.base import Launch, TaskContext, TaskParameterError
+from worker.tasks.lineage import lineage_conf
+from worker.tasks.shipped import shipped_files
+from worker.tasks.spark import spark_environment, spark_home
+from worker.tasks.spark_datasource import spark_datasources
+from worker.tasks.spark_environment import TaskEnvironment, task_environment
+from worker.tasks.spark_keys import RefusedError, check_setting
+from worker.tasks.spark_memory import Memory
+
+FACTS_VARIABLE: Final = "ORCAFLOW_SPARK_FACTS"
+"""Names the file in which an attempt says what it knows of its application."""
+
+_FACTS_FILE = "spark-facts.json"
+_SPARK = Path(__file__).resolve().parent.parent / "spark"
+_ASK = str(_SPARK / "ask.py")
+_CLASSIC_DRIVER = str(_SPARK / "classic.py")
+_ENVIRONMENTS = str(_SPARK / "environments.py")
+
+# A user's own value of any of these wins.
+_CLASSIC_CONF: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+}
+
+# What Spark reads when it starts, in spite of the name.
+_STATIC = re.compile(
+    r"spark\.sql\.(warehouse\.dir|extensions|catalogImplementation|globalTempDatabase"
+    r"|cache\.serializer|catalog\.spark_catalog\.defaultDatabase|event\.truncate\.length"
+    r"|queryExecutionListeners|streaming\.streamingQueryListeners|metadataCacheTTLSeconds"
+    r"|reflect\.allowList|sources\.disabledJdbcConnProviderList"
+    r"|(ui|streaming\.ui|hive\.metastore|hive\.thriftServer)\..*|hive\.version)"
+)
+_KEPT_FOR_ORCAFLOW = re.compile(r"spark\.(connect\..*|submit\.deployMode)")
+_WITHOUT_A_KEY: Final = frozenset(
+    {
+        "spark.master",
+        "spark.app.name",
+        "spark.kubernetes.namespace",
+        "spark.kerberos.principal",
+        "spark.kerberos.keytab",
+        "spark.yarn.principal",
+        "spark.yarn.keytab",
+    }
+)
+"""Settings that a SPARK task has keys for, and others don't."""
+
+_DEFAULT_MEMORY = "1g"
+_SAME_MEMORY = (
+    "has no more memory than the attempt before, since it names its profile: its server's memory"
+    " is what the profile says"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The session that a task gets."""
+
+    profile: str
+    """`classic`, or the name of the profile whose server it uses."""
+    made_as: SparkProfile
+    """What the server, or the driver, is made of."""
+    master: str = ""
+    """Of a driver of its own."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Of the session; of a classic one, all there is."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_classic(self) -> bool:
+        return self.profile == CLASSIC
+
+
+def launch_with_session(
+    context: TaskContext,
+    kind: str,
+    document: Mapping[str, object],
+    *,
+    prints_outputs: bool,
+) -> Launch:
+    """Have the task's process do work of this kind; `document` has the keys of the kind's own."""
+    py_files = shipped_files(context, "pyFiles")
+    archives = shipped_files(context, "archives")
+    sources = spark_datasources(
+        context.params, {each.id: each for each in context.task.datasources}
+    )
+    environment = task_environment(context)
+    choice = choose(context, shipped=(*py_files, *archives))
+    executors_on = choice.master or choice.made_as.master
+    if environment is not None:
+        archives += environment.shipped(executors_on)
+        choice = replace(choice, conf={**environment.conf(executors_on), **choice.conf})
+    tag = tags.tag(context.settings.cluster or tags.NO_CLUSTER, context.task.id)
+    tagging = tags.conf(tag, choice.master) if choice.is_classic else {}
+    name = f"{context.task.process_name} {context.task.name}"
+    job = {
+        "kind": kind,
+        "name": tags.named(name, tag, choice.master),
+        "tag": tag,
+        "profile": choice.profile,
+        "master": choice.master,
+        "conf": {**lineage_conf(context), **choice.conf, **tagging},
+        "params": _params(context),
+        "outputs": {name: each.name for name, each in context.outputs.items()},
+        "secrets": [*context.secrets, *(text for each in sources for text in each.secrets)],
+        "datasources": {each.name: dict(each.options) for each in sources},
+        "py_files": py_files,
+        "archives": archives,
+        **({} if environment is None else {"environment": environment.document(context)}),
+        **document,
+    }
+    path = context.write(f"spark_{context.app_id}.json", json.dumps(job))
+    facts = context.directory / _FACTS_FILE
+    return Launch(
+        argv=_argv(context, choice, path, environment),
+        environment={FACTS_VARIABLE: str(facts), **_environment(context, choice)},
+        prints_outputs=prints_outputs,
+        job_file=path,
+        notes=choice.notes,
+        facts_file=facts,
+        asks_host=not choice.is_classic,
+    )
+
+
+def choose(context: TaskContext, *, shipped: Iterable[str] = ()) -> Choice:
+    """The session for a task; `TaskParameterError` if it can't have what it asks for."""
+    spark = context.settings.spark
+    named = context.substitute(context.text("profile")).strip()
+    profile = named or spark.default_profile
+    if not spark.is_known(profile):
+        known = ", ".join([*sorted(spark.profiles), CLASSIC])
+        raise TaskParameterError(
+            f"params.profile: this worker knows no Spark profile {profile[:40]!r}; it has {known};"
+            " profiles stand in worker.toml as [spark.profiles.NAME]"
+        )
+    conf = session_conf(context)
+    master = context.substitute(context.text("master")).strip() or conf.pop("spark.master", "")
+    if profile == CLASSIC:
+        return _classic(context, DEFAULT, master, conf)
+    needs = _needs(master, conf, shipped)
+    if needs and named:
+        raise TaskParameterError(
+            f"{needs[0]} can't be had in a session of the profile {named!r}, whose server is"
+            " running: put it into the profile, or take `profile: classic`"
+        )
+    if needs:
+        note = f"takes a driver of its own (profile classic), since {needs[0]} needs one"
+    elif not context.settings.spark_socket:
+        note = "takes a driver of its own (profile classic), since this worker keeps no sessions"
+    elif _memory_factor(context) > 1 and not named:
+        note = "takes a driver of its own (profile classic), since an earlier attempt had too"
+        note += " little memory"
+    else:
+        notes = (_SAME_MEMORY,) if _memory_factor(context) > 1 else ()
+        return Choice(profile=profile, made_as=spark.profiles[profile], conf=conf, notes=notes)
+    return _classic(context, profile, master, conf, note)
+
+
+def session_conf(context: TaskContext) -> dict[str, str]:
+    """`conf`: an object of Spark's settings; parameters are put into its values."""
+    given = context.params.get("conf") or {}
+    if not isinstance(given, Mapping):
+        raise TaskParameterError("params.conf must be an object")
+    conf: dict[str, str] = {}
+    for key, value in given.items():
+        if isinstance(value, bool):
+            conf[key] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            conf[key] = context.substitute(str(value))
+        else:
+            raise TaskParameterError(
+                f"params.conf.{str(key)[:80]} must be text, a number or a boolean"
+            )
+        if _KEPT_FOR_ORCAFLOW.fullmatch(key):
+            raise TaskParameterError(f"params.conf: {key} is set by Orcaflow itself")
+        if key not in _WITHOUT_A_KEY:
+            try:
+                check_setting(key, conf[key])
+            except RefusedError as error:
+                raise TaskParameterError(f"params.conf: {error}") from None
+    return conf
+
+
+def _needs(master: str, conf: Mapping[str, str], shipped: Iterable[str]) -> list[str]:
+    """What a session in a server can't have, in the words of the task's author."""
+    needs = [f"params.master ({master})"] if master else []
+    needs += [
+        f"params.conf: {key}"
+        for key in conf
+        if not key.startswith("spark.sql.") or _STATIC.fullmatch(key)
+    ]
+    needs += [f"the remote file {name}" for name in shipped if "://" in name]
+    return needs
+
+
+def _classic(
+    context: TaskContext, profile: str, master: str, conf: Mapping[str, str], note: str = ""
+) -> Choice:
+    """A driver made as the profile's server is, with what the task says besides."""
+    made_as = context.settings.spark.profiles.get(profile, SparkProfile())
+    master = master or made_as.master
+    whole = {
+        **_CLASSIC_CONF,
+        "spark.driver.memory": made_as.driver_memory,
+        **({"spark.jars": made_as.jars} if made_as.jars else {}),
+        **({"spark.jars.packages": made_as.packages} if made_as.packages else {}),
+        **made_as.conf,
+        **conf,
+    }
+    if _memory_factor(context) > 1 and not master.startswith("local"):
+        whole.setdefault("spark.executor.memory", _DEFAULT_MEMORY)
+    memory = Memory(context)
+    return Choice(
+        profile=CLASSIC,
+        made_as=made_as,
+        master=master,
+        conf=memory.raised_settings(whole),
+        notes=(*([note] if note else []), *memory.notes()),
+    )
+
+
+def _memory_factor(context: TaskContext) -> float:
+    return context.task.memory_factor
+
+
+def _argv(
+    context: TaskContext, choice: Choice, job: Path, environment: TaskEnvironment | None
+) -> tuple[str, ...]:
+    if choice.is_classic:
+        program = _CLASSIC_DRIVER if environment is None else _ENVIRONMENTS
+        # -P keeps the program's own folder, whose modules are ours, from being searched.
+        return _python(context, choice), "-P", "-u", program, str(job)
+    # The worker's own interpreter: what is asked for runs in that of the Spark host.
+    asker = (sys.executable, "-I", "-S", _ASK)
+    return *asker, context.settings.spark_socket, "task", choice.profile, str(job)
+
+
+def _python(context: TaskContext, choice: Choice) -> str:
+    python = choice.made_as.python or context.settings.python or sys.executable
+    return context.program(python, "worker.python")
+
+
+def _environment(context: TaskContext, choice: Choice) -> dict[str, str]:
+    if not choice.is_classic:
+        return {}
+    python = _python(context, choice)
+    return {
+        **spark_environment(context, spark_home(context)),
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+    }
+
+
+def _params(context: TaskContext) -> dict[str, dict[str, str]]:
+    try:
+        return parameters.in_job(context.parameters, context.types)
+    except parameters.ParameterValueError as error:
+        raise TaskParameterError(str(error)) from error

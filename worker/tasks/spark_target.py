@@ -1,0 +1,111 @@
+"""Where a SPARK task's program runs, where its driver does, and whether that can be followed.
+
+Pure but for reading the task's keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from worker.spark import tags
+from worker.spark.managers.settings import ManagerSettings
+from worker.tasks.base import TaskContext, TaskParameterError
+
+_DEPLOY_MODES = ("cluster", "client", "local")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a program runs, and where its driver does."""
+
+    master: str
+    mode: str
+    ruler: tags.Ruler
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the driver runs elsewhere, and its manager can say how it ended.
+
+        A standalone Master can't; there spark-submit waits for the driver instead.
+        """
+        return self.mode == "cluster" and self.ruler in ("yarn", "kubernetes")
+
+    @property
+    def words(self) -> list[str]:
+        mode = [] if self.mode == "local" else ["--deploy-mode", self.mode]
+        return ["--master", self.master, *mode]
+
+
+def target_of(context: TaskContext, program_type: str) -> Target:
+    mode = context.one_of("deployMode", _DEPLOY_MODES, "")
+    master = context.substitute(context.text("master")).strip()
+    if not mode:
+        mode = "local" if master.startswith("local") else "cluster"
+    master = master or ("local" if mode == "local" else "yarn")
+    ruler = tags.ruler(master)
+    if ruler is None or not master.isprintable() or " " in master:
+        raise TaskParameterError(
+            "params.master must be yarn, spark://host:7077, k8s://https://host:6443 or local[n],"
+            f" not {master[:80]!r}"
+        )
+    if (ruler == "local") != (mode == "local"):
+        if mode == "client":
+            mode = "local"  # The same thing.
+        else:
+            raise TaskParameterError(f"params.deployMode: {mode} is not for the master {master}")
+    if program_type == "PYTHON" and mode == "cluster" and ruler == "standalone":
+        raise TaskParameterError(
+            "params.deployMode: a standalone cluster runs Python programs in client mode only"
+        )
+    return Target(master=master, mode=mode, ruler=ruler)
+
+
+def notes_of_managers(managers: ManagerSettings, target: Target) -> list[str]:
+    missing = managers.what_is_missing(target.master)
+    if missing and target.mode == "cluster":
+        raise TaskParameterError(
+            f"params.deployMode: in cluster mode the application on {target.master} could be"
+            f" neither followed nor stopped, since {missing} in worker.toml does not name its"
+            " manager; set that, or take client"
+        )
+    if missing:
+        return [f"{missing} in worker.toml does not name its manager: only the driver is watched"]
+    return []
+
+
+def namespace_of(context: TaskContext, managers: ManagerSettings, target: Target) -> str:
+    given = context.substitute(context.text("namespace")).strip()
+    if target.ruler != "kubernetes":
+        if given:
+            raise TaskParameterError(f"params.namespace is not for the master {target.master}")
+        return ""
+    if given and not _NAMESPACE.fullmatch(given):
+        raise TaskParameterError(f"params.namespace: {given[:80]!r} is no name of a namespace")
+    return given or managers.kubernetes_namespaces[0]
+
+
+def default_settings(target: Target, said: Mapping[str, str]) -> dict[str, str]:
+    if target.in_cluster or "spark.ui.port" in said:
+        return {}
+    # From 4040 on Spark tries sixteen ports, and then gives up.
+    return {"spark.ui.port": "0"}
+
+
+def waiting_settings(target: Target) -> dict[str, str]:
+    """spark-submit goes when it has submitted: the application is followed without a JVM."""
+    if target.mode != "cluster":
+        return {}
+    match target.ruler:
+        case "yarn":
+            return {"spark.yarn.submit.waitAppCompletion": "false"}
+        case "kubernetes":
+            return {"spark.kubernetes.submission.waitAppCompletion": "false"}
+        case _:
+            return {
+                "spark.standalone.submit.waitAppCompletion": "true",
+                # The other way of submitting can't wait.
+                "spark.master.rest.enabled": "false",
+            }
