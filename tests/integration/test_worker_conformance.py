@@ -187,7 +187,7 @@ def spark(place: Place) -> Kind:
         said="",
         bad=program("bad", "raise SystemExit(3)"),
         why="exit code 3",
-        mistaken={"mainJar": {"res": "gone.jar"}, "mainClass": "a.B"},
+        mistaken={"mainJar": {"res": "gone.jar"}, "mainClass": "a.B", "deployMode": "local"},
         key="params.mainJar",
         endless=program(
             "endless",
@@ -214,7 +214,7 @@ def pyspark(place: Place) -> Kind:
         good={},
         said="",
         bad={"rawScript": "def f(:"},
-        why="exit code 1",
+        why="SyntaxError: invalid syntax",
         mistaken={"rawScript": "spark", "conf": ["a"]},
         key="params.conf",
         endless={"rawScript": script, "master": "local[1]", "conf": conf},
