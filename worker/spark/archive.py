@@ -167,8 +167,12 @@ def build_in_background(home: str, java: str) -> None:
         return
     # Of its caller's environment only what says where things are: it is no part of any attempt.
     names = ("PATH", "HOME", "LANG", "JAVA_HOME", "SPARK_CONF_DIR", "ORCAFLOW_HOME")
-    subprocess.Popen(
-        [sys.executable, "-P", "-m", "worker.spark.archive", "--home", home, "--java", java],
+    builder = [sys.executable, "-P", "-m", "worker.spark.archive", "--home", home, "--java", java]
+    # The shell is gone at once, so the builder is nobody's child: neither a driver that counts its
+    # children nor one that never waits for them shall find it.
+    subprocess.run(
+        ["/bin/sh", "-c", '"$@" &', "sh", *builder],
+        check=False,
         env={
             **{name: os.environ[name] for name in names if name in os.environ},
             "PYTHONPATH": str(_ROOT),
