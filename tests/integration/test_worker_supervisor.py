@@ -295,7 +295,12 @@ def test_a_task_that_lives_a_while_is_told_with_its_leader(host: Host, signpost:
         ("PYTHON", {}, "rawScript is empty"),
         (
             "SPARK",
-            {"programType": "JAVA", "mainClass": "A", "mainJar": {"res": "/no/a.jar"}},
+            {
+                "programType": "JAVA",
+                "deployMode": "local",
+                "mainClass": "A",
+                "mainJar": {"res": "/no/a.jar"},
+            },
             "a.jar",
         ),
         ("PYSPARK", {"file": "/no/such.py"}, "/no/such.py"),
