@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,7 @@ class Started:
         from pyspark import SparkConf, SparkContext
 
         SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+        threading.Thread(target=_reflect, args=(gateway,), name="reflect", daemon=True).start()
         return SparkContext.getOrCreate(SparkConf())
 
     def ended(self, *, wait_seconds: float) -> int | None:
@@ -97,6 +99,13 @@ class Started:
         with path.open("rb") as file:
             port = read_int(file)  # type: ignore[no-untyped-call]
             return port, UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+
+
+def _reflect(gateway: Any) -> None:
+    """Have Scala's reflection begin, beside the context: the session that comes then wants it."""
+    with contextlib.suppress(Exception):  # Then the session does it itself.
+        package = gateway.jvm.java.lang.Class.forName("scala.reflect.runtime.package$")
+        package.getField("MODULE$").get(None).universe()
 
 
 def start(

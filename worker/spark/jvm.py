@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from common.masking import is_secret
+from common.model.retry_policy import megabytes_in
 from worker.spark import archive, caches, properties
 from worker.spark.installation import home_of_spark
 
@@ -65,6 +66,11 @@ _LATE_C2 = (
     "-XX:Tier4CompileThreshold=300000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
+# The collector that does most work in a given time while a heap is small. Its pauses grow with that.
+_BATCH_GC = "-XX:+UseParallelGC"
+_SMALL_HEAP_MB = 4 * 1024
+_CHOSEN_GC = re.compile(r"-XX:\+Use\w*GC\b")
+_JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 # What `spark-submit` does too: it may set anything for what is started.
 _SOURCE_SPARK_ENV = 'set -a; . "$1" >&2; set +a; exec env -0'
 
@@ -119,7 +125,7 @@ def command(
     template = template_of(home, conf, surroundings)
     options = [*template.options]
     if quick:
-        options += [*_LATE_C2, *_of_log(template, surroundings)]
+        options += [*_LATE_C2, *_of_heap(options, surroundings), *_of_log(options, surroundings)]
     found = archived(home, template.java)
     path = archive.class_path(home, template.class_path, found, surroundings)
     if found is not None and path is not None:
@@ -145,11 +151,21 @@ def command(
     )
 
 
-def _of_log(template: Template, environment: Mapping[str, str]) -> list[str]:
+def _of_heap(options: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The collector for a small heap, unless somebody has chosen one."""
+    elsewhere = (environment.get(name, "") for name in _JAVA_VARIABLES)
+    if any(_CHOSEN_GC.search(text) for text in (*options, *elsewhere)):
+        return []
+    sizes = [megabytes_in(each.removeprefix("-Xmx")) for each in options if each[:4] == "-Xmx"]
+    is_small = bool(sizes) and sizes[-1] is not None and sizes[-1] <= _SMALL_HEAP_MB
+    return [_BATCH_GC] if is_small else []
+
+
+def _of_log(options: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """What makes the log short, unless somebody has configured it."""
     folders = [environment.get(name, "") for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")]
     chosen = any(folder and any(Path(folder).glob("log4j*")) for folder in folders)
-    if chosen or any("log4j" in option for option in template.options):
+    if chosen or any("log4j" in option for option in options):
         return []
     return [f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}"]
 
