@@ -66,7 +66,7 @@ _LATE_C2 = (
     "-XX:Tier4CompileThreshold=300000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-# The collector that does most work in a given time while a heap is small. Its pauses grow with that.
+# The collector that takes least of the time, as long as the heap is small: its pauses grow with it.
 _BATCH_GC = "-XX:+UseParallelGC"
 _SMALL_HEAP_MB = 4 * 1024
 _CHOSEN_GC = re.compile(r"-XX:\+Use\w*GC\b")
