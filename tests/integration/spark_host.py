@@ -22,7 +22,6 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 
 from common.spark_config import SparkConfig, SparkProfile
 from worker import host_loop
@@ -138,8 +137,17 @@ class Attempt:
 class SparkHost:
     """A host in a home of its own."""
 
-    def __init__(self, home: Path, profiles: Mapping[str, SparkProfile], **config: Any) -> None:
+    def __init__(
+        self,
+        home: Path,
+        profiles: Mapping[str, SparkProfile],
+        *,
+        seen: Mapping[str, str] | None = None,
+        **config: Any,
+    ) -> None:
+        """`seen`: variables of the daemon that the host sees too; `config` is Spark's."""
         self.home = home
+        self._seen = seen or {}
         self.directory = host_loop.folder(home, PORT)
         self._count = 0
         self._attempts: list[Attempt] = []
@@ -152,7 +160,11 @@ class SparkHost:
         """As a daemon does when it starts, with these profiles."""
         if hasattr(self, "loop"):
             self.loop.close()
-        self.loop = a_loop(self.home, SparkConfig(profiles=dict(profiles), **config))
+        self.loop = a_loop(
+            self.home,
+            SparkConfig(profiles=dict(profiles), **config),
+            environment={**_SEEN, **self._seen},
+        )
         self.loop.want()
         self.await_link()
 
@@ -190,6 +202,8 @@ class SparkHost:
         found, parents = set(), {self.pid}
         while parents:
             parents = {pid for pid in processes() if parent(pid) in parents}
+            # What makes the JVM's archive belongs to no task and no server.
+            parents -= {pid for pid in parents if "worker.spark.archive" in command(pid)}
             found |= parents
         return sorted(found)
 
@@ -388,7 +402,7 @@ def _running_jobs(conf: Mapping[str, str]) -> list[dict[str, Any]]:
     try:
         (application,) = _told(page)
         found: list[dict[str, Any]] = _told(f"{page}/{application['id']}/jobs?status=running")
-    except (URLError, ValueError):
+    except (OSError, ValueError):
         return []  # It is starting, or has just gone.
     return found
 

@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.integration.spark_host import (
     Attempt,
     SparkHost,
     a_profile,
+    command,
     environ,
     kill,
     lives,
@@ -27,6 +29,9 @@ from tests.integration.spark_host import (
 
 pytestmark = pytest.mark.slow
 
+# The same environment by another path, which is another interpreter to everybody.
+ANOTHER = str(Path(sys.executable).with_name("python3.11"))
+
 PROFILES = {
     "default": a_profile(),
     "other": a_profile(),
@@ -35,6 +40,7 @@ PROFILES = {
     "unreachable": a_profile(master="spark://127.0.0.1:1", start_timeout_seconds=6),
     "mistyped": a_profile(conf={"spark.sql.session.timeZone": "Mars/Phobos"}),
     "cramped": a_profile(driver_memory="64m"),
+    "another": a_profile(python=ANOTHER),
 }
 
 LONG_JOB = 'spark.range(0, 10**15, 1, 4).selectExpr("sum(id % 7)").collect()'
@@ -403,6 +409,25 @@ def test_an_endless_udf_ends_with_its_task(host: SparkHost) -> None:
     until(lambda: host.running_jobs() == [], within=30)
 
 
+def test_a_profile_with_another_interpreter_has_its_tasks_and_udfs_there(
+    host: SparkHost,
+) -> None:
+    attempt = host.start(
+        """
+        from pyspark.sql.functions import udf
+        where = udf(lambda n: __import__("sys").executable, "string")
+        tell(sys.executable, spark.range(1).select(where("id")).first()[0])
+        wait()
+        """,
+        profile="another",
+    ).ready()
+    assert attempt.values == [ANOTHER, ANOTHER]
+    assert any("pyspark.daemon" in command(pid) for pid in host.pythons())
+    attempt.go_on()
+    assert attempt.end() == 0
+    until(lambda: host.pythons() == [])
+
+
 # Servers
 
 
@@ -449,6 +474,14 @@ def test_a_server_that_cannot_start_is_explained(host: SparkHost, profile: str, 
     assert f"profile {profile}" in attempt.reason
     assert len(attempt.reason) < 400
     assert host.servers(profile) == []
+
+
+def test_a_computer_without_java_is_told_what_to_set(tmp_path: Path) -> None:
+    with spark_host(tmp_path, seen={"JAVA_HOME": "/no/such/java"}) as host:
+        for _ in range(2):
+            code, attempt = host.run("pass")
+            assert (code, attempt.failure) == (1, "SUBMIT_FAILED")
+            assert "there is no java in /no/such/java" in attempt.reason
 
 
 def test_an_unknown_profile_is_refused_with_those_that_there_are(host: SparkHost) -> None:

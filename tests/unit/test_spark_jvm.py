@@ -73,7 +73,8 @@ def test_the_command_is_what_the_launcher_says_with_settings_in_a_file(
         java,
         "-cp",
         f"{home}/conf/:{home}/jars/*",
-        "-Xmx1g",
+        *jvm.LATE_C2,
+        "-Xmx1g",  # What the installation and the task say comes after, for the last word counts.
         "org.apache.spark.deploy.SparkSubmit",
         "--properties-file",
         str(tmp_path / "p.spark"),

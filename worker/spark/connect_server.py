@@ -26,6 +26,8 @@ from worker.spark.jvm import Command
 
 MAIN_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # A name, and no token.
+PYTHON = "python"
+"""The name that a server calls for the UDFs of sessions that have no Python of their own."""
 OUT_OF_MEMORY = 3
 """The exit code of a Java machine that was told to exit when its heap is full."""
 
@@ -112,7 +114,7 @@ class ConnectServer:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.log = directory / "server.log"
         # Called by another name for each session, which tells whose UDFs a Python is for.
-        self._python = directory / "python"
+        self._python = directory / PYTHON
         script = f'#!/bin/sh\nexec {shlex.join(asker)} python "$0" "$@"\n'
         self._python.write_text(script, encoding="utf-8")
         self._python.chmod(0o700)

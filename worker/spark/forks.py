@@ -148,6 +148,7 @@ class Forks:
     def _visited(self, pid: int, code: int) -> None:
         visit = self._visits.pop(pid)
         answer = take_all(visit.reading)
+        os.close(visit.reading)
         visit.done(answer if code == 0 else None)
 
     def _follow(self, pid: int, ended: Callable[[int], None]) -> None:
@@ -178,13 +179,11 @@ def pipe() -> tuple[int, int]:
 
 
 def take_all(reading: int) -> bytes:
-    """What a fork that has ended left in its pipe, which is closed; others may still hold it."""
+    """What has come through a pipe so far."""
     try:
         return os.read(reading, _ANSWER_BYTES)
     except BlockingIOError:
-        return b""  # A process that the fork has left behind could write yet.
-    finally:
-        os.close(reading)
+        return b""  # The fork, or a process that it has left behind, could write yet.
 
 
 def signal_fork(pid: int, number: int) -> None:

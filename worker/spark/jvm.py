@@ -57,10 +57,12 @@ _VARIABLES_FOR_LAUNCHER = (
     "SPARK_SUBMIT_OPTS",
     "YARN_CONF_DIR",
 )
-# C2 compiles what a start-up runs often, and by that keeps a core busy that the start-up needs. So
+# C2 compiles what a start-up, or the planning of a small query, runs often, and by that keeps a
+# core busy that the work needs: the compilers take half of the time of a server's first tasks. So
 # it waits until a method has run twenty times as often as it would else, or ten times for a loop:
-# still only milliseconds of a long job.
-_LATE_C2 = (
+# still only milliseconds of a long job. Whoever sets these options differently wins, for theirs
+# come later.
+LATE_C2 = (
     "-XX:Tier4InvocationThreshold=100000",
     "-XX:Tier4MinInvocationThreshold=12000",
     "-XX:Tier4CompileThreshold=300000",
@@ -123,9 +125,9 @@ def command(
         raise NoSparkError("there is no Spark: install pyspark, or set SPARK_HOME")
     surroundings = _with_spark_env(home, surroundings)
     template = template_of(home, conf, surroundings)
-    options = [*template.options]
+    options = [*LATE_C2, *template.options]
     if quick:
-        options += [*_LATE_C2, *_of_heap(options, surroundings), *_of_log(options, surroundings)]
+        options += [*_of_heap(options, surroundings), *_of_log(options, surroundings)]
     found = archived(home, template.java)
     path = archive.class_path(home, template.class_path, found, surroundings)
     if found is not None and path is not None:

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession as AnySession
 from pyspark.sql.connect.session import SparkSession as Session
 
-from worker.spark.sessions import Place, open_session
+from worker.spark.sessions import Place, open_session, operates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CLOSED = "closed"
+INTERPRETER = "python"
+"""What a process tells its host: all its sessions are closed; it is another Python now."""
 
 
 class OwnSessions:
@@ -98,10 +100,16 @@ class OwnSessions:
 
 
 def _released(session: Session) -> bool:
-    """Release a session, which `stop` would do without a word if it fails; whether it worked."""
+    """Release a session, which `stop` would do without a word if it fails; whether it worked.
+
+    One that runs something yet, in a thread of the script's, is left to the host, which sees to it
+    that this ends too.
+    """
+    session.release_session_on_close = False
     try:
+        if operates(session):
+            return False
         session.client.release_session()
     except Exception:  # noqa: BLE001  # Whatever it was.
         return False
-    session.release_session_on_close = False
     return True

@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.sql.connect.proto.base_pb2 import GetStatusResponse
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
 USER = "orcaflow"
+_STATES = GetStatusResponse.OperationStatus.OperationState
 _HTTP_SECONDS = 5.0
+_OVER = frozenset((_STATES.OPERATION_STATE_SUCCEEDED, _STATES.OPERATION_STATE_FAILED))
 _THREAD = "SparkConnectExecuteThread_opId="
 _CLOSE_SECONDS = 12.0
 _PATIENCE_SECONDS = 1.0
@@ -74,6 +77,12 @@ def open_session(place: Place) -> SparkSession:
     # The server is on this very computer: no connection is lost that could be taken up again.
     session.client.disable_reattachable_execute()
     return session
+
+
+def operates(session: SparkSession) -> bool:
+    """Whether an operation of a session may run yet."""
+    found = session.client._get_operation_statuses().operation_statuses  # noqa: SLF001
+    return any(each.state not in _OVER for each in found)
 
 
 def close_sessions(place: Place, others: Collection[str] = ()) -> bool:

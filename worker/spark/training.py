@@ -151,7 +151,8 @@ def _try(log: IO[bytes], name: str, part: Callable[[], object]) -> None:
 def _connect_port(spark: SparkSession) -> int:
     """Where the plugin listens, 0 if it doesn't: only it knows which port it has got."""
     try:
-        service = spark._jvm.org.apache.spark.sql.connect.service.SparkConnectService  # type: ignore[union-attr]  # noqa: SLF001
+        name = "org.apache.spark.sql.connect.service.SparkConnectService$"
+        service = getattr(getattr(spark._jvm, name), "MODULE$")  # noqa: SLF001
         return int(service.localPort())
     except Exception:  # noqa: BLE001  # An installation without Connect, or another one's name.
         return 0

@@ -11,7 +11,7 @@ import os
 import sys
 
 from worker.spark import elsewhere, progress_connect, work
-from worker.spark.own_sessions import CLOSED, OwnSessions
+from worker.spark.own_sessions import CLOSED, INTERPRETER, OwnSessions
 from worker.spark.sessions import Place, open_session
 
 __all__ = ["Place", "do_job", "do_task", "greet", "warm_up"]
@@ -23,7 +23,12 @@ def do_task(place: Place, job_path: str, *, closed: int) -> int:
     try:
         interpreter = _interpreter(place, job)
         if interpreter:
-            elsewhere.go_on(interpreter, place.for_udfs_by(interpreter), job, closed=closed)
+            if place.python:
+                # The host has it started for UDFs too, and ends it with the session.
+                os.write(closed, f"{INTERPRETER} {interpreter}\n".encode())
+            else:
+                place = place.for_udfs_by(interpreter)
+            elsewhere.go_on(interpreter, place, job, closed=closed)
     except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
         _never_opened(closed)
         return work.failed(job, error)
