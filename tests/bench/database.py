@@ -67,6 +67,13 @@ class Database:
             )
             return time.monotonic()
 
+    def run(self, definition_id: int, *, within: float) -> float:
+        """Run one instance, which must succeed; the seconds from its command to its end."""
+        began = self.start(definition_id)
+        ended = self.await_ends(1, within=within)
+        self.check_success(definition_id)
+        return ended - began
+
     def schedule(
         self, definition_id: int, *, first: datetime, last: datetime, times: int = 1
     ) -> None:

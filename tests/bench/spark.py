@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.bench import definitions
+from tests.bench import definitions, flights
 from tests.bench.figures import Figure, Target, percentile, rate
 from tests.bench.moments import count, of
 from tests.bench.stage import PATIENCE_SECONDS, Stage
@@ -42,12 +42,13 @@ spark = SparkSession.builder.master('local[2]').getOrCreate()
 def measure(stage: Stage, runs: int) -> list[Figure]:
     tiny = stage.database.define("spark-chain", definitions.spark_chain(_LENGTH, _SUM + _UDF))
     for _ in range(_WARM_UP):
-        _run(stage, tiny)
+        stage.database.run(tiny, within=PATIENCE_SECONDS)
     return [
         *_chains(stage, tiny, runs),
         *_first_results(stage, runs),
         _crowd(stage, "tasks", _SUM, runs, Target(limit=6, at_least=True)),
         _crowd(stage, "tasks_with_udf", _SUM + _UDF, runs, None),
+        *flights.measure(stage, runs),
         _memory(stage, runs),
         _stops(stage),
     ]
@@ -58,7 +59,7 @@ def _chains(stage: Stage, tiny: int, runs: int) -> list[Figure]:
     program.write_text(_ALONE + _SUM + _UDF, encoding="utf-8")
     chains, alone = [], []
     for _ in range(runs):
-        chains.append(_run(stage, tiny))
+        chains.append(stage.database.run(tiny, within=PATIENCE_SECONDS))
         began = time.monotonic()
         for _ in range(_LENGTH):
             _python(program)
@@ -115,7 +116,7 @@ def _first_results(stage: Stage, runs: int) -> list[Figure]:
 
 def _claimed_to_first(stage: Stage, definition: int, offset: float) -> list[float]:
     stage.moments.forget()
-    _run(stage, definition)
+    stage.database.run(definition, within=PATIENCE_SECONDS)
     claimed = stage.database.attempts(definition)
     seen = stage.moments.until(
         lambda moments: count(moments, "first") == len(claimed), within=PATIENCE_SECONDS
@@ -127,7 +128,9 @@ def _claimed_to_first(stage: Stage, definition: int, offset: float) -> list[floa
 def _crowd(stage: Stage, name: str, script: str, runs: int, target: Target | None) -> Figure:
     """Tasks a second, of many in one run."""
     crowd = stage.database.define(f"spark-{name}", definitions.spark_crowd(_CROWD, script))
-    rates = tuple(rate(_CROWD, _run(stage, crowd)) for _ in range(runs))
+    rates = tuple(
+        rate(_CROWD, stage.database.run(crowd, within=PATIENCE_SECONDS)) for _ in range(runs)
+    )
     return Figure(name=f"spark.{name}", unit="/s", values=rates, target=target)
 
 
@@ -171,14 +174,6 @@ def _stops(stage: Stage) -> Figure:
         values=(percentile(took, 100),),
         target=Target(limit=10),
     )
-
-
-def _run(stage: Stage, definition: int) -> float:
-    """Run an instance; the seconds from its command to its end."""
-    began = stage.database.start(definition)
-    ended = stage.database.await_ends(1, within=PATIENCE_SECONDS)
-    stage.database.check_success(definition)
-    return ended - began
 
 
 def _told(stage: Stage, what: str) -> str:

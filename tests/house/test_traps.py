@@ -34,8 +34,6 @@ REGRESSIONS = (
     " 15270 10453 9906 15611 9952 15544"
 )
 ELSEWHERE = {
-    "20": "no task type asks YARN how its application ended yet",
-    "82": "no application id is read from a log, and none is killed, yet",
     "41b": "no command deletes an instance or a definition",
 }
 

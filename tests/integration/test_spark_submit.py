@@ -408,6 +408,22 @@ def test_other_people_s_applications_are_left_alone(bench: Bench, yarn: FakeYarn
     assert all(each.state == "RUNNING" for each in others)
 
 
+def test_t82_an_id_that_a_driver_prints_is_nobody_s_application(
+    bench: Bench, yarn: FakeYarn
+) -> None:
+    other = yarn.submit("theirs")
+    says = f"Submitted application {other.id}"
+    # It fails, so that whatever it has left is ended too.
+    conf = {"spark.fake.says": says, "spark.fake.exit": "1"}
+    assert bench.run(1, mode="client", conf=conf).state is TaskState.FAILURE
+    assert says in bench.log()
+    assert bench.facts().application_ids == (app_id(2),)
+    bench.begin(2)
+    bench.wait_for("is RUNNING", 2)
+    bench.kill(2)
+    assert yarn.live() == [other]
+
+
 def children_of(pid: int) -> list[int]:
     found = []
     for thread in Path(f"/proc/{pid}/task").iterdir():

@@ -76,6 +76,8 @@ def test_one_application_may_come_without_a_list() -> None:
     ("state", "final", "means"),
     [
         ("NEW", "UNDEFINED", AppState.WAITING),
+        ("NEW_SAVING", "UNDEFINED", AppState.WAITING),
+        ("ACCEPTED", "UNDEFINED", AppState.WAITING),
         ("SUBMITTED", "UNDEFINED", AppState.WAITING),
         ("RUNNING", "UNDEFINED", AppState.RUNNING),
         ("FINISHED", "SUCCEEDED", AppState.SUCCEEDED),
@@ -86,7 +88,9 @@ def test_one_application_may_come_without_a_list() -> None:
         ("KILLED", "KILLED", AppState.KILLED),
     ],
 )
-def test_two_words_make_a_state(state: str, final: str, means: AppState) -> None:
+def test_t20_an_application_that_has_yet_to_start_has_not_failed(
+    state: str, final: str, means: AppState
+) -> None:
     app = {"id": "application_1_1", "state": state, "finalStatus": final, "applicationTags": TAG}
     with Parrot({"apps": {"app": [app]}}) as parrot:
         assert manager(parrot.url).with_tag(TAG)[0].state is means
