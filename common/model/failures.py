@@ -6,7 +6,11 @@ The sentence for people stands beside it, in the row's `reason`. The names are s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
+
+from common.model.states import TaskState
 
 
 class FailureReason(StrEnum):
@@ -40,3 +44,10 @@ class FailureReason(StrEnum):
     """The task can't be run as it is written: its parameters, its profile, its files."""
     EXIT_CODE = "EXIT_CODE"
     """The process ended with a code other than 0, and nothing else is known."""
+
+
+UNEXPLAINED: Final[Mapping[int, FailureReason]] = {
+    TaskState.FAILURE: FailureReason.EXIT_CODE,
+    TaskState.KILL: FailureReason.KILLED,
+}
+"""What a failure counts as of which nothing is known but the attempt's state."""

@@ -57,9 +57,15 @@ class RetryPolicy:
 
     def retries(self, failure: FailureReason) -> bool:
         """Whether a failure for this reason is tried again, if any attempt is left."""
+        return self.why_not(failure) is None
+
+    def why_not(self, failure: FailureReason) -> str | None:
+        """Which key forbids another attempt after a failure for this reason; None if none does."""
         if failure in self.no_retry_on:
-            return False
-        return not self.retry_on or failure in self.retry_on
+            return f"noRetryOn names {failure}"
+        if self.retry_on and failure not in self.retry_on:
+            return f"retryOn does not name {failure}"
+        return None
 
     def next_memory_factor(self, factor: float, failure: FailureReason | None) -> float:
         """The memory factor of the attempt that follows one with this factor.

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, and_, func, or_, select, tuple_
 
 from common.model.cluster import Node
 from common.model.definitions import MASTER_TASK_TYPES
+from common.model.retry_policy import reason_from
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.store.attempts import IS_COMPLEMENT
 from common.store.queue_entries import effective_group
@@ -263,6 +264,8 @@ _ATTEMPT_COLUMNS: Final = (
     task_instance.c.worker_incarnation,
     task_instance.c.wanted_state,
     task_instance.c.reason,
+    task_instance.c.failure_reason,
+    task_instance.c.retry_times,
     task_instance.c.retry_at,
     task_instance.c.due_at,
     task_instance.c.settled,
@@ -285,6 +288,8 @@ def _attempt(row: AnyRow) -> Attempt:
         worker_incarnation=row.worker_incarnation,
         wanted_state=row.wanted_state,
         reason=row.reason,
+        failure=reason_from(row.failure_reason),
+        retry_times=row.retry_times,
         retry_at=row.retry_at,
         due_at=row.due_at,
         settled=row.settled,

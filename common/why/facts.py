@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from common.model.cluster import Node
+from common.model.failures import FailureReason
 from common.model.states import FailureStrategy, TaskDependType
 
 
@@ -26,6 +27,8 @@ class Attempt:
     worker_incarnation: int | None = None
     wanted_state: int | None = None
     reason: str | None = None
+    failure: FailureReason | None = None
+    retry_times: int = 0
     retry_at: datetime | None = None
     due_at: datetime | None = None
     settled: bool = False

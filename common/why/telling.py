@@ -14,6 +14,7 @@ from common.model.commands import (
     BEGINNING_COMMANDS,
     CommandType,
 )
+from common.model.failures import UNEXPLAINED
 from common.model.states import (
     FailureStrategy,
     ProcessState,
@@ -91,11 +92,11 @@ class _Teller:
         if state is None or state in (ProcessState.SERIAL_WAIT, ProcessState.WAITING_THREAD):
             return self.of_run(run, 0)
         if attempt is not None and not is_live(attempt) and attempt.retry_at is None:
-            return (self._of_finished(attempt),)
+            return (self._of_finished(run, attempt),)
         if state.is_terminal:
             ended = self._of_ended_run(run, state, subject)
             if attempt is not None:
-                return (self._of_finished(attempt), ended)
+                return (self._of_finished(run, attempt), ended)
             return (self._of_node(run, name, 0, {}), ended)
         return (*self._of_owner(run, subject), self._of_node(run, name, 0, {}))
 
@@ -164,7 +165,7 @@ class _Teller:
         if recovery is not None:
             because.append(self.of_command(recovery))
         failed = [each for each in run.attempts if each.state in BAD_ENDS]
-        because += [self._of_finished(each) for each in failed[:MAX_LISTED]]
+        because += [self._of_finished(run, each) for each in failed[:MAX_LISTED]]
         reason = f": {run.state_reason}" if run.state_reason else ""
         if recovery is not None:
             later = None
@@ -356,7 +357,7 @@ class _Teller:
             elif attempt.retry_at is not None:
                 made = self._of_retry(attempt)
             else:
-                made = self._of_finished(attempt)
+                made = self._of_finished(run, attempt)
             return made
         return seen[name]
 
@@ -413,7 +414,7 @@ class _Teller:
                 f" {_name(TaskState, attempt.state)}",
                 since=attempt.end_time,
                 next="nothing in this run, unless it is recovered after its end",
-                because=(self._of_finished(attempt),),
+                because=(self._of_finished(run, attempt),),
             )
         ending = self._run_is_ending(run, shape)
         if ending is not None:
@@ -672,9 +673,10 @@ class _Teller:
             next_at=attempt.retry_at,
         )
 
-    def _of_finished(self, attempt: Attempt) -> Cause:
+    def _of_finished(self, run: Run, attempt: Attempt) -> Cause:
         state = _name(TaskState, attempt.state)
         reason = f": {attempt.reason}" if attempt.reason else ""
+        reason += self._why_not_retried(run, attempt)
         bad = attempt.state in BAD_ENDS
         return Cause(
             cause=Word.FAILED if bad else Word.ENDED,
@@ -685,6 +687,18 @@ class _Teller:
             if bad and attempt.host is not None
             else None,
         )
+
+    def _why_not_retried(self, run: Run, attempt: Attempt) -> str:
+        """What to add about an attempt that another could have followed."""
+        shape = self._shape(run)
+        failure = attempt.failure or UNEXPLAINED.get(attempt.state)
+        if shape is None or attempt.name not in shape.graph.nodes or failure is None:
+            return ""
+        node = shape.graph.nodes[attempt.name]
+        forbids = node.retry_policy.why_not(failure)
+        if forbids is None or attempt.retry_times >= node.max_retry_times:
+            return ""
+        return f"; it is not tried again, for {forbids}"
 
     def _child(self, attempt: Attempt) -> Run | None:
         return self._facts.runs.get(self._facts.children.get(attempt.id, 0))

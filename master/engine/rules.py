@@ -15,7 +15,7 @@ from common.model.decisions import (
     RetryTask,
     StopProcess,
 )
-from common.model.failures import FailureReason
+from common.model.failures import UNEXPLAINED
 from common.model.states import TaskState
 from master.engine.events import (
     DeadlinePassed,
@@ -108,7 +108,7 @@ def _fail(run: ProcessRun, event: TaskFailed | TaskKilled, state: TaskState) -> 
     if (
         not run.is_halting
         and task.retry_times < task.node.max_retry_times
-        and policy.retries(event.failure or _UNEXPLAINED[state])
+        and policy.retries(event.failure or UNEXPLAINED[state])
     ):
         at = retry_due(
             task.node,
@@ -122,10 +122,3 @@ def _fail(run: ProcessRun, event: TaskFailed | TaskKilled, state: TaskState) -> 
             )
         ]
     return [FinishTask(name=event.name, attempt=event.attempt, state=state)]
-
-
-_UNEXPLAINED = {
-    TaskState.FAILURE: FailureReason.EXIT_CODE,
-    TaskState.KILL: FailureReason.KILLED,
-}
-"""What a failure counts as of which nothing is known but the attempt's state."""

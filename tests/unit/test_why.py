@@ -11,6 +11,7 @@ import pytest
 
 from common.model.cluster import Node
 from common.model.commands import CommandType
+from common.model.failures import FailureReason
 from common.model.states import FailureStrategy, ProcessState, ReleaseState, TaskState
 from common.task_types import known_task_types
 from common.why import (
@@ -155,6 +156,21 @@ def test_a_task_waits_for_its_retry() -> None:
     (cause,) = of_task("a", a_run("a", failed))
     assert (cause.cause, cause.next_at) == (Word.RETRY, due)
     assert "exit code 3" in cause.text
+
+
+def test_a_task_is_not_tried_again_for_its_reason() -> None:
+    failed = an_attempt("a", TaskState.FAILURE, failure=FailureReason.TIMED_OUT, retry_times=1)
+    nodes = {"a": {"maxRetryTimes": 2, "noRetryOn": ["TIMED_OUT"]}}
+    (cause,) = of_task("a", a_run("a", failed, nodes=nodes))
+    assert "not tried again, for noRetryOn names TIMED_OUT" in cause.text
+
+
+@pytest.mark.parametrize("changes", [{"retry_times": 2}, {"failure": FailureReason.TIMED_OUT}])
+def test_no_policy_is_blamed_for_the_end_of_all_attempts(changes: dict[str, Any]) -> None:
+    failed = an_attempt("a", TaskState.FAILURE, **changes)
+    nodes = {"a": {"maxRetryTimes": 2, "retryOn": ["TIMED_OUT"]}}
+    (cause,) = of_task("a", a_run("a", failed, nodes=nodes))
+    assert "tried again" not in cause.text
 
 
 def test_a_task_is_delayed() -> None:
