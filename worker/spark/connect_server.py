@@ -51,8 +51,6 @@ _OWN_CONF = {
     "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
     "spark.connect.grpc.binding.address": _LOOPBACK,
     "spark.connect.grpc.port.maxRetries": "0",
-    "spark.driver.host": _LOOPBACK,
-    "spark.driver.bindAddress": _LOOPBACK,
     "spark.ui.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "500",
@@ -66,6 +64,11 @@ _OWN_CONF = {
     # The pages of Spark's UI show options of readers, a password among them, in the clear.
     "spark.redaction.string.regex": HIDDEN,
 }
+
+
+# Without executors elsewhere nobody has to reach the driver, nor see its pages.
+_ALONE_CONF = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+_ADDRESS = "SPARK_LOCAL_IP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +121,11 @@ class ConnectServer:
         script = f'#!/bin/sh\nexec {shlex.join(asker)} python "$0" "$@"\n'
         self._python.write_text(script, encoding="utf-8")
         self._python.chmod(0o700)
+        # Executors elsewhere have no host to ask for their Pythons, and have to reach the driver.
+        self.is_alone = plan.master.startswith("local")
         conf = {
             **_OWN_CONF,
+            **(_ALONE_CONF if self.is_alone else {}),
             **plan.conf,
             "spark.master": plan.master,
             "spark.app.name": f"orcaflow {plan.profile}",
@@ -135,8 +141,9 @@ class ConnectServer:
         own = conf.get("spark.driver.defaultJavaOptions", "")
         if "ExitOnOutOfMemoryError" not in own:
             conf["spark.driver.defaultJavaOptions"] = f"{own} -XX:+ExitOnOutOfMemoryError"
-        # Executors elsewhere have no host to ask.
-        self.forks_pythons = plan.master.startswith("local")
+        # Its pages are served at this address alone, if there is one, else at all.
+        address = _LOOPBACK if self.is_alone else environment.get(_ADDRESS, "")
+        self._ui_host = address or _LOOPBACK
         host = os.getpid()
         made = command(
             conf,
@@ -144,7 +151,8 @@ class ConnectServer:
             {
                 **environment,
                 TOKEN_VARIABLE: self.token,
-                "PYSPARK_PYTHON": str(self._python) if self.forks_pythons else plan.python,
+                **({_ADDRESS: address} if address else {}),
+                "PYSPARK_PYTHON": str(self._python) if self.is_alone else plan.python,
                 "PYSPARK_DRIVER_PYTHON": plan.python,
                 "SPARK_LOCAL_DIRS": str(directory / "local"),
             },
@@ -165,7 +173,7 @@ class ConnectServer:
 
     def python_of(self, session_id: str) -> str:
         """What this server has to start for the UDFs of a session; "" leaves it to the server."""
-        if not self.forks_pythons:
+        if not self.is_alone:
             return ""
         path = self.directory / session_id
         path.symlink_to(self._python.name)
@@ -177,7 +185,7 @@ class ConnectServer:
 
     @property
     def ui_link(self) -> str:
-        return f"http://{_LOOPBACK}:{self.ui_port}"
+        return f"http://{self._ui_host}:{self.ui_port}"
 
     def listens(self) -> bool:
         """Whether somebody answers at the port; that it is well has to be asked."""
