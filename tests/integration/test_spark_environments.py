@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import tarfile
@@ -106,6 +107,20 @@ def test_requirements_that_can_not_be_had_are_told(tmp_path: Path, requirement: 
     assert error.explained.sentence.startswith("the task's environment could not be made: pip: ")
     assert error.explained.reason is FailureReason.CONFIGURATION
     assert [*(tmp_path / "environments").glob("*/")] == []
+
+
+def test_a_password_in_a_requirement_does_not_stand_in_the_log(
+    tmp_path: Path, wheel: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hush").mkdir()
+    moved = tmp_path / "hush" / "weather_vane-1.0-py3-none-any.whl"
+    Path(wheel.partition("file://")[2]).rename(moved)
+    job = a_job(tmp_path, requirements=[f"weather-vane @ file://{moved}"])
+    place = Path(python_for(dataclasses.replace(job, secrets=("hush",)))).parents[1]
+    told = capfd.readouterr().out
+    assert "Successfully installed weather-vane-1.0" in told
+    assert "hush" not in told
+    assert not (place / "requirements.txt").exists()
 
 
 def test_a_worker_that_is_offline_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

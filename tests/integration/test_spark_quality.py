@@ -302,6 +302,22 @@ def test_files_are_data_too(rules: Rules, tmp_path: Path) -> None:
             "rule 'custom_sql 1': its query must give one row with one column, and gave more than",
         ),
         ({"type": "custom_sql", "sql": "select 'x'", "max": 1}, "its query must give a number"),
+        (
+            {
+                "type": "referential",
+                "column": "id",
+                "references": {"sql": "select explode(array('1', '01')) as code", "column": "code"},
+            },
+            "code is text, and what refers to it is int",
+        ),
+        (
+            {
+                "type": "referential",
+                "column": "id",
+                "references": {"table": "carriers", "column": "nothing"},
+            },
+            "rule 'referential id': [UNRESOLVED_COLUMN",
+        ),
     ],
 )
 def test_a_rule_that_can_not_be_tried_is_named(

@@ -102,6 +102,10 @@ OTHER_LOGS = [
         ),
         FailureReason.SUBMIT_FAILED,
     ),
+    (
+        'Exception in thread "main" io.fabric8.kubernetes.client.KubernetesClientException: Forbidden',
+        FailureReason.SUBMIT_FAILED,
+    ),
     ("Diagnostics: [2026-01-02] Application killed by user bob", None),
     ("26/01/02 03:04:05 INFO Client: Application report: final status: KILLED", "KILLED"),
 ]
@@ -120,6 +124,59 @@ def test_trouble_that_passed_is_not_why_a_driver_failed() -> None:
         "26/01/02 03:05:05 INFO DAGScheduler: Job 0 finished\n"
     )
     assert explain_log(log) is None
+
+
+@pytest.mark.parametrize(
+    "diagnostics",
+    [
+        (
+            "AM Container for appattempt_1_1_000001 exited with  exitCode: -104\nDiagnostics: Container"
+            " [pid=1,containerID=c] is running 6619136B beyond the 'PHYSICAL' memory limit. Current"
+            " usage: 1.0 GB of 1 GB physical memory used. Exit code is 143"
+        ),
+        (
+            "Container [pid=1,containerID=c] is running beyond physical memory limits. Current usage: 1"
+            " GB of 1 GB physical memory used; killing container. Exit code is 143"
+        ),
+    ],
+)
+def test_a_driver_that_yarn_ended_for_its_memory_has_run_out_of_it(diagnostics: str) -> None:
+    found = explain_log(f'Exception in thread "main" {diagnostics}')
+    assert found is not None
+    assert found.reason is FailureReason.OUT_OF_MEMORY
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "job.py", line 1, in <module>\n'
+
+
+def test_a_watch_that_was_begun_anew_is_not_why_a_driver_failed() -> None:
+    log = (
+        "26/01/02 03:04:05 WARN WatchConnectionManager: Exec Failure\n"
+        "io.fabric8.kubernetes.client.KubernetesClientException: too old resource version: 1 (2)\n"
+        f"{TRACEBACK}ZeroDivisionError: division by zero\n"
+    )
+    found = explain_log(log)
+    assert found is not None
+    assert found.reason is FailureReason.PYTHON_ERROR
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "py4j.protocol.Py4JError: An error occurred while calling o45.collectToPython",
+        "py4j.protocol.Py4JNetworkError: Answer from Java side is empty",
+        "ConnectionRefusedError: [Errno 111] Connection refused",
+    ],
+)
+def test_a_jvm_that_ran_out_of_memory_says_so_before_python_misses_it(last: str) -> None:
+    log = (
+        "26/01/02 03:04:05 ERROR SparkUncaughtExceptionHandler: Uncaught exception in thread\n"
+        "java.lang.OutOfMemoryError: Java heap space\n"
+        f"26/01/02 03:04:05 INFO ShutdownHookManager: Shutdown hook called\n{TRACEBACK}{last}\n"
+    )
+    found = explain_log(log)
+    assert found is not None
+    assert found.reason is FailureReason.OUT_OF_MEMORY
 
 
 def test_what_needs_the_jvm_names_the_profile_that_has_it() -> None:

@@ -207,3 +207,12 @@ def test_what_is_hostile_in_results_is_left_out() -> None:
     assert found.type == ""
     assert found.rows is not None
     assert found.rows < 2**63
+
+
+@pytest.mark.parametrize(
+    ("threshold", "rows", "allowed"), [(0.29, 100, 29), (0.07, 100, 7), (0.1, 9, 0), (0.0, 9, 0)]
+)
+def test_a_share_of_rows_is_meant_as_it_is_written(
+    threshold: float, rows: int, allowed: int
+) -> None:
+    assert NotNull(name="n", columns=("id",), threshold=threshold).allowed(rows) == allowed

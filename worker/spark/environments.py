@@ -98,7 +98,7 @@ def python_for(job: work.Job) -> str:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if wanted.get("archive"):
             return _of_archive(folder, Path(wanted["archive"]))
-        return _of_requirements(folder, tuple(wanted["requirements"]))
+        return _of_requirements(folder, tuple(wanted["requirements"]), job)
     except OSError as error:
         raise WorkFailedError(
             f"the task's environment can't be kept in {folder}: {error.strerror or error}",
@@ -125,13 +125,13 @@ def _of_archive(folder: Path, archive: Path) -> str:
     return str(_python_in(place))
 
 
-def _of_requirements(folder: Path, requirements: tuple[str, ...]) -> str:
+def _of_requirements(folder: Path, requirements: tuple[str, ...], job: work.Job) -> str:
     place = folder / _named("venv", [*requirements])
     with _making(folder, place) as is_there:
         if not is_there:
-            _say(f"makes an environment with {', '.join(requirements)} in {place}")
+            _say(job.shown(f"makes an environment with {', '.join(requirements)} in {place}"))
             started = time.monotonic()
-            _make(place, requirements)
+            _make(place, requirements, job)
             _say(f"made it in {time.monotonic() - started:.1f} s; it is kept for other tasks")
     return str(_python_in(place))
 
@@ -178,7 +178,7 @@ def _remove_unused(folder: Path) -> None:
                 shutil.rmtree(place, ignore_errors=True)
 
 
-def _make(place: Path, requirements: tuple[str, ...]) -> None:
+def _make(place: Path, requirements: tuple[str, ...], job: work.Job) -> None:
     has_pip = _runs([sys.executable, "-I", "-m", "pip", "--version"])
     options = ["--system-site-packages", *(["--without-pip"] if has_pip else [])]
     done = subprocess.run(
@@ -194,19 +194,24 @@ def _make(place: Path, requirements: tuple[str, ...]) -> None:
             hint=f"`{sys.executable} -m venv` has to work on this worker",
         )
     _finish(place)
-    _install(place, requirements)
+    _install(place, requirements, job)
 
 
-def _install(place: Path, requirements: tuple[str, ...]) -> None:
-    argv = [str(_python_in(place)), "-I", "-m", "pip", "install", *_PIP, "--", *requirements]
+def _install(place: Path, requirements: tuple[str, ...], job: work.Job) -> None:
+    # A requirement may hold a password, which argv would show to every account.
+    listed = place / "requirements.txt"
+    listed.touch(mode=0o600)
+    listed.write_text("".join(f"{each}\n" for each in requirements), encoding="utf-8")
+    argv = [str(_python_in(place)), "-I", "-m", "pip", "install", *_PIP, "-r", str(listed)]
     said: list[str] = []
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as pip:
         for line in pip.stdout or ():
-            sys.stdout.write(line)
+            said.append(job.shown(line))
+            sys.stdout.write(f"{said[-1]}\n")
             sys.stdout.flush()
-            said.append(line)
+    listed.unlink()
     if pip.returncode == 0:
         return
     is_unreachable = any(word in line for line in said for word in _UNREACHABLE)

@@ -19,6 +19,10 @@ from worker.spark import texts
 
 _LIBRARIES: Final = ("pyspark.", "py4j.", "grpc.")
 
+# What Python can only say of a JVM that has gone.
+_OF_SILENCE = (FailureReason.EXIT_CODE, FailureReason.SERVER_LOST)
+_REFUSED = "Connection refused"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
@@ -102,8 +106,17 @@ def explain_log(log: str) -> Explained | None:
         return _first(known.LAST_WORDS, log) or _first(known.TROUBLE, texts.serious(log))
     name, _, said = error.partition(": ")
     if texts.is_of_python(error):
-        return explain_text(said, classes=[name.strip()])
-    return explain_text(error, classes=[f"{_LIBRARIES[0]}{name}"])
+        found = explain_text(said, classes=[name.strip()])
+    else:
+        found = explain_text(error, classes=[f"{_LIBRARIES[0]}{name}"])
+    is_by_silence = found.reason in _OF_SILENCE or _REFUSED in error
+    return (is_by_silence and _of_memory(texts.serious(log))) or found
+
+
+def _of_memory(log: str) -> Explained | None:
+    """What Java said when it ran out of memory; after that it says nothing to Python any more."""
+    found = _first(known.TROUBLE, log)
+    return found if found is not None and found.reason is FailureReason.OUT_OF_MEMORY else None
 
 
 def _first(rules: Sequence[known.Rule], text: str) -> Explained | None:

@@ -50,12 +50,20 @@ _EXECUTOR_MEMORY: Final = (
     "give the executors more: spark.executor.memory for Java,"
     " spark.executor.memoryOverhead for all else"
 )
+_KUBERNETES: Final = "Kubernetes refused, or could not be reached"
 _JARS: Final = (
     "name what has it in the profile (`packages` or `jars`), or in `conf` of a classic task"
     " (spark.jars.packages or spark.jars)"
 )
 
 TROUBLE: Final = (
+    _rule(
+        r"is running (?:\d+B )?beyond (?:the )?'?(?i:physical|virtual)'? memory limits?[^\n]*"
+        r"|exitCode: -10[34]\b",
+        _OOM,
+        "YARN ended a container that took too much memory",
+        "give the driver more (spark.driver.memory, spark.driver.memoryOverhead), or the executors",
+    ),
     _rule(
         r"Container killed by YARN for exceeding (?:physical |virtual )?memory limits\.?[^\n]*",
         _OOM,
@@ -175,6 +183,7 @@ TROUBLE: Final = (
 
 # What counts only if Spark has no condition for it.
 CAUSES: Final = (
+    _rule(r"KubernetesClientException", _SUBMIT, _KUBERNETES),
     _rule(
         r"(?:java\.lang\.(?:ClassNotFoundException|NoClassDefFoundError)):"
         r" (?:Class )?([\w.$/]+)",
@@ -222,7 +231,12 @@ SUBMISSION: Final = (
         "no Spark master answers",
         "see whether the address in `master` is right and the master runs",
     ),
-    _rule(r"KubernetesClientException", _SUBMIT, "Kubernetes refused, or could not be reached"),
+    _rule(
+        # Elsewhere in a log it may be a watch that was begun anew.
+        r'Exception in thread "main"[^\n]*KubernetesClientException',
+        _SUBMIT,
+        _KUBERNETES,
+    ),
     _rule(
         r"(?:submitted by user \S+ to unknown queue|to non-leaf queue)[^\n]*",
         _SUBMIT,

@@ -21,7 +21,7 @@ from common.model.failures import FailureReason
 from common.model.quality import QualityLevel, QualityResult, QualityState, to_json
 from worker.runners.table import Result
 from worker.spark.failures import Explained, WorkFailedError, explain
-from worker.spark.measuring import DATA, Measured, measuring, other_data
+from worker.spark.measuring import DATA, Measured, measuring, other_data, quoted
 from worker.spark.rule_reader import RulesError, read_rules, read_source
 from worker.spark.rules import (
     AnyRule,
@@ -91,6 +91,9 @@ class _Data:
             return {}
         query = measuring(rules)
         try:
+            for index, each in rules.items():
+                if isinstance(each, Referential):
+                    self._check_types(each, other_data(index))
             row = self._query(query.text, query.values).collect()[0]
         except Exception:
             self._find_wrong(rules)
@@ -122,6 +125,22 @@ class _Data:
             return self._query(source.sql)
         reader = self._spark.read.format(source.format).options(**source.options)
         return reader.load(source.path)
+
+    def _check_types(self, rule: Referential, view: str) -> None:
+        """Text that numbers or dates refer to may spell one of them twice, and so double rows."""
+        own, others = self._types(rule.columns, DATA), self._types(rule.references, view)
+        for name, mine, other in zip(rule.references, own, others, strict=True):
+            if other == "string" != mine:
+                raise WorkFailedError(
+                    f"rule {rule.name!r}: {name} is text, and what refers to it is {mine}",
+                    FailureReason.CONFIGURATION,
+                    hint=f"give the references as sql that casts {name}, or the data as sql",
+                )
+
+    def _types(self, columns: Sequence[str], view: str) -> list[str]:
+        listed = ", ".join(map(quoted, columns))
+        found = self._query(f"SELECT {listed} FROM {view}").schema  # noqa: S608
+        return [each.dataType.simpleString() for each in found]
 
     def _query(self, text: str, values: Mapping[str, object] | None = None) -> DataFrame:
         known = {**self._params, **(values or {})}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal
 from typing import Final, TypeAlias
 
 from common.model.quality import MAX_FORMER, QualityLevel
@@ -39,7 +40,8 @@ class RowRule(Rule):
 
     def allowed(self, rows: int) -> int:
         """How many of the rows may break it."""
-        return max(self.threshold_rows, int(self.threshold * rows))
+        # As it was written: the nearest binary number may be a little less than 0.29.
+        return max(self.threshold_rows, int(Decimal(repr(self.threshold)) * rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

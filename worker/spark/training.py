@@ -56,6 +56,23 @@ _CONF = {
     "spark.connect.grpc.binding.port": "0",
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
+    # The installation's defaults hold here too, but nothing of it may reach a site's own metastore,
+    # event logs or listeners, or fetch anything.
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.defaultCatalog": "spark_catalog",
+    "spark.sql.catalog.spark_catalog": "builtin",
+    "spark.eventLog.enabled": "false",
+    **dict.fromkeys(
+        (
+            "spark.extraListeners",
+            "spark.jars",
+            "spark.jars.packages",
+            "spark.sql.extensions",
+            "spark.sql.queryExecutionListeners",
+            "spark.sql.streaming.streamingQueryListeners",
+        ),
+        "",
+    ),
 }
 
 

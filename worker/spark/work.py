@@ -12,6 +12,7 @@ person has to know, leaves the reason beside the job, and returns the exit code.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
@@ -156,7 +157,7 @@ def run(
             raise WorkFailedError(text, FailureReason.CONFIGURATION)
     except BaseException as error:  # noqa: BLE001  # It is told to people, and ends the process.
         return failed(job, error, explain=explain)
-    sys.stdout.flush()
+    _flush()
     if result != OK:
         text = f"it ended with exit code {result}"
         _leave(job, Explained(reason=FailureReason.EXIT_CODE, sentence=text))
@@ -168,7 +169,7 @@ def failed(
     job: Job, error: BaseException, *, explain: Callable[[BaseException], Explained] = explain
 ) -> int:
     """Say why the work failed: in the log, beside the job, and in the facts. The exit code."""
-    sys.stdout.flush()
+    _flush()
     explained = explain(error)
     if not isinstance(error, WorkFailedError):
         _print(job, told(error, script=job.script))
@@ -188,9 +189,16 @@ def _silence_reports() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
+def _flush() -> None:
+    """Have what the script has printed in the log; it may have closed the file, or removed it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+
+
 def _print(job: Job, text: str) -> None:
-    sys.stderr.write(f"{job.shown(text)}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{job.shown(text)}\n")
+        sys.stderr.flush()
 
 
 def _leave(job: Job, explained: Explained) -> None:
