@@ -11,6 +11,7 @@ import pytest
 
 from common.model.quality import QualityResult, QualityState, results_from
 from common.params import DataType
+from tests.integration.spark_jobs import Jobs, a_session, text_of
 from worker.spark import parameters, work
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+QUALITY_FILE = "quality.json"
 FLIGHTS = """
 create or replace temporary view flights as select * from values
   (1, 'AA', 10.0D, 'a@b.c', timestamp'2026-01-02 10:00:00'),
@@ -33,37 +35,22 @@ create or replace temporary view carriers as select * from values ('AA'), ('UA')
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "512m")
-        .config("spark.log.level", "OFF")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
-    spark.sql(FLIGHTS)
-    spark.sql(CARRIERS)
-    yield spark
-    spark.stop()
+    with a_session(tmp_path_factory.mktemp("warehouse")) as spark:
+        spark.sql(FLIGHTS)
+        spark.sql(CARRIERS)
+        yield spark
 
 
 class Tried:
     """What became of some rules."""
 
-    def __init__(self, folder: Path, code: int, told: str) -> None:
+    def __init__(self, jobs: Jobs, code: int, told: str) -> None:
         self.code = code
         self.told = told
-        reason = folder / "job.reason"
-        self.reason = reason.read_text().strip() if reason.exists() else ""
-        self.results = {
-            each.rule: each for each in results_from((folder / "quality.json").read_bytes())
-        }
-        output = folder / "out.jsonl"
-        self.outputs = output.read_text() if output.exists() else ""
+        self.reason = text_of(jobs.reason).strip()
+        found = results_from((jobs.folder / QUALITY_FILE).read_bytes())
+        self.results = {each.rule: each for each in found}
+        self.outputs = text_of(jobs.outputs)
 
     @property
     def one(self) -> QualityResult:
@@ -74,12 +61,8 @@ class Tried:
 class Rules:
     """Tries rules on the flights."""
 
-    def __init__(
-        self, spark: SparkSession, folder: Path, capfd: pytest.CaptureFixture[str]
-    ) -> None:
-        self._spark = spark
-        self._folder = folder
-        self._capfd = capfd
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
 
     def run(
         self,
@@ -88,24 +71,20 @@ class Rules:
         params: Mapping[str, str] | None = None,
         **changes: Any,
     ) -> Tried:
-        for name in ("job.reason", "out.jsonl"):
-            (self._folder / name).unlink(missing_ok=True)
-        (self._folder / "quality.json").write_text("")
+        for path in (self._jobs.reason, self._jobs.outputs):
+            path.unlink(missing_ok=True)
+        quality_file = self._jobs.folder / QUALITY_FILE
+        quality_file.write_text("")
         document = {
             "kind": "data_quality",
             "rules": [*rules],
             "source": source or {"table": "flights"},
             "outputs": {},
-            "quality_file": str(self._folder / "quality.json"),
+            "quality_file": str(quality_file),
             "params": parameters.in_job(params or {}, dict.fromkeys(params or {}, DataType.DATE)),
             **changes,
         }
-        job = work.Job.of(document, reason_file=self._folder / "job.reason")
-        work.facts.cache_clear()
-        self._capfd.readouterr()
-        code = work.run(self._spark, job)
-        said = self._capfd.readouterr()
-        return Tried(self._folder, code, said.out + said.err)
+        return Tried(self._jobs, *self._jobs.do(document))
 
 
 @pytest.fixture
@@ -115,9 +94,7 @@ def rules(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Rules:
-    monkeypatch.setenv("ORCAFLOW_OUTPUT", str(tmp_path / "out.jsonl"))
-    monkeypatch.delenv("ORCAFLOW_SPARK_FACTS", raising=False)
-    return Rules(session, tmp_path, capfd)
+    return Rules(Jobs(session, tmp_path, capfd, monkeypatch))
 
 
 @pytest.mark.parametrize(

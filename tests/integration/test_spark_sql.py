@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from common.params import DataType
+from tests.integration.spark_jobs import Jobs, a_session, text_of
 from worker.spark import parameters, work
 
 if TYPE_CHECKING:
@@ -18,50 +19,31 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+RESULT_FILE = "result.csv"
+
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    folder = tmp_path_factory.mktemp("warehouse")
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "512m")
-        .config("spark.log.level", "OFF")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.session.timeZone", "Asia/Shanghai")
-        .config("spark.sql.warehouse.dir", str(folder))
-        .getOrCreate()
-    )
-    yield spark
-    spark.stop()
+    with a_session(tmp_path_factory.mktemp("warehouse"), zone="Asia/Shanghai") as spark:
+        yield spark
 
 
 class Run:
     """What became of a text of statements."""
 
-    def __init__(self, folder: Path, code: int, told: str) -> None:
+    def __init__(self, jobs: Jobs, code: int, told: str) -> None:
         self.code = code
         self.told = told
-        self.reason = _read(folder / "job.reason").strip()
-        self.rows = [*csv.reader(_read(folder / "result.csv").splitlines())]
-        self.outputs = [json.loads(line) for line in _read(folder / "out.jsonl").splitlines()]
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+        self.reason = text_of(jobs.reason).strip()
+        self.rows = [*csv.reader(text_of(jobs.folder / RESULT_FILE).splitlines())]
+        self.outputs = [json.loads(line) for line in text_of(jobs.outputs).splitlines()]
 
 
 class Statements:
     """Runs texts, one after the other, in the one session."""
 
-    def __init__(
-        self, spark: SparkSession, folder: Path, capfd: pytest.CaptureFixture[str]
-    ) -> None:
-        self._spark = spark
-        self._folder = folder
-        self._capfd = capfd
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
 
     def run(
         self,
@@ -71,7 +53,8 @@ class Statements:
         outputs: Mapping[str, str] | None = None,
         **changes: Any,
     ) -> Run:
-        (self._folder / "result.csv").write_text("")
+        result_file = self._jobs.folder / RESULT_FILE
+        result_file.write_text("")
         given = params or {}
         values = {name: text for name, (_, text) in given.items()}
         document = {
@@ -80,17 +63,12 @@ class Statements:
             "place": "params.rawScript",
             "limit": 5,
             "rows_shown": 3,
-            "result_file": str(self._folder / "result.csv"),
+            "result_file": str(result_file),
             "outputs": dict(outputs or {}),
             "params": parameters.in_job(values, {name: kind for name, (kind, _) in given.items()}),
             **changes,
         }
-        job = work.Job.of(document, reason_file=self._folder / "job.reason")
-        work.facts.cache_clear()
-        self._capfd.readouterr()
-        code = work.run(self._spark, job)
-        said = self._capfd.readouterr()
-        return Run(self._folder, code, said.out + said.err)
+        return Run(self._jobs, *self._jobs.do(document))
 
 
 @pytest.fixture
@@ -100,9 +78,7 @@ def statements(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Statements:
-    monkeypatch.setenv("ORCAFLOW_OUTPUT", str(tmp_path / "out.jsonl"))
-    monkeypatch.delenv("ORCAFLOW_SPARK_FACTS", raising=False)
-    return Statements(session, tmp_path, capfd)
+    return Statements(Jobs(session, tmp_path, capfd, monkeypatch))
 
 
 def test_statements_run_in_order_and_the_last_query_s_rows_are_kept(statements: Statements) -> None:

@@ -1,0 +1,75 @@
+"""Jobs of Spark tasks, done in the tests' own process and in one session of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from worker.spark import work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def a_session(warehouse: Path, *, zone: str = "UTC") -> Iterator[SparkSession]:
+    """A small session with a driver in this process."""
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "512m")
+        .config("spark.log.level", "OFF")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", zone)
+        .config("spark.sql.warehouse.dir", str(warehouse))
+        .getOrCreate()
+    )
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+class Jobs:
+    """Does one job after the other; what it leaves stands in `folder`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        capfd: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        self.folder = folder
+        self._spark = spark
+        self._capfd = capfd
+        monkeypatch.setenv("ORCAFLOW_OUTPUT", str(self.outputs))
+        monkeypatch.delenv("ORCAFLOW_SPARK_FACTS", raising=False)
+
+    @property
+    def outputs(self) -> Path:
+        return self.folder / "out.jsonl"
+
+    @property
+    def reason(self) -> Path:
+        return self.folder / "job.reason"
+
+    def do(self, document: Mapping[str, Any]) -> tuple[int, str]:
+        """The exit code of a job, and what it printed."""
+        job = work.Job.of(document, reason_file=self.reason)
+        work.facts.cache_clear()
+        self._capfd.readouterr()
+        code = work.run(self._spark, job)
+        said = self._capfd.readouterr()
+        return code, said.out + said.err
+
+
+def text_of(path: Path) -> str:
+    """What a job has left in a file; "" if there is none."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
