@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
 from common.store.protocol import AttemptEnd, ClaimedTask
+from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.supervisor import DirectoryPolicy, Prepare, Supervisor
 from worker.tasks.base import TaskSettings
@@ -80,26 +81,17 @@ class Host:
         node = {"localParams": list(local), **(params or {})}
         if script is not None:
             node["rawScript"] = script
-        values: dict[str, Any] = {
+        values = {
             "id": task_instance_id,
-            "process_instance_id": 2,
-            "process_definition_id": 1,
-            "process_name": "daily",
             "name": f"task {task_instance_id}",
             "attempt": 1,
             "task_type": task_type,
             "task_json": json.dumps({"params": json.dumps(node)}),
-            "global_params": None,
             "schedule_time": SCHEDULED,
-            "complement": False,
-            "tenant_code": None,
-            "queue": None,
-            "executor_id": 1,
-            "execute_path": paths.execute_path,
-            "log_path": paths.log_path,
             "start_time": SCHEDULED,
+            **changes,
         }
-        return ClaimedTask(**{**values, **changes})
+        return a_claimed_task(paths, **values)
 
     def begin(self, task: ClaimedTask) -> None:
         """Start a task and return when its process is there, or it has ended without one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from common.spark_config import SparkConfig, SparkProfile
-from common.store.protocol import ClaimedTask
+from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.quality_report import read_quality
 from worker.supervisor import Prepared
@@ -23,7 +22,6 @@ from worker.tasks.pyspark import PySparkTask
 from worker.tasks.spark_sql import SparkSqlTask
 from worker.workspace import attempt_folders
 
-WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CLUSTER = "0123456789ab"
 SOCKET = "/run/orcaflow/spark.sock"
 PROFILES = {
@@ -70,27 +68,14 @@ def prepared(
         ),
     )
     given = {"rawScript": "spark"} if "file" not in params else {}
-    values: dict[str, Any] = {
-        "id": 3,
-        "process_instance_id": 2,
-        "process_definition_id": 1,
-        "process_name": "daily",
-        "name": "load",
-        "attempt": 2,
+    values = {
         "task_type": task_type,
         "task_json": json.dumps({**(node or {}), "params": {**given, **params}}),
         "global_params": json.dumps(global_params) if global_params else None,
-        "schedule_time": WHEN,
-        "complement": False,
-        "tenant_code": None,
-        "queue": None,
-        "executor_id": 1,
-        "execute_path": paths.execute_path,
-        "log_path": paths.log_path,
-        "start_time": WHEN,
+        **row,
     }
     Path(paths.log_path).parent.mkdir(parents=True, exist_ok=True)
-    return launcher.prepare(ClaimedTask(**{**values, **row}))
+    return launcher.prepare(a_claimed_task(paths, **values))
 
 
 def job_of(made: Prepared) -> dict[str, Any]:

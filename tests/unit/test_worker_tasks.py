@@ -15,7 +15,7 @@ import pytest
 from common.errors import SchedulerError
 from common.model.definitions import WORKER_TASK_TYPES
 from common.params import DataType
-from common.store.protocol import ClaimedTask
+from tests.claims import WHEN, a_claimed_task
 from worker import task_log
 from worker.launcher import Launcher, seen_by_tasks
 from worker.masking import masked
@@ -35,8 +35,6 @@ from worker.workspace import (
     write_file,
 )
 
-WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
 
 def prepared(
     home: Path,
@@ -49,25 +47,7 @@ def prepared(
 ) -> Prepared:
     """What the launcher makes of a task."""
     paths = attempt_folders(home / "tasks").paths(1, 2, 3)
-    values: dict[str, Any] = {
-        "id": 3,
-        "process_instance_id": 2,
-        "process_definition_id": 1,
-        "process_name": "daily",
-        "name": "load",
-        "attempt": 2,
-        "task_type": task_type,
-        "task_json": json.dumps({"params": dict(params)}),
-        "global_params": None,
-        "schedule_time": WHEN,
-        "complement": False,
-        "tenant_code": None,
-        "queue": None,
-        "executor_id": 1,
-        "execute_path": paths.execute_path,
-        "log_path": paths.log_path,
-        "start_time": WHEN,
-    }
+    values = {"task_type": task_type, "task_json": json.dumps({"params": dict(params)}), **changes}
     launcher = Launcher(
         home=home,
         data_dir=home / "data",
@@ -76,7 +56,7 @@ def prepared(
         tenant_mode="single",
         settings=settings or TaskSettings(environment=seen_by_tasks({})),
     )
-    return launcher.prepare(ClaimedTask(**{**values, **changes}))
+    return launcher.prepare(a_claimed_task(paths, **values))
 
 
 def test_a_script_and_a_file_together_are_a_question(tmp_path: Path) -> None:
