@@ -62,6 +62,14 @@ _KEPT_FOR_ORCAFLOW: Final = (
     "spark.connect.authenticate.",
     "spark.connect.grpc.binding.",
 )
+_OF_THE_PAGES: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "true",
+    "spark.ui.killEnabled": "true",
+    "spark.ui.threadDumpsEnabled": "true",
+    "spark.ssl.ui.enabled": "false",
+    "spark.ui.filters": "",
+}
+"""What a server's own pages need to be, for by them its sessions are closed for sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +190,11 @@ def conf_from(value: object) -> dict[str, str]:
             raise ValueError(f"{key} has a key of its own: {own}")
         if key.startswith(_KEPT_FOR_ORCAFLOW):
             raise ValueError(f"{key} is set by Orcaflow itself")
+        needed = _OF_THE_PAGES.get(key)
+        if needed is not None and str(text).strip().lower() != needed:
+            raise ValueError(
+                f"{key} must stay {needed or 'empty'}: by its pages a server's sessions are closed"
+            )
         if any(c in str(text) for c in "\0\r\n"):
             raise ValueError(f"the value of {key} has a control character")
         conf[key] = str(text)

@@ -16,7 +16,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -69,7 +69,8 @@ class HostLoop:
         self._for_tenants = for_tenants
         self._wake = wake
         self._folder = folder(home, port)
-        self._document = json.dumps({"profiles": _profiles(config, python, data_dir)})
+        profiles = wanted(config, python=python, data_dir=data_dir)
+        self._document = json.dumps({"profiles": profiles})
         self._wanted = bool(config.prewarmed())
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
@@ -197,25 +198,25 @@ def folder(home: Path, port: int) -> Path:
     return home / "run" / f"spark-{port}"
 
 
+def wanted(config: SparkConfig, *, python: str, data_dir: Path) -> dict[str, object]:
+    """What the host is told of each profile."""
+    told: dict[str, object] = {}
+    for name, profile in config.profiles.items():
+        plan = _plan(name, profile, python, data_dir)
+        limits = _limits(name, profile, config, plan.revision)
+        told[name] = {"plan": asdict(plan), "limits": asdict(limits)}
+    return told
+
+
 def _own_path() -> list[str]:
     """Where this program's packages are found, should the interpreter be another one."""
     return [str(Path(__file__).resolve().parent.parent)]
 
 
-def _profiles(config: SparkConfig, python: str, data_dir: Path) -> dict[str, object]:
-    return {
-        name: {
-            "plan": asdict(_plan(name, profile, python, data_dir)),
-            "limits": asdict(_limits(name, profile, config)),
-        }
-        for name, profile in config.profiles.items()
-    }
-
-
 def _plan(name: str, profile: SparkProfile, python: str, data_dir: Path) -> ServerPlan:
-    return ServerPlan(
+    plan = ServerPlan(
         profile=name,
-        revision=_revision(profile),
+        revision="",
         master=profile.master,
         # Else tables would lie in the server's own directory, and go with it.
         conf={"spark.sql.warehouse.dir": str(data_dir / "spark-warehouse"), **profile.conf},
@@ -225,11 +226,12 @@ def _plan(name: str, profile: SparkProfile, python: str, data_dir: Path) -> Serv
         python=profile.python or python,
         start_timeout=profile.start_timeout_seconds,
     )
+    return replace(plan, revision=_revision(plan))
 
 
-def _limits(name: str, profile: SparkProfile, config: SparkConfig) -> Limits:
+def _limits(name: str, profile: SparkProfile, config: SparkConfig, revision: str) -> Limits:
     return Limits(
-        revision=_revision(profile),
+        revision=revision,
         max_sessions=profile.max_sessions,
         max_servers=profile.max_servers,
         idle_timeout=profile.idle_timeout_seconds,
@@ -239,7 +241,7 @@ def _limits(name: str, profile: SparkProfile, config: SparkConfig) -> Limits:
     )
 
 
-def _revision(profile: SparkProfile) -> str:
+def _revision(plan: ServerPlan) -> str:
     """Changes with everything that a server is started with."""
-    document = json.dumps(asdict(profile), sort_keys=True)
+    document = json.dumps(asdict(plan), sort_keys=True)
     return hashlib.sha256(document.encode()).hexdigest()[:16]

@@ -30,6 +30,7 @@ from worker.spark import ask, properties
 from worker.spark.installation import home_of_spark
 
 PORT = 4321
+SYSTEM_PYTHON = "/usr/bin/python3"
 PRELUDE = """\
 import json, os, sys
 def tell(*values):
@@ -143,11 +144,13 @@ class SparkHost:
         profiles: Mapping[str, SparkProfile],
         *,
         seen: Mapping[str, str] | None = None,
+        for_tenants: bool = False,
         **config: Any,
     ) -> None:
         """`seen`: variables of the daemon that the host sees too; `config` is Spark's."""
         self.home = home
         self._seen = seen or {}
+        self._for_tenants = for_tenants
         self.directory = host_loop.folder(home, PORT)
         self._count = 0
         self._attempts: list[Attempt] = []
@@ -164,6 +167,7 @@ class SparkHost:
             self.home,
             SparkConfig(profiles=dict(profiles), **config),
             environment={**_SEEN, **self._seen},
+            for_tenants=self._for_tenants,
         )
         self.loop.want()
         self.await_link()
@@ -232,11 +236,13 @@ class SparkHost:
         profile: str = "default",
         stdout: int | None = None,
         through: tuple[str, ...] = (),
+        uid: int | None = None,
         **changes: Any,
     ) -> Attempt:
         """Start an asker as a supervisor does; `changes` are those of its job.
 
-        `through`: a command that becomes the one that follows it.
+        `through`: a command that becomes the one that follows it. `uid`: an account other than
+        this one.
         """
         self._count += 1
         folder = self.home / f"attempt-{self._count}"
@@ -254,10 +260,15 @@ class SparkHost:
             **changes,
         }
         (folder / "job.json").write_text(json.dumps(job))
+        # The one of the tests may lie where other accounts have no access.
+        python = sys.executable if uid is None else SYSTEM_PYTHON
+        if uid is not None:
+            for each in (folder, *folder.iterdir()):
+                os.chown(each, uid, uid)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 (
-                    *(*through, sys.executable, "-I", "-S", _ASK, self.loop.address),
+                    *(*through, python, "-I", "-S", _ASK, self.loop.address),
                     *("task", profile, str(folder / "job.json")),
                 ),
                 stdin=subprocess.DEVNULL,
@@ -271,6 +282,9 @@ class SparkHost:
                     "ORCAFLOW_PARAMS": str(folder / "params.json"),
                 },
                 start_new_session=True,
+                user=uid,
+                group=uid,
+                extra_groups=None if uid is None else (),
             )
         attempt = Attempt(folder, process)
         self._attempts.append(attempt)

@@ -8,7 +8,9 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 
 from tests.integration.spark_host import (
     GOOD,
+    SYSTEM_PYTHON,
     Attempt,
     SparkHost,
     a_profile,
@@ -23,6 +26,7 @@ from tests.integration.spark_host import (
     environ,
     kill,
     lives,
+    parent,
     spark_host,
     until,
 )
@@ -42,6 +46,9 @@ PROFILES = {
     "cramped": a_profile(driver_memory="64m"),
     "another": a_profile(python=ANOTHER),
 }
+
+TENANT = 65534
+"""Whom no file belongs to, on any Linux."""
 
 LONG_JOB = 'spark.range(0, 10**15, 1, 4).selectExpr("sum(id % 7)").collect()'
 ENDLESS_UDF = """
@@ -182,6 +189,8 @@ def links(pid: int) -> set[str]:
         ("exit(3)", 3, "EXIT_CODE", "exit code 3"),
         ("sys.exit('no orders today')", 1, "EXIT_CODE", "no orders today"),
         ("os._exit(5)", 5, None, ""),
+        ("sys.stdout = open('/dev/null', 'w'); sys.stdout.close()", 0, None, ""),
+        ("sys.stdout = sys.stderr = None; exit(3)", 3, "EXIT_CODE", ""),
         ("1 / 0", 1, "PYTHON_ERROR", "ZeroDivisionError: division by zero"),
         ("import no_such_module", 1, "PYTHON_ERROR", "No module named 'no_such_module'"),
         ("open('no such file')", 1, "PYTHON_ERROR", "No such file or directory: 'no such file'"),
@@ -281,6 +290,28 @@ def test_sessions_that_a_script_makes_are_its_own_and_have_udfs(host: SparkHost)
     assert (code, attempt.values) == (0, [False, 2, True, 2, False, 2]), attempt.output
 
 
+def test_a_script_may_make_more_sessions_than_its_host_has_room_to_hear_of(
+    host: SparkHost,
+) -> None:
+    attempt = host.start(
+        """
+        names = {fd: f"/proc/self/fd/{fd}" for fd in range(3, 100)}
+        pipes = [fd for fd, name in names.items()
+                 if os.path.exists(name) and os.readlink(name).startswith("pipe:")]
+        (told,) = pipes
+        usual = os.get_blocking(told)
+        os.set_blocking(told, False)
+        try:
+            while True:
+                os.write(told, b"as if it were a session\\n")
+        except BlockingIOError:
+            os.set_blocking(told, usual)
+        tell(spark.newSession().range(3).count())
+        """
+    )
+    assert (attempt.end(within=30), attempt.values) == (0, [3]), attempt.output
+
+
 @pytest.mark.parametrize("script", ["spark.sparkContext", "spark.range(1).rdd.count()"])
 def test_what_needs_a_driver_of_its_own_is_told_so(host: SparkHost, script: str) -> None:
     code, attempt = host.run(script)
@@ -332,6 +363,21 @@ def test_at_whatever_moment_an_asker_is_killed_nothing_of_its_task_goes_on(
     # A job that is begun late is begun within this.
     assert host.works()
     assert host.running_jobs() == []
+
+
+def test_no_setting_of_the_installation_keeps_a_session_from_being_closed(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(
+        "spark.ui.enabled false\nspark.ui.killEnabled false\n"
+    )
+    with spark_host(tmp_path, seen={"SPARK_CONF_DIR": str(conf)}) as host:
+        attempt = host.start(LONG_JOB)
+        until(host.running_jobs)
+        attempt.process.terminate()
+        assert attempt.end(within=30) == 143
+        assert host.running_jobs() == []
+        assert "may still run" not in attempt.output
 
 
 def test_a_task_stands_back_as_its_asker_does(host: SparkHost) -> None:
@@ -489,6 +535,71 @@ def test_an_unknown_profile_is_refused_with_those_that_there_are(host: SparkHost
     assert (code, attempt.failure) == (1, "CONFIGURATION")
     assert "no Spark profile 'big'" in attempt.reason
     assert "default" in attempt.reason
+
+
+def test_who_waits_for_a_server_of_a_profile_that_is_mended_gets_one_of_the_mended(
+    tmp_path: Path,
+) -> None:
+    with spark_host(tmp_path, {"default": a_profile(master="spark://127.0.0.1:1")}) as host:
+        attempt = host.start(GOOD).told("waiting for a session")
+        until(host.servers)
+        host.follow({"default": a_profile()})
+        assert (attempt.end(), attempt.values) == (0, [55]), attempt.output
+        host.stop()
+        assert list(host.directory.glob("server-*")) == []
+
+
+def test_who_waits_for_a_second_server_that_cannot_start_gets_a_session_of_the_first(
+    tmp_path: Path,
+) -> None:
+    jar = tmp_path / "driver.jar"
+    with zipfile.ZipFile(jar, "w"):
+        pass
+    narrow = a_profile(jars=str(jar), max_sessions=1, max_servers=2)
+    with spark_host(tmp_path, {"default": narrow}) as host:
+        first = host.start("wait()").ready()
+        jar.unlink()
+        second = host.start("tell(1)").told("waiting for a session")
+        until(lambda: refusals(host))
+        first.go_on()
+        assert (first.end(), second.end(), second.values) == (0, 0, [1]), second.output
+        assert len(refusals(host)) == 1
+
+
+def refusals(host: SparkHost) -> list[object]:
+    """How often a server could not be started."""
+    return [each for each in host.log() if each["message"] == "no server"]
+
+
+# Accounts
+
+
+@pytest.fixture
+def open_home() -> Iterator[Path]:
+    """A home whose folders other accounts may enter, as `tmp_path` may not be."""
+    with tempfile.TemporaryDirectory(prefix="orcaflow-") as home:
+        Path(home).chmod(0o755)
+        yield Path(home)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not os.access(SYSTEM_PYTHON, os.X_OK),
+    reason="only root can have tasks of other accounts, in a Python that these may use",
+)
+def test_a_tenants_task_runs_as_the_tenant_and_is_found_and_killed_as_any_other(
+    open_home: Path,
+) -> None:
+    with spark_host(open_home, for_tenants=True) as host:
+        script = f"tell(os.getuid(), os.getgid(), os.getgroups())\n{GOOD}\nwait()\n{LONG_JOB}"
+        attempt = host.start(script, uid=TENANT).ready()
+        assert attempt.values == [TENANT, TENANT, [TENANT], 55]
+        # By its marker, as a worker does that looks for what an attempt has left behind.
+        assert [pid for pid in attempt.pids if parent(pid) == host.pid]
+        attempt.go_on()
+        until(host.running_jobs)
+        attempt.process.terminate()
+        assert attempt.end() == 143
+        until(lambda: host.is_quiet, within=30)
 
 
 # The host

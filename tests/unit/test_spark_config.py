@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from common.config import Config, effective, get, load
 from common.errors import ConfigurationError
-from common.spark_config import SparkConfig, SparkProfile, addresses
+from common.spark_config import SparkConfig, SparkProfile, addresses, conf_from
 from orcaflow.cli import app
 
 OwnFile = Callable[[str], Path]
@@ -136,6 +136,7 @@ def test_all_mistakes_are_reported_together_with_their_places(
         "[spark.profiles.'Big One']\nmaster = 'mesos://x'\n"
         "[spark.profiles.odd]\nconf = { 'spark.x' = [1] }\n"
         "[spark.profiles.own]\nconf = { 'spark.connect.grpc.binding.port' = 1 }\n"
+        "[spark.profiles.blind]\nconf = { 'spark.ui.enabled' = false }\n"
     )
     monkeypatch.setenv("ORCAFLOW_SPARK__PROFILES__ETL__CONF", "spark.x=1")
     monkeypatch.setenv("ORCAFLOW_SPARK__PROFILES__OLD__MASTER", "mesos://hunter")
@@ -155,6 +156,7 @@ def test_all_mistakes_are_reported_together_with_their_places(
         f"{path}: spark.profiles.Big One.master: 'mesos://x' is no master",
         f"{path}: spark.profiles.odd.conf: 'spark.x' must be text, a number or a boolean",
         f"{path}: spark.profiles.own.conf: spark.connect.grpc.binding.port is set by Orcaflow",
+        f"{path}: spark.profiles.blind.conf: spark.ui.enabled must stay true: ",
         "ORCAFLOW_SPARK__PROFILES__ETL__CONF: spark.profiles.etl.conf: it must be JSON",
         "ORCAFLOW_SPARK__PROFILES__OLD__MASTER: spark.profiles.old.master: 'mesos://hunter' is no",
     ):
@@ -165,6 +167,33 @@ def test_all_mistakes_are_reported_together_with_their_places(
 def test_settings_with_a_key_of_their_own_are_refused_in_the_free_map(own_file: OwnFile) -> None:
     own_file('[spark.profiles.etl]\nconf = { "spark.driver.memory" = "8g" }\n')
     assert "spark.driver.memory has a key of its own: driver_memory" in mistakes()[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("spark.ui.enabled", False, "must stay true"),
+        ("spark.ui.killEnabled", "FALSE", "must stay true"),
+        ("spark.ui.threadDumpsEnabled", "no", "must stay true"),
+        ("spark.ssl.ui.enabled", "true", "must stay false"),
+        ("spark.ui.filters", "org.example.Login", "must stay empty"),
+    ],
+)
+def test_a_profile_cannot_take_away_the_pages_that_sessions_are_closed_by(
+    key: str, value: object, told: str
+) -> None:
+    with pytest.raises(ValueError, match=f"{key} {told}: .* closed"):
+        conf_from({key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("spark.ui.enabled", True), ("spark.ui.killEnabled", "true"), ("spark.ssl.ui.enabled", False)],
+)
+def test_what_a_profile_says_of_those_pages_may_be_what_holds_anyway(
+    key: str, value: object
+) -> None:
+    assert list(conf_from({key: value})) == [key]
 
 
 def test_a_profile_belongs_into_the_workers_file(

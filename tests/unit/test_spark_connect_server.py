@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from worker.spark.connect_server import ConnectServer, ServerPlan
-from worker.spark.jvm import Command
+from worker.spark.connect_server import ConnectServer, MakeCommand, ServerPlan
+from worker.spark.jvm import Command, NoSparkError
 
 
 class Started:
     """A server of a master, with what it was to be started with."""
 
     def __init__(
-        self, directory: Path, master: str, *, conf: Mapping[str, str] | None = None, **seen: str
+        self,
+        directory: Path,
+        master: str,
+        *,
+        conf: Mapping[str, str] | None = None,
+        jars: str = "",
+        **seen: str,
     ) -> None:
-        plan = ServerPlan(
-            profile="default",
-            revision="1",
-            master=master,
-            conf=conf or {},
-            jars="",
-            packages="",
-            driver_memory="1g",
-            python=sys.executable,
-            start_timeout=60,
-        )
-        self.server = ConnectServer(
-            plan,
-            key=1,
-            directory=directory,
-            command=self._command,
-            environment=seen,
-            asker=("ask",),
-        )
+        self.server = a_server(directory, self._command, master, conf=conf, jars=jars, **seen)
         self.server.process.wait()
 
     def _command(
@@ -44,6 +34,36 @@ class Started:
     ) -> Command:
         self.conf, self.environment = conf, environment
         return Command(argv=("/bin/true",), environment=environment, archive=None)
+
+
+def a_server(
+    directory: Path,
+    command: MakeCommand,
+    master: str = "local[2]",
+    *,
+    conf: Mapping[str, str] | None = None,
+    jars: str = "",
+    **seen: str,
+) -> ConnectServer:
+    plan = ServerPlan(
+        profile="default",
+        revision="1",
+        master=master,
+        conf=conf or {},
+        jars=jars,
+        packages="",
+        driver_memory="1g",
+        python=sys.executable,
+        start_timeout=60,
+    )
+    return ConnectServer(
+        plan,
+        key=1,
+        directory=directory,
+        command=command,
+        environment=seen,
+        asker=("ask",),
+    )
 
 
 @pytest.mark.parametrize("seen", [{}, {"SPARK_LOCAL_IP": "10.0.0.1"}])
@@ -70,3 +90,58 @@ def test_a_host_of_several_addresses_says_which_one(tmp_path: Path) -> None:
     made = Started(tmp_path / "server", "spark://there:7077", SPARK_LOCAL_IP="10.0.0.1")
     assert made.environment["SPARK_LOCAL_IP"] == "10.0.0.1"
     assert made.server.ui_link.startswith("http://10.0.0.1:")
+
+
+def children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+
+
+def no_java(*_: object) -> Command:
+    raise NoSparkError("there is no java")
+
+
+def never_ends(_conf: object, _directory: object, environment: Mapping[str, str]) -> Command:
+    return Command(argv=("/bin/sleep", "600"), environment=environment, archive=None)
+
+
+def test_a_server_whose_command_cannot_be_made_leaves_no_file_behind(tmp_path: Path) -> None:
+    with pytest.raises(NoSparkError):
+        a_server(tmp_path / "server", no_java)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_whose_end_nobody_would_see_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_many(pid: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    before = children()
+    monkeypatch.setattr(os, "pidfd_open", too_many)
+    with pytest.raises(OSError, match="Too many open files"):
+        a_server(tmp_path / "server", never_ends)
+    assert children() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "jars", ["local:/opt/driver.jar", "hdfs:/driver.jar", "s3a://bucket/driver.jar", "/no/such/*"]
+)
+def test_jars_that_only_spark_can_find_are_left_to_it(tmp_path: Path, jars: str) -> None:
+    Started(tmp_path / "server", "local[2]", jars=jars)
+
+
+@pytest.mark.parametrize("jars", ["/no/such.jar", "file:/no/such.jar", "file:///no/such.jar"])
+def test_a_jar_of_this_computer_has_to_be_there(tmp_path: Path, jars: str) -> None:
+    with pytest.raises(FileNotFoundError, match=r"spark\.profiles\.default\.jars: .* /no/such.jar"):
+        Started(tmp_path / "server", "local[2]", jars=jars)
+
+
+def test_no_file_of_the_installation_takes_the_pages_away_that_sessions_are_closed_by(
+    tmp_path: Path,
+) -> None:
+    made = Started(tmp_path / "server", "local[2]", conf={"spark.ui.retainedJobs": "7"})
+    assert made.conf["spark.ui.retainedJobs"] == "7"
+    pages = ("spark.ui.enabled", "spark.ui.killEnabled", "spark.ui.threadDumpsEnabled")
+    assert [made.conf[key] for key in pages] == ["true"] * 3
+    assert made.conf["spark.ssl.ui.enabled"] == "false"

@@ -156,6 +156,24 @@ def test_variables_of_the_launcher_and_of_the_installation_are_set(
     assert command.argv[0] == str(program)
 
 
+def test_a_script_of_the_installation_that_never_ends_is_told(
+    environment: dict[str, str], tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "conf").mkdir()
+    (home / "conf" / "spark-env.sh").write_text("exec sleep 600\n")
+    monkeypatch.setattr(jvm, "_SCRIPT_SECONDS", 0.1)
+    with pytest.raises(NoSparkError, match=r"spark-env\.sh takes longer than 0\.1 seconds"):
+        made(environment, tmp_path)
+
+
+def test_a_script_of_the_installation_may_forget_where_its_files_are(
+    environment: dict[str, str], tmp_path: Path, home: Path
+) -> None:
+    (home / "conf").mkdir()
+    (home / "conf" / "spark-env.sh").write_text("unset SPARK_CONF_DIR\n")
+    assert made(environment, tmp_path).environment["SPARK_CONF_DIR"] == f"{home}/conf"
+
+
 def test_a_missing_java_is_said_with_the_cure(environment: dict[str, str], tmp_path: Path) -> None:
     nowhere = {**environment, "JAVA_HOME": "/nowhere"}
     with pytest.raises(NoSparkError, match=r"no java in /nowhere/bin.*JAVA_HOME"):

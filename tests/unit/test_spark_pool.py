@@ -102,12 +102,30 @@ WORN_OUT = [
 def test_a_worn_out_server_gets_no_session_and_another_takes_its_place(
     worn: dict[str, object], why: str
 ) -> None:
-    server = replace(READY, sessions=1, **worn)  # type: ignore[arg-type]
+    server = replace(READY, sessions=1, given=1, **worn)  # type: ignore[arg-type]
     limits = replace(LIMITS, max_memory_bytes=2 << 30)
     drain, start = decided([server], tasks(1), limits)
     assert isinstance(drain, DrainServer)
     assert why in drain.why
     assert start == StartServer("default")
+
+
+STRICT = replace(LIMITS, max_memory_bytes=1, max_age=1.0)
+"""No server could keep to that."""
+
+
+def test_a_server_beyond_its_limits_from_the_start_is_kept_until_it_has_given_a_session() -> None:
+    large = replace(READY, memory_bytes=1 << 30)
+    assert decided([large], [], replace(STRICT, kept=True)) == []
+    give, drain = decided([large], tasks(1), STRICT)
+    assert give == GiveSession(100, 1)
+    assert isinstance(drain, DrainServer)
+
+
+def test_all_who_wait_get_a_session_of_a_server_that_is_beyond_its_limits_by_then() -> None:
+    give, another, drain = decided([replace(READY, memory_bytes=2)], tasks(2), STRICT)
+    assert (give, another) == (GiveSession(100, 1), GiveSession(101, 1))
+    assert isinstance(drain, DrainServer)
 
 
 def test_a_drained_server_is_stopped_after_its_last_session() -> None:
@@ -134,6 +152,7 @@ servers_seen = st.lists(
         started_at=st.floats(0, 5_000),
         idle_since=st.floats(0, 5_000),
         sessions=st.integers(0, 2),
+        given=st.integers(0, 3),
         failures=st.integers(0, 3),
     ),
     max_size=5,
@@ -159,7 +178,10 @@ def test_whatever_is_seen_no_server_gets_too_much_and_done_decisions_are_not_mad
             case GiveSession(key, server):
                 assert after[server].state is ServerState.READY
                 assert after[server].profile == left.pop(key).profile
-                after[server] = replace(after[server], sessions=after[server].sessions + 1)
+                had_before = after[server]
+                after[server] = replace(
+                    had_before, sessions=had_before.sessions + 1, given=had_before.given + 1
+                )
                 assert after[server].sessions <= LIMITS.max_sessions
             case StartServer(profile):
                 fresh = replace(STARTING, key=1_000 + number, profile=profile, started_at=now)

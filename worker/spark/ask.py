@@ -94,8 +94,9 @@ def _connected(address: str) -> _socket.socket:
     while True:
         link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
-            # By its folder's descriptor: an address may have a hundred characters only.
-            folder = os.open(folder_name, os.O_RDONLY | os.O_DIRECTORY)
+            # By its folder's descriptor: an address may have a hundred characters only. A tenant
+            # may go through that folder, but not read it.
+            folder = os.open(folder_name, os.O_PATH | os.O_DIRECTORY)
             try:
                 link.connect(f"/proc/self/fd/{folder}/{name}")
             finally:

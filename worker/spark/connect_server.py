@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -44,6 +45,8 @@ _NOISE = re.compile(
 )
 _UNCAUGHT = 'Exception in thread "main" '
 _THROWN = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error)\b")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+"""Of a URI, `local:` and `hdfs:` among them, which Spark looks for itself."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _OWN_CONF = {
@@ -51,7 +54,6 @@ _OWN_CONF = {
     "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
     "spark.connect.grpc.binding.address": _LOOPBACK,
     "spark.connect.grpc.port.maxRetries": "0",
-    "spark.ui.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "500",
     "spark.ui.retainedStages": "500",
@@ -64,8 +66,14 @@ _OWN_CONF = {
     # The pages of Spark's UI show options of readers, a password among them, in the clear.
     "spark.redaction.string.regex": HIDDEN,
 }
-
-
+# By its pages a session is closed: they show what runs for it yet, and kill that. No file of the
+# installation may have it otherwise; `common.spark_config` refuses a profile that does.
+_PAGES_CONF = {
+    "spark.ui.enabled": "true",
+    "spark.ui.killEnabled": "true",
+    "spark.ui.threadDumpsEnabled": "true",
+    "spark.ssl.ui.enabled": "false",
+}
 # Without executors elsewhere nobody has to reach the driver, nor see its pages.
 _ALONE_CONF = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
 _ADDRESS = "SPARK_LOCAL_IP"
@@ -114,62 +122,37 @@ class ConnectServer:
         self.port, self.ui_port = _free_ports(2)
         self.token = secrets.token_urlsafe(24)
         self.application_id = ""
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.log = directory / "server.log"
         # Called by another name for each session, which tells whose UDFs a Python is for.
         self._python = directory / PYTHON
-        script = f'#!/bin/sh\nexec {shlex.join(asker)} python "$0" "$@"\n'
-        self._python.write_text(script, encoding="utf-8")
-        self._python.chmod(0o700)
         # Executors elsewhere have no host to ask for their Pythons, and have to reach the driver.
         self.is_alone = plan.master.startswith("local")
-        conf = {
-            **_OWN_CONF,
-            **(_ALONE_CONF if self.is_alone else {}),
-            **plan.conf,
-            "spark.master": plan.master,
-            "spark.app.name": f"orcaflow {plan.profile}",
-            "spark.driver.memory": plan.driver_memory,
-            "spark.connect.grpc.binding.address": _LOOPBACK,
-            "spark.connect.grpc.binding.port": str(self.port),
-            "spark.ui.port": str(self.ui_port),
-        }
-        if plan.jars:
-            conf["spark.jars"] = plan.jars
-        if plan.packages:
-            conf["spark.jars.packages"] = plan.packages
-        own = conf.get("spark.driver.defaultJavaOptions", "")
-        if "ExitOnOutOfMemoryError" not in own:
-            conf["spark.driver.defaultJavaOptions"] = f"{own} -XX:+ExitOnOutOfMemoryError"
         # Its pages are served at this address alone, if there is one, else at all.
         address = _LOOPBACK if self.is_alone else environment.get(_ADDRESS, "")
         self._ui_host = address or _LOOPBACK
-        host = os.getpid()
-        made = command(
-            conf,
-            directory,
-            {
-                **environment,
-                TOKEN_VARIABLE: self.token,
-                **({_ADDRESS: address} if address else {}),
-                "PYSPARK_PYTHON": str(self._python) if self.is_alone else plan.python,
-                "PYSPARK_DRIVER_PYTHON": plan.python,
-                "SPARK_LOCAL_DIRS": str(directory / "local"),
-            },
-        )
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                made.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=directory,
-                env=dict(made.environment),
-                start_new_session=True,
-                # The host has no threads: this can't stand still.
-                preexec_fn=lambda: end_with_parent(host),  # noqa: PLW1509
+        with contextlib.ExitStack() as undone:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Its settings, a password among them, must not stay if this fails.
+            undone.callback(shutil.rmtree, directory, ignore_errors=True)
+            script = f'#!/bin/sh\nexec {shlex.join(asker)} python "$0" "$@"\n'
+            self._python.write_text(script, encoding="utf-8")
+            self._python.chmod(0o700)
+            made = command(
+                self._conf(),
+                directory,
+                {
+                    **environment,
+                    TOKEN_VARIABLE: self.token,
+                    **({_ADDRESS: address} if address else {}),
+                    "PYSPARK_PYTHON": str(self._python) if self.is_alone else plan.python,
+                    "PYSPARK_DRIVER_PYTHON": plan.python,
+                    "SPARK_LOCAL_DIRS": str(directory / "local"),
+                },
             )
-        self.pidfd = os.pidfd_open(self.process.pid)
+            self.process = self._started(made)
+            undone.callback(_end, self.process)
+            self.pidfd = os.pidfd_open(self.process.pid)
+            undone.pop_all()
 
     def python_of(self, session_id: str) -> str:
         """What this server has to start for the UDFs of a session; "" leaves it to the server."""
@@ -181,7 +164,8 @@ class ConnectServer:
 
     def forget_python(self, session_id: str) -> None:
         """The session is over."""
-        (self.directory / session_id).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (self.directory / session_id).unlink()
 
     @property
     def ui_link(self) -> str:
@@ -223,6 +207,44 @@ class ConnectServer:
             return ""
         return "\n".join([line for line in lines if _is_telling(line)][-_TAIL_LINES:])
 
+    def _conf(self) -> dict[str, str]:
+        plan = self.plan
+        conf = {
+            **_OWN_CONF,
+            **(_ALONE_CONF if self.is_alone else {}),
+            **plan.conf,
+            **_PAGES_CONF,
+            "spark.master": plan.master,
+            "spark.app.name": f"orcaflow {plan.profile}",
+            "spark.driver.memory": plan.driver_memory,
+            "spark.connect.grpc.binding.address": _LOOPBACK,
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.ui.port": str(self.ui_port),
+        }
+        if plan.jars:
+            conf["spark.jars"] = plan.jars
+        if plan.packages:
+            conf["spark.jars.packages"] = plan.packages
+        own = conf.get("spark.driver.defaultJavaOptions", "")
+        if "ExitOnOutOfMemoryError" not in own:
+            conf["spark.driver.defaultJavaOptions"] = f"{own} -XX:+ExitOnOutOfMemoryError"
+        return conf
+
+    def _started(self, made: Command) -> subprocess.Popen[bytes]:
+        host = os.getpid()
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                made.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env=dict(made.environment),
+                start_new_session=True,
+                # The host has no threads: this can't stand still.
+                preexec_fn=lambda: end_with_parent(host),  # noqa: PLW1509
+            )
+
 
 def main_cause(last_words: str) -> str:
     """The one line that says most of why a server has ended."""
@@ -233,12 +255,17 @@ def main_cause(last_words: str) -> str:
     return told.removeprefix(_UNCAUGHT).removeprefix("Caused by: ").strip()
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
 def _check_jars(plan: ServerPlan) -> None:
     """Spark itself would only warn, and the tasks miss their classes later."""
     for jar in filter(None, (each.strip() for each in plan.jars.split(","))):
         path = jar.removeprefix("file://").removeprefix("file:")
         if (
-            "://" not in path
+            not _SCHEME.match(path)
             and not any(sign in path for sign in "*?[{")
             and not Path(path).exists()
         ):

@@ -122,6 +122,8 @@ def _become(circumstances: Circumstances, host: int, keep: tuple[int, ...]) -> N
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if circumstances.asker:
         _stand_back_as(circumstances.asker)
+    # Before the change of account: after it the kernel shows a process's environment to root alone.
+    _mark(circumstances.environment.get(MARKER, ""))
     if circumstances.uid != os.geteuid():
         _drop_to(circumstances.uid, circumstances.gid)
     # After that, for a change of account takes it back.
@@ -129,7 +131,6 @@ def _become(circumstances: Circumstances, host: int, keep: tuple[int, ...]) -> N
     os.chdir(circumstances.directory)
     os.environ.clear()
     os.environ.update(circumstances.environment)
-    _mark(circumstances.environment.get(MARKER, ""))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     random.seed()
@@ -193,5 +194,5 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError, AttributeError):
             continue

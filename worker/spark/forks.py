@@ -46,8 +46,13 @@ class Watch:
         """Do what is to be done; return when that is done, or when nothing came for so long."""
         for fd, _ in self._epoll.poll(seconds):
             act = self._acts.get(fd)  # What was done first may have removed it.
-            if act is not None:
+            if act is None:
+                continue
+            try:
                 act()
+            except Exception:
+                # The host must not end by it, and all its servers and tasks along with it.
+                log.exception("event could not be dealt with")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,8 +102,17 @@ class Forks:
         self._follow(pid, ended)
         return pid
 
-    def visit(self, work: Callable[[], bytes], done: Callable[[bytes | None], None]) -> None:
-        """Do some short business; `done` is told what `work` has returned, None if it failed."""
+    def visit(
+        self,
+        work: Callable[[], bytes],
+        done: Callable[[bytes | None], None],
+        *,
+        within: float = _VISIT_SECONDS,
+    ) -> bool:
+        """Do some short business; `done` is told what `work` has returned, None if it failed.
+
+        False if no process can be made for it now: then nothing was done, and nothing is told.
+        """
         try:
             pid, reading = self._visitor(work)
             try:
@@ -108,10 +122,9 @@ class Forks:
                 raise
         except OSError as error:
             log.warning("no visit could be made", extra={"cause": error.strerror})
-            done(None)
-            return
-        until = self._clock() + _VISIT_SECONDS
-        self._visits[pid] = _Visit(reading=reading, until=until, done=done)
+            return False
+        self._visits[pid] = _Visit(reading=reading, until=self._clock() + within, done=done)
+        return True
 
     def _visitor(self, work: Callable[[], bytes]) -> tuple[int, int]:
         """A process that does some work; its pid, and where the answer is to be read."""

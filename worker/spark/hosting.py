@@ -39,8 +39,8 @@ _STARTING_REST = 0.05
 _REST = 1.0
 _LONG_REST = 5.0
 _FAILING_SECONDS = 60.0
-_NO_FILES = (errno.EMFILE, errno.ENFILE)
-_NO_FILES_REST = 0.05
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
+_SHORTAGE_REST = 0.05
 _LONGEST_SAID = 900
 _SIGNALS = frozenset(signal.valid_signals())
 
@@ -101,6 +101,7 @@ class Host:
         while self._servers and self._clock() < limit:
             self.run_once()
         # What is left ends with this process.
+        self._servers.clear_away()
 
     def run_once(self) -> None:
         """Wait for something to do, and do it."""
@@ -147,11 +148,11 @@ class Host:
                 try:
                     connection, _ = self._door.accept()
                 except OSError as error:
-                    if error.errno not in _NO_FILES:
+                    if error.errno not in _SHORTAGES:
                         raise
                     # Who asks waits; no event would end that sooner.
-                    log.warning("no file is left for an asker", extra={"cause": error.strerror})
-                    time.sleep(_NO_FILES_REST)
+                    log.warning("no room is left for an asker", extra={"cause": error.strerror})
+                    time.sleep(_SHORTAGE_REST)
                     return
                 link = Link(connection)
                 self._watch.add(link.fileno(), lambda link=link: self._hear(link))  # type: ignore[misc]
@@ -270,9 +271,15 @@ class Host:
                 task.link.say(f"waiting for a session of Spark profile {task.profile}")
 
     def _limits_at(self, now: float) -> dict[str, Limits]:
-        """What profiles allow now: a server that failed to start isn't kept ready for a while."""
+        """What profiles allow now.
+
+        After one has failed to start, no server is kept ready for a while, nor is any started
+        beside one that is there.
+        """
         return {
-            name: replace(each, kept=False) if now < self._failing.get(name, now) else each
+            name: replace(each, kept=False, max_servers=1)
+            if now < self._failing.get(name, now)
+            else each
             for name, each in self._limits.items()
         }
 
@@ -281,9 +288,10 @@ class Host:
             self._servers.start(self._plans[profile])
         except (OSError, NoSparkError) as error:
             why = f"the Spark server of profile {profile} could not be started: {error}"
-            self._refuse(profile, why, "")
+            self._has_no_server(profile, why, "")
 
     def _server_is_ready(self, server: Server) -> None:
+        self._failing.pop(server.profile, None)
         if not any(task.profile == server.profile for task in self._tasks.waiting()):
             place = server.place()
             self._forks.visit(lambda: b"%d" % warm.warm_up(place), lambda _: None)
@@ -292,15 +300,21 @@ class Host:
         profile = died.server.profile
         self._pythons.end(died.server.sessions)
         self._tasks.server_died(died)
-        if not died.was_ready:
+        # One that was stopped on purpose while it started says nothing of the next.
+        if not died.was_ready and (died.server.refused or died.server.stopping_since is None):
             why = f"{died.how}: {died.cause}" if died.cause else died.how
             text = f"the Spark server of profile {profile} did not start ({why})"
-            self._refuse(profile, text, died.last_words)
+            self._has_no_server(profile, text, died.last_words)
 
-    def _refuse(self, profile: str, why: str, words: str) -> None:
-        """Tell all who wait for a server of this profile; whoever comes next tries again."""
+    def _has_no_server(self, profile: str, why: str, words: str) -> None:
+        """Tell all who wait for a server of this profile; whoever comes next tries again.
+
+        If it has another one, they wait for that.
+        """
         log.warning("no server", extra={"profile": profile, "why": why})
         self._failing[profile] = self._clock() + _FAILING_SECONDS
+        if self._servers.come(profile):
+            return
         for task in self._tasks.waiting():
             if task.profile == profile:
                 for line in words.splitlines():

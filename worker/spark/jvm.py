@@ -35,6 +35,7 @@ _LOG_CONFIGURATION = Path(__file__).resolve().with_name("log4j2.properties")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _LAUNCHER = "org.apache.spark.launcher.Main"
 _LAUNCHER_SECONDS = 60
+_SCRIPT_SECONDS = 60.0
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 # The only settings that the launcher looks at.
 _FOR_LAUNCHER = (
@@ -272,16 +273,21 @@ def _with_spark_env(home: str, environment: Mapping[str, str]) -> dict[str, str]
     surroundings["SPARK_CONNECT_MODE"] = "0"
     script = Path(surroundings["SPARK_CONF_DIR"], "spark-env.sh")
     if script.is_file():
-        done = subprocess.run(
-            ["bash", "-c", _SOURCE_SPARK_ENV, "bash", str(script)],
-            env=surroundings,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            timeout=_LAUNCHER_SECONDS,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                ["bash", "-c", _SOURCE_SPARK_ENV, "bash", str(script)],
+                env=surroundings,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                timeout=_SCRIPT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            took = f"{script} takes longer than {_SCRIPT_SECONDS:g} seconds"
+            raise NoSparkError(f"{took}: it should only set variables") from error
         pairs = (each.partition("=") for each in os.fsdecode(done.stdout).split("\0") if each)
         surroundings = {name: value for name, _, value in pairs} or surroundings
+        surroundings.setdefault("SPARK_CONF_DIR", str(script.parent))
     # The launcher looks for the folders of a build if nobody names one.
     surroundings.setdefault("SPARK_SCALA_VERSION", _scala_version(home))
     return surroundings

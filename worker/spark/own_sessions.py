@@ -33,6 +33,9 @@ class OwnSessions:
     def __init__(self, place: Place, *, told: int) -> None:
         """`told`: where the host hears of further sessions, line by line, and of the end."""
         self._place = place
+        # The host listens only when the task has ended: there may be no room for more words, and
+        # no word is worth waiting for that.
+        os.set_blocking(told, False)
         self._told = told
         self._further: list[Session] = []
         self._are_closed = True
@@ -94,7 +97,8 @@ class OwnSessions:
             session.conf.set("spark.sql.execution.pyspark.python", self._place.python)
 
     def _tell(self, word: str) -> None:
-        # A script may have closed what it didn't open.
+        # A script may have closed what it didn't open, or have more sessions than can be told;
+        # those that aren't end with the server, or when they were idle for an hour.
         with contextlib.suppress(OSError):
             os.write(self._told, f"{word}\n".encode())
 

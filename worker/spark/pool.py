@@ -9,7 +9,7 @@ session in it. To *drain* a server is to give it no further session and to stop 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
@@ -29,7 +29,7 @@ class ServerState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a profile allows its servers. `revision` changes whenever the profile does."""
+    """What a profile allows its servers. `revision` is that of those that are started now."""
 
     revision: str
     max_sessions: int
@@ -54,6 +54,8 @@ class ServerSeen:
     idle_since: float
     """When its last session ended, or it became ready. Means nothing while it has sessions."""
     sessions: int = 0
+    given: int = 0
+    """Sessions that it has given so far, over or not."""
     memory_bytes: int = 0
     failures: int = 0
     """Health checks in a row that it has failed."""
@@ -119,14 +121,8 @@ def decide(
     now: float,
 ) -> list[Decision]:
     """What to do now. Asked again after it was done, it has nothing more to say."""
-    decisions: list[Decision] = []
-    current: dict[int, ServerSeen] = {}
-    for server in servers:
-        why = _worn_out(server, profiles.get(server.profile), now)
-        if why and server.state is not ServerState.DRAINING:
-            decisions.append(DrainServer(server.key, why))
-            server = replace(server, state=ServerState.DRAINING)
-        current[server.key] = server
+    current = {server.key: server for server in servers}
+    decisions: list[Decision] = [*_drain(current, profiles, now)]
     starting: dict[str, int] = {}
     for each in waiting:
         limits = profiles.get(each.profile)
@@ -136,9 +132,13 @@ def decide(
         roomiest = _roomiest(current.values(), each.profile, limits)
         if roomiest is not None:
             decisions.append(GiveSession(each.key, roomiest.key))
-            current[roomiest.key] = replace(roomiest, sessions=roomiest.sessions + 1)
+            current[roomiest.key] = replace(
+                roomiest, sessions=roomiest.sessions + 1, given=roomiest.given + 1
+            )
         else:
             starting[each.profile] = starting.get(each.profile, 0) + 1
+    # A first session has counted only now.
+    decisions += _drain(current, profiles, now)
     for profile, limits in profiles.items():
         own = [s for s in current.values() if s.profile == profile]
         alive = [s for s in own if s.state is not ServerState.DRAINING]
@@ -167,6 +167,17 @@ def decide(
     return decisions
 
 
+def _drain(
+    current: dict[int, ServerSeen], profiles: Mapping[str, Limits], now: float
+) -> Iterator[DrainServer]:
+    """Drain those of `current` that are worn out, there too."""
+    for server in list(current.values()):
+        why = _worn_out(server, profiles.get(server.profile), now)
+        if why and server.state is not ServerState.DRAINING:
+            current[server.key] = replace(server, state=ServerState.DRAINING)
+            yield DrainServer(server.key, why)
+
+
 def _worn_out(server: ServerSeen, limits: Limits | None, now: float) -> str:
     """Why a server should be replaced; "" if it shouldn't."""
     if limits is None:
@@ -177,10 +188,13 @@ def _worn_out(server: ServerSeen, limits: Limits | None, now: float) -> str:
         return ""
     if server.failures >= _FAILURES_BEFORE_DRAIN:
         return f"it failed {server.failures} health checks in a row"
-    if now - server.started_at >= limits.max_age:
-        return "it is old"
     if server.pythons >= _MOST_PYTHONS:
         return f"it has started {server.pythons} Pythons"
+    if not server.given:
+        # The next one would be no better: limits that none can keep to would start one for ever.
+        return ""
+    if now - server.started_at >= limits.max_age:
+        return "it is old"
     if limits.max_memory_bytes and server.memory_bytes > limits.max_memory_bytes:
         return f"it uses {server.memory_bytes >> 20} MB"
     return ""

@@ -33,6 +33,7 @@ log = logging.getLogger("orcaflow.spark.servers")
 _HEALTH_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
 _STOP_SECONDS = 10.0
+_REMOVAL_SECONDS = 600.0
 _SILENT_BEFORE_KILL = 3
 _REFUSALS_BEFORE_STOP = 3
 
@@ -46,6 +47,8 @@ class Server:
     started_at: float
     idle_since: float
     sessions: set[str] = field(default_factory=set)
+    given: int = 0
+    """Sessions that tasks have got so far."""
     pythons: int = 0
     failures: int = 0
     is_asked: bool = False
@@ -136,6 +139,15 @@ class Servers:
         """The server that has this session now."""
         return next((s for s in self._servers.values() if session_id in s.sessions), None)
 
+    def come(self, profile: str) -> bool:
+        """Whether a server of this profile is there, or starts, for whoever waits."""
+        return any(
+            each.profile == profile
+            and each.state is not ServerState.DRAINING
+            and each.stopping_since is None
+            for each in self._servers.values()
+        )
+
     def seen(self) -> list[ServerSeen]:
         """What is to be seen of all of them now."""
         return [
@@ -147,6 +159,7 @@ class Servers:
                 started_at=server.started_at,
                 idle_since=server.idle_since,
                 sessions=len(server.sessions),
+                given=server.given,
                 memory_bytes=server.process.memory_bytes(),
                 failures=server.failures,
                 pythons=server.pythons,
@@ -192,6 +205,12 @@ class Servers:
         for key in self._servers:
             self.stop(key, "the host ends")
 
+    def clear_away(self) -> None:
+        """Remove at once what those that are gone have left behind: no visit will do it later."""
+        there = {each.process.directory for each in self._servers.values()}
+        for left in set(self._directory.glob("server-*")) - there:
+            shutil.rmtree(left, ignore_errors=True)
+
     def doubt(self, server: Server) -> None:
         """Something went wrong with it: ask it soon how it is."""
         server.look_at = 0.0
@@ -229,14 +248,16 @@ class Servers:
                 said = {"refused": explain(error).sentence}
             return json.dumps(said).encode()
 
-        self._forks.visit(
+        if not self._forks.visit(
             work, lambda answer: self._answered(server, json.loads(answer) if answer else {})
-        )
+        ):
+            # No fault of the server's.
+            server.is_asked, server.look_at = False, self._clock() + _RETRY_SECONDS
 
     def _answered(self, server: Server, said: Mapping[str, str]) -> None:
         server.is_asked = False
-        if server.stopping_since is not None:
-            return
+        if server.stopping_since is not None or self._servers.get(server.key) is not server:
+            return  # It is ending, or gone.
         now = self._clock()
         if "application_id" not in said:
             server.look_at = now + _RETRY_SECONDS
@@ -285,5 +306,15 @@ class Servers:
             cause=main_cause(words),
             last_words=words,
         )
-        shutil.rmtree(process.directory, ignore_errors=True)
         self._ended(died)
+        self._remove(process.directory)
+
+    def _remove(self, directory: Path) -> None:
+        """Remove what a server leaves behind: there may be so much of it that it takes long."""
+
+        def work() -> bytes:
+            shutil.rmtree(directory, ignore_errors=True)
+            return b""
+
+        if not self._forks.visit(work, lambda _: None, within=_REMOVAL_SECONDS):
+            work()

@@ -28,6 +28,7 @@ log = logging.getLogger("orcaflow.spark.tasks")
 
 _RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 60.0
+_NOT_PROVEN = "Spark may still run something of it; its server ends after its other tasks"
 _SESSION_ID = re.compile(r"[0-9a-f-]{36}")
 
 
@@ -127,8 +128,8 @@ class WarmTasks:
         request = task.request
         assert request is not None
         place = server.place()
-        place = place.for_udfs_by(server.process.python_of(place.session_id))
         try:
+            place = place.for_udfs_by(server.process.python_of(place.session_id))
             task.reading, writing = pipe()
             try:
                 task.pid = self._forks.fork(
@@ -150,6 +151,7 @@ class WarmTasks:
         _let_go(task)
         task.server, task.place = server, place
         server.sessions.add(place.session_id)
+        server.given += 1
 
     def interpreter_of(self, session_id: str) -> str:
         """The Python that a session's task runs in, if that is another than the host's."""
@@ -215,9 +217,13 @@ class WarmTasks:
             else:
                 # Its end is the only sure way; until then its neighbours go on.
                 self._servers.drain(task.server.key, "a session in it can't be closed")
+                task.link.say(_NOT_PROVEN)
                 self._closed(task)
 
-        self._forks.visit(lambda: b"%d" % close_sessions(place, further), done)
+        if not self._forks.visit(lambda: b"%d" % close_sessions(place, further), done):
+            # That says nothing of the session, nor of its server.
+            task.close_at = self._clock() + _RETRY_SECONDS
+            task.give_up_at += _RETRY_SECONDS
 
     def _closed(self, task: WarmTask) -> None:
         server, place = task.server, task.place

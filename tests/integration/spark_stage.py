@@ -1,0 +1,195 @@
+"""The parts of a Spark host below its loop, each of them real, driven step by step.
+
+Visits and tasks can only be forked off a process that was started with room for a marker, so a
+*scene* plays in a process of its own; `scene` makes a test of it. Its servers are programs that
+listen at their port and never say a word. Its time goes on when the scene says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from worker.spark.asking import Link, Request
+from worker.spark.connect_server import ServerPlan
+from worker.spark.forking import room_for_marker
+from worker.spark.forks import Forks, Watch
+from worker.spark.jvm import Command
+from worker.spark.pool import ServerState
+from worker.spark.preload import ENVIRONMENT
+from worker.spark.servers import Died, Server, Servers
+from worker.spark.udf_pythons import UdfPythons
+from worker.spark.warm_tasks import WarmTask, WarmTasks
+
+_LISTEN = """
+import signal, socket, sys
+door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+signal.pause()
+"""
+_PLAY = "import sys; from tests.integration.spark_stage import play; play(*sys.argv[1:])"
+_TURN_SECONDS = 0.02
+_PATIENCE_SECONDS = 60.0
+_scenes: dict[str, Callable[[Stage], None]] = {}
+
+
+def scene(played: Callable[[Stage], None]) -> Callable[[Path], None]:
+    """A test that plays this in a process of its own."""
+    _scenes[played.__name__] = played
+
+    def test(tmp_path: Path) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", _PLAY, played.__module__, played.__name__, str(tmp_path)],
+            env={**os.environ, **ENVIRONMENT, **room_for_marker()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=2 * _PATIENCE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    test.__name__ = played.__name__
+    test.__doc__ = played.__doc__
+    return test
+
+
+def play(module: str, name: str, directory: str) -> None:
+    """Play a scene in this process."""
+    importlib.import_module(module)
+    _scenes[name](Stage(Path(directory)))
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """A warm task, and the asker's end of its link."""
+
+    task: WarmTask
+    asker: socket.socket
+
+    def told(self) -> list[str]:
+        """What has come to the asker since."""
+        try:
+            return self.asker.recv(65_536).decode().splitlines()
+        except BlockingIOError:
+            return []
+
+
+class Stage:
+    """What a host has, and what it would do with it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now = 1_000.0
+        self.errors: list[str] = []
+        self.died: list[tuple[Died, bool]] = []
+        """Each with whether its files were there yet."""
+        logging.getLogger("orcaflow").addHandler(_Errors(self.errors))
+        self._directory = directory
+        watch = Watch()
+        self.forks = Forks(watch, clock=lambda: self.now)
+        self.servers = Servers(
+            directory,
+            command=_mute,
+            environment=os.environ,
+            asker=("/bin/true",),
+            watch=watch,
+            forks=self.forks,
+            clock=lambda: self.now,
+            ready=lambda _: None,
+            ended=self._ended,
+        )
+        self.tasks = WarmTasks(
+            forks=self.forks,
+            servers=self.servers,
+            pythons=UdfPythons(self.forks),
+            clock=lambda: self.now,
+        )
+        self._watch = watch
+
+    def server(self) -> Server:
+        """One that is said to be ready."""
+        plan = ServerPlan(
+            profile="default",
+            revision="1",
+            master="local[2]",
+            conf={},
+            jars="",
+            packages="",
+            driver_memory="1g",
+            python=sys.executable,
+            start_timeout=60,
+        )
+        self.servers.start(plan)
+        server = self.servers[self.servers.seen()[-1].key]
+        server.state = ServerState.READY
+        server.look_at = self.now + 3_600
+        self.until(server.process.listens)
+        return server
+
+    def task(self) -> Asked:
+        """One that has no job, and so fails without a word as soon as it is started."""
+        own, asker = socket.socketpair()
+        asker.setblocking(False)
+        request = Request(
+            what="task",
+            arguments=("default", "/no/such/job"),
+            directory="/",
+            environment={},
+            files=tuple(os.open(os.devnull, os.O_RDWR) for _ in range(3)),
+        )
+        link = Link(own)
+        self.tasks.add(link, request, profile="default", job="/no/such/job")
+        return Asked(task=self.tasks.waiting()[-1], asker=asker)
+
+    def turn(self) -> None:
+        """What the loop of a host does again and again, without its decisions."""
+        self._watch.wait(_TURN_SECONDS)
+        self.servers.look_after()
+        self.forks.end_late_visits()
+        self.tasks.close_sessions()
+
+    def until(self, is_so: Callable[[], object], *, each_turn: float = 0.0) -> None:
+        """Take turns until it is so, each so many seconds after the one before."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not is_so():
+            assert time.monotonic() < deadline, "waited in vain"
+            self.now += each_turn
+            self.turn()
+
+    @contextmanager
+    def without_files(self) -> Iterator[None]:
+        """Meanwhile this process can open nothing, and so fork no visit."""
+        usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, usual[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+    def _ended(self, died: Died) -> None:
+        self.died.append((died, died.server.process.directory.exists()))
+        self.tasks.server_died(died)
+
+
+class _Errors(logging.Handler):
+    def __init__(self, found: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._found.append(self.format(record))
+
+
+def _mute(conf: Mapping[str, str], _directory: Path, environment: Mapping[str, str]) -> Command:
+    port = conf["spark.connect.grpc.binding.port"]
+    argv = (sys.executable, "-I", "-c", _LISTEN, port)
+    return Command(argv=argv, environment=environment, archive=None)
