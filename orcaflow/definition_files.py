@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from common.errors import InvalidDefinitionError
+from common.model import spark_keys
 from common.model.definitions import read_process_json
 from common.model.imports import (
     Finding,
@@ -383,6 +384,7 @@ def _document(
     except InvalidDefinitionError as error:
         wrong.extend(error.mistakes)
     wrong.extend(_parameter_mistakes(inner))
+    wrong.extend(_spark_mistakes(inner))
     own = entry.wrapped.get("globalParams")
     global_params = None if graph is None or graph.global_params == "[]" else graph.global_params
     if own:
@@ -490,6 +492,15 @@ def _number(
         mistakes.append(f"{key}: must be a whole number from {lowest}, not {value!r:.60}")
         return default
     return number
+
+
+def _spark_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
+    """What no worker hands to spark-submit."""
+    for node in _nodes(document):
+        params = node.get("params")
+        if str(node.get("type", "")).upper() == "SPARK" and isinstance(params, dict):
+            for mistake in spark_keys.mistakes(params):
+                yield f"task {_name_of(node)}, {mistake}"
 
 
 def _parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:

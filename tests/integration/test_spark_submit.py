@@ -17,6 +17,8 @@ from tests.integration.managers.bench import OOM, Bench, yarn_tags
 from tests.integration.managers.server import TROUBLES
 from tests.integration.managers.yarn import FakeYarn
 
+pytestmark = pytest.mark.patient
+
 
 @pytest.fixture
 def yarn() -> Iterator[FakeYarn]:
@@ -351,13 +353,50 @@ def test_what_was_killed_with_a_lost_attempt_is_submitted_anew(
     bench.kill(2)
 
 
-def test_an_application_of_its_own_is_not_submitted_again(bench: Bench, yarn: FakeYarn) -> None:
+def test_what_ended_with_its_tag_before_it_began_is_not_its_own(
+    bench: Bench, yarn: FakeYarn
+) -> None:
+    # As after a database was restored, which numbers attempts again; or somebody else's.
+    yarn.submit(yarn_tags(bench.tag(1)))
+    yarn.end_all()
+    bench.begin(1)
+    bench.wait_for(f"application {app_id(2)} is RUNNING")
+    assert bench.submissions() == 1
+    yarn.end_all("FINISHED", "FAILED")
+    assert bench.host.end_of(1).state is TaskState.FAILURE
+    assert bench.facts().application_ids == (app_id(2),)
+
+
+def test_what_runs_with_its_tag_before_it_began_is_ended_first(
+    bench: Bench, yarn: FakeYarn
+) -> None:
     left = yarn.submit(yarn_tags(bench.tag(1)))
     bench.begin(1)
-    bench.wait_for(f"re-attached to application {left.id}")
-    assert bench.submissions() == 0
+    bench.wait_for(f"application {app_id(2)} is RUNNING")
+    assert left.state == "KILLED"
     bench.kill(1)
     assert not yarn.live()
+
+
+def test_a_driver_of_our_own_is_not_taken_for_what_bore_its_tag_before(
+    bench: Bench, yarn: FakeYarn
+) -> None:
+    yarn.submit(yarn_tags(bench.tag(1)))
+    yarn.end_all("FAILED", "FAILED")
+    assert bench.run(1, mode="client").state is TaskState.SUCCESS, bench.log()
+    assert bench.facts().application_ids == (app_id(2),)
+
+
+def test_a_stop_waits_for_its_own_although_another_bore_its_tag(
+    bench: Bench, yarn: FakeYarn
+) -> None:
+    yarn.submit(yarn_tags(bench.tag(1)))
+    yarn.end_all()
+    yarn.shows_after = 1.0
+    bench.begin(1)
+    bench.wait_for("the application is there")
+    bench.kill(1)
+    assert not yarn.live(), bench.log()
 
 
 def test_of_two_lost_applications_one_is_followed_and_the_other_ended(

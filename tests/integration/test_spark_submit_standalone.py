@@ -22,6 +22,7 @@ from tests.integration.managers.bench import CLUSTER, pid_of_runner
 from tests.integration.managers.standalone import StandaloneCluster
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
+from worker.spark.managers.standalone import StandaloneManager
 from worker.spark.tags import tag
 from worker.tasks.base import TaskSettings
 
@@ -163,7 +164,9 @@ def test_a_driver_on_a_lost_host_is_ended_before_another_is_begun(
         environment = {**os.environ, "SPARK_HOME": cluster.spark, "PYSPARK_PYTHON": sys.executable}
         left = subprocess.Popen(argv, stdout=log, stderr=log, env=environment)
     try:
-        programs.host.until(lambda: len(cluster.live()) == 1)
+        # Its page tells the tag a moment after the Master tells of the application.
+        manager = StandaloneManager([cluster.page])
+        programs.host.until(lambda: len(manager.with_tag(tag(CLUSTER, 1))) == 1)
         programs.begin(2, _SUM, lost_attempts=(1,))
         end = programs.host.end_of(2)
         assert end.state is TaskState.SUCCESS, programs.host.log(2)

@@ -207,3 +207,33 @@ def test_a_parameter_that_can_not_be_one_is_told_with_its_task(folder: Path) -> 
     local = [{"prop": "x", "direct": "SIDEWAYS", "value": "1"}]
     task = a_task("a", params={"rawScript": "true", "localParams": local})
     assert "task 'a', params.localParams" in mistakes_of(written(folder, a_definition(task)))[0]
+
+
+def a_spark_task(**params: Any) -> dict[str, Any]:
+    return a_task("load", type="SPARK", params={"mainJar": {"res": "/bin/true"}, **params})
+
+
+@pytest.mark.parametrize(
+    ("params", "mistake"),
+    [
+        ({"others": "--master local"}, "params.others: --master has a key of its own"),
+        ({"others": "--conf 'spark.a"}, "params.others: No closing quotation"),
+        ({"conf": {"spark.yarn.tags": "mine"}}, "params.conf: spark.yarn.tags is set by Orcaflow"),
+        ({"conf": {"spark.remote": "${server}"}}, "params.conf: spark.remote is not allowed"),
+        ({"env": {"LD_PRELOAD": "/tmp/x.so"}}, "params.env: the variable LD_PRELOAD"),
+    ],
+)
+def test_what_no_worker_hands_to_spark_submit_is_refused_before_it_is_saved(
+    folder: Path, params: dict[str, Any], mistake: str
+) -> None:
+    (found,) = mistakes_of(written(folder, a_definition(a_spark_task(**params))))
+    assert f"task 'load', {mistake}" in found
+
+
+def test_what_a_parameter_may_still_make_right_is_left_to_the_attempt(folder: Path) -> None:
+    task = a_spark_task(
+        others="--queue ${queue} ${more}",
+        conf={"spark.driver.extraJavaOptions": "${options}", "spark.ui.port": 0},
+        env={"REGION": "${region}"},
+    )
+    assert read(written(folder, a_definition(task)))

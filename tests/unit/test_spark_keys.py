@@ -6,8 +6,7 @@ import shlex
 
 import pytest
 
-from worker.spark.properties import read, rendered
-from worker.tasks.spark_keys import (
+from common.model.spark_keys import (
     Option,
     RefusedError,
     check_secrets_in_driver,
@@ -17,6 +16,7 @@ from worker.tasks.spark_keys import (
     settings_of,
     words_of,
 )
+from worker.spark.properties import read, rendered
 
 
 def refusal(others: str) -> str:
@@ -131,6 +131,9 @@ def test_the_value_of_an_option_is_not_taken_for_an_option_of_its_own() -> None:
         ("spark.yarn.submit.file=/etc/passwd", "x", "no name of a setting"),
         ("spark.driver.supervise", "true", "not allowed"),
         ("spark.remote", "sc://h", "not allowed"),
+        ("spark.hadoop.yarn.resourcemanager.address", "elsewhere:8032", "nobody follows"),
+        ("spark.hadoop.yarn.resourcemanager.hostname.rm1", "elsewhere", "nobody follows"),
+        ("spark.driver.extraJavaOptions", "-Du=jdbc:x?password=abc", "command line"),
         ("spark.a\nspark.yarn.tags", "x", "no name of a setting"),
         ("spark.a", "b\nspark.yarn.tags=x", "line end"),
         ("spark.a", "b\0", "control character"),
@@ -211,9 +214,28 @@ def test_a_secret_may_not_be_an_argument(key: str) -> None:
     assert "hunter2" not in why
 
 
-def test_a_secret_may_not_go_where_spark_makes_arguments_of_settings() -> None:
+@pytest.mark.parametrize(
+    "others",
+    [
+        "--conf 'spark.x.url=jdbc:postgresql://h/x?user=a&password=hunter2'",
+        "--conf spark.x.url=https://etl:hunter2@repo/",
+        "--repositories https://etl:hunter2@repo/",
+        "--driver-class-path https://etl:hunter2@repo/x.jar",
+        "--driver-java-options '-Du=jdbc:x?password=hunter2'",
+    ],
+)
+def test_a_secret_within_a_value_may_not_be_an_argument_either(others: str) -> None:
+    why = refusal(others)
+    assert "command line" in why
+    assert "hunter2" not in why
+
+
+@pytest.mark.parametrize("setting", [("spark.my.password", "x"), ("spark.u", "ftp://a:b@h/")])
+def test_a_secret_may_not_go_where_spark_makes_arguments_of_settings(
+    setting: tuple[str, str],
+) -> None:
     with pytest.raises(RefusedError, match="command line"):
-        check_secrets_in_driver({"spark.a": "b", "spark.my.password": "x"})
+        check_secrets_in_driver(dict([("spark.a", "b"), setting]))
 
 
 @pytest.mark.parametrize(

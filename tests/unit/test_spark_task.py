@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,18 +11,18 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from common.spark_config import SparkConfig
-from common.store.protocol import ClaimedTask
+from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.supervisor import Prepared
 from worker.tasks.base import TaskParameterError, TaskSettings
 from worker.workspace import attempt_folders
 
-WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CLUSTER = "0123456789ab"
 MANAGERS = SparkConfig(
     yarn_urls="http://rm1:8088,http://rm2:8088",
+    standalone_urls="http://h:8080",
     kubernetes_url="https://k8s:6443",
-    kubernetes_namespace="jobs",
+    kubernetes_namespace="jobs,mine",
     history_url="http://history:18080",
 )
 
@@ -55,25 +54,6 @@ class Desk:
             "programType": "SCALA",
         }
         node = {"params": {**common, **params}, **row.pop("node", {})}
-        values: dict[str, Any] = {
-            "id": 3,
-            "process_instance_id": 2,
-            "process_definition_id": 1,
-            "process_name": "daily",
-            "name": "load",
-            "attempt": 2,
-            "task_type": "SPARK",
-            "task_json": json.dumps(node),
-            "global_params": None,
-            "schedule_time": WHEN,
-            "complement": False,
-            "tenant_code": None,
-            "queue": None,
-            "executor_id": 1,
-            "execute_path": paths.execute_path,
-            "log_path": paths.log_path,
-            "start_time": WHEN,
-        }
         launcher = Launcher(
             home=self.home,
             data_dir=self.home / "data",
@@ -81,7 +61,8 @@ class Desk:
             tenant_mode="single",
             settings=self.settings,
         )
-        return launcher.prepare(ClaimedTask(**{**values, **row}))
+        values = {"task_type": "SPARK", "task_json": json.dumps(node), **row}
+        return launcher.prepare(a_claimed_task(paths, **values))
 
     def job(self, params: Mapping[str, Any], **row: Any) -> dict[str, Any]:
         """What the runner is told."""
@@ -303,6 +284,33 @@ def test_a_secret_in_the_environment_is_masked_where_it_is_repeated(desk: Desk) 
     assert "hunter2" not in " ".join(made.environment.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("SPARK_HOME", "worker.spark_home"),
+        ("SPARK_CONF_DIR", "params.conf"),
+        ("SPARK_ENV_LOADED", "params.conf"),
+        ("SPARK_DIST_CLASSPATH", "params.jars"),
+        ("JAVA_HOME", "worker's own environment"),
+        ("PATH", "worker's own environment"),
+        ("HADOOP_CONF_DIR", "worker's own environment"),
+        ("YARN_CONF_DIR", "worker's own environment"),
+    ],
+)
+def test_which_spark_runs_and_where_is_not_the_task_s_to_say(
+    desk: Desk, name: str, cure: str
+) -> None:
+    why = desk.mistake({"env": {name: "/tmp/mine"}})
+    assert f"params.env: the variable {name} is not allowed" in why
+    assert cure in why
+    assert "/tmp/mine" not in why
+
+
+def test_java_may_be_elsewhere_where_executors_run(desk: Desk) -> None:
+    conf = {"spark.executorEnv.JAVA_HOME": "/opt/java", "spark.yarn.appMasterEnv.JAVA_HOME": "/j"}
+    assert desk.job({"conf": conf})["conf"]["spark.executorEnv.JAVA_HOME"] == "/opt/java"
+
+
 def test_every_application_carries_the_tag_of_its_attempt(desk: Desk) -> None:
     tag = f"orcaflow-{CLUSTER}-3"
     job = desk.job({})
@@ -370,6 +378,14 @@ def test_the_namespace_is_the_task_s_or_the_first_configured_one(desk: Desk) -> 
     assert job["conf"]["spark.kubernetes.namespace"] == "mine"
 
 
+@pytest.mark.parametrize("mode", ["cluster", "client"])
+def test_a_namespace_that_nobody_looks_into_is_refused(desk: Desk, mode: str) -> None:
+    master = {"master": "k8s://https://k8s:6443", "deployMode": mode}
+    why = desk.mistake({**master, "namespace": "theirs"})
+    assert "params.namespace: 'theirs'" in why
+    assert "spark.kubernetes_namespace" in why
+
+
 # Whom to ask.
 
 
@@ -384,6 +400,7 @@ def test_the_runner_is_told_whom_to_ask_and_whom_lost_attempts_left(desk: Desk) 
     [
         ("yarn", "spark.yarn_urls"),
         ("k8s://https://k8s:6443", "spark.kubernetes_url"),
+        ("spark://h:7077", "spark.standalone_urls"),
     ],
 )
 def test_cluster_mode_needs_somebody_to_ask(tmp_path: Path, master: str, key: str) -> None:
@@ -392,8 +409,10 @@ def test_cluster_mode_needs_somebody_to_ask(tmp_path: Path, master: str, key: st
         spark_home=str(desk.spark), environment=seen_by_tasks({}), cluster=CLUSTER
     )
     assert key in desk.mistake({"master": master})
-    header = desk.prepared({"master": master, "deployMode": "client"}).header
-    assert f"{key} in worker.toml does not name its manager" in header
+    client = desk.prepared({"master": master, "deployMode": "client"})
+    # The page of a standalone Master can be guessed, and mostly is where it is looked for then.
+    is_told = f"{key} in worker.toml does not name its manager" in client.header
+    assert is_told is not master.startswith("spark://")
 
 
 def test_a_token_is_for_the_configured_server_alone(desk: Desk) -> None:

@@ -14,6 +14,7 @@ from worker.spark import tags
 from worker.spark.managers.base import AppState
 from worker.spark.managers.driver_page import about, reading
 from worker.spark.managers.settings import ManagerSettings, kubernetes_server
+from worker.spark.tally import Tally
 
 CLUSTER = "0123456789ab"
 TAG = f"orcaflow-{CLUSTER}-7"
@@ -198,17 +199,37 @@ def test_progress_is_the_sum_of_the_stages_that_were_not_skipped() -> None:
         {"id": "driver", "totalDuration": 99_000},
         {"id": "1", "totalDuration": 1_500, "peakMemoryMetrics": {"JVMHeapMemory": 5}},
     ]
-    found = reading([{"status": "FAILED"}], stages, executors)
-    assert (found.progress.tasks, found.progress.tasks_done) == (6, 4)
+    found = reading([{"status": "FAILED"}], stages, executors, Tally())
+    assert (found.progress.tasks, found.progress.tasks_done) == (4, 4)
     assert found.progress.jobs_failed == 1
     assert found.progress.bytes_in == 9
     assert found.core_seconds == 1.5
     assert found.failed_stage.startswith("Job aborted")
 
 
+def test_tasks_of_a_stage_that_was_tried_again_are_not_waited_for() -> None:
+    stage = {"stageId": 0, "numTasks": 20}
+    stages = [
+        {**stage, "attemptId": 0, "status": "FAILED", "numCompleteTasks": 5},
+        {**stage, "attemptId": 1, "status": "COMPLETE", "numCompleteTasks": 20},
+    ]
+    progress = reading([], stages, [], Tally()).progress
+    assert (progress.tasks, progress.tasks_done) == (25, 25)
+
+
+def test_stages_that_spark_has_forgotten_are_still_counted() -> None:
+    done = {"status": "COMPLETE", "numTasks": 4, "numCompleteTasks": 4}
+    job = {"status": "SUCCEEDED"}
+    tally = Tally()
+    reading([{**job, "jobId": 0}], [{**done, "stageId": 0}], [], tally)
+    progress = reading([{**job, "jobId": 1}], [{**done, "stageId": 1}], [], tally).progress
+    assert (progress.jobs_done, progress.stages_done, progress.tasks_done) == (2, 2, 8)
+
+
 def test_with_a_local_master_the_driver_is_the_executor() -> None:
     stages = [{"status": "COMPLETE", "executorRunTime": 2_000, "executorCpuTime": 7}]
-    found = reading([], stages, [{"id": "driver", "peakMemoryMetrics": {"JVMHeapMemory": 5}}])
+    driver = {"id": "driver", "peakMemoryMetrics": {"JVMHeapMemory": 5}}
+    found = reading([], stages, [driver], Tally())
     assert found.progress.executor_memory_bytes == 5
     assert found.core_seconds == 2.0
     assert found.cpu_seconds == 0.0
@@ -216,7 +237,7 @@ def test_with_a_local_master_the_driver_is_the_executor() -> None:
 
 def test_numbers_that_are_none_count_nothing() -> None:
     odd: list[dict[str, Any]] = [{"status": 3, "numTasks": "many", "inputBytes": -4, "spill": None}]
-    assert reading(odd, odd, odd).progress.tasks == 0
+    assert reading(odd, odd, odd, Tally()).progress.tasks == 0
 
 
 def test_a_driver_says_its_tag_and_which_one_it_is() -> None:

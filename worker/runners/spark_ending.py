@@ -3,23 +3,26 @@
 spark-submit goes first, so that nothing new comes into being. Then every application with one of
 the attempt's tags is killed, and asked after until it is final; a manager that refuses, fails or
 hangs is asked again. If there never was one, the manager has to say so for a while: an application
-may show up late. Whoever is killed over this leaves the rest to the workers' sweep.
+may show up late, and of a driver it may not be known yet whose it is. Whoever is killed over this
+leaves the rest to the workers' sweep.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from worker.runners.spark_process import Submission
 from worker.runners.spark_watch import Watch
-from worker.spark.managers.base import Application
+from worker.spark.managers.base import Application, ApplicationManager
 
 _SUBMIT_GRACE_SECONDS: Final = 2.5
 _REST_SECONDS: Final = (0.15, 0.35)
 _KILL_AGAIN_SECONDS: Final = 2.0
+_NAMELESS_SECONDS: Final = 30.0
+"""How long a driver that may be ours is waited for: on a full cluster it may wait for days."""
 
 
 def end(
@@ -30,11 +33,13 @@ def end(
     *,
     late_seconds: float,
     limit_seconds: float = float("inf"),
+    may_be_ours: Callable[[ApplicationManager], Collection[str]] = lambda _: (),
 ) -> bool:
     """End it all; whether the manager has confirmed it within the limit.
 
     `tags` begins with the attempt's own. If that was submitted and was never seen, it may still
-    show up for so many seconds.
+    show up for so many seconds. `may_be_ours` says, after a look, which drivers may be the
+    attempt's and don't show it yet: none is killed for that, but they are waited for.
     """
     begun = time.monotonic()
     submission.never_start()
@@ -52,10 +57,19 @@ def end(
             # Not from when spark-submit ended, but from when it was first known that nothing was.
             quiet_since = now if quiet_since is None else quiet_since
             may_come = submission.was_started and not any(tags[0] in each.tags for each in seen)
-            if not may_come or now - quiet_since >= late_seconds:
+            nameless = sorted(may_be_ours(watch.manager)) if submission.was_started else []
+            late = _NAMELESS_SECONDS if nameless else late_seconds if may_come else 0.0
+            if nameless:
+                watch.say_once(
+                    f"{', '.join(nameless)} may be this attempt's, which is known when it has made"
+                    " its application: that is waited for"
+                )
+            if now - quiet_since >= late:
                 for each in seen:
                     say(f"{each.id} is {each.state.value}, says {watch.manager.name}")
-                if not seen and late_seconds:
+                if nameless:
+                    say(f"{', '.join(nameless)} still shows nothing: a sweep ends it if it is ours")
+                elif not seen and late_seconds:
                     say(f"no application was left, says {watch.manager.name}")
                 return True
         else:

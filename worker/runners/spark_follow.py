@@ -2,9 +2,9 @@
 
 Before anything is submitted the manager is asked for applications that earlier attempts may have
 left. One of an attempt whose worker was lost is followed, if its driver runs in the cluster, and
-nothing is submitted; all others are ended first. While the manager can't be asked, nothing is
-submitted either. Everything here may be given up at any point: it is the
-program's main thread that ends what there is (`spark_ending`).
+nothing is submitted; all others are ended first, those with the attempt's own tag among them. While
+the manager can't be asked, nothing is submitted either. Everything here may be given up at any
+point: it is the program's main thread that ends what there is (`spark_ending`).
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ class Follower:
         self._is_local: bool = document["ruler"] == "local"
         self._in_cluster: bool = document["in_cluster"]
         """Whether the driver runs elsewhere and its manager knows how it ended."""
+        self._driver_class: str = document["driver_class"]
+        """The program of a driver elsewhere whose manager knows no more of it than that, or ""."""
+        self._nameless: frozenset[str] = frozenset()
         self._page = OwnPage(self._tag)
         self._strays_at = 0.0
         self._was_refound = False
@@ -87,9 +90,27 @@ class Follower:
         return [self._tag, *self._lost]
 
     @property
+    def strangers(self) -> frozenset[str]:
+        """The ids of applications with a tag of this attempt that are not its own."""
+        return self._watch.strangers
+
+    @property
     def late_seconds(self) -> float:
         """How long after the end of spark-submit an application of its may still show up."""
-        return 0.0 if self._is_local else _END_LATE_SECONDS[self._in_cluster]
+        is_elsewhere = self._in_cluster or bool(self._driver_class)
+        return 0.0 if self._is_local else _END_LATE_SECONDS[is_elsewhere]
+
+    def may_be_ours(self, manager: ApplicationManager) -> frozenset[str]:
+        """Drivers that came after our submission had begun, and of which no more is known.
+
+        spark-submit prints the id of its driver, but a log is no source of ids: a program's
+        arguments stand there too.
+        """
+        if not self._driver_class:
+            return frozenset()
+        found = manager.nameless().items()
+        same = frozenset(each for each, program in found if program == self._driver_class)
+        return same - self._nameless
 
     def run(self) -> int:
         """See it through; the exit code of this program."""
@@ -115,32 +136,37 @@ class Follower:
     # Before anything is submitted.
 
     def _earlier(self) -> Application | None:
-        """The application to follow instead of a submission, if an earlier attempt left one."""
-        others = [*self._lost, *self._ended]
-        if self._is_local or (not self._in_cluster and not others):
+        """The application to follow instead of a submission, if a lost attempt left one."""
+        # Not before a driver of our own that comes after nothing: it can't be a second one.
+        is_needed = self._in_cluster or bool(self._driver_class or self._lost or self._ended)
+        if self._is_local or not (is_needed or self._must_ask):
             return None
         begun = time.monotonic()
         while True:
             seen = self._watch.look([*self.tags, *self._ended])
             if seen is None:
+                if not is_needed:
+                    return None
                 if not self._must_ask and time.monotonic() - begun > _ONE_LAST_LOOK_SECONDS:
                     self._say("it is submitted all the same: nothing of it runs elsewhere")
                     return None
                 self._pause(_LOOK_SECONDS)
                 continue
-            ours = [each for each in seen if not set(self.tags).isdisjoint(each.tags)]
+            ours = [each for each in seen if not set(self._lost).isdisjoint(each.tags)]
             live = [each for each in seen if not each.state.is_final]
             unwanted = [each for each in live if each not in ours or not self._in_cluster]
             if unwanted:
                 self._say("what is left of earlier attempts is ended first")
                 self._end_others(unwanted)
-            elif not self._in_cluster:
-                return None
-            else:
-                return self._found(ours)
+                continue
+            # An attempt has one runner, once. What bears its own tag before that has submitted
+            # anything is another's: of a database that was restored since, or of a tenant's making.
+            self._nameless = frozenset(self._watch.manager.nameless())
+            self._watch.strangers = frozenset(each.id for each in seen if each not in ours)
+            return self._found(ours) if self._in_cluster else None
 
     def _found(self, ours: Sequence[Application]) -> Application | None:
-        """Of the applications of this attempt, and of those it makes up for, the one to follow."""
+        """Of the applications of the attempts that this one makes up for, the one to follow."""
         live = [each for each in ours if not each.state.is_final]
         if live:
             kept, *others = sorted(live, key=lambda each: each.state is AppState.WAITING)
@@ -155,8 +181,7 @@ class Follower:
         return None
 
     def _reattach(self, application: Application) -> None:
-        whose = next((tag for tag in self.tags if tag in application.tags), self._tag)
-        owner = parse(whose)
+        owner = parse(next(tag for tag in self._lost if tag in application.tags))
         attempt = "" if owner is None else f" of task instance {owner.task_instance_id}"
         self._was_refound = True
         self._say(

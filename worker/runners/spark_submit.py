@@ -78,7 +78,7 @@ def _end(
 ) -> None:
     """End all that is the attempt's. Another connection: the first may just be waiting."""
     manager = _manager(job, HASTY, before=follower.manager)
-    watch = Watch(manager, lambda text: say(job, text))
+    watch = Watch(manager, lambda text: say(job, text), follower.strangers)
     try:
         end(
             watch,
@@ -87,6 +87,7 @@ def _end(
             lambda text: say(job, text),
             late_seconds=follower.late_seconds,
             limit_seconds=limit_seconds,
+            may_be_ours=follower.may_be_ours,
         )
     except Exception as error:  # noqa: BLE001  # There is nobody left to catch it.
         job.fail(error)

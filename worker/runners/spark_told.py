@@ -6,6 +6,7 @@ Nothing here decides how an attempt ended; it says as exactly as can be found ou
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from worker.spark.facts_file import FactsFile
 from worker.spark.failures import Explained, explain_log
 from worker.spark.managers.base import Application, ApplicationManager, Ask, ManagerError
 from worker.spark.managers.driver_page import Reading, read
+from worker.spark.tally import Tally
 
 _PROGRESS_SECONDS: Final = 1.0
 _SENTENCE_CHARS: Final = 300
@@ -37,6 +39,7 @@ class Told:
         self._submission = submission
         self._applications: dict[str, Application] = {}
         self._reading = Reading()
+        self._tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self._begun = time.monotonic()
         self._progress_at = 0.0
 
@@ -81,7 +84,7 @@ class Told:
             return True
         self._progress_at = now + _PROGRESS_SECONDS
         try:
-            self._reading = read(ask, app_id)
+            self._reading = read(ask, app_id, self._tallies[app_id])
         except ManagerError:
             # It is only to be shown; a driver that computes hard, or ends, may not answer.
             return False

@@ -17,8 +17,15 @@ _AGAIN_SECONDS: Final = 60.0
 class Watch:
     """One manager, asked again and again about an attempt's applications."""
 
-    def __init__(self, manager: ApplicationManager, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        manager: ApplicationManager,
+        say: Callable[[str], None],
+        strangers: frozenset[str] = frozenset(),
+    ) -> None:
         self.manager = manager
+        self.strangers = strangers
+        """The ids of applications that are none of the attempt's, whatever tag they bear."""
         self.is_sure = False
         """Whether the last question was answered."""
         self._say = say
@@ -32,7 +39,8 @@ class Watch:
         try:
             for tag in tags:
                 for each in self.manager.with_tag(tag):
-                    found.setdefault(each.id, each)
+                    if each.id not in self.strangers:
+                        found.setdefault(each.id, each)
         except ManagerError as error:
             self.is_sure = False
             self._complain(f"{self.manager.name} can't be asked: {error}; it is asked again")

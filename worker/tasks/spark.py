@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from common.masking import is_secret
+from common.model import spark_keys
 from worker.masking import masked, printable
 from worker.spark import tags
 from worker.spark.managers.settings import ManagerSettings
-from worker.tasks import spark_keys
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.lineage import lineage_conf
 from worker.tasks.python import interpreter
@@ -125,6 +125,7 @@ class SparkTask:
                 "master": target.master,
                 "ruler": target.ruler,
                 "in_cluster": target.in_cluster,
+                "driver_class": _driver_class(context, target),
                 "namespace": namespace,
                 "tag": own_tag,
                 "attach_tags": _tags(context, context.task.lost_attempts),
@@ -206,6 +207,12 @@ def _main_class(context: TaskContext, program_type: str) -> list[str]:
     if not main_class:
         raise TaskParameterError(f"params.mainClass: a {program_type} program needs one")
     return ["--class", main_class]
+
+
+def _driver_class(context: TaskContext, target: Target) -> str:
+    """All that a standalone Master shows of a driver in its cluster; "" for any other driver."""
+    is_hidden = target.mode == "cluster" and target.ruler == "standalone"
+    return context.text("mainClass").strip() if is_hidden else ""
 
 
 def _sizes(context: TaskContext, memory: Memory) -> list[str]:
@@ -298,7 +305,7 @@ def _variables(context: TaskContext) -> dict[str, str]:
     for name, value in given.items():
         text = _setting_text(context, "env", name, value)
         with _checked("params.env"):
-            spark_keys.check_variable(str(name), text)
+            spark_keys.check_variable_of_submit(str(name), text)
         variables[str(name)] = text
     return variables
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from common.model.spark_keys import RefusedError, check_setting
 from common.spark_config import CLASSIC, DEFAULT, SparkProfile
 from worker.spark import parameters, tags
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
@@ -25,7 +26,6 @@ from worker.tasks.shipped import shipped_files
 from worker.tasks.spark import spark_environment, spark_home
 from worker.tasks.spark_datasource import spark_datasources
 from worker.tasks.spark_environment import TaskEnvironment, task_environment
-from worker.tasks.spark_keys import RefusedError, check_setting
 from worker.tasks.spark_memory import Memory
 
 FACTS_VARIABLE: Final = "ORCAFLOW_SPARK_FACTS"

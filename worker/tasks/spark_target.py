@@ -65,6 +65,10 @@ def target_of(context: TaskContext, program_type: str) -> Target:
 
 def notes_of_managers(managers: ManagerSettings, target: Target) -> list[str]:
     missing = managers.what_is_missing(target.master)
+    if target.mode == "cluster" and target.ruler == "standalone" and not managers.standalone_urls:
+        # A guessed page will do while the driver is a process of ours. One that goes on without us
+        # has to be found by whoever makes up for this attempt, and by the sweep, which don't guess.
+        missing = "spark.standalone_urls"
     if missing and target.mode == "cluster":
         raise TaskParameterError(
             f"params.deployMode: in cluster mode the application on {target.master} could be"
@@ -84,6 +88,12 @@ def namespace_of(context: TaskContext, managers: ManagerSettings, target: Target
         return ""
     if given and not _NAMESPACE.fullmatch(given):
         raise TaskParameterError(f"params.namespace: {given[:80]!r} is no name of a namespace")
+    is_followed = not managers.what_is_missing(target.master)
+    if given and is_followed and given not in managers.kubernetes_namespaces:
+        raise TaskParameterError(
+            f"params.namespace: {given!r} is not among those of spark.kubernetes_namespace in"
+            " worker.toml, so nobody would end an application that is left there"
+        )
     return given or managers.kubernetes_namespaces[0]
 
 

@@ -69,12 +69,13 @@ class Bench:
         *,
         mode: str = "cluster",
         conf: Mapping[str, str] | None = None,
+        program: Mapping[str, str] | None = None,
         **row: Any,
     ) -> None:
         """Start an attempt with this task instance id."""
+        python = {"programType": "PYTHON", "mainJar": str(self.home / "job.py")}
         params = {
-            "programType": "PYTHON",
-            "mainJar": str(self.home / "job.py"),
+            **(program or python),
             "master": self._master,
             "deployMode": mode,
             "conf": {**self._conf, **(conf or {})},

@@ -9,27 +9,47 @@ from tests.integration.managers.server import Asked, FakeServer, Said, as_json
 
 
 class FakeMaster(FakeServer):
-    """Applications by id; `pages` are the drivers' own, by id, with the tag that they tell."""
+    """Applications by id, with the tags that the pages of their drivers tell.
+
+    `drivers` are those that run in the cluster, by id with their states, all of `main_class`;
+    `driver_of` says which of them made an application.
+    """
 
     def __init__(self, *, url: str = "spark://h:7077") -> None:
         self.master_url = url
         self.status = "ALIVE"
         self.apps: dict[str, dict[str, Any]] = {}
         self.tags: dict[str, str] = {}
+        self.drivers: dict[str, str] = {}
+        self.driver_of: dict[str, str] = {}
+        self.main_class = "Job"
         self.token: str | None = "t0ken"
         self.kills = True
         super().__init__()
 
     def add(
-        self, app_id: str, *, name: str = "mine", state: str = "RUNNING", tag: str = ""
+        self,
+        app_id: str,
+        *,
+        name: str = "mine",
+        state: str = "RUNNING",
+        tag: str = "",
+        driver: str = "",
     ) -> None:
         with self.lock:
             self.apps[app_id] = {"id": app_id, "name": name, "state": state, "user": "etl"}
             if tag:
                 self.tags[app_id] = tag
+            if driver:
+                self.driver_of[app_id] = driver
 
     def answer(self, asked: Asked) -> Said:
         match asked.method, asked.path:
+            case "POST", "/fake/submit":
+                # By a spark-submit in cluster mode.
+                driver = f"driver-20260102030405-{len(self.drivers) + 1:04}"
+                self.drivers[driver] = "SUBMITTED"
+                return as_json({"id": driver})
             case "GET", "/json/":
                 return self._state()
             case "GET", "/app/":
@@ -38,28 +58,45 @@ class FakeMaster(FakeServer):
             case "GET", "/":
                 form = f'<input type="hidden" name="csrfToken" value="{self.token}"/>'
                 return Said(body=form.encode() if self.token else b"", kind="text/html")
-            case "POST", "/app/kill/" if self.kills:
+            case "POST", "/app/kill/" | "/driver/kill/" if self.kills:
                 return self._kill(dict(parse_qsl(asked.body.decode())))
         parts = asked.path.strip("/").split("/")
         if parts[0] == "driver" and parts[-1] == "environment" and parts[1] in self.tags:
-            return as_json({"sparkProperties": [["spark.orcaflow.attempt", self.tags[parts[1]]]]})
+            return as_json(self._environment(parts[1]))
         return Said(status=404, kind="text/html")
+
+    def _environment(self, app_id: str) -> dict[str, Any]:
+        driver = self.driver_of.get(app_id, "")
+        wrapper = "org.apache.spark.deploy.worker.DriverWrapper spark://w:1"
+        command = f"{wrapper} /work/{driver}/job.jar Job" if driver else "org.apache.spark.Job"
+        return {
+            "sparkProperties": [["spark.orcaflow.attempt", self.tags[app_id]]],
+            "systemProperties": [["sun.java.command", command]],
+        }
 
     def _state(self) -> Said:
         live = [each for each in self.apps.values() if each["state"] in ("RUNNING", "WAITING")]
+        live_states = ("SUBMITTED", "RUNNING", "RELAUNCHING")
+        drivers = [
+            {"id": each, "state": state, "mainclass": self.main_class}
+            for each, state in self.drivers.items()
+        ]
         return as_json(
             {
                 "url": self.master_url,
                 "status": self.status,
                 "activeapps": live if self.status == "ALIVE" else [],
                 "completedapps": [each for each in self.apps.values() if each not in live],
-                "activedrivers": [],
-                "completeddrivers": [],
+                "activedrivers": [each for each in drivers if each["state"] in live_states],
+                "completeddrivers": [each for each in drivers if each["state"] not in live_states],
             }
         )
 
     def _kill(self, form: dict[str, str]) -> Said:
         if self.token and form.get("csrfToken") != self.token:
             return Said(status=403)
-        self.apps[form["id"]]["state"] = "KILLED"
+        if form["id"] in self.drivers:
+            self.drivers[form["id"]] = "KILLED"
+        else:
+            self.apps[form["id"]]["state"] = "KILLED"
         return Said(status=302, headers={"Location": f"{self.url}/"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 TROUBLES = ("401", "500", "hang", "half", "garbage", "drip")
+MORE_TROUBLES = ("hints", "slow head", "slow chunk", "zipped", "bomb")
+"""Which only the reader of answers can tell apart from others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,25 @@ class FakeServer:
                             pass
                         self.close_connection = True
                     case "drip":
-                        self._drip()
+                        self.send_response(200)
+                        self.send_header("Content-Length", "100000")
+                        self.end_headers()
+                        self._repeat(b" ")
+                    case "hints":
+                        self._repeat(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+                    case "slow head":
+                        self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+                        self._repeat(b"x")
+                    case "slow chunk":
+                        self.send_response(200)
+                        self.send_header("Transfer-Encoding", "chunked")
+                        self.end_headers()
+                        self.wfile.write(b"5;x=")
+                        self._repeat(b"x")
+                    case "zipped" | "bomb":
+                        whole = b" " * 50_000_000 if fake.trouble == "bomb" else b"{}"
+                        zipped = {"Content-Encoding": "gzip"}
+                        self._send(Said(body=gzip.compress(whole, 1), headers=zipped))
                     case "half":
                         said = fake.answer(asked)
                         self._send(said, cut=True)
@@ -132,13 +153,11 @@ class FakeServer:
                 self.wfile.write(said.body[: len(said.body) // 2] if cut else said.body)
                 self.close_connection = cut
 
-            def _drip(self) -> None:
-                self.send_response(200)
-                self.send_header("Content-Length", "100000")
-                self.end_headers()
-                while fake.trouble == "drip" and not fake._closed.wait(0.1):
+            def _repeat(self, part: bytes) -> None:
+                trouble = fake.trouble
+                while fake.trouble == trouble and not fake._closed.wait(0.1):
                     try:
-                        self.wfile.write(b" ")
+                        self.wfile.write(part)
                     except OSError:
                         break
                 self.close_connection = True

@@ -25,7 +25,7 @@ def master() -> Iterator[FakeMaster]:
 
 
 def manager(*masters: FakeMaster, url: str = MASTER) -> StandaloneManager:
-    return StandaloneManager([each.url for each in masters], masters=[url], limits=HASTY)
+    return StandaloneManager([each.url for each in masters], master=url, limits=HASTY)
 
 
 def test_an_application_is_known_by_its_name_or_by_its_driver_s_page(master: FakeMaster) -> None:
@@ -45,6 +45,37 @@ def test_a_driver_s_page_is_asked_once(master: FakeMaster) -> None:
     for _ in range(3):
         assert asked.with_tag(TAG)
     assert sum(each.path.endswith("/environment") for each in master.asked) == 1
+
+
+def test_nobody_asks_the_page_of_a_driver_whose_name_tells_its_tag(master: FakeMaster) -> None:
+    master.add("app-1", name=named("load", TAG, MASTER), tag=TAG)
+    assert manager(master).with_tag(TAG)
+    assert not any(each.path.endswith("/environment") for each in master.asked)
+
+
+def test_a_driver_in_the_cluster_is_told_of_with_its_application(master: FakeMaster) -> None:
+    driver = "driver-20260102030405-0001"
+    master.drivers[driver] = "RUNNING"
+    # Its name tells the tag, but not the driver.
+    master.add("app-1", name=named("load", TAG, MASTER), tag=TAG, driver=driver)
+    asked = manager(master)
+    assert [each.id for each in asked.with_tag(TAG)] == ["app-1", driver]
+    asked.kill(asked.with_tag(TAG)[1])
+    assert asked.with_tag(TAG)[1].state is AppState.KILLED
+
+
+def test_a_driver_is_nameless_until_its_application_says_whose_it_is(master: FakeMaster) -> None:
+    waiting, running = "driver-20260102030405-0001", "driver-20260102030405-0002"
+    master.drivers.update({waiting: "SUBMITTED", running: "RUNNING"})
+    asked = manager(master)
+    assert asked.with_tag(TAG) == []
+    assert asked.nameless() == {waiting: "Job", running: "Job"}
+    master.add("app-1", tag=TAG, driver=running)
+    asked.with_tag(TAG)
+    assert asked.nameless().keys() == {waiting}
+    master.drivers[waiting] = "KILLED"
+    asked.with_tag(TAG)
+    assert not asked.nameless()
 
 
 def test_an_application_stays_known_when_its_driver_is_gone(master: FakeMaster) -> None:
@@ -114,6 +145,28 @@ def test_a_silent_page_does_not_matter_if_the_other_is_the_one_that_is_meant(
     with FakeMaster() as dead:
         dead.trouble = "500"
         assert manager(dead, master).with_tag(TAG) == []
+
+
+@pytest.mark.parametrize("url", ["spark://elsewhere:7077", "spark://h:7078"])
+def test_another_cluster_s_master_knows_nothing_of_ours(url: str) -> None:
+    with FakeMaster(url=url) as other:
+        other.add("app-2", tag=TAG)
+        asked = manager(other)
+        with pytest.raises(ManagerUnreachableError, match=f"is of {MASTER}, only of {url}"):
+            asked.with_tag(TAG)
+
+
+def test_a_master_may_call_itself_otherwise_than_a_task_does(master: FakeMaster) -> None:
+    # The page is on the host that the task names.
+    master.master_url = "spark://some-inner-name:7077"
+    assert manager(master, url="spark://127.0.0.1:7077").with_tag(TAG) == []
+    assert manager(master, url="spark://a:1,SOME-inner-name:7077").with_tag(TAG) == []
+
+
+def test_of_two_masters_on_one_host_the_port_tells_which_is_meant(master: FakeMaster) -> None:
+    master.master_url = "spark://127.0.0.1:7078"
+    with pytest.raises(ManagerUnreachableError, match="only of"):
+        manager(master, url="spark://127.0.0.1:7077").with_tag(TAG)
 
 
 def test_a_state_that_nobody_knows_is_no_answer(master: FakeMaster) -> None:

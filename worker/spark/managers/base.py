@@ -77,6 +77,13 @@ class ApplicationManager(Protocol):
         """All with a tag that begins so."""
         ...
 
+    def nameless(self) -> Mapping[str, str]:
+        """Drivers that lived at the last look and had not shown whose they are, by their ids.
+
+        The classes of their programs are all that is known of them.
+        """
+        ...
+
     def kill(self, application: Application) -> None:
         """Ask for its end. That the request was taken says nothing about the end."""
         ...

@@ -39,7 +39,7 @@ def manager_of(
         case "standalone":
             made = StandaloneManager(
                 settings.standalone_pages(master),
-                masters=[f"spark://{each}" for each in master.removeprefix("spark://").split(",")],
+                master=master,
                 history_url=settings.history_url,
                 limits=limits,
             )

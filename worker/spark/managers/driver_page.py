@@ -7,7 +7,7 @@ wrote that; it is shown, and nothing more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from common.model.spark import Progress
 from worker.spark.managers.base import Ask
 from worker.spark.managers.shapes import an_object, needed_text, objects, text
 from worker.spark.tags import SETTING
+from worker.spark.tally import Tally
 
 _MILLISECONDS = 1000.0
 _DRIVER = re.compile(
@@ -62,60 +63,38 @@ def about(ask: Ask, app_id: str) -> About:
     )
 
 
-def read(ask: Ask, app_id: str) -> Reading:
-    """How far it has come."""
+def read(ask: Ask, app_id: str, tally: Tally) -> Reading:
+    """How far it has come. `tally` is that of the application, and knows what was read before."""
     place = f"applications/{app_id}"
     return reading(
         objects(ask(f"{place}/jobs", {}), "jobs"),
         objects(ask(f"{place}/stages", {}), "stages"),
         objects(ask(f"{place}/allexecutors", {}), "executors"),
+        tally,
     )
 
 
 def reading(
-    jobs: Iterable[Mapping[str, Any]],
-    stages: Iterable[Mapping[str, Any]],
-    executors: Iterable[Mapping[str, Any]],
+    jobs: Sequence[Mapping[str, Any]],
+    stages: Sequence[Mapping[str, Any]],
+    executors: Sequence[Mapping[str, Any]],
+    tally: Tally,
 ) -> Reading:
-    """What the three lists come to."""
-    job_states = [text(each, "status") for each in jobs]
-    known = [each for each in stages if text(each, "status") != "SKIPPED"]
-    stage_states = [text(each, "status") for each in known]
+    """What the three lists come to, with what the tally knows already."""
+    for job in jobs:
+        tally.see_job(job)
+    for stage in stages:
+        tally.see_stage(stage)
     workers = [each for each in executors if text(each, "id") != "driver"]
     # With a local master the driver is the executor.
-    holders = workers or list(executors)
-
-    def total(key: str) -> int:
-        return sum(_count(each, key) for each in known)
-
-    progress = Progress(
-        jobs_running=job_states.count("RUNNING"),
-        jobs_done=job_states.count("SUCCEEDED"),
-        jobs_failed=job_states.count("FAILED"),
-        stages_running=stage_states.count("ACTIVE"),
-        stages_done=stage_states.count("COMPLETE"),
-        stages_failed=stage_states.count("FAILED"),
-        tasks=total("numTasks"),
-        tasks_running=total("numActiveTasks"),
-        tasks_done=total("numCompleteTasks"),
-        tasks_failed=total("numFailedTasks"),
-        rows_in=total("inputRecords"),
-        bytes_in=total("inputBytes"),
-        rows_out=total("outputRecords"),
-        bytes_out=total("outputBytes"),
-        spill_bytes=total("diskBytesSpilled"),
-        shuffle_read_bytes=total("shuffleReadBytes"),
-        shuffle_write_bytes=total("shuffleWriteBytes"),
-        executor_memory_bytes=max((_heap(each) for each in holders), default=0),
-    )
-    failed = [each for each in known if text(each, "status") == "FAILED"]
+    tally.see_heap(max((_heap(each) for each in workers or executors), default=0))
+    held = sum(_count(each, "totalDuration") for each in workers) / _MILLISECONDS
+    failed = [each for each in stages if text(each, "status") == "FAILED"]
     last = max(failed, key=lambda each: _count(each, "stageId"), default={})
     return Reading(
-        progress=progress,
-        core_seconds=sum(_count(each, "totalDuration") for each in workers) / _MILLISECONDS
-        if workers
-        else total("executorRunTime") / _MILLISECONDS,
-        cpu_seconds=total("executorCpuTime") / 1e9 if workers else 0.0,
+        progress=tally.progress,
+        core_seconds=held if workers else tally.core_seconds,
+        cpu_seconds=tally.cpu_seconds if workers else 0.0,
         failed_stage=text(last, "failureReason"),
     )
 

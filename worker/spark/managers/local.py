@@ -5,6 +5,7 @@ It ends with that process, which whoever started it watches.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from worker.spark.managers.base import Application, Ask
@@ -20,6 +21,9 @@ class LocalManager:
 
     def with_prefix(self, prefix: str) -> list[Application]:
         return []
+
+    def nameless(self) -> Mapping[str, str]:
+        return {}
 
     def kill(self, application: Application) -> None:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import ssl
-import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,9 +26,11 @@ from tenacity import (
 )
 
 from worker.spark.managers.base import ManagerRefusedError, ManagerUnreachableError
+from worker.spark.managers.line import Line
 
 _LARGEST_BYTES: Final = 64 * 1024 * 1024
 _MISSING: Final = 404
+_TOO_LONG: Final = "takes too long to answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ class Rest:
         self._headers = headers
         self._ca_file = ca_file
         self._made: httpx.Client | None = None
+        self._lines: defaultdict[str, Line] = defaultdict(Line)
 
     def json(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """Read JSON; tried again after a pause if nobody answers. What isn't there is no answer."""
@@ -156,25 +159,33 @@ class Rest:
 
     def _send(self, base: str, request: _Request, waiting: list[str]) -> Answer:
         """Ask one address; a redirect to one that waits moves that one to the front."""
-        limits = self._limits
-        until = time.monotonic() + limits.whole_seconds
+        line = self._lines[base]
         try:
-            with self._client().stream(
-                request.method,
-                base + request.path,
-                params=dict(request.params),
-                json=request.document,
-                data=request.form,
-                headers=dict(self._headers()),
-            ) as response:
+            with (
+                line.held_for(self._limits.whole_seconds),
+                self._client().stream(
+                    request.method,
+                    base + request.path,
+                    params=dict(request.params),
+                    json=request.document,
+                    data=request.form,
+                    # A small answer could be unpacked to one that fills the memory.
+                    headers={"Accept-Encoding": "identity", **self._headers()},
+                    extensions={"trace": line.hear},
+                ) as response,
+            ):
                 status = response.status_code
                 if not (response.is_success or status in request.taken or status == _MISSING):
                     _complain(base, response, waiting)
-                body = _body(response, until, request.tail_bytes)
+                body = _body(response, request.tail_bytes)
         except httpx.TimeoutException:
             raise _NoAnswerError("does not answer") from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, OSError) as error:
-            raise _NoAnswerError(f"can't be asked: {_cause(error)}") from None
+            why = _TOO_LONG if line.was_cut else f"can't be asked: {_cause(error)}"
+            raise _NoAnswerError(why) from None
+        if line.was_cut:
+            # An answer of unknown length looks whole when its connection ends.
+            raise _NoAnswerError(_TOO_LONG)
         if status == _MISSING and request.wants_json:
             raise _NoAnswerError("does not have what was asked for")
         if not request.wants_json:
@@ -232,12 +243,12 @@ def _complain(base: str, response: httpx.Response, waiting: list[str]) -> None:
     )
 
 
-def _body(response: httpx.Response, until: float, tail_bytes: int) -> bytes:
+def _body(response: httpx.Response, tail_bytes: int) -> bytes:
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise _NoAnswerError("answered in an encoding that was not asked for")
     kept = bytearray()
-    for chunk in response.iter_bytes():
+    for chunk in response.iter_raw():
         kept += chunk
-        if time.monotonic() > until:
-            raise _NoAnswerError("takes too long to answer")
         if tail_bytes:
             del kept[:-tail_bytes]
         elif len(kept) > _LARGEST_BYTES:

@@ -6,7 +6,7 @@ files, and never what stands in these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -95,14 +95,38 @@ class ManagerSettings:
 
 def masters_hosts(master: str) -> tuple[str, ...]:
     """The hosts in `spark://a:7077,b:7077`."""
-    hosts = (urlsplit(f"//{each}").hostname for each in master.removeprefix("spark://").split(","))
-    return tuple(host for host in hosts if host)
+    return tuple(host for host, _ in _addresses(master))
+
+
+def is_page_of(master: str, page: str, says: str) -> bool:
+    """Whether a Master's page, which says `says` of itself, is of this `spark://` URL.
+
+    A Master may call itself by a name that nobody else uses: then a page on the master's own host
+    counts, unless it says by such a host's name that it is of another port.
+    """
+    meant = set(_addresses(master))
+    said = set(_addresses(says))
+    hosts = {host for host, _ in meant}
+    if said & meant:
+        return True
+    return urlsplit(page).hostname in hosts and not any(host in hosts for host, _ in said)
 
 
 def kubernetes_server(master: str) -> str:
     """The API server's URL in `k8s://https://host:6443` or `k8s://host:6443`."""
     server = master.removeprefix("k8s://")
     return server if "://" in server else f"https://{server}"
+
+
+def _addresses(master: str) -> Iterator[tuple[str, int | None]]:
+    for each in master.removeprefix("spark://").split(","):
+        try:
+            parts = urlsplit(f"//{each}")
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            continue
+        if host:
+            yield host, port
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

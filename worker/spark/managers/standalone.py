@@ -7,7 +7,7 @@ links to: once, for the answer can't change. A Master that is not ALIVE knows no
 A driver that runs in the cluster (`deployMode` cluster, which is for the JVM only) is a thing of
 its own there, which goes on when its application is killed, and of which the Master shows nothing
 of ours. Its page says which one it is, so it is known once it has made its application; from then
-on it is told of, and killed, like another application with the same tag.
+on it is told of, and killed, like another application with the same tag. Until then it is nameless.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from worker.spark.managers.base import (
 )
 from worker.spark.managers.driver_page import About, about
 from worker.spark.managers.rest import PAGE, PATIENT, Limits, Rest, host_of
+from worker.spark.managers.settings import is_page_of
 from worker.spark.managers.shapes import an_object, link, needed_text, objects, text
 from worker.spark.tags import in_name, parse
 
@@ -72,16 +73,16 @@ class StandaloneManager:
         self,
         pages: Sequence[str],
         *,
-        masters: Sequence[str] = (),
+        master: str = "",
         history_url: str = "",
         limits: Limits = PATIENT,
     ) -> None:
-        """`masters`: addresses as spark://host:7077, any of which is the one that is meant.
+        """`master` as in spark://a:7077,b:7077 is the cluster that is meant.
 
-        Without any the pages are of whatever clusters, and one that stands by has nothing to say.
+        Without it the pages are of whatever clusters, and one that stands by has nothing to say.
         """
         self._rests = {page: Rest([page], limits=limits) for page in pages}
-        self._masters = frozenset(masters)
+        self._master = master
         self._history_url = history_url
         self._drivers: dict[str, str] = {}
         """The pages of live drivers, by id."""
@@ -89,10 +90,12 @@ class StandaloneManager:
         """What their pages say, by id, of those that were asked."""
         self._looks: dict[str, int] = {}
         """How often a live application was looked at whose driver's page is not known yet."""
+        self._nameless: Mapping[str, str] = {}
 
     def learn_from(self, other: StandaloneManager) -> None:
         """Know what another one has found out: the page of a driver that dies can't be asked."""
         self._drivers, self._abouts = dict(other._drivers), dict(other._abouts)
+        self._looks = dict(other._looks)
 
     def with_tag(self, tag: str) -> list[Application]:
         return [each for each in self._seen() if tag in each.tags]
@@ -119,51 +122,72 @@ class StandaloneManager:
         page = self._drivers.get(application.id)
         return None if application.state.is_final or not page else self._ask(page)
 
+    def nameless(self) -> Mapping[str, str]:
+        return self._nameless
+
     def _seen(self) -> list[Application]:
         found: list[Application] = []
+        nameless: dict[str, str] = {}
         wrong: list[ManagerError] = []
-        alive = is_ours = False
+        others: list[str] = []
+        is_ours = False
         for page, rest in self._rests.items():
             try:
                 document = an_object(rest.json("/json/"), "the answer")
-                status = needed_text(document, "status")
-                if status != _ALIVE:
+                if needed_text(document, "status") != _ALIVE:
                     continue
-                found += self._applications(page, document)
+                found += self._applications(page, document, nameless)
             except ManagerError as error:
                 wrong.append(error)
                 continue
-            alive = True
-            is_ours = is_ours or text(document, "url") in self._masters
+            if is_page_of(self._master, page, text(document, "url")):
+                is_ours = True
+            else:
+                others.append(text(document, "url")[:80])
         # Of several pages, one of which is silent, nobody knows whether the silent one is meant.
         if wrong and not is_ours:
             raise wrong[0]
         if not wrong:
             self._forget_others({each.id for each in found})
-        if not alive and self._masters:
-            raise ManagerUnreachableError("no Master is ALIVE: it stands by, or is recovering")
+        if self._master and not is_ours:
+            # Another cluster's Master knows nothing, and not that there is nothing.
+            raise ManagerUnreachableError(
+                f"no page in spark.standalone_urls is of {self._master},"
+                f" only of {', '.join(others)}"
+                if others
+                else "no Master is ALIVE: it stands by, or is recovering"
+            )
+        self._nameless = nameless
         return found
 
-    def _applications(self, page: str, document: Mapping[str, Any]) -> list[Application]:
+    def _applications(
+        self, page: str, document: Mapping[str, Any], nameless: dict[str, str]
+    ) -> list[Application]:
         live = objects(document.get("activeapps"), "activeapps")
         over = objects(document.get("completedapps"), "completedapps")
-        found = [self._application(page, each) for each in (*live, *over)]
-        drivers = {
-            each.get("id"): each
-            for key in ("activedrivers", "completeddrivers")
-            for each in objects(document.get(key), key)
-        }
+        live_drivers = objects(document.get("activedrivers"), "activedrivers")
+        over_drivers = objects(document.get("completeddrivers"), "completeddrivers")
+        has_drivers = bool(live_drivers)
+        found = [self._application(page, each, has_drivers=has_drivers) for each in (*live, *over)]
+        drivers = {each.get("id"): each for each in (*live_drivers, *over_drivers)}
+        claimed = set()
         for app in tuple(found):
             driver = self._abouts.get(app.id, About()).driver
             if driver in drivers:
+                claimed.add(driver)
                 state = _DRIVER_STATES.get(text(drivers[driver], "state"), AppState.RUNNING)
                 # Not with the links of the application, which has them itself.
                 found.append(
                     Application(id=driver, tags=app.tags, name=app.name, state=state, place=page)
                 )
+        for each in live_drivers:
+            if (driver := needed_text(each, "id")) not in claimed:
+                nameless[driver] = text(each, "mainclass")
         return found
 
-    def _application(self, page: str, document: Mapping[str, Any]) -> Application:
+    def _application(
+        self, page: str, document: Mapping[str, Any], *, has_drivers: bool
+    ) -> Application:
         app_id = needed_text(document, "id")
         if not _ID.fullmatch(app_id):
             raise ManagerUnreachableError(f"{app_id[:80]!r} is no id of an application")
@@ -173,11 +197,13 @@ class StandaloneManager:
             raise ManagerUnreachableError(f"{word[:40]!r} is no state that is known of a Master")
         name = text(document, "name")
         own_page = f"{page}/app/?appId={app_id}"
+        named_tag = in_name(name)
         if not state.is_final:
             self._find_driver(page, app_id)
-        if not state.is_final:
-            self._read_page(app_id)
-        tag = in_name(name) or self._abouts.get(app_id, About()).tag
+            # A program may have written that page: it is asked no more than is needed.
+            if named_tag is None or has_drivers:
+                self._read_page(app_id)
+        tag = named_tag or self._abouts.get(app_id, About()).tag
         history = f"{self._history_url}/history/{app_id}" if self._history_url else ""
         return Application(
             id=app_id,

@@ -3,17 +3,20 @@
 Pure. `others` is a list of words, of which each must be a known option or the value of one: a word
 that is neither would be taken for the program. Refused are options and settings that have a key of
 their own, that are Orcaflow's, or that would have the JVM load an agent or start a program. What is
-refused is said with the reason and the cure; a value is never repeated, for it may be secret.
+refused is said with the reason and the cure; a value is never repeated, for it may be secret. A
+worker has the last word, since only an attempt knows what its parameters put where.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from common.masking import is_secret
+from common.spark_config import shown_setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,10 @@ _REFUSED_SETTINGS: Final = (
         re.compile(r"spark\.(remote|api\.mode|local\.connect)"),
         "a Spark Connect server is used by a PYSPARK task with a profile",
     ),
+    (
+        re.compile(r"spark\.hadoop\.yarn\.resourcemanager\..*"),
+        "the application would be where nobody follows it; the worker's HADOOP_CONF_DIR is meant",
+    ),
 )
 _ENVIRONMENT: Final = re.compile(
     r"spark\.(executorEnv|yarn\.appMasterEnv|kubernetes\.driverEnv)\.(.+)", re.IGNORECASE
@@ -129,6 +136,39 @@ _REFUSED_VARIABLES: Final = re.compile(
     r"|SPARK_SUBMIT_.*|PYSPARK_SUBMIT_ARGS|SPARK_REMOTE|SPARK_PRINT_LAUNCH_COMMAND"
     r"|HADOOP_USER_NAME|ORCAFLOW_.*"
 )
+_IN_PARAMS_CONF: Final = "put settings into params.conf"
+_IN_THE_WORKERS: Final = "it is taken from the worker's own environment"
+_VARIABLES_OF_SUBMIT: Final[Mapping[str, str]] = {
+    "SPARK_HOME": "worker.spark_home in worker.toml says which Spark runs",
+    "SPARK_CONF_DIR": _IN_PARAMS_CONF,
+    "SPARK_ENV_LOADED": _IN_PARAMS_CONF,
+    "SPARK_DIST_CLASSPATH": "put what is to be loaded into params.jars",
+    "JAVA_HOME": f"{_IN_THE_WORKERS}; for executors set spark.executorEnv.JAVA_HOME in params.conf",
+    "PATH": f"{_IN_THE_WORKERS}; for executors set spark.executorEnv.PATH in params.conf",
+    "HADOOP_CONF_DIR": _IN_THE_WORKERS,
+    "YARN_CONF_DIR": _IN_THE_WORKERS,
+}
+"""By these spark-submit itself finds its program, its defaults and its cluster, unchecked."""
+
+
+def mistakes(params: Mapping[str, Any]) -> Iterator[str]:
+    """What a worker would refuse of a SPARK task's `params`, with its key.
+
+    A text with a `$` in it may still become another, and is let through.
+    """
+    others = params.get("others")
+    if isinstance(others, str) and "$" not in others:
+        try:
+            read_others(shlex.split(others))
+        except ValueError as error:
+            yield f"params.others: {error}"
+    for key, check in (("conf", check_setting), ("env", check_variable_of_submit)):
+        given = params.get(key)
+        for name, value in given.items() if isinstance(given, Mapping) else ():
+            try:
+                check(str(name).strip(), "" if "$" in str(value) else str(value))
+            except RefusedError as error:
+                yield f"params.{key}: {error}"
 
 
 def read_others(words: Sequence[str]) -> list[Option]:
@@ -193,9 +233,10 @@ def check_setting(key: str, value: str, *, is_argument: bool = False) -> None:
         check_variable(variable[2], value)
     if _JAVA_OPTIONS.fullmatch(lower):
         _check_java_options(key, value)
-    if is_argument and is_secret(key):
+    if is_argument and (is_secret(key) or _has_password(value)):
         raise RefusedError(
-            f"{key} would be readable by everybody on this host: put it into params.conf"
+            f"{key} holds a secret, which everybody on this host could read in spark-submit's"
+            " command line: put it into params.conf"
         )
 
 
@@ -211,13 +252,23 @@ def check_variable(name: str, value: str) -> None:
         raise RefusedError(f"the variable {name} has a NUL character")
 
 
+def check_variable_of_submit(name: str, value: str) -> None:
+    """Refuse a variable that spark-submit itself may not get.
+
+    Some of these may be set where executors run, and are let through by `check_variable`.
+    """
+    if cure := _VARIABLES_OF_SUBMIT.get(name):
+        raise RefusedError(f"the variable {name} is not allowed: {cure}")
+    check_variable(name, value)
+
+
 def check_secrets_in_driver(conf: Mapping[str, str]) -> None:
     """Refuse secrets where Spark itself writes every setting into a driver's command line.
 
     That is what a standalone cluster does with a driver that runs in it.
     """
-    for key in conf:
-        if is_secret(key):
+    for key, value in conf.items():
+        if is_secret(key) or _has_password(value):
             raise RefusedError(
                 f"{key}: a standalone cluster would write it into the driver's command line, where"
                 " everybody on that host can read it; take deployMode client"
@@ -245,6 +296,11 @@ def _check_value(option: Option) -> None:
         check_setting(key, value, is_argument=True)
     elif option.name == "--driver-java-options":
         _check_java_options(option.name, option.value or "")
+    elif _has_password(option.value or ""):
+        raise RefusedError(
+            f"{option.name} holds a password, which everybody on this host could read in"
+            " spark-submit's command line: say it by a setting in params.conf"
+        )
 
 
 def _check_java_options(place: str, value: str) -> None:
@@ -258,11 +314,18 @@ def _check_java_options(place: str, value: str) -> None:
         raise RefusedError(f"{place}: a file of further options is not allowed")
     if "${" in bare:
         raise RefusedError(f"{place}: ${{…}} is not allowed: it could bring in any option")
+    in_command_line = (
+        "would stand in the command line of a Java program, which everybody on its host can read"
+    )
+    if _has_password(value):
+        raise RefusedError(f"{place}: a password {in_command_line}")
     for name in _PROPERTY.findall(bare):
         if name.lower().startswith("spark."):
             raise RefusedError(f"{place}: {name} is a setting of Spark: put it into params.conf")
         if is_secret(name):
-            raise RefusedError(
-                f"{place}: {name} would stand in the command line of a Java program, which"
-                " everybody on its host can read"
-            )
+            raise RefusedError(f"{place}: {name} {in_command_line}")
+
+
+def _has_password(value: str) -> bool:
+    """Whether there is one within a value, as in a URL, whatever its key is called."""
+    return shown_setting("", value) != value

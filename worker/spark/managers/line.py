@@ -1,0 +1,59 @@
+"""The connection that a request goes over, which is cut when the request takes too long.
+
+The time limits of a socket are for each read: who sends a byte now and then, in the head of an
+answer or before it, keeps all of them. So another thread shuts the connection down in time, and
+whoever reads there comes to its end. It is not closed: its number could be another file's before
+the reader goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_MADE: Final = frozenset({"connection.connect_tcp.complete", "connection.start_tls.complete"})
+
+
+class Line:
+    """To one address, over which one request goes at a time."""
+
+    def __init__(self) -> None:
+        self.was_cut = False
+        """Whether the last request took too long."""
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def hear(self, event: str, about: Mapping[str, Any]) -> None:
+        """What the HTTP client tells of its connection, for its `trace` extension."""
+        if event in _MADE:
+            with self._lock:
+                self._socket = about["return_value"].get_extra_info("socket")
+                if self.was_cut:
+                    self._shut_down()
+
+    @contextlib.contextmanager
+    def held_for(self, seconds: float) -> Iterator[None]:
+        """Cut it if what is done within this takes longer."""
+        self.was_cut = False
+        timer = threading.Timer(seconds, self._cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            # One that is just at it must not hit the next request.
+            timer.join()
+
+    def _cut(self) -> None:
+        with self._lock:
+            self.was_cut = True
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
