@@ -522,6 +522,16 @@ def test_a_server_that_cannot_start_is_explained(host: SparkHost, profile: str, 
     assert host.servers(profile) == []
 
 
+def test_servers_are_asked_by_no_proxy(tmp_path: Path) -> None:
+    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    with spark_host(tmp_path, {"default": a_profile()}, seen=proxies) as host:
+        attempt = host.start(f"{GOOD}\nwait()", environment=proxies).ready()
+        attempt.process.kill()
+        attempt.end()
+        until(lambda: host.is_quiet)
+        assert host.run(GOOD, environment=proxies)[0] == 0
+
+
 def test_a_computer_without_java_is_told_what_to_set(tmp_path: Path) -> None:
     with spark_host(tmp_path, seen={"JAVA_HOME": "/no/such/java"}) as host:
         for _ in range(2):

@@ -28,6 +28,9 @@ USER = "orcaflow"
 _STATES = GetStatusResponse.OperationStatus.OperationState
 _HTTP_SECONDS = 5.0
 _OVER = frozenset((_STATES.OPERATION_STATE_SUCCEEDED, _STATES.OPERATION_STATE_FAILED))
+# No server is asked by way of another computer, whatever the environment says of proxies.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_WITHOUT_PROXY = ("grpc.enable_http_proxy", 0)
 _THREAD = "SparkConnectExecuteThread_opId="
 _CLOSE_SECONDS = 12.0
 _PATIENCE_SECONDS = 1.0
@@ -59,7 +62,7 @@ class Place:
 
     @property
     def remote(self) -> str:
-        """As `SparkSession.builder.remote` takes it; it holds the token."""
+        """As a builder of channels takes it; it holds the token."""
         # Only this spelling of the host does without TLS, and the server listens to nobody else.
         return (
             f"sc://localhost:{self.port}/;user_id={USER};session_id={self.session_id}"
@@ -69,11 +72,13 @@ class Place:
 
 def open_session(place: Place) -> SparkSession:
     """The session at a place. It is this process's own from now on."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.session import SparkSession as Session
 
     # So that pyspark.sql's functions and types are those of such a session.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    session: SparkSession = Session.builder.remote(place.remote).create()
+    builder = DefaultChannelBuilder(place.remote, channelOptions=[_WITHOUT_PROXY])
+    session: SparkSession = Session.builder.channelBuilder(builder).create()
     # The server is on this very computer: no connection is lost that could be taken up again.
     session.client.disable_reattachable_execute()
     return session
@@ -170,6 +175,6 @@ def _kill(place: Place, jobs: Collection[int]) -> None:
 
 def _ask_page(place: Place, path: str, form: bytes | None = None) -> bytes:
     address = f"{place.ui_link}{path}"
-    with urllib.request.urlopen(address, form, timeout=_HTTP_SECONDS) as answer:  # noqa: S310
+    with _OPENER.open(address, form, timeout=_HTTP_SECONDS) as answer:
         content: bytes = answer.read()
         return content

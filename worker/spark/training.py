@@ -80,6 +80,8 @@ def run(home: str, java: str, wanted: Archive, *, log: Path | None) -> None:
     """Have a JVM write this archive when it ends. Raises what starting it raises."""
     # Where PySpark looks for it in this very process.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # All that is asked is here, and no proxy could ask it.
+    os.environ["no_proxy"] = "127.0.0.1,localhost"
     with tempfile.TemporaryDirectory(prefix="orcaflow-archive-") as directory:
         token = secrets.token_urlsafe(24)
         conf = {**_CONF, "spark.sql.warehouse.dir": f"{directory}/warehouse"}
