@@ -126,8 +126,12 @@ def _claimed_to_first(stage: Stage, definition: int, offset: float) -> list[floa
 
 
 def _crowd(stage: Stage, name: str, script: str, runs: int, target: Target | None) -> Figure:
-    """Tasks a second, of many in one run."""
+    """Tasks a second, of many in one run.
+
+    The first run isn't counted: Java compiles what so many sessions at once go through.
+    """
     crowd = stage.database.define(f"spark-{name}", definitions.spark_crowd(_CROWD, script))
+    stage.database.run(crowd, within=PATIENCE_SECONDS)
     rates = tuple(
         rate(_CROWD, stage.database.run(crowd, within=PATIENCE_SECONDS)) for _ in range(runs)
     )
