@@ -87,7 +87,7 @@ def test_an_installation_that_can_not_be_written_has_its_archive_elsewhere(
 
 
 ENVIRONMENT = {"SPARK_CONF_DIR": "/spark/conf", "HADOOP_CONF_DIR": "/etc/hadoop"}
-FOUND = Archive(file=Path("/c/classes.jsa"), library=("/c/jars/janino.jar",))
+FOUND = Archive(file=Path("/c/classes.jsa"), first_jars=("/c/jars/janino.jar",))
 
 
 def test_unsigned_jars_come_first_and_folders_of_settings_last() -> None:

@@ -48,7 +48,7 @@ class Archive:
     """An archive and what has to be first in the class path of a JVM that uses it."""
 
     file: Path
-    library: tuple[str, ...]
+    first_jars: tuple[str, ...]
 
     def flags(self) -> list[str]:
         """For the JVM. It goes on without the archive if that is not to its liking, silently."""
@@ -66,7 +66,7 @@ def find(home: str, java: str) -> Archive | None:
         except OSError:
             continue
         if all(caches.is_trusted(each, home) for each in (place, file.parent, file)):
-            return Archive(file=file, library=_library(file.parent))
+            return Archive(file=file, first_jars=_first_jars(file.parent))
     return None
 
 
@@ -86,7 +86,7 @@ def class_path(
     jars = f"{home}/jars/"
     if not kept or not kept[0].startswith(jars):
         return None  # An author's own classes come before Spark's.
-    return (*found.library, *kept, *moved)
+    return (*found.first_jars, *kept, *moved)
 
 
 def key_of(home: str, java: str) -> str:
@@ -122,7 +122,7 @@ def _stamp(path: Path) -> list[int]:
     return [about.st_size, about.st_mtime_ns]
 
 
-def _library(folder: Path) -> tuple[str, ...]:
+def _first_jars(folder: Path) -> tuple[str, ...]:
     try:
         return tuple(sorted(str(each) for each in (folder / _LIBRARY).iterdir()))
     except OSError:
@@ -190,7 +190,7 @@ def _make(home: str, java: str, folder: Path, log: Path | None) -> None:
     (folder / _LIBRARY).mkdir(parents=True)
     copy_unsigned(Path(home, "jars"), folder / _LIBRARY)
     fresh = folder / f"{_FILE}.new"
-    wanted = Archive(file=fresh, library=_library(folder))
+    wanted = Archive(file=fresh, first_jars=_first_jars(folder))
     from worker.spark import training
 
     try:

@@ -68,7 +68,9 @@ class FakeMaster(FakeServer):
     def _environment(self, app_id: str) -> dict[str, Any]:
         driver = self.driver_of.get(app_id, "")
         wrapper = "org.apache.spark.deploy.worker.DriverWrapper spark://w:1"
-        command = f"{wrapper} /work/{driver}/job.jar Job" if driver else "org.apache.spark.Job"
+        command = (
+            f"{wrapper} /opt/spark/work/{driver}/job.jar Job" if driver else "org.apache.spark.Job"
+        )
         return {
             "sparkProperties": [["spark.orcaflow.attempt", self.tags[app_id]]],
             "systemProperties": [["sun.java.command", command]],
