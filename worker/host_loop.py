@@ -21,6 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from common.spark_config import SparkConfig, SparkProfile
+from worker.spark import sharing
 from worker.spark.asking import request_bytes
 from worker.spark.connect_server import ServerPlan
 from worker.spark.forking import room_for_marker
@@ -199,12 +200,17 @@ def folder(home: Path, port: int) -> Path:
 
 
 def wanted(config: SparkConfig, *, python: str, data_dir: Path) -> dict[str, object]:
-    """What the host is told of each profile."""
+    """What the host is told of each profile, and of its servers for those who bring something."""
     told: dict[str, object] = {}
     for name, profile in config.profiles.items():
         plan = _plan(name, profile, python, data_dir)
         limits = _limits(name, profile, config, plan.revision)
         told[name] = {"plan": asdict(plan), "limits": asdict(limits)}
+        if plan.shares:
+            name = sharing.isolated(name)
+            plan = _revised(replace(plan, profile=name, shares=False))
+            limits = replace(limits, revision=plan.revision, kept=False)
+            told[name] = {"plan": asdict(plan), "limits": asdict(limits)}
     return told
 
 
@@ -225,8 +231,9 @@ def _plan(name: str, profile: SparkProfile, python: str, data_dir: Path) -> Serv
         driver_memory=profile.driver_memory,
         python=profile.python or python,
         start_timeout=profile.start_timeout_seconds,
+        shares=sharing.may_share(profile.master, profile.conf),
     )
-    return replace(plan, revision=_revision(plan))
+    return _revised(plan)
 
 
 def _limits(name: str, profile: SparkProfile, config: SparkConfig, revision: str) -> Limits:
@@ -241,7 +248,7 @@ def _limits(name: str, profile: SparkProfile, config: SparkConfig, revision: str
     )
 
 
-def _revision(plan: ServerPlan) -> str:
-    """Changes with everything that a server is started with."""
-    document = json.dumps(asdict(plan), sort_keys=True)
-    return hashlib.sha256(document.encode()).hexdigest()[:16]
+def _revised(plan: ServerPlan) -> ServerPlan:
+    """With a revision, which changes with everything that a server is started with."""
+    document = json.dumps(asdict(replace(plan, revision="")), sort_keys=True)
+    return replace(plan, revision=hashlib.sha256(document.encode()).hexdigest()[:16])

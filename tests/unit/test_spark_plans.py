@@ -47,3 +47,25 @@ def test_a_server_is_the_same_as_long_as_it_would_be_started_alike() -> None:
 
 def test_other_limits_hold_for_the_servers_that_there_are() -> None:
     assert revision(replace(PROFILE, max_sessions=3, idle_timeout_seconds=5)) == revision()
+
+
+def test_who_brings_something_has_other_servers_of_a_local_profile() -> None:
+    profiles = {"default": PROFILE, "far": replace(PROFILE, master="spark://host:7077")}
+    config = SparkConfig(profiles=profiles, prewarm="default")
+    told: Any = wanted(config, python="/python", data_dir=Path("/var/lib"))
+    shares = {name: each["plan"]["shares"] for name, each in told.items()}
+    assert shares == {"default": True, "default/isolated": False, "far": False}
+    kept = {name: each["limits"]["kept"] for name, each in told.items()}
+    assert kept == {"default": True, "default/isolated": False, "far": False}
+    for name, each in told.items():
+        assert each["plan"]["profile"] == name
+        assert each["plan"]["revision"] == each["limits"]["revision"]
+    assert len({each["plan"]["revision"] for each in told.values()}) == 3
+
+
+def test_a_profile_may_isolate_all_of_its_sessions() -> None:
+    profile = replace(PROFILE, conf={"spark.sql.artifact.isolation.enabled": "true"})
+    config = SparkConfig(profiles={"default": profile})
+    told: Any = wanted(config, python="/python", data_dir=Path("/var/lib"))
+    assert list(told) == ["default"]
+    assert told["default"]["plan"]["shares"] is False

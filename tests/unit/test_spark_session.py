@@ -437,3 +437,37 @@ def test_wrong_sql_is_told_before_anything_runs(
     with pytest.raises(TaskParameterError) as caught:
         prepared(tmp_path, params, task_type="SPARK_SQL", global_params=day)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("task_type", "params"),
+    [
+        ("PYSPARK", {"pyFiles": ["lib.py"]}),
+        ("PYSPARK", {"archives": "lib.zip"}),
+        ("PYSPARK", {"rawScript": "spark.addArtifacts('a.py', pyfile=True)"}),
+        ("PYSPARK", {"file": "brings.py"}),
+        ("PYSPARK", {"conf": {"spark.sql.artifact.isolation.enabled": True}}),
+        ("SPARK_SQL", {"rawScript": "ADD JAR '/a.jar';\nSELECT 1"}),
+        (
+            "DATA_QUALITY",
+            {"sql": "SELECT 1 -- EXECUTE IMMEDIATE", "rules": [{"type": "row_count", "min": 1}]},
+        ),
+    ],
+    ids=str,
+)
+def test_a_task_that_brings_something_asks_for_an_isolated_session(
+    tmp_path: Path, task_type: str, params: dict[str, Any]
+) -> None:
+    resources = tmp_path / "resources"
+    resources.mkdir()
+    for name in ("lib.py", "lib.zip"):
+        (resources / name).touch()
+    (resources / "brings.py").write_text("spark.sql('''add\n  file /a''')")
+    named = {"resourceList": [{"res": name} for name in ("lib.py", "lib.zip", "brings.py")]}
+    made = prepared(tmp_path, {**named, **params}, task_type=task_type)
+    assert made.argv[5:7] == ("task", "default/isolated")
+    assert job_of(made)["profile"] == "default"
+    elsewhere = prepared(tmp_path, {**named, **params}, task_type=task_type, default_profile="big")
+    assert elsewhere.argv[6] == "big"
+    private = prepared(tmp_path, {**named, **params, "profile": "classic"}, task_type=task_type)
+    assert job_of(private)["profile"] == "classic"

@@ -55,7 +55,8 @@ _OWN_CONF = {
     "spark.connect.grpc.binding.address": _LOOPBACK,
     "spark.connect.grpc.port.maxRetries": "0",
     "spark.ui.showConsoleProgress": "false",
-    "spark.ui.retainedJobs": "500",
+    # Each task asks for the list of jobs now and then. Stages are to be there as long as their job.
+    "spark.ui.retainedJobs": "200",
     "spark.ui.retainedStages": "500",
     "spark.sql.ui.retainedExecutions": "200",
     "spark.log.level": "WARN",
@@ -92,6 +93,8 @@ class ServerPlan:
     driver_memory: str
     python: str
     start_timeout: float
+    shares: bool = False
+    """Whether its sessions share generated code (`worker/spark/sharing.py`)."""
 
 
 MakeCommand: TypeAlias = Callable[[Mapping[str, str], Path, Mapping[str, str]], Command]

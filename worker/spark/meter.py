@@ -6,10 +6,11 @@ two samples are missed, but for children of this process, of which the kernel ke
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,7 @@ class Meter:
     def sample(self) -> None:
         """Look at all processes of the task."""
         own = os.getpid()
-        family = list(_family(own, _processes()))
+        family = list(_family(own))
         self._peak_bytes = max(self._peak_bytes, sum(each.resident_bytes for each in family))
         for each in family:
             if own not in (each.pid, each.parent):
@@ -60,9 +61,8 @@ class Meter:
         own = resource.getrusage(resource.RUSAGE_SELF)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         near = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-        living = sum(
-            each.cpu_seconds for each in _processes_of(os.getpid())
-        )  # Children that have not ended are in no account yet.
+        # Children that have not ended are in no account yet.
+        living = sum(each.cpu_seconds for each in _seen(_children(os.getpid())))
         most = max(self._peak_bytes, (own.ru_maxrss + children.ru_maxrss) * _KIB)
         return Usage(
             run_seconds=round(self.seconds, 3),
@@ -72,30 +72,38 @@ class Meter:
         )
 
 
-def _processes_of(parent: int) -> list[_Seen]:
-    return [each for each in _processes() if each.parent == parent]
-
-
-def _family(ancestor: int, processes: Iterator[_Seen]) -> Iterator[_Seen]:
+def _family(ancestor: int) -> Iterator[_Seen]:
     """A process and all that come from it."""
-    children: dict[int, list[_Seen]] = {}
-    roots = []
-    for each in processes:
-        children.setdefault(each.parent, []).append(each)
-        if each.pid == ancestor:
-            roots.append(each)
-    while roots:
-        found = roots.pop()
-        yield found
-        roots += children.get(found.pid, [])
+    left = [ancestor]
+    while left:
+        for each in _seen([left.pop()]):
+            yield each
+            left += _children(each.pid)
 
 
-def _processes() -> Iterator[_Seen]:
-    for entry in os.scandir("/proc"):
-        if entry.name.isdecimal():
-            seen = _read(int(entry.name))
-            if seen is not None:
-                yield seen
+def _seen(pids: Iterable[int]) -> Iterator[_Seen]:
+    return (seen for pid in pids if (seen := _read(pid)) is not None)
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started, by whichever of its threads."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # It has ended.
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            try:
+                content = Path(f"/proc/{pid}/task/{thread}/children").read_bytes()
+            except FileNotFoundError:
+                if Path(f"/proc/{pid}/task/{thread}").exists():
+                    return _children_by_search(pid)
+                continue  # That thread has.
+            found += map(int, content.split())
+    return found
+
+
+def _children_by_search(parent: int) -> list[int]:
+    """The same on a kernel that keeps no list (it has CONFIG_PROC_CHILDREN if it does)."""
+    every = (int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+    return [each.pid for each in _seen(every) if each.parent == parent]
 
 
 def _read(pid: int) -> _Seen | None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession as AnySession
 from pyspark.sql.connect.session import SparkSession as Session
 
-from worker.spark.sessions import Place, open_session, operates
+from worker.spark.prototype import guard, open_clone
+from worker.spark.sessions import Place, operates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +40,11 @@ class OwnSessions:
         self._told = told
         self._further: list[Session] = []
         self._are_closed = True
-        self.first = open_session(place)
+        self.first = open_clone(place)
         self._equip(self.first)
         self._take_over()
+        if place.prototype:
+            guard()
 
     def close(self) -> None:
         """Close them all, and tell the host if that has worked for sure."""
@@ -56,7 +59,7 @@ class OwnSessions:
         stop_session = Session.stop
 
         def create(_builder: Any) -> Session:
-            return own._another(lambda: open_session(own._fresh()))
+            return own._another(lambda: open_clone(own._fresh()))
 
         def get_or_create(builder: Any) -> Session:
             if Session.getActiveSession() is None and Session._get_default_session() is None:  # noqa: SLF001

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
+from worker.spark import sharing
+
 _FAILURES_BEFORE_DRAIN = 2
 _MOST_PYTHONS = 500
 """A Java machine keeps a thread for each Python that it ever started for a session's UDFs."""
@@ -212,7 +214,7 @@ def _roomiest(servers: Iterable[ServerSeen], profile: str, limits: Limits) -> Se
 
 
 def _unknown(profile: str, profiles: Mapping[str, Limits]) -> str:
-    known = ", ".join(sorted(profiles)) or "none"
+    known = ", ".join(sorted(filter(sharing.is_profile, profiles))) or "none"
     return (
         f"this worker knows no Spark profile {profile[:40]!r}; it has {known} (and classic);"
         " profiles stand in worker.toml as [spark.profiles.NAME]"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FIRST_SECONDS = 1.0
 _REST_SECONDS = 0.5
-_MOST_OF_A_CORE = 0.04
+_MOST_OF_A_CORE = 0.02
 """So much of the time may go into asking; the more there is to ask, the rarer it is."""
 _HTTP_SECONDS = 5.0
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))

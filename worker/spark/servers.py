@@ -38,6 +38,10 @@ _SILENT_BEFORE_KILL = 3
 _REFUSALS_BEFORE_STOP = 3
 
 
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
 @dataclass(slots=True, kw_only=True)
 class Server:
     """A server from its start to its end."""
@@ -47,6 +51,8 @@ class Server:
     started_at: float
     idle_since: float
     sessions: set[str] = field(default_factory=set)
+    prototype: str = field(default_factory=_new_id)
+    """The session that others are cloned off, if they share; a health check makes it."""
     given: int = 0
     """Sessions that tasks have got so far."""
     pythons: int = 0
@@ -73,10 +79,11 @@ class Server:
         return Place(
             port=self.process.port,
             token=self.process.token,
-            session_id=str(uuid.uuid4()),
+            session_id=_new_id(),
             application_id=self.process.application_id,
             ui_link=self.process.ui_link,
             interpreter=self.process.plan.python,
+            prototype=self.prototype if self.process.plan.shares else "",
         )
 
 
@@ -261,6 +268,7 @@ class Servers:
         now = self._clock()
         if "application_id" not in said:
             server.look_at = now + _RETRY_SECONDS
+            server.prototype = _new_id()  # The former one may be the cause.
             if server.state is ServerState.STARTING and "refused" in said:
                 # It is there, and a session can't be had: no patience will help that.
                 server.refusals += 1

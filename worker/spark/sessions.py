@@ -51,6 +51,8 @@ class Place:
     """What the server shall start for this session's UDFs, "" for its own choice."""
     interpreter: str = ""
     """The Python of the server's profile."""
+    prototype: str = ""
+    """The session to clone it off (`worker/spark/prototype.py`); "" if it is to be isolated."""
 
     def for_udfs_by(self, python: str) -> Place:
         """This place, with another Python for its UDFs."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from worker.spark import elsewhere, progress_connect, work
+from worker.spark import elsewhere, progress_connect, prototype, work
 from worker.spark.own_sessions import CLOSED, INTERPRETER, OwnSessions
 from worker.spark.sessions import Place, open_session
 
@@ -65,17 +65,20 @@ def do_job(place: Place, job: work.Job, *, closed: int) -> int:
 
 
 def greet(place: Place) -> str:
-    """See that a server answers; the id of its application."""
-    spark = open_session(place)
+    """See that a server answers, by its prototype if it has one; the id of its application."""
+    spark = open_session(place.beside(place.prototype) if place.prototype else place)
     try:
+        if place.prototype:
+            prototype.prepare(spark)  # Each time: a server may lose it.
         return spark.conf.get("spark.app.id") or ""
     finally:
-        spark.stop()
+        if not place.prototype:
+            spark.stop()
 
 
 def warm_up(place: Place) -> int:
     """Have a server load and compile what nearly every task needs."""
-    spark = open_session(place)
+    spark = prototype.open_clone(place)
     try:
         spark.range(1000).selectExpr("sum(id)").collect()
     finally:

@@ -9,17 +9,18 @@ purpose nothing is taken away: there the same is a mistake. Nothing here imports
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from common.model.spark_keys import RefusedError, check_setting
 from common.spark_config import CLASSIC, DEFAULT, SparkProfile
-from worker.spark import parameters, tags
+from worker.spark import parameters, sharing, tags
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.lineage import lineage_conf
 from worker.tasks.shipped import shipped_files
@@ -67,6 +68,8 @@ _WITHOUT_A_KEY: Final = frozenset(
 """Settings that a SPARK task has keys for, and others don't."""
 
 _DEFAULT_MEMORY = "1g"
+_CHARS_SEEN = 200_000
+"""Of a script, when it is looked through for what it brings."""
 _SAME_MEMORY = (
     "has no more memory than the attempt before, since it names its profile: its server's memory"
     " is what the profile says"
@@ -130,10 +133,11 @@ def launch_with_session(
         **({} if environment is None else {"environment": environment.document(context)}),
         **document,
     }
+    brings = bool(py_files or archives) or sharing.script_brings(_texts(document))
     path = context.write(f"spark_{context.app_id}.json", json.dumps(job))
     facts = context.directory / _FACTS_FILE
     return Launch(
-        argv=_argv(context, choice, path, environment),
+        argv=_argv(context, choice, _servers(choice, brings), path, environment),
         environment={FACTS_VARIABLE: str(facts), **_environment(context, choice)},
         prints_outputs=prints_outputs,
         job_file=path,
@@ -245,7 +249,11 @@ def _memory_factor(context: TaskContext) -> float:
 
 
 def _argv(
-    context: TaskContext, choice: Choice, job: Path, environment: TaskEnvironment | None
+    context: TaskContext,
+    choice: Choice,
+    servers: str,
+    job: Path,
+    environment: TaskEnvironment | None,
 ) -> tuple[str, ...]:
     if choice.is_classic:
         program = _CLASSIC_DRIVER if environment is None else _ENVIRONMENTS
@@ -253,7 +261,35 @@ def _argv(
         return _python(context, choice), "-P", "-u", program, str(job)
     # The worker's own interpreter: what is asked for runs in that of the Spark host.
     asker = (sys.executable, "-I", "-S", _ASK)
-    return *asker, context.settings.spark_socket, "task", choice.profile, str(job)
+    return *asker, context.settings.spark_socket, "task", servers, str(job)
+
+
+def _servers(choice: Choice, brings: bool) -> str:
+    """Whose session it is to be: any server's of the profile, or one's where each is isolated."""
+    made_as = choice.made_as
+    if not (brings or sharing.is_isolated(choice.conf)):
+        return choice.profile
+    is_elsewhere = sharing.may_share(made_as.master, made_as.conf)
+    return sharing.isolated(choice.profile) if is_elsewhere else choice.profile
+
+
+def _texts(document: object) -> Iterator[str]:
+    """All that a kind's document says, and what stands in its script."""
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, Mapping):
+        for key, value in document.items():
+            yield from _texts(value)
+            if key == "script" and value and (script := Path(str(value))).is_file():
+                # Who can't read it is told so by the task itself.
+                with (
+                    contextlib.suppress(OSError),
+                    script.open(encoding="utf-8", errors="replace") as file,
+                ):
+                    yield file.read(_CHARS_SEEN)
+    elif isinstance(document, list | tuple):
+        for each in document:
+            yield from _texts(each)
 
 
 def _python(context: TaskContext, choice: Choice) -> str:

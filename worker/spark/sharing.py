@@ -1,0 +1,64 @@
+"""Which tasks may have a session in a server whose sessions share the code that Spark generates.
+
+Spark writes and compiles Java for each query, which is most of the work of a small one. A Connect
+server does that anew for each session, as each is *isolated*: executors load its classes apart, for
+it may bring some (`ArtifactManager` in Spark's source). Few tasks do. Sessions that aren't isolated
+share that code, and nothing else: views, settings, functions, UDFs' Pythons are their own. But what
+anybody in their server brought (artifacts; ADD JAR and the like in SQL) all of them would have
+(`JobArtifactSet.getActiveOrDefault`). So nobody brings anything there: tasks that do, as far as can
+be seen, have other servers of their profile, where each session is isolated; the rest are told how
+to get there. Rules alone, of the standard library, for daemon, host and tasks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+ISOLATED: Final = "spark.sql.artifact.isolation.enabled"
+"""Spark's own key; a profile or a task may say "true"."""
+
+_SUFFIX = "/isolated"
+# What stands right before it may belong to no word, but to the message that it comes in. Everything
+# has its bounds and can be read in one way alone, so that no text takes long.
+_COMMENT = r"(?:/\*(?:(?!\*/).){0,80}\*/|--[^\n]{0,80}\n)"
+_STATEMENT = (
+    rf"(?:add|using)(?=[\s/-])\s{{0,80}}(?:{_COMMENT}\s{{0,80}}){{0,5}}(?:jar|file|archive)s?\b"
+    r"|execute\s{1,80}immediate\b"
+)
+_BRINGING_STATEMENT = re.compile(_STATEMENT, re.IGNORECASE | re.DOTALL)
+_BRINGING_SCRIPT = re.compile(rf"addArtifact|{_STATEMENT}", re.IGNORECASE | re.DOTALL)
+
+
+def is_isolated(conf: Mapping[str, str]) -> bool:
+    """Whether settings of a profile or a task ask for isolation."""
+    return conf.get(ISOLATED, "").strip().lower() == "true"
+
+
+def may_share(master: str, conf: Mapping[str, str]) -> bool:
+    """Whether sessions of a profile may share: its master and its settings.
+
+    Executors elsewhere have one Python for the UDFs of all sessions that aren't isolated.
+    """
+    return master.startswith("local") and not is_isolated(conf)
+
+
+def isolated(profile: str) -> str:
+    """The name that the servers of a profile have whose sessions are isolated."""
+    return f"{profile}{_SUFFIX}"
+
+
+def is_profile(name: str) -> bool:
+    """Whether a name is a profile's own."""
+    return not name.endswith(_SUFFIX)
+
+
+def statement_brings(text: str) -> bool:
+    """Whether SQL may bring something. A word in a string or a comment may be mistaken for it."""
+    return _BRINGING_STATEMENT.search(text) is not None
+
+
+def script_brings(texts: Iterable[str]) -> bool:
+    """Whether a script, or SQL, may bring something; what it imports can't be seen here."""
+    return any(_BRINGING_SCRIPT.search(text) for text in texts)
