@@ -22,6 +22,11 @@ from worker.spark.sharing import (
         "Add\n\tFILE /a",
         "add /* why */ -- because\n archive /a.zip",
         "add/**/file /a",
+        f"add /* {'why ' * 50}*/ file /a",
+        f"add -- {'why ' * 50}\n file /a",
+        f"add {'/**/' * 50} file /a",
+        f"add{' ' * 200}file /a",
+        "select '--'; add file /a",
         "\x12Hadd file /a",  # As in a message: the length stands before it.
         "create function f as 'a.B' using jar 'c.jar'",
         "CREATE FUNCTION f AS 'a.B' USING ARCHIVE 'c.zip'",
@@ -55,7 +60,9 @@ def test_a_script_that_adds_artifacts_brings_something() -> None:
     assert not script_brings(["spark.range(3).count()"])
 
 
-@pytest.mark.parametrize("piece", ["add ", "add /*", "add /**/", "add --\n", "using\n", "add  \t "])
+@pytest.mark.parametrize(
+    "piece", ["add ", "add /*", "add /**/", "/*", "*/", "add --\n", "using\n", "add  \t "]
+)
 def test_no_text_takes_long_to_look_through(piece: str) -> None:
     # Millions of steps would be fine; what grows faster than the text would never end.
     assert not statement_brings(piece * (200_000 // len(piece)))

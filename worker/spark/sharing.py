@@ -27,6 +27,9 @@ _STATEMENT = (
     rf"(?:add|using)(?=[\s/-])\s{{0,80}}(?:{_COMMENT}\s{{0,80}}){{0,5}}(?:jar|file|archive)s?\b"
     r"|execute\s{1,80}immediate\b"
 )
+_CLOSED_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_REST_OF_LINE = re.compile(r"--[^\n]*")
+_GAP = re.compile(r"\s+")
 _BRINGING_STATEMENT = re.compile(_STATEMENT, re.IGNORECASE | re.DOTALL)
 _BRINGING_SCRIPT = re.compile(rf"addArtifact|{_STATEMENT}", re.IGNORECASE | re.DOTALL)
 
@@ -56,9 +59,18 @@ def is_profile(name: str) -> bool:
 
 def statement_brings(text: str) -> bool:
     """Whether SQL may bring something. A word in a string or a comment may be mistaken for it."""
-    return _BRINGING_STATEMENT.search(text) is not None
+    return any(_BRINGING_STATEMENT.search(each) for each in (text, _without_comments(text)))
 
 
 def script_brings(texts: Iterable[str]) -> bool:
     """Whether a script, or SQL, may bring something; what it imports can't be seen here."""
-    return any(_BRINGING_SCRIPT.search(text) for text in texts)
+    return any(
+        _BRINGING_SCRIPT.search(each) for text in texts for each in (text, _without_comments(text))
+    )
+
+
+def _without_comments(text: str) -> str:
+    """The same with one space for each longer gap. What looks like a comment may be a string's."""
+    last = text.rfind("*/") + 2  # Behind that none is closed; looking for its end would take long.
+    text = _CLOSED_COMMENT.sub(" ", text[:last]) + text[last:] if last > 1 else text
+    return _GAP.sub(" ", _REST_OF_LINE.sub(" ", text))

@@ -69,7 +69,9 @@ class FakeMaster(FakeServer):
         driver = self.driver_of.get(app_id, "")
         wrapper = "org.apache.spark.deploy.worker.DriverWrapper spark://w:1"
         command = (
-            f"{wrapper} /opt/spark/work/{driver}/job.jar Job" if driver else "org.apache.spark.Job"
+            f"{wrapper} /opt/spark/drivers/{driver}/job.jar Job"
+            if driver
+            else "org.apache.spark.Job"
         )
         return {
             "sparkProperties": [["spark.orcaflow.attempt", self.tags[app_id]]],
