@@ -15,7 +15,8 @@ from common.clock import Clock
 from common.config import MasterConfig
 from common.model.cluster import Node
 from common.registry.protocol import Registry
-from common.store.protocol import (
+from common.runtime.wakes import Wakes
+from common.store.ports import (
     CommandStore,
     ComplementStore,
     DependentStore,
@@ -26,20 +27,19 @@ from common.store.protocol import (
     ScheduleStore,
     TimeoutStore,
 )
-from common.wakes import Wakes
-from master.command_loop import CommandConfig, CommandLoop
 from master.commands.origin import Origin
-from master.complement_loop import ComplementConfig, ComplementLoop
-from master.dependent_loop import DependentConfig, DependentLoop
-from master.failover_loop import FailoverConfig, FailoverLoop
 from master.graphs import GraphCache
-from master.heartbeat import HeartbeatLoop
-from master.hold_loop import HoldConfig, HoldLoop
 from master.identity import Identity
-from master.queue_loop import QueueConfig, QueueLoop
-from master.run_worker import RunWorker, RunWorkerConfig
-from master.schedule_loop import ScheduleConfig, ScheduleLoop
-from master.timeout_loop import TimeoutConfig, TimeoutLoop
+from master.loops.command_loop import CommandConfig, CommandLoop
+from master.loops.complement_loop import ComplementConfig, ComplementLoop
+from master.loops.dependent_loop import DependentConfig, DependentLoop
+from master.loops.failover_loop import FailoverConfig, FailoverLoop
+from master.loops.heartbeat import HeartbeatLoop
+from master.loops.hold_loop import HoldConfig, HoldLoop
+from master.loops.queue_loop import QueueConfig, QueueLoop
+from master.loops.run_worker import RunWorker, RunWorkerConfig
+from master.loops.schedule_loop import ScheduleConfig, ScheduleLoop
+from master.loops.timeout_loop import TimeoutConfig, TimeoutLoop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

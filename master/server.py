@@ -15,12 +15,17 @@ from pathlib import Path
 from setproctitle import setproctitle
 
 from common import config as configuration
-from common import log as logs
-from common import metrics
-from common.admission import Admission
 from common.clock import SystemClock
 from common.config import Config
-from common.daemon import (
+from common.errors import SchedulerError, ServiceUnreachableError
+from common.host import host_load
+from common.model.cluster import NodeKind
+from common.registry.connect import connect as connect_registry
+from common.registry.protocol import Registry
+from common.runtime import log as logs
+from common.runtime import metrics
+from common.runtime.admission import Admission
+from common.runtime.daemon import (
     engine_of,
     heartbeat_text,
     product_version,
@@ -29,26 +34,21 @@ from common.daemon import (
     standing_problem,
     zone_of,
 )
-from common.errors import SchedulerError, ServiceUnreachableError
-from common.host import host_load
-from common.model.cluster import NodeKind
-from common.patience import Patient
-from common.pid_file import holding, pid_file
-from common.registry.connect import connect as connect_registry
-from common.registry.protocol import Registry
-from common.service import HealthServer, Service
+from common.runtime.outages import Patient
+from common.runtime.pid_file import holding, pid_file
+from common.runtime.service import HealthServer, Service
 from common.store import schema
-from common.store.advances import PostgresComplementStore
-from common.store.commands import PostgresCommandStore
-from common.store.dependents import PostgresDependentStore
-from common.store.failover import PostgresFailoverStore
-from common.store.holds import PostgresHoldStore
 from common.store.listen import Notifications
-from common.store.runs import PostgresRunStore
-from common.store.schedules import PostgresScheduleStore
-from common.store.timeouts import PostgresTimeoutStore
+from common.store.master.commands import PostgresCommandStore
+from common.store.master.complement_progress import PostgresComplementStore
+from common.store.master.dependents import PostgresDependentStore
+from common.store.master.failover import PostgresFailoverStore
+from common.store.master.holds import PostgresHoldStore
+from common.store.master.runs import PostgresRunStore
+from common.store.master.schedules import PostgresScheduleStore
+from common.store.master.timeouts import PostgresTimeoutStore
 from master.assembly import Master, Stores
-from master.notice_loop import CHANNELS, NoticeLoop
+from master.loops.notice_loop import CHANNELS, NoticeLoop
 
 NAME = "master-server"
 

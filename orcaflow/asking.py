@@ -16,7 +16,7 @@ from common.clock import SystemClock
 from common.errors import NotAllowedError, SchedulerError
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskDependType
-from common.store.requests import (
+from common.store.people.requests import (
     PendingRecovery,
     is_waiting,
     put_pause,
@@ -24,7 +24,7 @@ from common.store.requests import (
     put_stop,
     refusal_of,
 )
-from common.store.views import ProcessInstanceView
+from common.store.people.views import ProcessInstanceView
 from orcaflow.lookup import instance_with_id
 from orcaflow.output import say
 from orcaflow.rows import name_of

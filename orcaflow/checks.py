@@ -25,7 +25,7 @@ from common.model.cluster import NodeKind
 from orcaflow.output import counted
 
 if TYPE_CHECKING:
-    from common.store.requests import Engine
+    from common.store.people.requests import Engine
 
 _LEAST_FREE_GB = 1.0
 _SKEW_WARNING = timedelta(seconds=1)
@@ -116,9 +116,9 @@ def _disk(config: Config) -> Finding:
 
 def _database(config: Config) -> Iterator[Finding]:
     from common.store.connect import engine, place_of
-    from common.store.requests import server_time
+    from common.store.people.requests import server_time
+    from common.store.people.views import waiting_commands
     from common.store.schema import REVISION, check
-    from common.store.views import waiting_commands
 
     try:
         url = database_url(config)
@@ -162,7 +162,7 @@ def _database(config: Config) -> Iterator[Finding]:
 
 def schedules_finding(made: Engine, config: Config) -> Finding:
     """The first ONLINE schedule that can't fire, or that all can."""
-    from common.store.schedule_views import schedules
+    from common.store.people.schedule_views import schedules
     from orcaflow.schedule_rows import hindrance
     from orcaflow.scheduling import cluster_zone
 

@@ -19,7 +19,7 @@ from orcaflow.masking import masked
 from orcaflow.rows import name_of
 
 if TYPE_CHECKING:
-    from common.store.complement_views import ComplementDateView, ComplementView
+    from common.store.people.complement_views import ComplementDateView, ComplementView
     from orcaflow.complementing import ComplementPlan, DatePlan
 
 COMPLEMENT_COLUMNS = (
@@ -49,7 +49,7 @@ def date_text(schedule_time: datetime, timezone_id: str) -> str:
 
 def complement_row(view: ComplementView, *, now: datetime) -> dict[str, object]:
     """One complement, its dates counted: all, those that have ended (`done`), and by state."""
-    from common.store.complement_views import ENDED_DATES
+    from common.store.people.complement_views import ENDED_DATES
 
     return {
         "id": view.id,

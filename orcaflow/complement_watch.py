@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 from common.clock import SystemClock
 from common.errors import NotFoundError, ServiceUnreachableError
 from common.model.complements import ComplementState, DateState, OnFailure
-from common.store.complement_views import (
+from common.store.listen import Channel, Notifications
+from common.store.people.complement_views import (
     ENDED_DATES,
     LIVE_DATES,
     RUN_DATES,
@@ -27,10 +28,9 @@ from common.store.complement_views import (
     dates_of_complement,
     run_dates,
 )
-from common.store.durations import recent_durations
-from common.store.listen import Channel, Notifications
-from common.store.reasons import moment
-from common.store.requests import Connection, server_time
+from common.store.people.durations import recent_durations
+from common.store.people.reasons import moment
+from common.store.people.requests import Connection, server_time
 from orcaflow.complement_rows import date_text
 from orcaflow.complementing import typical_duration
 from orcaflow.output import counted, duration, escaped, shown

@@ -32,12 +32,12 @@ from common.model.definitions import ProcessGraph, read_process_json
 from common.model.plans import DefinitionSnapshot
 from common.model.schedules import Schedule
 from common.model.states import LIVE_PROCESS_STATES, ProcessState
-from common.store.complement_views import newest_runs
 from common.store.complements import read_dependents
-from common.store.definitions import DefinitionRow, definition_by_id
-from common.store.durations import recent_durations
-from common.store.requests import Connection
-from common.store.schedules import read_schedules
+from common.store.master.schedules import read_schedules
+from common.store.people.complement_views import newest_runs
+from common.store.people.definitions import DefinitionRow, definition_by_id
+from common.store.people.durations import recent_durations
+from common.store.people.requests import Connection
 from common.task_types import known_task_types
 from common.zones import zone_named
 from orcaflow.rows import name_of

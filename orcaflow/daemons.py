@@ -37,7 +37,7 @@ from common.embedded.process import exclusive, is_port_free
 from common.embedded.zookeeper import EmbeddedZookeeper
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.host import is_alive
-from common.pid_file import pid_file, running_pid
+from common.runtime.pid_file import pid_file, running_pid
 from orcaflow.installation import packages_root
 
 _QUIT_PATIENCE = timedelta(seconds=20)

@@ -21,7 +21,7 @@ from common.model.states import FailureStrategy, Priority, WarningType
 from orcaflow.scheduling import NO_END, moment_in, stored_name
 
 if TYPE_CHECKING:
-    from common.store.requests import Connection
+    from common.store.people.requests import Connection
 
 _KEY = "scheduleCrontab"
 _WINDOW = (("scheduleStartTime", "start"), ("scheduleEndTime", "end"))
@@ -99,8 +99,8 @@ def save_schedule(
     at: datetime,
 ) -> tuple[ImportedSchedule | None, Finding]:
     """Make it, OFFLINE, unless the definition has the like already; and what is to be told."""
-    from common.store.schedule_requests import create_schedule
-    from common.store.schedule_views import schedules
+    from common.store.people.schedule_requests import create_schedule
+    from common.store.people.schedule_views import schedules
 
     start = at.replace(microsecond=0) if schedule.start is None else moment_in(schedule.start, zone)
     end = _end(schedule.end, zone)

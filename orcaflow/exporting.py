@@ -6,8 +6,8 @@ import json
 
 from common.model.imports import add_names, wanted
 from common.model.states import ExecutionType
-from common.store.definitions import DefinitionRow
-from common.store.requests import (
+from common.store.people.definitions import DefinitionRow
+from common.store.people.requests import (
     Connection,
     datasource_names,
     definitions_with_ids,

@@ -31,14 +31,14 @@ from common.model.imports import (
     wanted,
 )
 from common.model.states import ReleaseState
-from common.store.definitions import (
+from common.store.people.definitions import (
     DEFAULT_PROJECT,
     DefinitionRow,
     definition_by_name,
     save_definition,
     set_release_state,
 )
-from common.store.requests import (
+from common.store.people.requests import (
     Connection,
     NamedDefinition,
     datasource_names,
@@ -55,7 +55,7 @@ from common.store.requests import (
     worker_group_id,
     worker_groups,
 )
-from common.store.schedule_requests import take_schedules_offline
+from common.store.people.schedule_requests import take_schedules_offline
 from orcaflow.definition_files import DefinitionDocument, InvalidFilesError, Mistake
 from orcaflow.exported_schedule import ImportedSchedule, save_schedule
 

@@ -10,14 +10,14 @@ import typer
 from common.errors import NotAllowedError, NotFoundError
 
 if TYPE_CHECKING:
-    from common.store.definitions import DefinitionRow
-    from common.store.requests import Connection
-    from common.store.views import ProcessInstanceView, TaskInstanceView
+    from common.store.people.definitions import DefinitionRow
+    from common.store.people.requests import Connection
+    from common.store.people.views import ProcessInstanceView, TaskInstanceView
 
 
 def definition_named(db: Connection, name: str) -> DefinitionRow:
     """The definition of this name: in the default project, else the only one in any other."""
-    from common.store.definitions import definition_by_name, definitions
+    from common.store.people.definitions import definition_by_name, definitions
 
     # PostgreSQL takes no NUL, and so has no row with one.
     found = definition_by_name(db, name) if "\0" not in name else None
@@ -36,7 +36,7 @@ def definition_named(db: Connection, name: str) -> DefinitionRow:
 
 
 def instance_with_id(db: Connection, process_instance_id: int) -> ProcessInstanceView:
-    from common.store.views import process_instance_by_id
+    from common.store.people.views import process_instance_by_id
 
     found = process_instance_by_id(db, process_instance_id)
     if found is None:
@@ -47,7 +47,7 @@ def instance_with_id(db: Connection, process_instance_id: int) -> ProcessInstanc
 
 
 def task_with_id(db: Connection, task_instance_id: int) -> TaskInstanceView:
-    from common.store.views import task_instance_by_id
+    from common.store.people.views import task_instance_by_id
 
     found = task_instance_by_id(db, task_instance_id)
     if found is None:
@@ -60,7 +60,7 @@ def task_with_id(db: Connection, task_instance_id: int) -> TaskInstanceView:
 def worker_group_named(db: Connection, name: str) -> int:
     """The id of a worker group; -1 is that of `default`, which stands in no table."""
     from common.model.imports import DEFAULT_WORKER_GROUP
-    from common.store.requests import worker_group_id, worker_group_names
+    from common.store.people.requests import worker_group_id, worker_group_names
 
     if name == DEFAULT_WORKER_GROUP:
         return -1

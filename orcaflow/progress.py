@@ -15,7 +15,7 @@ from common.model.spark import Progress, Usage, progress_from, usage_from
 from orcaflow.output import duration, escaped
 
 if TYPE_CHECKING:
-    from common.store.views import TaskInstanceView
+    from common.store.people.views import TaskInstanceView
 
 _BAR_CELLS = 10
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")

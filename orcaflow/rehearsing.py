@@ -1,6 +1,6 @@
 """`orcaflow schedule simulate`: sets the stage of a rehearsal from the tables, prints what comes.
 
-Reads and never writes. What the model is, and what it leaves out, says `common.rehearsal`.
+Reads and never writes. What the model is, and what it leaves out, says `common.schedule_simulator`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from orcaflow.output import (
 if TYPE_CHECKING:
     from common.config import Config
     from common.model.schedules import Schedule
-    from common.rehearsal import (
+    from common.schedule_simulator import (
         ClusterReport,
         Effort,
         Outage,
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
         ScheduleReport,
         Stage,
     )
-    from common.store.durations import DefinitionShape
-    from common.store.requests import Connection
-    from common.store.schedule_views import ScheduleView
+    from common.store.people.durations import DefinitionShape
+    from common.store.people.requests import Connection
+    from common.store.people.schedule_views import ScheduleView
 
 EXAMPLES = (
     "\b\n"
@@ -55,7 +55,7 @@ EXAMPLES = (
 
 MAX_DAYS = 3660
 MAX_FIRES = 1_000_000
-"""As `common.rehearsal` has it, which takes too long to import for `--help`."""
+"""As `common.schedule_simulator` has it, which takes too long to import for `--help`."""
 
 _FIRST_FIRE: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PATIENCE: Final = timedelta(seconds=3)
@@ -144,7 +144,7 @@ def simulate(
     import gc
 
     from common.clock import SystemClock
-    from common.rehearsal import rehearse
+    from common.schedule_simulator import rehearse
     from orcaflow.scheduling import cluster_zone, moment_option
     from orcaflow.session import opened
 
@@ -202,7 +202,7 @@ class _Capacity:
 
 def _views(db: Connection, definition: str | None, *, offline_too: bool) -> list[ScheduleView]:
     from common.errors import NotFoundError
-    from common.store.schedule_views import schedules
+    from common.store.people.schedule_views import schedules
     from orcaflow.lookup import definition_named
 
     chosen = None if definition is None else definition_named(db, definition).id
@@ -227,9 +227,9 @@ def _stage(
     assumed: timedelta,
 ) -> Stage:
     """`as_they_are`: what is overdue counts too, so that it begins as it would begin now."""
-    from common.rehearsal import Stage
-    from common.store.durations import shapes
-    from common.store.views import pools
+    from common.schedule_simulator import Stage
+    from common.store.people.durations import shapes
+    from common.store.people.views import pools
 
     ids = sorted({view.process_definition_id for view in views})
     known = shapes(db, ids)
@@ -280,8 +280,8 @@ def _efforts(
     pessimistic: bool,
     assumed: timedelta,
 ) -> dict[int, Effort]:
-    from common.rehearsal import Effort, effort_of
-    from common.store.durations import recent_durations, recent_peaks
+    from common.schedule_simulator import Effort, effort_of
+    from common.store.people.durations import recent_durations, recent_peaks
 
     durations, peaks = recent_durations(db, ids), recent_peaks(db, ids)
     efforts: dict[int, Effort] = {}
@@ -299,7 +299,7 @@ def _guessed_peak(shape: DefinitionShape | None, pool_names: Mapping[str, str]) 
     """By the definition itself; one that can't be read is taken for a single task."""
     from common.errors import InvalidDefinitionError
     from common.model.definitions import read_process_json
-    from common.rehearsal import Peak, peak_of
+    from common.schedule_simulator import Peak, peak_of
     from common.task_types import known_task_types
 
     try:
@@ -366,7 +366,7 @@ def _span(text: str, option: str) -> int:
 
 
 def _outage(text: str, zone: ZoneInfo) -> Outage:
-    from common.rehearsal import Outage
+    from common.schedule_simulator import Outage
     from orcaflow.scheduling import moment_option
 
     first, slash, span = text.rpartition("/")
@@ -521,7 +521,7 @@ def _print_cluster(cluster: ClusterReport, zone: ZoneInfo, capacity: _Capacity) 
 
 
 def _print_oddities(reports: Sequence[ScheduleReport]) -> None:
-    from common.rehearsal import OddityKind
+    from common.schedule_simulator import OddityKind
 
     words = {
         OddityKind.SHIFTED: "shifted, since that time is missing",
@@ -542,7 +542,7 @@ def _print_oddities(reports: Sequence[ScheduleReport]) -> None:
 
 def _print_problems(problems: Sequence[Problem]) -> None:
     """The worst at the end, where a person looks first."""
-    from common.rehearsal import ProblemKind
+    from common.schedule_simulator import ProblemKind
 
     if not problems:
         write("no problem: nothing overlaps, waits for long or is left out")

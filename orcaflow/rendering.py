@@ -23,7 +23,7 @@ from common.params import (
     substitute,
     system_parameters,
 )
-from common.store.requests import TaskDocument
+from common.store.people.requests import TaskDocument
 from common.zones import zone_named
 from orcaflow.masking import masked, secrets_in
 

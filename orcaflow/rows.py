@@ -23,7 +23,7 @@ from common.model.states import (
 from orcaflow.progress import progress_row, progress_words, usage_row
 
 if TYPE_CHECKING:
-    from common.store.views import ProcessInstanceView, TaskInstanceView
+    from common.store.people.views import ProcessInstanceView, TaskInstanceView
 
 INSTANCE_COLUMNS = ("id", "definition", "state", "command_type", "start_time", "duration", "host")
 TASK_COLUMNS = ("id", "name", "task_type", "attempt", "state", "start_time", "duration", "host")

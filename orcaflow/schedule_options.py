@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from common.model.schedules import Schedule
-    from common.store.requests import Connection
-    from common.store.schedule_views import ScheduleView
+    from common.store.people.requests import Connection
+    from common.store.people.schedule_views import ScheduleView
     from orcaflow.session import Session
 
 _MAX_MISFIRES = 1000

@@ -29,7 +29,7 @@ from orcaflow.rows import name_of
 from orcaflow.scheduling import NO_END, as_schedule, local_text, next_plan, zone_of_schedule
 
 if TYPE_CHECKING:
-    from common.store.schedule_views import FireView, ScheduleView
+    from common.store.people.schedule_views import FireView, ScheduleView
 
 SCHEDULE_COLUMNS: Final = (
     *("id", "definition", "release_state", "crontab", "timezone_id", "next_fire", "misfire_policy"),

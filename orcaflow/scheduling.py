@@ -32,8 +32,8 @@ from common.zones import UnknownZoneError, zone_named
 
 if TYPE_CHECKING:
     from common.config import Config
-    from common.store.requests import Connection, NamedDefinition
-    from common.store.schedule_views import ScheduleView
+    from common.store.people.requests import Connection, NamedDefinition
+    from common.store.people.schedule_views import ScheduleView
 
 NO_END: Final = datetime(9999, 1, 1, tzinfo=UTC)
 """The end of a window that has none, as the table's default is."""
@@ -231,7 +231,7 @@ def check_released(db: Connection, definition_ids: Iterable[int]) -> None:
 
     What is ONLINE then stays so until the transaction ends.
     """
-    from common.store.schedule_requests import lock_definitions
+    from common.store.people.schedule_requests import lock_definitions
 
     needed = _with_sub_processes(db, definition_ids)
     locked = lock_definitions(db, [each.id for each in needed if each.id is not None])
@@ -263,7 +263,7 @@ class _Needed:
 def _with_sub_processes(db: Connection, definition_ids: Iterable[int]) -> list[_Needed]:
     """The definitions and what they run as sub processes, level by level, each once."""
     from common.model.imports import awaited
-    from common.store.requests import definitions_named, definitions_with_ids
+    from common.store.people.requests import definitions_named, definitions_with_ids
 
     level = [_Needed(id=each, target=each) for each in dict.fromkeys(definition_ids)]
     needed: dict[int | str, _Needed] = {}
@@ -302,7 +302,7 @@ def _document(row: NamedDefinition) -> Mapping[str, Any]:
 
 def schedules_of(db: Connection, target: str, *, by_name: bool = False) -> list[ScheduleView]:
     """The schedule with an id, or those of a definition with a name: at least one."""
-    from common.store.schedule_views import schedules
+    from common.store.people.schedule_views import schedules
     from orcaflow.lookup import definition_named
 
     number = int(target[:18]) if target.isascii() and target.isdigit() and not by_name else None

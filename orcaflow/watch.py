@@ -22,8 +22,8 @@ from common.model.commands import start_node_names
 from common.model.definitions import read_process_json
 from common.model.states import ProcessState, TaskDependType, TaskState
 from common.store.listen import Channel, Notification, Notifications, read_task_report
-from common.store.requests import RunShape, run_shape
-from common.store.views import task_instances
+from common.store.people.requests import RunShape, run_shape
+from common.store.people.views import task_instances
 from common.task_types import known_task_types
 from orcaflow.lookup import instance_with_id
 from orcaflow.output import duration, escaped, escaped_log, shown
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-    from common.store.views import ProcessInstanceView, TaskInstanceView
+    from common.store.people.views import ProcessInstanceView, TaskInstanceView
 
 LOG_TAIL_LINES = 20
 _LOOK_EVERY = 0.5

@@ -13,15 +13,15 @@ from typing import TypeAlias
 from common.clock import Clock
 from common.config import WorkerConfig
 from common.registry.protocol import Registry
-from common.store.protocol import AttemptEnd, AttemptFolders, TaskStore
-from common.wakes import Wakes
+from common.runtime.wakes import Wakes
+from common.store.ports import AttemptEnd, AttemptFolders, TaskStore
 from worker.attempts import Ended, LocalAttempts, Started
-from worker.claim_loop import ClaimLoop
-from worker.heartbeat import HeartbeatLoop
 from worker.identity import Identity
-from worker.kill_loop import KillLoop
-from worker.reporter import Reporter
-from worker.track_loop import TrackLoop
+from worker.loops.claim_loop import ClaimLoop
+from worker.loops.heartbeat import HeartbeatLoop
+from worker.loops.kill_loop import KillLoop
+from worker.loops.reporter import Reporter
+from worker.loops.track_loop import TrackLoop
 
 MakeAttempts: TypeAlias = Callable[[Ended, Started], LocalAttempts]
 

@@ -22,10 +22,11 @@ from common.params import (
     parse_properties,
     system_parameters,
 )
-from common.store.protocol import ClaimedTask
+from common.store.ports import ClaimedTask
 from common.zones import UnknownZoneError, zone_named
-from worker import outputs, task_log, tenants, tracing
-from worker.supervisor import Prepared
+from worker import task_log, tenants, tracing
+from worker.processes import outputs
+from worker.processes.supervising import Prepared
 from worker.tasks import built_in_task_types
 from worker.tasks.base import (
     Launch,

@@ -23,12 +23,17 @@ from types import FrameType
 from setproctitle import setproctitle
 
 from common import config as configuration
-from common import log as logs
-from common import metrics
-from common.admission import Admission
 from common.clock import Clock, SystemClock
 from common.config import Config
-from common.daemon import (
+from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.host import host_load
+from common.model.cluster import NodeKind, ip_number
+from common.registry.connect import connect as connect_registry
+from common.registry.protocol import Registry
+from common.runtime import log as logs
+from common.runtime import metrics
+from common.runtime.admission import Admission
+from common.runtime.daemon import (
     engine_of,
     heartbeat_text,
     product_version,
@@ -37,32 +42,27 @@ from common.daemon import (
     standing_problem,
     zone_of,
 )
-from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
-from common.host import host_load
-from common.model.cluster import NodeKind, ip_number
-from common.patience import Patient
-from common.pid_file import holding, pid_file
-from common.registry.connect import connect as connect_registry
-from common.registry.protocol import Registry
-from common.service import HealthServer, Service
+from common.runtime.outages import Patient
+from common.runtime.pid_file import holding, pid_file
+from common.runtime.service import HealthServer, Service
+from common.runtime.wakes import Wakes
 from common.store import schema
 from common.store.cluster import cluster_token
-from common.store.tasks import PostgresTaskStore
-from common.store.worker_groups import ensure_worker_groups
-from common.wakes import Wakes
+from common.store.worker.tasks import PostgresTaskStore
+from common.store.worker.worker_groups import ensure_worker_groups
 from worker import tenants
 from worker.assembly import Worker
 from worker.attempts import Ended, Started
-from worker.claim_loop import ClaimLoop
-from worker.clean_loop import CleanLoop
-from worker.heartbeat import HeartbeatLoop
-from worker.host_loop import HostLoop
 from worker.launcher import Launcher, seen_by_tasks
-from worker.spark.installation import home_of_spark
+from worker.loops.claim_loop import ClaimLoop
+from worker.loops.clean_loop import CleanLoop
+from worker.loops.heartbeat import HeartbeatLoop
+from worker.loops.host_loop import HostLoop
+from worker.loops.sweep_loop import SweepLoop, configured
+from worker.processes.supervising import Supervisor
+from worker.spark.jvm.installation import home_of_spark
 from worker.spark.managers.settings import ManagerSettings
-from worker.spark.tags import prefix
-from worker.supervisor import Supervisor
-from worker.sweep_loop import SweepLoop, configured
+from worker.spark.managers.tags import prefix
 from worker.tasks.base import TaskSettings
 from worker.workspace import attempt_folders
 

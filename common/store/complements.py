@@ -2,7 +2,8 @@
 
 Which dates there are says whoever asks; what is left out, since it has been run before, is found
 out here. Claiming a date is part of the transaction that makes its process instance. Used where
-commands are carried out, and by the command line; `common.store.advances` moves them on.
+commands are carried out, and by the command line; `common.store.master.complement_progress` moves
+them on.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from sqlalchemy import (
 from common.model.complements import ComplementState, DateState, NewComplement, Reprocess
 from common.model.plans import DependentDefinition
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
-from common.store.schedules import read_schedules
+from common.store.master.schedules import read_schedules
 from common.store.tables import (
     complement,
     complement_date,

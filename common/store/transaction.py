@@ -32,7 +32,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.types import TypeEngine
 
 from common.errors import SchedulerError, ServiceUnreachableError
-from common.metrics import db_transaction_seconds
+from common.runtime.metrics import db_transaction_seconds
 from common.store.connect import is_transient, retrying
 
 MESSAGE_LIMIT: Final = 4000

@@ -1,12 +1,13 @@
 """Why something is not running: facts from the tables turned into a chain of causes.
 
-Pure: it is given rows of one moment, who was alive then, and the time; `common.store.reasons` reads
-the rows. A *cause* says what holds something back, since when, and what will be looked at next; the
-causes behind a cause hang below it. The word in `Cause.cause` is for programs and never changes its
-meaning; the sentence is for people.
+Pure: it is given rows of one moment, who was alive then, and the time;
+`common.store.people.reasons` reads the rows. A *cause* says what holds something back, since when,
+and what will be looked at next; the causes behind a cause hang below it. The word in `Cause.cause`
+is for programs and never changes its meaning; the sentence is for people.
 """
 
 from common.why.causes import Cause, Word
+from common.why.explain import task_names, why_command, why_instance, why_task
 from common.why.facts import (
     Alive,
     Attempt,
@@ -18,7 +19,6 @@ from common.why.facts import (
     QueuePlace,
     Run,
 )
-from common.why.telling import task_names, why_command, why_instance, why_task
 
 __all__ = [
     "Alive",

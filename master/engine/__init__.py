@@ -7,9 +7,10 @@ selected DAG. The whole engine is one sentence long:
 
 `advance` asks `decide` what the event means, applies each decision to the run, and follows up until
 the run is quiet: tasks whose upstream is done are submitted, due retries are submitted, and a run
-with nothing left to do is finished. The caller (`master.run_worker`) then saves the same list of
-decisions in one transaction that names the owner. If that fails, it forgets the run; whoever looks
-at it next loads what is true. So memory is a cache, and start, restart and failover are one path.
+with nothing left to do is finished. The caller (`master.loops.run_worker`) then saves the same list
+of decisions in one transaction that names the owner. If that fails, it forgets the run; whoever
+looks at it next loads what is true. So memory is a cache, and start, restart and failover are one
+path.
 
 What happens when a worker dies, as the engine sees it: its attempt's row becomes
 NEED_FAULT_TOLERANCE, which is reported as `WorkerLost`; the attempt is finished and another one,

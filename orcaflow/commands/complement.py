@@ -32,9 +32,9 @@ from orcaflow.output import (
 
 if TYPE_CHECKING:
     from common.model.complements import ComplementState, NewComplement, RunSettings
-    from common.store.complement_views import ComplementView
-    from common.store.definitions import DefinitionRow
-    from common.store.requests import Connection
+    from common.store.people.complement_views import ComplementView
+    from common.store.people.definitions import DefinitionRow
+    from common.store.people.requests import Connection
     from orcaflow.session import Session
 
 PARALLELISM_LIMIT = 1000
@@ -288,7 +288,7 @@ def list_(
     """
     from common.clock import SystemClock
     from common.model.complements import ComplementState
-    from common.store.complement_views import complements
+    from common.store.people.complement_views import complements
     from orcaflow.commands.instance import read_state
     from orcaflow.complement_rows import COMPLEMENT_COLUMNS, complement_row
     from orcaflow.lookup import definition_named
@@ -337,7 +337,7 @@ def show(
     it).
     """
     from common.clock import SystemClock
-    from common.store.complement_views import complements_after, dates_of_complement
+    from common.store.people.complement_views import complements_after, dates_of_complement
     from orcaflow.complement_rows import DATE_COLUMNS, complement_row, date_row
     from orcaflow.session import opened
 
@@ -386,7 +386,7 @@ def pause(
     of `list`.
     """
     from common.model.complements import ComplementState
-    from common.store.complement_requests import pause_complement
+    from common.store.people.complement_requests import pause_complement
     from orcaflow.commands.run import patience_of
     from orcaflow.session import opened
 
@@ -409,7 +409,7 @@ def resume(complement_id: _Id, form: FormatOption = Format.TABLE) -> None:
     Exit code 4 if it is in another state. Fields: those of `list`.
     """
     from common.model.complements import ComplementState
-    from common.store.complement_requests import resume_complement
+    from common.store.people.complement_requests import resume_complement
     from orcaflow.session import opened
 
     with opened() as session:
@@ -439,7 +439,7 @@ def cancel(
     code 1 if it came to its own end, 124 after --timeout. Fields: those of `list`.
     """
     from common.model.complements import ComplementState
-    from common.store.complement_requests import cancel_complement
+    from common.store.people.complement_requests import cancel_complement
     from orcaflow.commands.run import read_span
     from orcaflow.session import opened
 
@@ -465,7 +465,7 @@ def retry(complement_id: _Id, form: FormatOption = Format.TABLE) -> None:
     dates), followers (ids).
     """
     from common.errors import NotAllowedError
-    from common.store.complement_requests import retry_complement
+    from common.store.people.complement_requests import retry_complement
     from orcaflow.complement_rows import complement_row
     from orcaflow.session import opened
 
@@ -655,7 +655,7 @@ def _over(session: Session, complement_id: int, patience: timedelta | None) -> C
 
 
 def _views(db: Connection, ids: Sequence[int]) -> list[ComplementView]:
-    from common.store.complement_views import complements_with_ids
+    from common.store.people.complement_views import complements_with_ids
 
     return complements_with_ids(db, ids)
 
@@ -716,7 +716,7 @@ def _tell(view: ComplementView, form: Format, text: str) -> None:
 
 def _live(view: ComplementView) -> str:
     """How many dates have begun and not ended."""
-    from common.store.complement_views import LIVE_DATES
+    from common.store.people.complement_views import LIVE_DATES
 
     number = view.count(*LIVE_DATES)
     if not number:

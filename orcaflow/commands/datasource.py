@@ -10,8 +10,8 @@ import typer
 from orcaflow.output import Format, FormatOption, print_json, print_rows, write
 
 if TYPE_CHECKING:
-    from common.store.requests import Connection
-    from common.store.views import DatasourceView
+    from common.store.people.requests import Connection
+    from common.store.people.views import DatasourceView
 
 app = typer.Typer(
     help="Databases that SQL and PROCEDURE tasks connect to.",
@@ -86,7 +86,7 @@ def create(
     """
     from common.clock import SystemClock
     from common.errors import NotAllowedError
-    from common.store.requests import save_datasource
+    from common.store.people.requests import save_datasource
     from orcaflow.datasources import (
         POSTGRESQL,
         TYPES,
@@ -148,7 +148,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List data sources. Fields: id, name, type, kind, address, database, user, has_password, note,
     create_time, update_time.
     """
-    from common.store.views import datasources
+    from common.store.people.views import datasources
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:
@@ -166,8 +166,8 @@ def list_(form: FormatOption = Format.TABLE) -> None:
 def remove(name: _Name, form: FormatOption = Format.TABLE) -> None:
     """Remove a data source; exit code 4 if a definition names it. Fields: name, id, removed."""
     from common.errors import NotAllowedError
-    from common.store.definitions import definitions
-    from common.store.requests import remove_datasource
+    from common.store.people.definitions import definitions
+    from common.store.people.requests import remove_datasource
     from orcaflow.session import opened
 
     with opened() as session, session.engine.begin() as db:
@@ -200,7 +200,7 @@ def try_(name: _Name, form: FormatOption = Format.TABLE) -> None:
 
     from common.clock import SystemClock
     from common.errors import ServiceUnreachableError
-    from common.store.requests import try_database
+    from common.store.people.requests import try_database
     from orcaflow.datasources import connection_url
     from orcaflow.session import opened
 
@@ -279,7 +279,7 @@ def _found(db: Connection, name: str) -> DatasourceView:
     import difflib
 
     from common.errors import NotAllowedError, NotFoundError
-    from common.store.views import datasources
+    from common.store.people.views import datasources
 
     found = datasources(db, name=name) if "\0" not in name else []
     if len(found) == 1:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from common.model.imports import Finding, Kind, Severity
     from common.model.states import ReleaseState
-    from common.store.definitions import DefinitionRow
-    from common.store.requests import Connection
+    from common.store.people.definitions import DefinitionRow
+    from common.store.people.requests import Connection
     from orcaflow.definition_files import DefinitionDocument
 
 app = typer.Typer(
@@ -203,7 +203,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     Fields: id, name, version, release_state, usable, project_id, description, create_time,
     update_time.
     """
-    from common.store.definitions import definitions
+    from common.store.people.definitions import definitions
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:
@@ -231,8 +231,8 @@ def show(
     from common.errors import InvalidDefinitionError
     from common.model.definitions import read_process_json
     from common.model.states import ExecutionType
-    from common.store.requests import execution_type_of
-    from common.store.schedule_views import schedules
+    from common.store.people.requests import execution_type_of
+    from common.store.people.schedule_views import schedules
     from common.task_types import known_task_types
     from orcaflow.schedule_rows import SCHEDULE_COLUMNS, schedule_cells, schedule_row
     from orcaflow.scheduling import cluster_zone
@@ -356,7 +356,7 @@ def set_(
     """
     from common.clock import SystemClock
     from common.model.states import ExecutionType
-    from common.store.requests import set_execution_type
+    from common.store.people.requests import set_execution_type
     from orcaflow.session import opened
 
     wanted = ExecutionType[execution_type.name]
@@ -426,9 +426,9 @@ def _tell_findings(name: str, findings: Iterable[Finding]) -> None:
 def _release(names: list[str], wanted: ReleaseState, form: Format) -> None:
     from common.clock import SystemClock
     from common.model.states import ReleaseState
-    from common.store.definitions import set_release_state
-    from common.store.schedule_requests import take_schedules_offline
-    from common.store.schedule_views import schedules
+    from common.store.people.definitions import set_release_state
+    from common.store.people.schedule_requests import take_schedules_offline
+    from common.store.people.schedule_views import schedules
     from orcaflow.session import opened
 
     rows = []

@@ -65,7 +65,7 @@ def list_(
     """
     from common.clock import SystemClock
     from common.model.states import ProcessState
-    from common.store.views import process_instances
+    from common.store.people.views import process_instances
     from orcaflow.rows import INSTANCE_COLUMNS, instance_row
     from orcaflow.session import opened
 
@@ -89,7 +89,7 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     Fields: those of `list`, command_param, global_params, tasks (as in `task list`).
     """
     from common.clock import SystemClock
-    from common.store.views import process_instance_detail
+    from common.store.people.views import process_instance_detail
     from orcaflow.lookup import instance_with_id
     from orcaflow.progress import told
     from orcaflow.rows import TASK_COLUMNS, instance_row, task_row, task_table
@@ -292,7 +292,7 @@ def execute(
     --wait tasks (as in `task list`).
     """
     from common.model.states import TaskDependType
-    from common.store.requests import run_shape
+    from common.store.people.requests import run_shape
     from orcaflow.lookup import instance_with_id, nodes_named
     from orcaflow.session import opened
 

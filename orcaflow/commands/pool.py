@@ -18,8 +18,8 @@ from orcaflow.output import (
 )
 
 if TYPE_CHECKING:
-    from common.store.requests import Connection
-    from common.store.views import PoolView
+    from common.store.people.requests import Connection
+    from common.store.people.views import PoolView
 
 app = typer.Typer(
     help="Slots that tasks share: how many of them may run at the same time, whatever runs them.",
@@ -64,7 +64,7 @@ def create(
 ) -> None:
     """Make a pool. Exit code 4 if there is one of that name. Fields: id, name, size."""
     from common.errors import NotAllowedError
-    from common.store.requests import create_pool
+    from common.store.people.requests import create_pool
     from orcaflow.session import opened
 
     _check_name(name)
@@ -87,7 +87,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
 
     Fields: id, name, size, used (slots), free, waiting (attempts), description.
     """
-    from common.store.views import pools
+    from common.store.people.views import pools
     from orcaflow.session import opened
 
     with opened() as session, session.engine.connect() as db:
@@ -144,7 +144,7 @@ def resize(name: _Name, *, size: _SizeOption, form: FormatOption = Format.TABLE)
     Fields: those of `list`.
     """
     from common.clock import SystemClock
-    from common.store.requests import resize_pool
+    from common.store.people.requests import resize_pool
     from orcaflow.session import opened
 
     with opened() as session, session.engine.begin() as db:
@@ -166,7 +166,7 @@ def remove(name: _Name, form: FormatOption = Format.TABLE) -> None:
     A task that names it fails from then on, with a reason that says so. Fields: name, removed.
     """
     from common.errors import NotAllowedError
-    from common.store.requests import lock_pool, remove_pool
+    from common.store.people.requests import lock_pool, remove_pool
     from orcaflow.session import opened
 
     with opened() as session, session.engine.begin() as db:
@@ -191,7 +191,7 @@ def _found(db: Connection, name: str) -> PoolView:
     import difflib
 
     from common.errors import NotFoundError
-    from common.store.views import pools
+    from common.store.people.views import pools
 
     found = pools(db, name=name) if "\0" not in name else []
     if found:

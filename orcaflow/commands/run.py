@@ -11,9 +11,9 @@ import typer
 from orcaflow.output import Format, FormatOption, print_json, say, write
 
 if TYPE_CHECKING:
-    from common.store.definitions import DefinitionRow
-    from common.store.requests import PutCommand
-    from common.store.views import ProcessInstanceView
+    from common.store.people.definitions import DefinitionRow
+    from common.store.people.requests import PutCommand
+    from common.store.people.views import ProcessInstanceView
     from orcaflow.session import Session
 
 EXAMPLES = (
@@ -96,7 +96,7 @@ def run(
     import uuid
 
     from common.model.states import FailureStrategy, Priority, TaskDependType
-    from common.store.requests import put_start
+    from common.store.people.requests import put_start
     from orcaflow.lookup import definition_named, nodes_named, worker_group_named
     from orcaflow.session import moment_of, opened
 
@@ -226,7 +226,7 @@ def _instance_of(
 
     from common.clock import SystemClock
     from common.errors import SchedulerError
-    from common.store.requests import outcome
+    from common.store.people.requests import outcome
     from orcaflow.watch import WatchTimeoutError
 
     clock = SystemClock()
@@ -327,7 +327,7 @@ def watched(
 
 def _how_to_go_on(session: Session, put: PutCommand) -> str:
     from common.errors import SchedulerError
-    from common.store.requests import outcome
+    from common.store.people.requests import outcome
 
     try:
         with session.engine.connect() as db:

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from common.cron import Timetable
     from common.model.states import ReleaseState
-    from common.store.requests import Connection
-    from common.store.schedule_views import ScheduleView
+    from common.store.people.requests import Connection
+    from common.store.people.schedule_views import ScheduleView
     from orcaflow.previewing import ComingFire
     from orcaflow.session import Session
 
@@ -130,8 +130,8 @@ def create(
     """
     from common.clock import SystemClock
     from common.model.states import ReleaseState
-    from common.store.schedule_requests import create_schedule
-    from common.store.schedule_views import schedules
+    from common.store.people.schedule_requests import create_schedule
+    from common.store.people.schedule_views import schedules
     from orcaflow.lookup import definition_named
     from orcaflow.scheduling import check_released, cluster_zone, stored_name
     from orcaflow.session import opened
@@ -199,7 +199,7 @@ def list_(
     execution_type (null: the definition's), failure_strategy, priority, worker_group, warning_type,
     params, create_time, update_time.
     """
-    from common.store.schedule_views import schedules
+    from common.store.people.schedule_views import schedules
     from orcaflow.lookup import definition_named
     from orcaflow.schedule_rows import SCHEDULE_COLUMNS, schedule_cells, schedule_row
     from orcaflow.scheduling import cluster_zone
@@ -232,7 +232,7 @@ def show(schedule_id: _Id, form: FormatOption = Format.TABLE) -> None:
     from common.clock import SystemClock
     from common.firing import ScheduleFaultError, timetable_of
     from common.model.states import ReleaseState
-    from common.store.schedule_views import fire_counts
+    from common.store.people.schedule_views import fire_counts
     from orcaflow.previewing import coming
     from orcaflow.schedule_rows import coming_cells, coming_row, schedule_cells, schedule_row
     from orcaflow.scheduling import as_schedule, cluster_zone
@@ -356,7 +356,7 @@ def edit(
     from common.clock import SystemClock
     from common.errors import NotAllowedError
     from common.model.states import ReleaseState
-    from common.store.schedule_requests import edit_schedule, lock_schedules
+    from common.store.people.schedule_requests import edit_schedule, lock_schedules
     from orcaflow.scheduling import cluster_zone, stored_name, zone_of_schedule
     from orcaflow.session import opened
 
@@ -414,7 +414,7 @@ def delete(
     """
     from common.errors import NotAllowedError
     from common.model.states import ReleaseState
-    from common.store.schedule_requests import delete_schedules, lock_schedules
+    from common.store.people.schedule_requests import delete_schedules, lock_schedules
     from orcaflow.session import opened
 
     with opened() as session, session.engine.begin() as db:
@@ -561,8 +561,8 @@ def fires(
     process_instance_id (null until a master has begun it), instance_state, command_id, reason,
     decided_at.
     """
-    from common.store.schedule_views import fires as fires_of
-    from common.store.schedule_views import schedules
+    from common.store.people.schedule_views import fires as fires_of
+    from common.store.people.schedule_views import schedules
     from orcaflow.lookup import definition_named
     from orcaflow.schedule_rows import fire_row
     from orcaflow.scheduling import cluster_zone, local_text, zone_of_schedule
@@ -613,7 +613,7 @@ def _release(
     from common.errors import NotAllowedError
     from common.firing import ScheduleFaultError
     from common.model.states import ReleaseState
-    from common.store.schedule_requests import lock_schedules, release_schedules
+    from common.store.people.schedule_requests import lock_schedules, release_schedules
     from orcaflow.scheduling import as_schedule, check_released, check_schedule, cluster_zone
     from orcaflow.session import opened
 
@@ -666,7 +666,7 @@ def _release(
 
 
 def _chosen(db: Connection, ids: list[int] | None, definition: str | None) -> list[ScheduleView]:
-    from common.store.schedule_views import schedules
+    from common.store.people.schedule_views import schedules
     from orcaflow.scheduling import schedules_of
 
     if ids:
@@ -678,7 +678,7 @@ def _chosen(db: Connection, ids: list[int] | None, definition: str | None) -> li
 
 def _with_ids(db: Connection, ids: Sequence[int]) -> list[ScheduleView]:
     """All of these schedules, each once, or an error that names the first that is not there."""
-    from common.store.schedule_views import schedules
+    from common.store.people.schedule_views import schedules
     from orcaflow.scheduling import no_schedule
 
     found = schedules(db, ids=ids)

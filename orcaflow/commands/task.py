@@ -66,7 +66,7 @@ def list_(
     """
     from common.clock import SystemClock
     from common.model.states import TaskState
-    from common.store.views import task_instances
+    from common.store.people.views import task_instances
     from orcaflow.commands.instance import read_state
     from orcaflow.lookup import instance_with_id
     from orcaflow.rows import TASK_COLUMNS, task_row, task_table
@@ -141,7 +141,7 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     """
     from common.clock import SystemClock
     from common.errors import NotFoundError
-    from common.store.requests import task_document
+    from common.store.people.requests import task_document
     from orcaflow.lookup import task_with_id
     from orcaflow.rendering import rendered
     from orcaflow.session import opened
@@ -194,7 +194,7 @@ def force_success(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> N
     from common.clock import SystemClock
     from common.errors import NotAllowedError
     from common.model.states import ProcessState, TaskState
-    from common.store.requests import force_success as force
+    from common.store.people.requests import force_success as force
     from orcaflow.lookup import instance_with_id, task_with_id
     from orcaflow.rows import name_of, task_row
     from orcaflow.session import opened

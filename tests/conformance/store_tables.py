@@ -37,12 +37,15 @@ from common.model.states import (
     WarningType,
 )
 from common.store import tables as t
-from common.store.advances import PostgresComplementStore
-from common.store.commands import PostgresCommandStore
-from common.store.dependents import PostgresDependentStore
-from common.store.failover import PostgresFailoverStore
-from common.store.holds import PostgresHoldStore
-from common.store.protocol import (
+from common.store.master.commands import PostgresCommandStore
+from common.store.master.complement_progress import PostgresComplementStore
+from common.store.master.dependents import PostgresDependentStore
+from common.store.master.failover import PostgresFailoverStore
+from common.store.master.holds import PostgresHoldStore
+from common.store.master.runs import PostgresRunStore
+from common.store.master.schedules import PostgresScheduleStore
+from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.ports import (
     AttemptEnd,
     AttemptFolders,
     CommandStore,
@@ -60,10 +63,7 @@ from common.store.protocol import (
     TaskStore,
     TimeoutStore,
 )
-from common.store.runs import PostgresRunStore
-from common.store.schedules import PostgresScheduleStore
-from common.store.tasks import PostgresTaskStore
-from common.store.timeouts import PostgresTimeoutStore
+from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
 from tests.memory.store import (
     MemoryCommandStore,

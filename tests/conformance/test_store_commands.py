@@ -21,7 +21,7 @@ from common.model.states import (
     ReleaseState,
 )
 from common.store import tables as t
-from common.store.protocol import Planner, Wish
+from common.store.ports import Planner, Wish
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,

@@ -20,12 +20,16 @@ DOORS = {
     "httpcore": ("worker/runners/http.py",),
     "networkx": ("common/dag.py",),
     "croniter": ("common/cron/",),
-    "psutil": ("common/host.py", "worker/processes.py", "worker/supervisor.py"),
+    "psutil": (
+        "common/host.py",
+        "worker/processes/attempt_processes.py",
+        "worker/processes/supervising.py",
+    ),
     "pyspark": ("worker/spark/",),
     "pydantic": ("common/config.py",),
     "alembic": ("common/store/",),
-    "structlog": ("common/log.py",),
-    "prometheus_client": ("common/metrics.py", "common/service.py"),
+    "structlog": ("common/runtime/log.py",),
+    "prometheus_client": ("common/runtime/metrics.py", "common/runtime/service.py"),
 }
 
 

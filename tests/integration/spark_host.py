@@ -1,6 +1,6 @@
 """A real Spark host for a test module, with real Connect servers and askers, but no daemon.
 
-What starts it and tells it its profiles is `worker.host_loop`, as in a daemon. Whoever needs to
+What starts it and tells it its profiles is `worker.loops.host_loop`, as in a daemon. Whoever needs to
 know how things stand is asked directly: the kernel for processes and open files, a server's own
 REST API for its jobs. Scripts tell the test how far they are by what they print, and wait for it
 by reading a FIFO.
@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from common.spark_config import SparkConfig, SparkProfile
-from worker import host_loop
-from worker.host_loop import HostLoop
-from worker.spark import ask, properties
-from worker.spark.installation import home_of_spark
+from worker.loops import host_loop
+from worker.loops.host_loop import HostLoop
+from worker.spark.host import task_proxy
+from worker.spark.jvm import properties
+from worker.spark.jvm.installation import home_of_spark
 
 PORT = 4321
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -46,7 +47,7 @@ from pyspark.sql.functions import udf
 plus_one = udf(lambda n: n + 1, "long")
 tell(sum(row[0] for row in spark.range(10).select(plus_one("id")).collect()))
 """
-_ASK = str(Path(ask.__file__))
+_ASK = str(Path(task_proxy.__file__))
 _SEEN = {
     name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME") if name in os.environ
 }
@@ -207,7 +208,7 @@ class SparkHost:
         while parents:
             parents = {pid for pid in processes() if parent(pid) in parents}
             # What makes the JVM's archive belongs to no task and no server.
-            parents -= {pid for pid in parents if "worker.spark.archive" in command(pid)}
+            parents -= {pid for pid in parents if "worker.spark.jvm.cds_archive" in command(pid)}
             found |= parents
         return sorted(found)
 

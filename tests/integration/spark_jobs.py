@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from worker.spark import work
+from worker.spark.session import work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,16 +20,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from worker.spark.asking import Link, Request
-from worker.spark.connect_server import ServerPlan
-from worker.spark.forking import room_for_marker
-from worker.spark.forks import Forks, Watch
-from worker.spark.jvm import Command
-from worker.spark.pool import ServerState
-from worker.spark.preload import ENVIRONMENT
-from worker.spark.servers import Died, Server, Servers
-from worker.spark.udf_pythons import UdfPythons
-from worker.spark.warm_tasks import WarmTask, WarmTasks
+from worker.spark.host.connect_server import ServerPlan
+from worker.spark.host.forking import room_for_marker
+from worker.spark.host.forks import Forks, Watch
+from worker.spark.host.pool import ServerState
+from worker.spark.host.preload import ENVIRONMENT
+from worker.spark.host.proxy_protocol import Link, Request
+from worker.spark.host.servers import Died, Server, Servers
+from worker.spark.host.udf_pythons import UdfPythons
+from worker.spark.host.warm_tasks import WarmTask, WarmTasks
+from worker.spark.jvm.java_command import Command
 
 _LISTEN = """
 import signal, socket, sys

@@ -17,7 +17,7 @@ import pytest
 
 from common.model.failures import FailureReason
 from common.model.spark import SparkFacts
-from worker.spark import classic
+from worker.spark.session import classic
 
 pytestmark = pytest.mark.slow
 

@@ -19,9 +19,9 @@ from common.model.cluster import Node
 from common.model.definitions import read_process_json
 from common.model.states import ProcessState, TaskState
 from common.store import schema
-from common.store.commands import PostgresCommandStore
 from common.store.connect import engine
 from common.store.listen import Channel, Notifications
+from common.store.master.commands import PostgresCommandStore
 from common.store.tables import command, process_instance, task_instance, worker_group
 from master.commands import plan
 from master.commands.origin import Origin

@@ -25,10 +25,14 @@ from common.model.complements import (
 )
 from common.model.definitions import read_process_json
 from common.model.states import ProcessState
-from common.store.advances import PostgresComplementStore
-from common.store.commands import PostgresCommandStore
-from common.store.complement_views import complements_with_ids, dates_of_complement, newest_runs
 from common.store.complements import create_complements
+from common.store.master.commands import PostgresCommandStore
+from common.store.master.complement_progress import PostgresComplementStore
+from common.store.people.complement_views import (
+    complements_with_ids,
+    dates_of_complement,
+    newest_runs,
+)
 from common.store.tables import (
     command,
     complement,

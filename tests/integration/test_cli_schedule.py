@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine, insert, select, text, update
 
 from common.config import load
-from common.store.schedule_requests import lock_definitions
+from common.store.people.schedule_requests import lock_definitions
 from common.store.tables import (
     error_command,
     process_definition,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, insert
 
-from common import metrics
 from common.clock import SystemClock
 from common.config import load
 from common.model.cluster import NodeKind
-from common.service import HealthServer, Service
+from common.runtime import metrics
+from common.runtime.service import HealthServer, Service
 from common.store.tables import (
     process_definition,
     process_instance,

@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import Connection, insert, update
 
 from common.model.states import ReleaseState
-from common.store import schema, views
+from common.store import schema
 from common.store.connect import engine
-from common.store.definitions import (
+from common.store.people import views
+from common.store.people.definitions import (
     definition_by_id,
     definition_by_name,
     definitions,

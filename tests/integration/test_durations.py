@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert
 
-from common.rehearsal import Peak
+from common.schedule_simulator import Peak
 from common.store import schema
 from common.store.connect import engine
-from common.store.durations import recent_durations, recent_peaks
+from common.store.people.durations import recent_durations, recent_peaks
 from common.store.tables import (
     process_instance,
     relation_process_instance,

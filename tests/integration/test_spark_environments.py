@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from common.model.failures import FailureReason
-from worker.spark import work
-from worker.spark.environments import python_for
-from worker.spark.failures import WorkFailedError
+from worker.spark.diagnosis.failures import WorkFailedError
+from worker.spark.session import work
+from worker.spark.session.environments import python_for
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def test_an_environment_that_was_left_half_made_is_made_anew(tmp_path: Path, whe
 
 def test_tasks_that_want_the_same_at_once_make_it_once(tmp_path: Path, wheel: str) -> None:
     program = (
-        "import sys; from pathlib import Path; from worker.spark import work, environments;"
+        "import sys; from pathlib import Path; from worker.spark.session import work, environments;"
         "job = work.Job.of({'kind': 'x', 'environment': {'root': sys.argv[1],"
         "'requirements': [sys.argv[2]]}}, reason_file=Path('x'));"
         "print('python', environments.python_for(job))"

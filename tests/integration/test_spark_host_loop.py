@@ -22,7 +22,7 @@ from tests.integration.spark_host import (
     processes,
     until,
 )
-from worker.host_loop import HostLoop
+from worker.loops.host_loop import HostLoop
 
 CONFIG = SparkConfig(profiles={"default": a_profile()})
 IDLE = timedelta(seconds=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.spark_host import Attempt, SparkHost, a_profile, spark_host
-from worker.spark.sharing import ISOLATED, isolated
+from worker.spark.session.sharing import ISOLATED, isolated
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ import pytest
 
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
-from common.store.protocol import AttemptEnd
+from common.store.ports import AttemptEnd
 from tests.integration.spark_host import SparkHost, a_profile, spark_host
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
+from worker.loops.track_loop import read_facts
 from worker.tasks.base import TaskSettings
-from worker.track_loop import read_facts
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.integration.managers.server import Asked, FakeServer, Said, as_json
-from worker.spark.facts_file import FactsFile
-from worker.spark.meter import Meter
-from worker.spark.progress_connect import ConnectProgress
+from worker.spark.session.facts_file import FactsFile
+from worker.spark.session.meter import Meter
+from worker.spark.session.progress_connect import ConnectProgress
 
 
 class Page(FakeServer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from tests.integration.spark_stage import Stage, scene
-from worker.spark.pool import ServerState
+from worker.spark.host.pool import ServerState
 
 
 @scene

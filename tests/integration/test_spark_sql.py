@@ -12,7 +12,7 @@ import pytest
 
 from common.params import DataType
 from tests.integration.spark_jobs import Jobs, a_session, text_of
-from worker.spark import parameters, work
+from worker.spark.session import parameters, work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,7 @@ from tests.integration.managers.standalone import StandaloneCluster
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
 from worker.spark.managers.standalone import StandaloneManager
-from worker.spark.tags import tag
+from worker.spark.managers.tags import tag
 from worker.tasks.base import TaskSettings
 
 pytestmark = pytest.mark.slow

@@ -30,11 +30,11 @@ from common.model.complements import (
 from common.model.plans import Begin, Drop, Handled, Plan, Snapshot
 from common.model.states import ExecutionType, ProcessState
 from common.store import tables as t
-from common.store.advances import PostgresComplementStore
-from common.store.commands import PostgresCommandStore
 from common.store.complements import create_complements
 from common.store.connect import engine
-from common.store.protocol import Advanced
+from common.store.master.commands import PostgresCommandStore
+from common.store.master.complement_progress import PostgresComplementStore
+from common.store.ports import Advanced
 from master.logic.complement import step
 from tests.builders import NOON
 

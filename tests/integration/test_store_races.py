@@ -50,16 +50,16 @@ from common.model.states import (
     WarningType,
 )
 from common.store import tables as t
-from common.store.commands import PostgresCommandStore
 from common.store.connect import engine
-from common.store.failover import PostgresFailoverStore
-from common.store.holds import PostgresHoldStore
-from common.store.protocol import AttemptEnd, AttemptFolders, Saved, Step
-from common.store.requests import lock_pool, remove_pool
-from common.store.runs import PostgresRunStore
-from common.store.tasks import PostgresTaskStore
-from common.store.timeouts import PostgresTimeoutStore
+from common.store.master.commands import PostgresCommandStore
+from common.store.master.failover import PostgresFailoverStore
+from common.store.master.holds import PostgresHoldStore
+from common.store.master.runs import PostgresRunStore
+from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.people.requests import lock_pool, remove_pool
+from common.store.ports import AttemptEnd, AttemptFolders, Saved, Step
 from common.store.transaction import transaction
+from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=1)

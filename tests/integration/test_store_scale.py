@@ -17,11 +17,11 @@ from common.model.cluster import Node
 from common.model.upstream import Question
 from common.store import schema
 from common.store.connect import engine
-from common.store.dependents import PostgresDependentStore
-from common.store.failover import PostgresFailoverStore
-from common.store.holds import PostgresHoldStore
-from common.store.runs import PostgresRunStore
-from common.store.timeouts import PostgresTimeoutStore
+from common.store.master.dependents import PostgresDependentStore
+from common.store.master.failover import PostgresFailoverStore
+from common.store.master.holds import PostgresHoldStore
+from common.store.master.runs import PostgresRunStore
+from common.store.master.timeouts import PostgresTimeoutStore
 from tests.builders import NOON
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=1)

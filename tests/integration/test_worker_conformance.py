@@ -21,9 +21,9 @@ import psycopg2
 import pytest
 
 from common.model.states import TaskState
-from common.store.protocol import AttemptEnd, ClaimedTask, DataSource
+from common.store.ports import AttemptEnd, ClaimedTask, DataSource
 from tests.integration.test_worker_host import Host, Signpost
-from worker import processes
+from worker.processes import attempt_processes
 
 PATIENCE_SECONDS = 60.0
 LOG_LIMIT_BYTES = 100_000
@@ -102,7 +102,7 @@ class Place:
     def nothing_left(self) -> bool:
         """Whether no process carries the attempt's marker."""
         paths = {str(self.host.directory(1)): 1}
-        return not processes.belonging(processes.look(), paths=paths, sessions={})
+        return not attempt_processes.belonging(attempt_processes.look(), paths=paths, sessions={})
 
 
 def rows(url: str, statement: str) -> list[tuple[Any, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from common.store import schema
 from common.store.connect import engine
-from common.store.worker_groups import ensure_worker_groups
+from common.store.worker.worker_groups import ensure_worker_groups
 
 
 def test_a_name_that_no_row_has_gets_one_and_keeps_it(database_url: str) -> None:

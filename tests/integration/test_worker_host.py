@@ -16,10 +16,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
-from common.store.protocol import AttemptEnd, ClaimedTask
+from common.store.ports import AttemptEnd, ClaimedTask
 from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
-from worker.supervisor import DirectoryPolicy, Prepare, Supervisor
+from worker.processes.supervising import DirectoryPolicy, Prepare, Supervisor
 from worker.tasks.base import TaskSettings
 from worker.workspace import attempt_folders, remove_directory
 

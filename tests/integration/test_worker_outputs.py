@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from common.model.states import TaskState
-from common.store.protocol import AttemptEnd, ClaimedTask
+from common.store.ports import AttemptEnd, ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from tests.integration.test_worker_supervisor import a_daemon_that_dies
-from worker.outputs import Declared
-from worker.supervisor import Prepared
+from worker.processes.outputs import Declared
+from worker.processes.supervising import Prepared
 
 LATER = timedelta(hours=1)
 OUT_A = [{"prop": "a", "direct": "OUT", "type": "INTEGER", "value": ""}]

@@ -15,9 +15,9 @@ import pytest
 
 from common.host import is_alive
 from common.model.states import TaskState
-from common.store.protocol import ClaimedTask
+from common.store.ports import ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
-from worker.supervisor import Prepared
+from worker.processes.supervising import Prepared
 from worker.tasks.base import TaskSettings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -42,8 +42,14 @@ from common.model.states import (
     TaskDependType,
     TaskState,
 )
-from common.store.commands import PARAM_LIMIT_BYTES, known_state, planned, refused, understand
-from common.store.protocol import Planner
+from common.store.master.commands import (
+    PARAM_LIMIT_BYTES,
+    known_state,
+    planned,
+    refused,
+    understand,
+)
+from common.store.ports import Planner
 from common.store.transaction import storable, unstorable
 from tests.memory.complements import create_complements, wants_to_begin
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction

@@ -19,7 +19,7 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
-from common.store.protocol import AttemptEnd, AttemptFolders, TaskReport
+from common.store.ports import AttemptEnd, AttemptFolders, TaskReport
 from tests.memory.store import MemoryDatabase, MemoryRunStore, ProcessRecord, TaskRecord
 from tests.simulation.fingerprint import differences
 from tests.simulation.world import watched

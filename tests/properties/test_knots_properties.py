@@ -7,8 +7,8 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from master.logic.deadlocks import Waits, knots, runs_needed
 from master.logic.dependent import DependResult, Entry, Join, Joined, Wait
-from master.logic.knots import Waits, knots, runs_needed
 
 # A busy machine is no mistake of ours.
 UNTIMED = settings(deadline=None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from common.firing import plan_fires
 from common.model.schedules import Fire, FireOutcome, MisfirePolicy, Schedule
 from common.model.states import ExecutionType, Priority
-from common.rehearsal import Effort, Outage, Peak, Rehearsal, Stage, rehearse
+from common.schedule_simulator import Effort, Outage, Peak, Rehearsal, Stage, rehearse
 
 UNTIMED = settings(deadline=None, max_examples=50)
 # The night in which the clock of Berlin jumps is in it.

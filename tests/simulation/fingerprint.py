@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from common.store.protocol import LoadedRun
+from common.store.ports import LoadedRun
 from master.engine.run import ProcessRun, TaskPhase, TaskRun
-from master.run_worker import RunWorker
+from master.loops.run_worker import RunWorker
 from tests.memory.store import MemoryRunStore
 
 

@@ -25,11 +25,11 @@ from common.model.retry_policy import RetryPolicy
 from common.model.schedules import Fire, FirePlan, FirePlanner, Schedule
 from common.model.states import TaskState
 from common.model.upstream import Absence
-from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, Fired
+from common.store.ports import AttemptEnd, AttemptFolders, ClaimedTask, Fired
 from master.commands.restart import all_begun, plan_restart
 from master.engine.run import ProcessRun
 from master.logic import complement, dependent
-from master.run_worker import RunWorker
+from master.loops.run_worker import RunWorker
 from tests.memory.store import (
     ComplementDateRecord,
     ComplementRecord,
@@ -268,7 +268,7 @@ def pause_at_once(patch: pytest.MonkeyPatch) -> None:
             return ComplementStep(state=ComplementState.PAUSE)
         return complement.step(found)
 
-    patch.setattr("master.complement_loop.step", decide)
+    patch.setattr("master.loops.complement_loop.step", decide)
 
 
 def keep_one_misfire_more(patch: pytest.MonkeyPatch) -> None:
@@ -326,7 +326,7 @@ def retry_whatever_the_reason(patch: pytest.MonkeyPatch) -> None:
 
 def keep_room_while_waiting(patch: pytest.MonkeyPatch) -> None:
     """Runs that wait for others take the room that those need to begin (trap T67)."""
-    patch.setattr("master.run_worker._takes_room", lambda run: not run.context.hands_up)
+    patch.setattr("master.loops.run_worker._takes_room", lambda run: not run.context.hands_up)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

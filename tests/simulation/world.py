@@ -19,15 +19,15 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import Heartbeat, Node
 from common.model.instances import Ownership
 from common.model.states import TaskState
-from common.patience import Patient
-from common.service import Loop
+from common.runtime.outages import Patient
+from common.runtime.service import Loop
 from common.store.listen import Channel, Notification
-from common.store.protocol import AttemptFolders, TaskReport
+from common.store.ports import AttemptFolders, TaskReport
 from master.assembly import Master, Stores
 from master.engine.run import ImpossibleError
-from master.heartbeat import HeartbeatLoop
-from master.notice_loop import NoticeLoop
-from master.run_worker import RunWorker
+from master.loops.heartbeat import HeartbeatLoop
+from master.loops.notice_loop import NoticeLoop
+from master.loops.run_worker import RunWorker
 from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
 from tests.memory.store import (
     MemoryCommandStore,

@@ -23,7 +23,7 @@ import pytest
 
 from common import config
 from common.host import is_alive, process_start_time
-from common.pid_file import pid_file, running_pid
+from common.runtime.pid_file import pid_file, running_pid
 from orcaflow.daemons import Cluster, Kind, Options
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,7 +19,7 @@ from orcaflow.daemons import Kind
 from tests.integration.spark_host import children, listener, running_jobs
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, task_processes, until
 from tests.system.frame import ask_to_stop, nothing_else_is_touched
-from worker.host_loop import SOCKET, folder
+from worker.loops.host_loop import SOCKET, folder
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from worker.clean_loop import CleanLoop
+from worker.loops.clean_loop import CleanLoop
 
 
 def a_directory(tmp_path: Path, name: str) -> Path:

@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 
 from common.model.complements import ComplementState, DateState, Reprocess
 from common.model.states import ProcessState
-from common.store.complement_views import ComplementDateView, ComplementView
+from common.store.people.complement_views import ComplementDateView, ComplementView
 from orcaflow.cli import main
 from orcaflow.commands import complement
 from orcaflow.complement_rows import complement_row

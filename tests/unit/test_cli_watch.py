@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 
 from common.model.spark import Progress, Usage, to_text
 from common.model.states import ProcessState, TaskState
-from common.store.views import ProcessInstanceView, TaskInstanceView
+from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from orcaflow.progress import bar, in_words, told
 from orcaflow.rows import task_row, task_table
 from orcaflow.watch import Lines, Sight, Tree, failures

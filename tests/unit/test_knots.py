@@ -7,8 +7,8 @@ import pytest
 from common.model.control import Relation
 from common.model.states import ProcessState
 from common.model.upstream import UpstreamRun
+from master.logic.deadlocks import Knot, Waits, knots, runs_needed
 from master.logic.dependent import DependResult, Entry, Join, Joined, Wait, questions, wait_of
-from master.logic.knots import Knot, Waits, knots, runs_needed
 from tests.unit.test_dependent import NOON, UTC_ZONE, a_run, an_item, waits_for
 
 SUCCESS = Entry(result=DependResult.SUCCESS)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from common import log as logs
+from common.runtime import log as logs
 
 log = logging.getLogger("test.log")
 

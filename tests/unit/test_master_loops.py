@@ -16,7 +16,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from common import metrics
 from common.clock import SystemClock
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, NodeKind, QueueEntry
@@ -26,20 +25,21 @@ from common.model.plans import Drop, Handled, Plan, Reject, Resume, Signal
 from common.model.schedules import FireOutcome, FirePlan, FirePlanner, MisfirePolicy, Schedule
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question, UpstreamRun
-from common.service import LoopThread
+from common.runtime import metrics
+from common.runtime.service import LoopThread
+from common.runtime.wakes import Wakes
 from common.store.listen import Channel, Notification
-from common.store.protocol import Fired, Planner, Released, WaitingDependent
-from common.wakes import Wakes
-from master.command_loop import MUTEX, CommandConfig, CommandLoop
+from common.store.ports import Fired, Planner, Released, WaitingDependent
 from master.commands.origin import Origin
-from master.dependent_loop import DependentConfig, DependentLoop
 from master.graphs import GraphCache
-from master.hold_loop import HoldConfig, HoldLoop
 from master.identity import Identity
-from master.notice_loop import NoticeLoop
-from master.queue_loop import QueueLoop
-from master.schedule_loop import ScheduleConfig, ScheduleLoop
-from master.timeout_loop import TimeoutConfig, TimeoutLoop
+from master.loops.command_loop import MUTEX, CommandConfig, CommandLoop
+from master.loops.dependent_loop import DependentConfig, DependentLoop
+from master.loops.hold_loop import HoldConfig, HoldLoop
+from master.loops.notice_loop import NoticeLoop
+from master.loops.queue_loop import QueueLoop
+from master.loops.schedule_loop import ScheduleConfig, ScheduleLoop
+from master.loops.timeout_loop import TimeoutConfig, TimeoutLoop
 from tests.builders import NOON
 from tests.memory.registry import MemoryZooKeeper
 from tests.memory.store import MemoryDatabase, MemoryRunStore

@@ -13,7 +13,7 @@ from common.firing import plan_fires
 from common.model.definitions import read_process_json
 from common.model.schedules import FireOutcome, MisfirePolicy, Schedule
 from common.model.states import ExecutionType, Priority
-from common.rehearsal import (
+from common.schedule_simulator import (
     Effort,
     Oddity,
     OddityKind,

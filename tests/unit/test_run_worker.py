@@ -20,14 +20,14 @@ from common.model.instances import Ownership
 from common.model.plans import Complement, Handled, Plan, Snapshot
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
-from common.store.protocol import AttemptEnd, AttemptFolders, LoadedRun, Saved, TaskReport, Wish
+from common.store.ports import AttemptEnd, AttemptFolders, LoadedRun, Saved, TaskReport, Wish
 from common.store.transaction import StoreConflictError
 from master.commands import plan
 from master.commands.origin import Origin
 from master.graphs import GraphCache
 from master.identity import Identity
 from master.logic.complement import step
-from master.run_worker import RunWorker, RunWorkerConfig
+from master.loops.run_worker import RunWorker, RunWorkerConfig
 from tests.builders import NOON, a_definition_json
 from tests.memory.registry import MemoryZooKeeper
 from tests.memory.store import (

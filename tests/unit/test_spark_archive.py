@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.spark import archive, caches
-from worker.spark.archive import Archive
+from worker.spark.jvm import caches, cds_archive
+from worker.spark.jvm.cds_archive import Archive
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def java(tmp_path: Path) -> str:
 
 
 def made_archive(home: Path, java: str, *, size: int = 30_000_000) -> Path:
-    file = home / "orcaflow" / archive.key_of(str(home), java) / "classes.jsa"
+    file = home / "orcaflow" / cds_archive.key_of(str(home), java) / "classes.jsa"
     (file.parent / "jars").mkdir(parents=True)
     (file.parent / "jars" / "z.jar").write_bytes(b"z")
     file.touch()
@@ -44,38 +44,38 @@ def made_archive(home: Path, java: str, *, size: int = 30_000_000) -> Path:
 
 def test_an_archive_fits_until_a_jar_changes(home: Path, java: str) -> None:
     file = made_archive(home, java)
-    found = archive.find(str(home), java)
+    found = cds_archive.find(str(home), java)
     assert found is not None
     assert found.file == file
     (home / "jars" / "a.jar").write_bytes(b"ab")
-    assert archive.find(str(home), java) is None
+    assert cds_archive.find(str(home), java) is None
 
 
 def test_an_archive_fits_until_java_changes(home: Path, java: str, tmp_path: Path) -> None:
     made_archive(home, java)
     (tmp_path / "java" / "release").write_text('JAVA_VERSION="17.0.2"')
-    assert archive.find(str(home), java) is None
+    assert cds_archive.find(str(home), java) is None
 
 
 def test_half_an_archive_is_none(home: Path, java: str) -> None:
     made_archive(home, java, size=1_000)
-    assert archive.find(str(home), java) is None
+    assert cds_archive.find(str(home), java) is None
 
 
 def test_an_archive_that_others_could_have_written_is_not_used(home: Path, java: str) -> None:
     file = made_archive(home, java)
     file.chmod(0o666)
-    assert archive.find(str(home), java) is None
+    assert cds_archive.find(str(home), java) is None
     file.chmod(0o444)
     file.parent.chmod(0o777)
-    assert archive.find(str(home), java) is None
+    assert cds_archive.find(str(home), java) is None
 
 
 def test_a_link_to_an_archive_is_not_used(home: Path, java: str, tmp_path: Path) -> None:
     file = made_archive(home, java)
     file.rename(tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
-    assert archive.find(str(home), java) is None
+    assert cds_archive.find(str(home), java) is None
 
 
 def test_an_installation_that_can_not_be_written_has_its_archive_elsewhere(
@@ -92,7 +92,7 @@ FOUND = Archive(file=Path("/c/classes.jsa"), first_jars=("/c/jars/janino.jar",))
 
 def test_unsigned_jars_come_first_and_folders_of_settings_last() -> None:
     given = ("/spark/conf/", "/spark/jars/slf4j.jar", "/spark/jars/*", "/etc/hadoop")
-    assert archive.class_path("/spark", given, FOUND, ENVIRONMENT) == (
+    assert cds_archive.class_path("/spark", given, FOUND, ENVIRONMENT) == (
         "/c/jars/janino.jar",
         "/spark/jars/slf4j.jar",
         "/spark/jars/*",
@@ -103,24 +103,24 @@ def test_unsigned_jars_come_first_and_folders_of_settings_last() -> None:
 
 def test_an_authors_own_classes_stay_before_sparks_without_an_archive() -> None:
     given = ("/app/mine.jar", "/spark/conf/", "/spark/jars/*")
-    assert archive.class_path("/spark", given, FOUND, ENVIRONMENT) is None
+    assert cds_archive.class_path("/spark", given, FOUND, ENVIRONMENT) is None
 
 
 def test_without_an_archive_the_class_path_is_left_alone() -> None:
-    assert archive.class_path("/spark", ("/spark/jars/*",), None, ENVIRONMENT) is None
+    assert cds_archive.class_path("/spark", ("/spark/jars/*",), None, ENVIRONMENT) is None
 
 
 def test_who_comes_second_leaves_the_making_to_the_first(home: Path, java: str) -> None:
     place = caches.folder(str(home))
     assert place is not None
-    with (place / f"{archive.key_of(str(home), java)}.lock").open("w") as lock:
+    with (place / f"{cds_archive.key_of(str(home), java)}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert archive.build(str(home), java) is None
+        assert cds_archive.build(str(home), java) is None
 
 
 def test_an_archive_that_is_there_is_not_made_again(home: Path, java: str) -> None:
     file = made_archive(home, java)
-    found = archive.build(str(home), java)
+    found = cds_archive.build(str(home), java)
     assert found is not None
     assert found.file == file
 
@@ -129,8 +129,8 @@ def test_what_can_not_be_made_leaves_nothing_behind(home: Path, java: str) -> No
     with zipfile.ZipFile(home / "jars" / "a.jar", "w") as jar:
         jar.writestr("A.class", "")
     with pytest.raises(Exception, match="java"):
-        archive.build(str(home), java)  # That program is no Java.
-    assert archive.find(str(home), java) is None
+        cds_archive.build(str(home), java)  # That program is no Java.
+    assert cds_archive.find(str(home), java) is None
     assert list((home / "orcaflow").glob("*/classes.jsa*")) == []
 
 
@@ -145,7 +145,7 @@ def test_a_signature_is_left_out_of_a_copy_and_nothing_else(home: Path, tmp_path
         jar.writestr("B.class", "code")
     target = tmp_path / "copies"
     target.mkdir()
-    archive.copy_unsigned(home / "jars", target)
+    cds_archive.copy_unsigned(home / "jars", target)
     assert [each.name for each in target.iterdir()] == ["a.jar"]
     with zipfile.ZipFile(target / "a.jar") as copy:
         assert copy.namelist() == ["META-INF/MANIFEST.MF", "A.class"]

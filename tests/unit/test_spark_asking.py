@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.spark.asking import (
+from worker.spark.host.proxy_protocol import (
     BadRequestError,
     Link,
     Request,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.spark.connect_server import ConnectServer, MakeCommand, ServerPlan
-from worker.spark.jvm import Command, NoSparkError
+from worker.spark.host.connect_server import ConnectServer, MakeCommand, ServerPlan
+from worker.spark.jvm.java_command import Command, NoSparkError
 
 
 class Started:

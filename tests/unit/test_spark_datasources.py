@@ -17,8 +17,8 @@ from common.model.imports import (
     number_references,
     wanted,
 )
-from common.store.protocol import DataSource
-from worker.spark.datasources import finder
+from common.store.ports import DataSource
+from worker.spark.session.datasources import finder
 from worker.tasks.base import TaskParameterError
 from worker.tasks.spark_datasource import SparkDatasource, spark_datasources
 

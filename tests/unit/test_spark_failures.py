@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from common.model.failures import FailureReason
-from worker.spark.failures import WorkFailedError, explain, explain_log, explain_text
+from worker.spark.diagnosis.failures import WorkFailedError, explain, explain_log, explain_text
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "spark"
 ERRORS: dict[str, dict[str, dict[str, Any]]] = json.loads((GOLDEN / "errors.json").read_text())

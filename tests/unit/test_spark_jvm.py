@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.spark import jvm
-from worker.spark.jvm import NoSparkError
+from worker.spark.jvm import java_command
+from worker.spark.jvm.java_command import NoSparkError
 
 SAID = """\
 #!{python}
@@ -54,10 +54,10 @@ def asked(tmp_path: Path) -> int:
 
 def made(
     environment: dict[str, str], tmp_path: Path, name: str = "p.spark", **conf: str
-) -> jvm.Command:
+) -> java_command.Command:
     named = {f"spark.{key.replace('_', '.')}": value for key, value in conf.items()}
-    return jvm.command(
-        jvm.PYTHON_DRIVER,
+    return java_command.command(
+        java_command.PYTHON_DRIVER,
         conf=named,
         properties_file=tmp_path / name,
         environment=environment,
@@ -73,7 +73,7 @@ def test_the_command_is_what_the_launcher_says_with_settings_in_a_file(
         java,
         "-cp",
         f"{home}/conf/:{home}/jars/*",
-        *jvm.LATE_C2,
+        *java_command.LATE_C2,
         "-Xmx1g",  # What the installation and the task say comes after, for the last word counts.
         "org.apache.spark.deploy.SparkSubmit",
         "--properties-file",
@@ -116,7 +116,7 @@ def test_java_options_stand_in_a_file_of_this_account(
     options = '-Djavax.net.ssl.trustStorePassword="hush'
     command = made(environment, tmp_path, driver_extraJavaOptions=options)
     assert not any("hush" in word for word in command.argv)
-    file = jvm.options_file(tmp_path / "p.spark")
+    file = java_command.options_file(tmp_path / "p.spark")
     assert f"@{file}" in command.argv
     assert '"-Djavax.net.ssl.trustStorePassword=\\"hush"' in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -161,7 +161,7 @@ def test_a_script_of_the_installation_that_never_ends_is_told(
 ) -> None:
     (home / "conf").mkdir()
     (home / "conf" / "spark-env.sh").write_text("exec sleep 600\n")
-    monkeypatch.setattr(jvm, "_SCRIPT_SECONDS", 0.1)
+    monkeypatch.setattr(java_command, "_SCRIPT_SECONDS", 0.1)
     with pytest.raises(NoSparkError, match=r"spark-env\.sh takes longer than 0\.1 seconds"):
         made(environment, tmp_path)
 
@@ -193,6 +193,6 @@ def test_no_installation_is_said_with_the_cure(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del environment["SPARK_HOME"]
-    monkeypatch.setattr("worker.spark.installation.find_spec", lambda _name: None)
+    monkeypatch.setattr("worker.spark.jvm.installation.find_spec", lambda _name: None)
     with pytest.raises(NoSparkError, match="install pyspark, or set SPARK_HOME"):
         made(environment, tmp_path)

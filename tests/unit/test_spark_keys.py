@@ -16,7 +16,7 @@ from common.model.spark_keys import (
     settings_of,
     words_of,
 )
-from worker.spark.properties import read, rendered
+from worker.spark.jvm.properties import read, rendered
 
 
 def refusal(others: str) -> str:

@@ -7,7 +7,7 @@ from datetime import date, datetime, time
 import pytest
 
 from common.params import DataType
-from worker.spark.parameters import ParameterValueError, from_job, in_job, typed
+from worker.spark.session.parameters import ParameterValueError, from_job, in_job, typed
 
 
 @pytest.mark.parametrize(

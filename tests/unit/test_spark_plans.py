@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from common.spark_config import SparkConfig, SparkProfile
-from worker.host_loop import wanted
+from worker.loops.host_loop import wanted
 
 PROFILE = SparkProfile(conf={"spark.sql.ansi.enabled": "true"})
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.spark.pool import (
+from worker.spark.host.pool import (
     DrainServer,
     GiveSession,
     Limits,

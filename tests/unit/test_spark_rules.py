@@ -17,9 +17,9 @@ from common.model.quality import (
     results_from,
     to_json,
 )
-from worker.spark.measuring import measuring
-from worker.spark.rule_reader import RulesError, read_rules, read_source
-from worker.spark.rules import (
+from worker.spark.quality.measuring import measuring
+from worker.spark.quality.rule_reader import RulesError, read_rules, read_source
+from worker.spark.quality.rules import (
     Compare,
     CustomSql,
     Freshness,

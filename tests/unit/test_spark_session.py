@@ -14,8 +14,8 @@ import pytest
 from common.spark_config import SparkConfig, SparkProfile
 from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
-from worker.quality_report import read_quality
-from worker.supervisor import Prepared
+from worker.processes.quality_report import read_quality
+from worker.processes.supervising import Prepared
 from worker.tasks.base import TaskParameterError, TaskSettings, TaskTypes
 from worker.tasks.data_quality import DataQualityTask
 from worker.tasks.pyspark import PySparkTask
@@ -93,7 +93,7 @@ def test_a_task_that_says_nothing_asks_the_host_for_a_session_of_the_default_pro
 ) -> None:
     made = prepared(tmp_path, {"conf": {"spark.sql.ansi.enabled": True, "spark.sql.x": "$[yyyy]"}})
     assert made.argv[:3] == (sys.executable, "-I", "-S")
-    assert Path(made.argv[3]).name == "ask.py"
+    assert Path(made.argv[3]).name == "task_proxy.py"
     assert made.argv[4:] == (SOCKET, "task", "default", str(made.job_file))
     job = job_of(made)
     assert job["kind"] == "pyspark"
@@ -307,7 +307,7 @@ def test_an_environment_is_made_by_the_task_s_own_process(tmp_path: Path) -> Non
         "archive": "",
         "requirements": ["six==1.17.0", "rich>=14"],
     }
-    assert Path(warm.argv[3]).name == "ask.py"
+    assert Path(warm.argv[3]).name == "task_proxy.py"
     classic = prepared(tmp_path, {"environment": wanted, "profile": "classic"}, global_params=more)
     assert Path(classic.argv[3]).name == "environments.py"
     assert classic.argv[4:] == (str(classic.job_file),)

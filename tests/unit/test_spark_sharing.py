@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.spark.sharing import (
+from worker.spark.session.sharing import (
     ISOLATED,
     is_profile,
     isolated,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.spark.statements import MAX_CHARS, StatementError, split
+from worker.spark.session.statements import MAX_CHARS, StatementError, split
 
 
 def texts(text: str) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from worker.spark.managers.base import Application, AppState
-from worker.spark.sweep import PATIENCE, Sight, Sweep, decide, sights
-from worker.spark.tags import prefix, tag
+from worker.spark.managers.sweep import PATIENCE, Sight, Sweep, decide, sights
+from worker.spark.managers.tags import prefix, tag
 
 CLUSTER = "0123456789ab"
 START = timedelta(hours=1)

@@ -13,7 +13,7 @@ import pytest
 from common.spark_config import SparkConfig
 from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
-from worker.supervisor import Prepared
+from worker.processes.supervising import Prepared
 from worker.tasks.base import TaskParameterError, TaskSettings
 from worker.workspace import attempt_folders
 

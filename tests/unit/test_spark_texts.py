@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from worker.spark import texts
-from worker.spark.tracebacks import told
+from worker.spark.diagnosis import texts
+from worker.spark.diagnosis.tracebacks import told
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "spark"
 ERRORS: dict[str, dict[str, dict[str, Any]]] = json.loads((GOLDEN / "errors.json").read_text())

@@ -10,11 +10,11 @@ import pytest
 from common.model.failures import FailureReason
 from common.spark_config import SparkConfig
 from worker.runners.spark_outcome import exit_code, outcome
-from worker.spark import tags
+from worker.spark.managers import tags
 from worker.spark.managers.base import AppState
 from worker.spark.managers.driver_page import about, reading
 from worker.spark.managers.settings import ManagerSettings, kubernetes_server
-from worker.spark.tally import Tally
+from worker.spark.session.tally import Tally
 
 CLUSTER = "0123456789ab"
 TAG = f"orcaflow-{CLUSTER}-7"

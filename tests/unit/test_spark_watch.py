@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from worker.spark.forks import Watch
+from worker.spark.host.forks import Watch
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from typing import Any, Literal
 
 import pytest
 
-from common import metrics
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.failures import FailureReason
 from common.model.spark import LIMIT_BYTES, Progress, SparkFacts, Usage, progress_from
 from common.model.states import TaskState
-from common.store.protocol import AttemptFolders
+from common.runtime import metrics
+from common.store.ports import AttemptFolders
 from tests.builders import NOON
 from tests.memory.store import MemoryDatabase, MemoryTaskStore
-from worker.track_loop import TrackLoop, read_facts
+from worker.loops.track_loop import TrackLoop, read_facts
 
 NODE = Node(address="w:1", incarnation=5)
 REBORN = replace(NODE, incarnation=6)

@@ -11,8 +11,6 @@ from typing import Literal
 
 import pytest
 
-from common import metrics
-from common.admission import Admission
 from common.config import WorkerConfig
 from common.errors import ServiceUnreachableError
 from common.host import HostLoad
@@ -20,9 +18,11 @@ from common.model.cluster import KillEntry, Node, QueueEntry, ip_number
 from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.registry.protocol import RegistryUnavailableError
-from common.store.protocol import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
+from common.runtime import metrics
+from common.runtime.admission import Admission
+from common.store.ports import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
 from master.identity import Identity
-from master.queue_loop import QueueLoop
+from master.loops.queue_loop import QueueLoop
 from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
 from tests.memory.store import MemoryDatabase, MemoryRunStore, MemoryTaskStore
 from tests.simulation.virtual_clock import VirtualClock

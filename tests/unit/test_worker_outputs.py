@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.params import DataType
-from worker.outputs import MAX_BYTES, MAX_VALUES, Declared, OutputError, OutputReader
+from worker.processes.outputs import MAX_BYTES, MAX_VALUES, Declared, OutputError, OutputReader
 
 
 class Attempt:

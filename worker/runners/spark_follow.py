@@ -23,13 +23,13 @@ from worker.runners.spark_outcome import Outcome, exit_code, outcome
 from worker.runners.spark_process import Submission, checksum
 from worker.runners.spark_told import Told, fetched_log, say
 from worker.runners.spark_watch import Watch
-from worker.spark.facts_file import FactsFile
 from worker.spark.managers.base import (
     Application,
     ApplicationManager,
     AppState,
 )
-from worker.spark.tags import parse
+from worker.spark.managers.tags import parse
+from worker.spark.session.facts_file import FactsFile
 
 _LOOK_SECONDS: Final = 0.5
 _FOLLOW_SECONDS: Final = 1.0

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from common.model.retry_policy import MemoryRetry, megabytes_in
 from worker.runners.job import JobError
-from worker.spark import properties
+from worker.spark.jvm import properties
 
 _CHILD: Final = str(Path(__file__).with_name("spark_child.py"))
 _TAIL_BYTES: Final = 512 * 1024

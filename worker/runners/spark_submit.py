@@ -21,12 +21,12 @@ from worker.runners.spark_follow import Follower, GivenUpError
 from worker.runners.spark_process import Submission
 from worker.runners.spark_told import say
 from worker.runners.spark_watch import Watch
-from worker.spark.facts_file import FactsFile
 from worker.spark.managers.base import ApplicationManager
 from worker.spark.managers.choice import manager_of, own_user
 from worker.spark.managers.local import LocalManager
 from worker.spark.managers.rest import HASTY, PATIENT, Limits
 from worker.spark.managers.settings import ManagerSettings
+from worker.spark.session.facts_file import FactsFile
 
 _ENDED: Final = "ended"
 _TROUBLE_SECONDS: Final = 60.0

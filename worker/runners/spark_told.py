@@ -16,11 +16,11 @@ from worker.runners.job import Job
 from worker.runners.own_page import OwnPage
 from worker.runners.spark_outcome import Outcome
 from worker.runners.spark_process import Submission
-from worker.spark.facts_file import FactsFile
-from worker.spark.failures import Explained, explain_log
+from worker.spark.diagnosis.failures import Explained, explain_log
 from worker.spark.managers.base import Application, ApplicationManager, Ask, ManagerError
 from worker.spark.managers.driver_page import Reading, read
-from worker.spark.tally import Tally
+from worker.spark.session.facts_file import FactsFile
+from worker.spark.session.tally import Tally
 
 _PROGRESS_SECONDS: Final = 1.0
 _SENTENCE_CHARS: Final = 300

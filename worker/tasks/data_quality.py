@@ -2,18 +2,18 @@
 
 The session is one as PYSPARK's (`worker.tasks.spark_session`). `table`, `path` (with `format` and
 `options`) or `sql` says which data is meant, `where` which rows of it; `rules` are those of
-`worker.spark.rule_reader`. Time placeholders are put into all texts, since only the author's own
-words can stand in them; parameters are bound by name, `:day`, in conditions and queries. Rules of
-level `block` that are broken fail the task. What was found is kept in `t_ds_quality_result`, from
-which `compare` takes what former runs have measured.
+`worker.spark.quality.rule_reader`. Time placeholders are put into all texts, since only the
+author's own words can stand in them; parameters are bound by name, `:day`, in conditions and
+queries. Rules of level `block` that are broken fail the task. What was found is kept in
+`t_ds_quality_result`, from which `compare` takes what former runs have measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from worker.quality_report import QUALITY
-from worker.spark.rule_reader import RulesError, read_rules, read_source
+from worker.processes.quality_report import QUALITY
+from worker.spark.quality.rule_reader import RulesError, read_rules, read_source
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.resources import fetch_resources
 from worker.tasks.spark_session import launch_with_session

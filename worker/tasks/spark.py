@@ -21,7 +21,7 @@ from typing import Final
 from common.masking import is_secret
 from common.model import spark_keys
 from worker.masking import masked, printable
-from worker.spark import tags
+from worker.spark.managers import tags
 from worker.spark.managers.settings import ManagerSettings
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.lineage import lineage_conf

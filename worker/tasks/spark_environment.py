@@ -2,8 +2,8 @@
 
     {"archive": "envs/forecast.tar.gz"}        {"requirements": ["scikit-learn==1.5.2"]}
 
-Nothing is made here: the task's process does that (`worker.spark.environments`). Here the two
-are checked, and what executors on other hosts need is shipped along.
+Nothing is made here: the task's process does that (`worker.spark.session.environments`). Here the
+two are checked, and what executors on other hosts need is shipped along.
 """
 
 from __future__ import annotations

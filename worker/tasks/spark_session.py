@@ -20,7 +20,8 @@ from typing import Final
 
 from common.model.spark_keys import RefusedError, check_setting
 from common.spark_config import CLASSIC, DEFAULT, SparkProfile
-from worker.spark import parameters, sharing, tags
+from worker.spark.managers import tags
+from worker.spark.session import parameters, sharing
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.lineage import lineage_conf
 from worker.tasks.shipped import shipped_files
@@ -34,9 +35,9 @@ FACTS_VARIABLE: Final = "ORCAFLOW_SPARK_FACTS"
 
 _FACTS_FILE = "spark-facts.json"
 _SPARK = Path(__file__).resolve().parent.parent / "spark"
-_ASK = str(_SPARK / "ask.py")
-_CLASSIC_DRIVER = str(_SPARK / "classic.py")
-_ENVIRONMENTS = str(_SPARK / "environments.py")
+_ASK = str(_SPARK / "host" / "task_proxy.py")
+_CLASSIC_DRIVER = str(_SPARK / "session" / "classic.py")
+_ENVIRONMENTS = str(_SPARK / "session" / "environments.py")
 
 # A user's own value of any of these wins.
 _CLASSIC_CONF: Final[Mapping[str, str]] = {

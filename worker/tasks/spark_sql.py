@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from worker.spark.statements import StatementError, split
+from worker.spark.session.statements import StatementError, split
 from worker.tasks.base import Launch, TaskContext, TaskParameterError
 from worker.tasks.resources import fetch_resources
 from worker.tasks.spark_session import launch_with_session

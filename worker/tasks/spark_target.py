@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from worker.spark import tags
+from worker.spark.managers import tags
 from worker.spark.managers.settings import ManagerSettings
 from worker.tasks.base import TaskContext, TaskParameterError
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from common.model.spark import SparkFacts
 from common.spark_config import SparkConfig
-from common.store.protocol import AttemptEnd
+from common.store.ports import AttemptEnd
 from tests.integration.managers.submit import MARK
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
-from worker.spark.tags import tag
+from worker.spark.managers.tags import tag
 from worker.tasks.base import TaskSettings
 
 CLUSTER = "0123456789ab"

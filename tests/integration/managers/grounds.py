@@ -12,9 +12,9 @@ from tests.integration.managers.kubernetes import FakeKubernetes
 from tests.integration.managers.yarn import FakeYarn
 from tests.memory.store import MemoryDatabase, MemoryTaskStore
 from tests.simulation.virtual_clock import VirtualClock
+from worker.loops.sweep_loop import SweepLoop, configured
 from worker.spark.managers.settings import ManagerSettings
-from worker.spark.tags import prefix
-from worker.sweep_loop import SweepLoop, configured
+from worker.spark.managers.tags import prefix
 
 SWEEPS_A_MINUTE = 6
 

@@ -16,7 +16,7 @@ from tests.integration.managers.server import TROUBLES
 from worker.spark.managers.base import AppState, ManagerError, ManagerRefusedError
 from worker.spark.managers.kubernetes import KubernetesManager
 from worker.spark.managers.rest import HASTY
-from worker.spark.tags import prefix, tag
+from worker.spark.managers.tags import prefix, tag
 
 TAG = tag(CLUSTER, 7)
 

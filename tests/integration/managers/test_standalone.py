@@ -11,7 +11,7 @@ from tests.integration.managers.server import TROUBLES
 from worker.spark.managers.base import AppState, ManagerError, ManagerUnreachableError
 from worker.spark.managers.rest import HASTY
 from worker.spark.managers.standalone import StandaloneManager
-from worker.spark.tags import named, prefix, tag
+from worker.spark.managers.tags import named, prefix, tag
 
 CLUSTER = "0123456789ab"
 TAG = tag(CLUSTER, 7)

@@ -17,8 +17,8 @@ from worker.spark.managers.base import (
     ManagerUnreachableError,
 )
 from worker.spark.managers.rest import HASTY
+from worker.spark.managers.tags import prefix, tag
 from worker.spark.managers.yarn import YarnManager
-from worker.spark.tags import prefix, tag
 
 TAG = tag(CLUSTER, 7)
 

@@ -11,8 +11,8 @@ from worker.spark.managers.local import LocalManager
 from worker.spark.managers.rest import PATIENT, Limits
 from worker.spark.managers.settings import ManagerSettings
 from worker.spark.managers.standalone import StandaloneManager
+from worker.spark.managers.tags import ruler
 from worker.spark.managers.yarn import YarnManager
-from worker.spark.tags import ruler
 
 
 def manager_of(

@@ -14,8 +14,8 @@ from typing import Any
 from common.model.spark import Progress
 from worker.spark.managers.base import Ask
 from worker.spark.managers.shapes import an_object, needed_text, objects, text
-from worker.spark.tags import SETTING
-from worker.spark.tally import Tally
+from worker.spark.managers.tags import SETTING
+from worker.spark.session.tally import Tally
 
 _MILLISECONDS = 1000.0
 _DRIVER = re.compile(

@@ -22,7 +22,7 @@ from worker.spark.managers.base import (
 )
 from worker.spark.managers.rest import PAGE, PATIENT, Limits, Rest
 from worker.spark.managers.shapes import an_object, needed_text, objects, text
-from worker.spark.tags import CLUSTER_LABEL, LABEL, cluster_of_prefix
+from worker.spark.managers.tags import CLUSTER_LABEL, LABEL, cluster_of_prefix
 
 _DRIVER: Final = "driver"
 _DRIVER_CONTAINER: Final = "spark-kubernetes-driver"

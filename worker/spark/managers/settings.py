@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from common.spark_config import SparkConfig, addresses
-from worker.spark.tags import ruler
+from worker.spark.managers.tags import ruler
 
 _MASTER_PAGE_PORT: Final = 8080
 

@@ -30,7 +30,7 @@ from worker.spark.managers.driver_page import About, about
 from worker.spark.managers.rest import PAGE, PATIENT, Limits, Rest, host_of
 from worker.spark.managers.settings import is_page_of
 from worker.spark.managers.shapes import an_object, link, needed_text, objects, text
-from worker.spark.tags import in_name, parse
+from worker.spark.managers.tags import in_name, parse
 
 _ALIVE: Final = "ALIVE"
 _LOOKS: Final = 20

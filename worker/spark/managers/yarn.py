@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from worker.spark.managers.base import Application, AppState, Ask, ManagerUnreachableError
 from worker.spark.managers.rest import PAGE, PATIENT, Limits, Rest
 from worker.spark.managers.shapes import an_object, link, needed_text, objects, text
-from worker.spark.tags import cluster_tag
+from worker.spark.managers.tags import cluster_tag
 
 _APPS: Final = "/ws/v1/cluster/apps"
 _LOG_BYTES: Final = 256 * 1024

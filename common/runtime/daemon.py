@@ -1,0 +1,90 @@
+"""What every daemon needs of the configuration and the host, so that each says it the same way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from zoneinfo import ZoneInfo
+
+from tzlocal import get_localzone
+
+from common import config as configuration
+from common.clock import Clock
+from common.config import Config
+from common.host import host_load
+from common.model.cluster import Heartbeat
+from common.registry.config import RegistryConfig
+from common.registry.protocol import Registry, Standing
+from common.runtime import metrics
+from common.store.connect import Engine, engine
+
+
+def zone_of(config: Config) -> ZoneInfo:
+    """The zone in which dates of parameters are read and printed."""
+    return ZoneInfo(config.time_zone) if config.time_zone else get_localzone()
+
+
+def product_version() -> str:
+    """The installed version; a checkout that is not installed has none."""
+    try:
+        return version("orcaflow")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def engine_of(config: Config, *, application_name: str) -> Engine:
+    """The database, as a daemon of this name reaches it."""
+    return engine(
+        configuration.database_url(config),
+        pool_size=config.database.pool_size,
+        application_name=application_name,
+        connect_timeout=timedelta(seconds=config.database.connect_timeout_seconds),
+        statement_timeout=timedelta(seconds=config.database.statement_timeout_seconds),
+    )
+
+
+def registry_config(config: Config) -> RegistryConfig:
+    """How this configuration reaches ZooKeeper."""
+    return RegistryConfig(
+        hosts=configuration.zookeeper_hosts(config),
+        root=config.zookeeper.root,
+        session_timeout=timedelta(seconds=config.zookeeper.session_timeout_seconds),
+        connection_timeout=timedelta(seconds=config.zookeeper.connection_timeout_seconds),
+        digest=config.zookeeper.digest,
+    )
+
+
+def heartbeat_text(
+    host: str, *, created: datetime, zone: ZoneInfo, clock: Clock
+) -> Callable[[], str]:
+    """Writes a daemon's heartbeat as of each call."""
+
+    def text() -> str:
+        load = host_load()
+        return Heartbeat(
+            host=host,
+            pid=os.getpid(),
+            cpu=load.cpu_usage,
+            memory=load.memory_usage,
+            load=load.load_average,
+            created=created.astimezone(zone),
+            beaten=clock.now().astimezone(zone),
+        ).text()
+
+    return text
+
+
+def show_standing(registry: Registry) -> None:
+    """Show in the metrics how this daemon stands with ZooKeeper."""
+    metrics.watch_zookeeper(
+        lambda: registry.membership.standing().value,
+        states=[standing.value for standing in Standing],
+    )
+
+
+def standing_problem(registry: Registry) -> str | None:
+    """Why a daemon is not ready, as far as its session goes."""
+    standing = registry.membership.standing()
+    return None if standing is Standing.TRUSTED else f"the session is {standing.value}"

@@ -1,0 +1,1 @@
+"""The master's statements: it owns process instances and decides what their attempts do."""

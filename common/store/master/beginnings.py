@@ -1,0 +1,371 @@
+"""Makes new process instances: plain ones, those of a serial definition, and sub processes.
+
+Part of the transaction that takes commands. They are inserted together, but for those of serial
+definitions, of which each depends on what else is live. An instance that somebody waits for, an
+attempt or a date of a complement, is *claimed* for it first. Used by `common.store.master.commands`
+alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Text,
+    bindparam,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
+
+from common.model.cluster import Node
+from common.model.commands import CommandType
+from common.model.instances import Ownership
+from common.model.plans import Begin, ChildOf, Drop, Handled, Reject
+from common.model.states import (
+    LIVE_PROCESS_STATES,
+    ExecutionType,
+    ProcessState,
+    TaskState,
+)
+from common.store.complements import claim_dates, note_runs_of_dates
+from common.store.master.schedules import note_runs_of_fires
+from common.store.master.serial import rivals, want_stopped
+from common.store.master.submissions import SUB_PROCESS
+from common.store.tables import process_instance, relation_process_instance, task_instance
+from common.store.transaction import any_of, lock_in_time, passes, refusal, storable, unnested
+
+# What a new instance becomes of, by the id of its command, and what it has become.
+Begins: TypeAlias = Mapping[int, Begin]
+Begun: TypeAlias = dict[int, "Birth"]
+
+_PARENTS: Final = (
+    select(task_instance.c.id)
+    .where(task_instance.c.id == any_of("ids"))
+    .order_by(task_instance.c.id)
+)
+_CLAIM_PARENTS: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == any_of("ids"))
+    .where(task_instance.c.state == TaskState.SUBMITTED)
+    .where(task_instance.c.flag == 1)
+    .where(task_instance.c.task_type == SUB_PROCESS)
+    .where(
+        exists()
+        .where(process_instance.c.id == task_instance.c.process_instance_id)
+        .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    )
+    .values(state=int(TaskState.RUNNING), start_time=bindparam("now"))
+    .returning(task_instance.c.id)
+)
+_BORN: Final = unnested("born", task_id=Integer, child_id=Integer, param=Text)
+_RELATE: Final = (
+    update(relation_process_instance)
+    .where(relation_process_instance.c.parent_task_instance_id == _BORN.c.task_id)
+    .values(process_instance_id=_BORN.c.child_id)
+)
+_NAME_CHILDREN: Final = (
+    update(process_instance)
+    .where(process_instance.c.id == _BORN.c.child_id)
+    .values(command_param=func.coalesce(_BORN.c.param, process_instance.c.command_param))
+)
+
+
+class BatchRefusedError(Exception):
+    """PostgreSQL refused one of a batch's new rows, and does not say which."""
+
+
+def refused(cause: str) -> Reject:
+    """The end of a plan whose row PostgreSQL does not take."""
+    return Reject(reason=storable(f"PostgreSQL refused the process instance: {cause}"))
+
+
+def not_wanted(complement_date_id: int) -> Drop:
+    """The end of a plan for a date that has been given up, or begun by another command."""
+    return Drop(
+        reason=f"date {complement_date_id} of a complement does not wait for this command any more"
+    )
+
+
+def not_waiting(child_of: ChildOf) -> Drop:
+    """The end of a plan for a child that nobody wants any more (trap T36c)."""
+    return Drop(reason=f"task instance {child_of.task_instance_id} does not wait for it any more")
+
+
+def new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str, Any]:
+    """The columns of a new process instance (specification §3.5), owned by `node`."""
+    child_of = plan.child_of
+    return {
+        "name": plan.name,
+        "process_definition_id": plan.process_definition_id,
+        "state": int(ProcessState.RUNNING),
+        "recovery": 0,
+        "start_time": now,
+        "run_times": 1,
+        "host": node.address,
+        "owner_incarnation": node.incarnation,
+        "owner_epoch": 1,
+        "command_type": int(plan.command_type),
+        "command_param": plan.command_param,
+        "task_depend_type": int(plan.task_depend_type),
+        "max_try_times": 0,
+        "failure_strategy": int(plan.failure_strategy),
+        "warning_type": int(plan.warning_type),
+        "warning_group_id": plan.warning_group_id,
+        "schedule_time": plan.schedule_time,
+        "command_start_time": plan.command_start_time,
+        "global_params": plan.global_params,
+        "process_instance_json": plan.process_instance_json,
+        "flag": 1,
+        "update_time": now,
+        "is_sub_process": 0 if child_of is None else 1,
+        "executor_id": plan.executor_id,
+        "locations": plan.locations,
+        "connects": plan.connects,
+        "history_cmd": plan.command_type.name,
+        "process_instance_priority": int(plan.priority),
+        "worker_group_id": plan.worker_group_id,
+        "timeout": plan.timeout_minutes,
+        "timeout_strategy": int(plan.timeout_strategy),
+        "tenant_id": plan.tenant_id,
+        "root_id": 0 if child_of is None else child_of.root_id,
+        "parent_task_instance_id": 0 if child_of is None else child_of.task_instance_id,
+        "timezone_id": plan.timezone_id,
+        "execution_type": int(plan.execution_type) if plan.is_serial_by_schedule else None,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Birth:
+    """What a `Begin` came to, and the instance that it made, whoever owns that."""
+
+    handled: Handled
+    process_instance_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginner:
+    """Whose the new instances become, and when."""
+
+    node: Node
+    now: datetime
+
+    def row(self, plan: Begin) -> dict[str, Any]:
+        """The columns of a new instance that is this master's."""
+        return new_process_instance(plan, node=self.node, now=self.now)
+
+    def begun(self, command_id: int, plan: Begin, instance_id: int) -> Birth:
+        """A new instance that is this master's."""
+        owned = Ownership(process_instance_id=instance_id, host=self.node.address, epoch=1)
+        handled = Handled(command_id=command_id, plan=plan, ownership=owned)
+        return Birth(handled=handled, process_instance_id=instance_id)
+
+
+def begin_together(db: Connection, beginner: Beginner, begins: Begins) -> Begun:
+    """As many as possible in one statement. Raises `BatchRefusedError` if one is refused."""
+    wanted = claim_parents(
+        db, [plan.child_of for plan in begins.values() if plan.child_of], now=beginner.now
+    )
+    serial = {command_id: plan for command_id, plan in begins.items() if is_serial(plan)}
+    others = {command_id: plan for command_id, plan in begins.items() if command_id not in serial}
+    dates = _dates(others)
+    awaited = claim_dates(db, dates, now=beginner.now)
+    begun: Begun = {}
+    plans: dict[int, Begin] = {}
+    for command_id, plan in others.items():
+        if command_id in dates and command_id not in awaited:
+            begun[command_id] = _not_begun(command_id, not_wanted(plan.complement_date_id))
+        elif plan.child_of is None:
+            plans[command_id] = plan
+        elif plan.child_of.task_instance_id in wanted:
+            # Of two commands for one child, which only a person can write, the first has it.
+            wanted.remove(plan.child_of.task_instance_id)
+            plans[command_id] = plan
+        else:
+            begun[command_id] = _not_begun(command_id, not_waiting(plan.child_of))
+    try:
+        begun |= _begin_now(db, beginner, plans)
+    except (DBAPIError, ValueError) as error:
+        if passes(error):
+            raise
+        raise BatchRefusedError from error
+    return begun | begin_one_by_one(db, beginner, serial)
+
+
+def begin_one_by_one(db: Connection, beginner: Beginner, begins: Begins) -> Begun:
+    """Each by itself, so that one that is refused is no concern of the others."""
+    begun: Begun = {}
+    for command_id, plan in begins.items():
+        try:
+            with db.begin_nested():
+                begun[command_id] = _begin(db, beginner, command_id, plan)
+        except (DBAPIError, ValueError) as error:
+            if passes(error):
+                raise
+            begun[command_id] = _not_begun(command_id, refused(refusal(error)))
+    return begun
+
+
+def note_runs(db: Connection, begins: Begins, begun: Begun) -> None:
+    """Note the new instances where it stands who wants them: with dates and with fires."""
+    made = {
+        command_id: birth.process_instance_id
+        for command_id, birth in begun.items()
+        if birth.process_instance_id is not None
+    }
+    dates = {
+        begins[command_id].complement_date_id: run_id
+        for command_id, run_id in made.items()
+        if begins[command_id].complement_date_id
+    }
+    if dates:
+        note_runs_of_dates(db, dates)
+    fires = {
+        command_id: run_id
+        for command_id, run_id in made.items()
+        if begins[command_id].command_type is CommandType.SCHEDULER
+        and begins[command_id].child_of is None
+    }
+    if fires:
+        note_runs_of_fires(db, fires)
+
+
+def lock_parents(db: Connection, task_instance_ids: Collection[int]) -> frozenset[int]:
+    """In order of id, as every transaction that locks several attempts does it.
+
+    The ids of those that stay locked elsewhere, which can't be given a child now.
+    """
+    return lock_in_time(db, _PARENTS, task_instance_ids)
+
+
+def claim_parents(db: Connection, children: Sequence[ChildOf], *, now: datetime) -> set[int]:
+    """0 → 1 for the attempts that want these children; the ids of those that still waited."""
+    if not children:
+        return set()
+    ids = sorted({child_of.task_instance_id for child_of in children})
+    return set(db.scalars(_CLAIM_PARENTS, {"ids": ids, "now": now}))
+
+
+def relate(db: Connection, children: Mapping[int, ChildOf]) -> None:
+    """Note in the relation rows of the attempts which instances are their children, by id."""
+    db.execute(_RELATE, _born(children))
+
+
+def _born(
+    children: Mapping[int, ChildOf], params: Sequence[str | None] | None = None
+) -> dict[str, list[Any]]:
+    return {
+        "born_task_id": [child_of.task_instance_id for child_of in children.values()],
+        "born_child_id": list(children),
+        "born_param": list(params or [None] * len(children)),
+    }
+
+
+def is_serial(plan: Begin) -> bool:
+    """Whether what else is live of its definition matters to a new run."""
+    return plan.child_of is None and plan.execution_type is not ExecutionType.PARALLEL
+
+
+def _begin(db: Connection, beginner: Beginner, command_id: int, plan: Begin) -> Birth:
+    if plan.child_of is not None and not claim_parents(db, [plan.child_of], now=beginner.now):
+        return _not_begun(command_id, not_waiting(plan.child_of))
+    dates = _dates({command_id: plan})
+    if dates and not claim_dates(db, dates, now=beginner.now):
+        return _not_begun(command_id, not_wanted(plan.complement_date_id))
+    if is_serial(plan) and (others := rivals(db, plan.process_definition_id)):
+        (instance_id,) = _insert(db, [_held(db, beginner, plan, others)])
+        handled = Handled(command_id=command_id, plan=plan)
+        return Birth(handled=handled, process_instance_id=instance_id)
+    return _begin_now(db, beginner, {command_id: plan})[command_id]
+
+
+def _not_begun(command_id: int, plan: Drop | Reject) -> Birth:
+    return Birth(handled=Handled(command_id=command_id, plan=plan))
+
+
+def _dates(begins: Begins) -> dict[int, int]:
+    """The dates of complements that wait for these, by the ids of the commands."""
+    return {
+        command_id: plan.complement_date_id
+        for command_id, plan in begins.items()
+        if plan.complement_date_id
+    }
+
+
+def _begin_now(db: Connection, beginner: Beginner, plans: Begins) -> Begun:
+    """Insert runs that nothing keeps from beginning, parents having been claimed."""
+    if not plans:
+        return {}
+    ids = _insert(db, [beginner.row(plan) for plan in plans.values()])
+    children = {
+        instance_id: plan.child_of
+        for plan, instance_id in zip(plans.values(), ids, strict=True)
+        if plan.child_of is not None
+    }
+    if children:
+        relate(db, children)
+        params = [
+            _param_of_child(plan.command_param, instance_id)
+            for plan, instance_id in zip(plans.values(), ids, strict=True)
+            if instance_id in children
+        ]
+        db.execute(_NAME_CHILDREN, _born(children, params))
+    return {
+        command_id: beginner.begun(command_id, plan, instance_id)
+        for (command_id, plan), instance_id in zip(plans.items(), ids, strict=True)
+    }
+
+
+def _param_of_child(command_param: str, child_id: int) -> str | None:
+    """`command_param` as a child keeps it: it names the child, and every id is text (§3.1)."""
+    try:
+        param = json.loads(command_param or "{}")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(param, dict):
+        return None
+    for key in ("id", "parentProcessInstanceId", "parentTaskInstanceId"):
+        if key in param:
+            param[key] = str(param[key])
+    param["processInstanceId"] = str(child_id)
+    return json.dumps(param, ensure_ascii=False, separators=(",", ":"))
+
+
+def _held(
+    db: Connection,
+    beginner: Beginner,
+    plan: Begin,
+    others: Sequence[int],
+) -> dict[str, Any]:
+    """The columns of a run that may not begin now, because others of its definition are live."""
+    held = beginner.row(plan) | {"host": None, "owner_incarnation": None, "owner_epoch": 0}
+    if plan.execution_type is ExecutionType.SERIAL_DISCARD:
+        return held | {
+            "state": int(ProcessState.STOP),
+            "end_time": beginner.now,
+            "state_reason": discarded(others),
+        }
+    if plan.execution_type is ExecutionType.SERIAL_PRIORITY:
+        want_stopped(db, others, now=beginner.now)
+    return held | {"state": int(ProcessState.SERIAL_WAIT)}
+
+
+def discarded(others: Sequence[int]) -> str:
+    """Why a run of a definition of type SERIAL_DISCARD does not begin."""
+    return f"discarded: process instance {others[0]} of this definition is still live"
+
+
+def _insert(db: Connection, rows: list[dict[str, Any]]) -> Sequence[int]:
+    statement = insert(process_instance).returning(
+        process_instance.c.id, sort_by_parameter_order=True
+    )
+    return db.scalars(statement, rows).all()

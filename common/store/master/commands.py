@@ -1,0 +1,521 @@
+"""Takes commands off `t_ds_command`, a batch a transaction, and carries out what each amounts to.
+
+What a command amounts to is decided by the planner it is given; here it only becomes rows. Adds the
+word *batch*: the commands that one `take` has locked. Used by the command loop of a master.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias, assert_never
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    not_,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
+
+from common.errors import SchedulerError
+from common.model.cluster import Node
+from common.model.commands import (
+    RESTARTING_COMMANDS,
+    SIGNALLING_COMMANDS,
+    BadCommandError,
+    Command,
+    CommandRow,
+    CommandType,
+    read_command,
+)
+from common.model.plans import (
+    Begin,
+    Complement,
+    Drop,
+    Handled,
+    Plan,
+    Reject,
+    Restart,
+    Resume,
+    Signal,
+    Snapshot,
+)
+from common.model.states import (
+    FINISHED_TASK_STATES,
+    LIVE_PROCESS_STATES,
+    ExecutionType,
+    ProcessState,
+    TaskState,
+)
+from common.store.complements import create_complements
+from common.store.connect import EARLIEST, LATEST
+from common.store.master.beginnings import (
+    BatchRefusedError,
+    Beginner,
+    Begins,
+    Begun,
+    begin_one_by_one,
+    begin_together,
+    is_serial,
+    lock_parents,
+    new_process_instance,
+    note_runs,
+    refused,
+)
+from common.store.master.recoveries import Recoverer
+from common.store.master.serial import lock_definitions
+from common.store.master.snapshots import Snapshots, known_state
+from common.store.master.submissions import SUB_PROCESS
+from common.store.ports import Planner
+from common.store.tables import (
+    TURN_OF_COMMAND,
+    command,
+    error_command,
+    process_instance,
+    relation_process_instance,
+    task_instance,
+)
+from common.store.transaction import (
+    AnyRow,
+    StoreConflictError,
+    any_of,
+    passes,
+    refusal,
+    repeatable,
+    storable,
+    transaction,
+    unnested,
+    unstorable,
+)
+
+__all__ = [
+    "PARAM_LIMIT_BYTES",
+    "PostgresCommandStore",
+    "known_state",
+    "new_process_instance",
+    "planned",
+    "refused",
+    "understand",
+]
+
+log = logging.getLogger(__name__)
+
+PARAM_LIMIT_BYTES: Final = 1_000_000
+
+
+def understand(row: CommandRow, *, param_limit_bytes: int) -> Command | Reject:
+    """The command that a row holds, or why it is none."""
+    try:
+        found = read_command(row, param_limit_bytes=param_limit_bytes)
+        # Read here, so that a bad id is the row's own mistake and not the planner's.
+        _ = found.process_instance_id
+    except BadCommandError as error:
+        return Reject(reason=storable(str(error)))
+    except Exception as error:
+        # Rows are typed by anybody: whatever one brings about must not hold up those behind it.
+        log.exception("command could not be read", extra={"command_id": row.id})
+        return Reject(reason=storable(f"reading failed: {type(error).__name__}: {error}"))
+    return found
+
+
+def planned(found: Command, snapshot: Callable[[], Snapshot], planner: Planner) -> Plan:
+    """What the planner makes of a command; a planner that fails rejects that command alone."""
+    try:
+        return planner(found, snapshot())
+    except SchedulerError as error:
+        return Reject(reason=storable(str(error)))
+    except Exception as error:
+        # A mistake of ours must not hold up the commands behind this one for ever.
+        log.exception("command could not be planned", extra={"command_id": found.id})
+        return Reject(reason=storable(f"planning failed: {type(error).__name__}: {error}"))
+
+
+_EARLIEST: Final = literal(EARLIEST)
+_LATEST: Final = literal(LATEST)
+
+
+def _fetchable(moment: Any) -> Any:
+    """The time, or NULL for one that a `datetime` can't hold and that `bad_time` tells of."""
+    return case((moment.between(_EARLIEST, _LATEST), moment), else_=None).label(moment.name)
+
+
+def _bad_time(*moments: Any) -> Any:
+    return case(
+        *(
+            (
+                not_(moment.between(_EARLIEST, _LATEST)),
+                func.concat(literal(f"{moment.name} is "), cast(moment, Text)),
+            )
+            for moment in moments
+        ),
+        else_=None,
+    ).label("bad_time")
+
+
+# A run that is recovered may, like a sub process, hold what those that took all room wait for.
+_ROOMLESS_COMMANDS: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *SIGNALLING_COMMANDS)
+_NEEDS_NO_ROOM: Final = or_(
+    command.c.command_type.in_(_ROOMLESS_COMMANDS), command.c.parent_task_instance_id != 0
+)
+# A date of a complement takes only room that nothing else does, so that no live run waits for it.
+_IS_DATE: Final = and_(
+    command.c.complement_date_id != 0,
+    command.c.parent_task_instance_id == 0,
+    func.coalesce(command.c.command_type, -1).not_in(_ROOMLESS_COMMANDS),
+)
+# The command for a child that was given up and has not ended yet: its owner is stopping it, or will
+# do so, seeing that nobody waits for it any more. Not even fetched meanwhile, so that such commands
+# never take the place of one that the child's end depends on, as the recovery of its lost master.
+_CHILD: Final = process_instance.alias("child")
+_WANTING: Final = task_instance.alias("wanting")
+_FORMER: Final = task_instance.alias("former")
+_GIVEN_UP: Final = (
+    exists()
+    .where(_FORMER.c.id == _CHILD.c.parent_task_instance_id)
+    .where(_FORMER.c.state.in_(FINISHED_TASK_STATES))
+)
+_STILL_ENDING: Final = (
+    select(_CHILD.c.id)
+    .join_from(
+        relation_process_instance,
+        _CHILD,
+        _CHILD.c.id == relation_process_instance.c.process_instance_id,
+    )
+    .join(_WANTING, _WANTING.c.id == relation_process_instance.c.parent_task_instance_id)
+    .where(relation_process_instance.c.parent_task_instance_id == command.c.parent_task_instance_id)
+    .where(_WANTING.c.state == TaskState.SUBMITTED)
+    .where(_CHILD.c.state.in_(LIVE_PROCESS_STATES))
+    .where(
+        or_(
+            _CHILD.c.state == ProcessState.READY_STOP,
+            _CHILD.c.wanted_state.in_((ProcessState.STOP, ProcessState.FAILURE)),
+            _GIVEN_UP,
+        )
+    )
+    .limit(1)
+    .correlate(command)
+    # Looked up for the few commands concerned; as EXISTS it might be made a set of all there are.
+    .scalar_subquery()
+)
+_HAS_NOT_TO_WAIT: Final = or_(
+    command.c.parent_task_instance_id == 0,
+    command.c.command_type.not_in(RESTARTING_COMMANDS),
+    _STILL_ENDING.is_(None),
+)
+
+
+def _others(limit: int, param_limit_bytes: int, *, room: int) -> Any:
+    """The commands that are not for dates of complements."""
+    statement = _waiting(limit, param_limit_bytes, which=~_IS_DATE)
+    return statement if room > 0 else statement.where(_NEEDS_NO_ROOM)
+
+
+def _dates(limit: int, param_limit_bytes: int) -> Any:
+    return _waiting(limit, param_limit_bytes, which=_IS_DATE)
+
+
+def _waiting(limit: int, param_limit_bytes: int, *, which: ColumnElement[bool]) -> Any:
+    size = func.coalesce(func.octet_length(command.c.command_param), 0)
+    return (
+        select(
+            command.c.id,
+            command.c.command_type,
+            command.c.process_definition_id,
+            # A text of megabytes is not even fetched: its size alone condemns it.
+            case((size > param_limit_bytes, None), else_=command.c.command_param).label(
+                "command_param"
+            ),
+            size.label("param_bytes"),
+            command.c.task_depend_type,
+            command.c.failure_strategy,
+            command.c.warning_type,
+            command.c.warning_group_id,
+            _fetchable(command.c.schedule_time),
+            _fetchable(command.c.start_time),
+            command.c.executor_id,
+            command.c.process_instance_priority,
+            command.c.worker_group_id,
+            command.c.parent_task_instance_id,
+            command.c.complement_date_id,
+            _bad_time(command.c.schedule_time, command.c.start_time),
+        )
+        .where(which)
+        .where(_HAS_NOT_TO_WAIT)
+        .order_by(text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+
+
+_BACKLOG: Final = select(
+    func.count().label("waiting"), (func.now() - func.min(command.c.start_time)).label("age")
+)
+_IS_WAITING: Final = select(exists().select_from(command))
+
+_REJECTED: Final = unnested("rejected", id=Integer, message=Text)
+_COPIED: Final = [
+    column.name for column in error_command.c if column.name not in {"id", "command_id", "message"}
+]
+_MOVE_TO_ERRORS: Final = insert(error_command).from_select(
+    ["command_id", "message", *_COPIED],
+    select(command.c.id, _REJECTED.c.message, *(command.c[name] for name in _COPIED))
+    .join_from(command, _REJECTED, command.c.id == _REJECTED.c.id)
+    .order_by(command.c.id),
+)
+_DELETE: Final = delete(command).where(command.c.id == any_of("ids"))
+
+
+# A child that can't be begun is the failure of the attempt that wants it.
+_FAIL_PARENTS: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _REJECTED.c.id)
+    .where(task_instance.c.state == TaskState.SUBMITTED)
+    .where(task_instance.c.task_type == SUB_PROCESS)
+    .values(state=int(TaskState.FAILURE), end_time=bindparam("now"), reason=_REJECTED.c.message)
+)
+
+
+_BeginAll: TypeAlias = Callable[[Connection, Beginner, Begins], Begun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taker:
+    """Who takes a batch, and when."""
+
+    node: Node
+    now: datetime
+    live_masters: frozenset[Node]
+    planner: Planner
+    begin: _BeginAll = begin_together
+
+
+class PostgresCommandStore:
+    """`CommandStore` on PostgreSQL."""
+
+    def __init__(self, engine: Engine, *, param_limit_bytes: int = PARAM_LIMIT_BYTES) -> None:
+        self._engine = engine
+        self._param_limit_bytes = param_limit_bytes
+
+    def waiting(self) -> bool:
+        return repeatable(self._engine, lambda db: bool(db.scalar(_IS_WAITING)))
+
+    def backlog(self) -> tuple[int, timedelta]:
+        """How many commands wait, and since when the oldest does; for the metrics."""
+        row = repeatable(self._engine, lambda db: db.execute(_BACKLOG).one())
+        return row.waiting, row.age or timedelta()
+
+    def take(
+        self,
+        *,
+        node: Node,
+        limit: int,
+        room: int,
+        spare: int,
+        live_masters: frozenset[Node],
+        planner: Planner,
+        now: datetime,
+    ) -> tuple[Handled, ...]:
+        if limit <= 0:
+            return ()
+        taker = _Taker(node=node, now=now, live_masters=live_masters, planner=planner)
+        try:
+            return self._take(taker, limit, room, spare)
+        except BatchRefusedError:
+            # Nothing of that transaction stands. Slower this time, to find the row that is wrong.
+            return self._take(replace(taker, begin=begin_one_by_one), limit, room, spare)
+
+    def _take(self, taker: _Taker, limit: int, room: int, spare: int) -> tuple[Handled, ...]:
+        with transaction(self._engine) as db:
+            rows = self._rows(db, limit, room, spare)
+            batch = [
+                (row.id, understand(row, param_limit_bytes=self._param_limit_bytes)) for row in rows
+            ]
+            readable = [found for _, found in batch if isinstance(found, Command)]
+            snapshots = Snapshots(db, readable, live_masters=taker.live_masters)
+            plans: dict[int, Plan] = {}
+            for command_id, found in batch:
+                if isinstance(found, Reject):
+                    plans[command_id] = found
+                elif not snapshots.is_busy(found):
+                    plans[command_id] = _plan(found, snapshots, taker)
+            parents = {
+                row.id: row.parent_task_instance_id
+                for row in rows
+                if row.id in plans and row.parent_task_instance_id
+            }
+            serial = _serial_definitions(plans, snapshots)
+            return _carry_out(db, plans, parents, serial, taker)
+
+    def _rows(self, db: Connection, limit: int, room: int, spare: int) -> list[CommandRow]:
+        """What may be handled now: first all others, in order, then the dates of complements."""
+        waiting = db.execute(_others(limit, self._param_limit_bytes, room=room))
+        rows = _with_room([_command_row(row) for row in waiting], room)
+        left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))
+        if left > 0:
+            dates = db.execute(_dates(left, self._param_limit_bytes))
+            rows.extend(_command_row(row) for row in dates)
+        return rows
+
+
+def _command_row(row: AnyRow) -> CommandRow:
+    return CommandRow(**row._mapping)  # noqa: SLF001  # Public, whatever its name.
+
+
+def _with_room(rows: list[CommandRow], room: int) -> list[CommandRow]:
+    """Those that may be handled now, in order: the others stay where they are."""
+    fit = []
+    for row in rows:
+        needs_room = _needs_room(row)
+        if needs_room and room <= 0:
+            continue
+        room -= needs_room
+        fit.append(row)
+    return fit
+
+
+def _needs_room(row: CommandRow) -> bool:
+    return row.command_type not in _ROOMLESS_COMMANDS and row.parent_task_instance_id == 0
+
+
+def _plan(found: Command, snapshots: Snapshots, taker: _Taker) -> Plan:
+    plan = planned(found, lambda: snapshots.of(found), taker.planner)
+    cause = None
+    if isinstance(plan, Begin):
+        cause = unstorable(new_process_instance(plan, node=taker.node, now=taker.now))
+    elif isinstance(plan, Restart):
+        cause = unstorable(
+            {"global_params": plan.global_params, "command_param": plan.command_param}
+            | {f"run_scope[{index}]": name for index, name in enumerate(plan.run_scope or ())}
+        )
+    return plan if cause is None else refused(cause)
+
+
+def _carry_out(
+    db: Connection,
+    plans: Mapping[int, Plan],
+    parents: Mapping[int, int],
+    serial: Mapping[int, int],
+    taker: _Taker,
+) -> tuple[Handled, ...]:
+    # Each kind of lock is taken once, in order of id, and after those of the instances: so do all
+    # transactions that take several kinds.
+    late = _locked_elsewhere(parents, lock_parents(db, parents.values())) if parents else set()
+    if serial:
+        late |= _locked_elsewhere(serial, lock_definitions(db, serial.values()))
+    if late:
+        log.warning("what commands are about stayed locked", extra={"commands": len(late)})
+        plans = {command_id: plan for command_id, plan in plans.items() if command_id not in late}
+    begins = {command_id: plan for command_id, plan in plans.items() if isinstance(plan, Begin)}
+    begun: Begun = {}
+    if begins:
+        begun = taker.begin(db, Beginner(node=taker.node, now=taker.now), begins)
+        note_runs(db, begins, begun)
+    recoverer = Recoverer(node=taker.node, now=taker.now)
+    handled = tuple(
+        _handle(db, command_id, plan, recoverer, begun) for command_id, plan in plans.items()
+    )
+    _reject(db, handled, parents, taker.now)
+    if handled:
+        gone = db.execute(_DELETE, {"ids": [one.command_id for one in handled]}).rowcount
+        if gone != len(handled):
+            # The rows are locked, so this can't be; but if it were, a command would be run twice.
+            raise StoreConflictError(f"{len(handled)} commands were taken, {gone} deleted")
+    return handled
+
+
+def _locked_elsewhere(needed: Mapping[int, int], locked: frozenset[int]) -> set[int]:
+    """The commands that have to wait, given what each needs and what stays locked."""
+    return {command_id for command_id, row_id in needed.items() if row_id in locked}
+
+
+def _serial_definitions(plans: Mapping[int, Plan], snapshots: Snapshots) -> dict[int, int]:
+    """The definitions of which at most one run may be live, and of which one wants to be now.
+
+    By the ids of the commands.
+    """
+    definitions = {}
+    for command_id, plan in plans.items():
+        if isinstance(plan, Begin):
+            if is_serial(plan):
+                definitions[command_id] = plan.process_definition_id
+        elif (
+            isinstance(plan, Restart)
+            and plan.child_of is None
+            and plan.execution_type is not ExecutionType.PARALLEL
+        ) or (isinstance(plan, Resume) and plan.command_type is CommandType.RECOVER_SERIAL_WAIT):
+            row = snapshots.instances.get(plan.process_instance_id)
+            if row is not None:
+                definitions[command_id] = row.process_definition_id
+    return definitions
+
+
+def _handle(
+    db: Connection, command_id: int, plan: Plan, recoverer: Recoverer, begun: Begun
+) -> Handled:
+    match plan:
+        case Begin():
+            return begun[command_id].handled
+        case Complement():
+            return _create(db, command_id, plan, recoverer.now)
+        case Resume():
+            return recoverer.resume(db, command_id, plan)
+        case Restart():
+            return recoverer.restart(db, command_id, plan)
+        case Signal():
+            return recoverer.signal(db, command_id, plan)
+        case Drop() | Reject():
+            return Handled(command_id=command_id, plan=plan)
+        case _:
+            assert_never(plan)
+
+
+def _create(db: Connection, command_id: int, plan: Complement, now: datetime) -> Handled:
+    try:
+        with db.begin_nested():
+            create_complements(db, plan.complements, command_id=command_id, now=now)
+    except (DBAPIError, ValueError) as error:
+        if passes(error):
+            raise
+        reason = storable(f"PostgreSQL refused the complement: {refusal(error)}")
+        return Handled(command_id=command_id, plan=Reject(reason=reason))
+    return Handled(command_id=command_id, plan=plan)
+
+
+def _reject(
+    db: Connection, handled: Sequence[Handled], parents: Mapping[int, int], now: datetime
+) -> None:
+    rejects = {
+        one.command_id: storable(one.plan.reason) for one in handled if isinstance(one.plan, Reject)
+    }
+    if not rejects:
+        return
+    db.execute(_MOVE_TO_ERRORS, _rejected(rejects))
+    failed = {
+        parents[command_id]: reason
+        for command_id, reason in rejects.items()
+        if command_id in parents
+    }
+    if failed:
+        db.execute(_FAIL_PARENTS, _rejected(failed) | {"now": now})
+
+
+def _rejected(reasons: Mapping[int, str]) -> dict[str, list[Any]]:
+    return {"rejected_id": list(reasons), "rejected_message": list(reasons.values())}

@@ -1,0 +1,369 @@
+"""Answers what DEPENDENT attempts ask about other runs, and notes what was found.
+
+Who decides what an answer means is the master; here an attempt is only ended, by one conditional
+update that is a report to its run. Used by the dependent loop of a master.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    DateTime,
+    Engine,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
+
+from common.model.cluster import Node
+from common.model.instances import Ownership
+from common.model.states import (
+    FINISHED_TASK_STATES,
+    LIVE_PROCESS_STATES,
+    ProcessState,
+    TaskState,
+    TimeoutStrategy,
+)
+from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
+from common.store.master.submissions import DEPENDENT
+from common.store.ports import WaitingDependent
+from common.store.tables import process_definition, process_instance, task_instance
+from common.store.transaction import (
+    AnyRow,
+    any_of,
+    repeatable,
+    single,
+    storable,
+    unnested,
+)
+
+_ASKED_AT_ONCE: Final = 5000
+
+_IS_UNDECIDED: Final = and_(
+    task_instance.c.state == TaskState.RUNNING,
+    task_instance.c.task_type == DEPENDENT,
+    task_instance.c.flag == 1,
+)
+_ROWS: Final = (
+    select(
+        process_instance.c.id.label("run_id"),
+        process_instance.c.host,
+        process_instance.c.owner_epoch,
+        process_instance.c.process_definition_id,
+        process_instance.c.schedule_time,
+        process_instance.c.timezone_id,
+        task_instance.c.id,
+        task_instance.c.name,
+        task_instance.c.task_json,
+        task_instance.c.start_time,
+        task_instance.c.evidence,
+    )
+    .join_from(
+        process_instance,
+        task_instance,
+        task_instance.c.process_instance_id == process_instance.c.id,
+    )
+    .where(_IS_UNDECIDED)
+    .order_by(task_instance.c.id)
+)
+_WAITING: Final = (
+    _ROWS.where(process_instance.c.host == bindparam("owner_host"))
+    .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+)
+
+_FAILING: Final = (TimeoutStrategy.FAILED, TimeoutStrategy.WARNFAILED)
+_OTHER: Final = task_instance.alias("other")
+_WAITS: Final = and_(_OTHER.c.state == TaskState.RUNNING, _OTHER.c.task_type == DEPENDENT)
+_TIMES_OUT: Final = and_(
+    _OTHER.c.timeout_seconds.is_not(None),
+    func.coalesce(_OTHER.c.timeout_strategy, int(TimeoutStrategy.WARN)).in_(_FAILING),
+)
+_SOMETHING_MOVES: Final = (
+    exists()
+    .where(_OTHER.c.process_instance_id == process_instance.c.id)
+    .where(_OTHER.c.flag == 1)
+    .where(
+        or_(
+            _OTHER.c.retry_at.is_not(None),
+            # No attempt that is live is settled.
+            and_(~_OTHER.c.settled, or_(~_WAITS, _TIMES_OUT)),
+        )
+    )
+)
+_HELD_UP: Final = (
+    _ROWS.where(process_instance.c.id == any_of("ids"))
+    .where(process_instance.c.state == ProcessState.RUNNING)
+    .where(process_instance.c.wanted_state.is_(None))
+    .where(process_instance.c.host.is_not(None))
+    .where(
+        ~and_(
+            process_instance.c.timeout > 0,
+            process_instance.c.timeout_flag == 0,
+            process_instance.c.timeout_strategy.in_(_FAILING),
+        )
+    )
+    .where(~_SOMETHING_MOVES)
+)
+
+_ASKED: Final = unnested(
+    "asked",
+    place=Integer,
+    definition_id=Integer,
+    definition_name=Text,
+    task=Text,
+    start=DateTime(timezone=True),
+    end=DateTime(timezone=True),
+    apart_from=Integer,
+)
+_NAMESAKE: Final = process_definition.alias("namesake")
+_DEFINITION: Final = (
+    select(process_definition.c.id)
+    .where(
+        process_definition.c.id
+        == func.coalesce(
+            _ASKED.c.definition_id,
+            select(func.min(_NAMESAKE.c.id))
+            .where(_NAMESAKE.c.name == _ASKED.c.definition_name)
+            .correlate(_ASKED)
+            .scalar_subquery(),
+        )
+    )
+    .lateral("definition")
+)
+_moment = func.coalesce(process_instance.c.schedule_time, process_instance.c.start_time)
+_RUN: Final = (
+    select(
+        process_instance.c.id,
+        process_instance.c.state,
+        process_instance.c.schedule_time,
+        process_instance.c.start_time,
+        process_instance.c.end_time,
+    )
+    .where(process_instance.c.process_definition_id == _DEFINITION.c.id)
+    .where(process_instance.c.id != _ASKED.c.apart_from)
+    .where(process_instance.c.state.in_(tuple(ProcessState)))
+    .where(_moment >= _ASKED.c.start)
+    .where(_moment < _ASKED.c.end)
+    # Not by the bare id: read backwards by that, all runs that the definition ever had would be
+    # looked at where there is none for the time, as it is as long as somebody waits.
+    .order_by((process_instance.c.id + 0).desc())
+    .limit(1)
+    .lateral("run")
+)
+_ASKER: Final = process_instance.alias("asker")
+_EARLIER: Final = process_instance.alias("earlier")
+_IS_FIRST_RUN: Final = and_(
+    exists()
+    .where(_ASKER.c.id == _ASKED.c.apart_from)
+    .where(_ASKER.c.process_definition_id == _DEFINITION.c.id),
+    ~exists()
+    .where(_EARLIER.c.process_definition_id == _DEFINITION.c.id)
+    .where(_EARLIER.c.id != _ASKED.c.apart_from),
+)
+_LOOK_UP: Final = (
+    select(
+        _ASKED.c.place,
+        _ASKED.c.task,
+        _DEFINITION.c.id.label("definition_id"),
+        and_(_RUN.c.id.is_(None), _IS_FIRST_RUN).label("is_first_run"),
+        _RUN.c.id.label("run_id"),
+        _RUN.c.state,
+        _RUN.c.schedule_time,
+        _RUN.c.start_time,
+        _RUN.c.end_time,
+        task_instance.c.id.label("task_id"),
+        task_instance.c.state.label("task_state"),
+        task_instance.c.settled,
+        task_instance.c.retry_at,
+        task_instance.c.end_time.label("task_end_time"),
+    )
+    .select_from(_ASKED)
+    .outerjoin(_DEFINITION, true())
+    .outerjoin(_RUN, true())
+    .outerjoin(
+        task_instance,
+        and_(
+            task_instance.c.process_instance_id == _RUN.c.id,
+            task_instance.c.name == _ASKED.c.task,
+            task_instance.c.flag == 1,
+        ),
+    )
+    .order_by(_ASKED.c.place)
+)
+_DOCUMENTS: Final = select(process_instance.c.id, process_instance.c.process_instance_json).where(
+    process_instance.c.id == any_of("ids")
+)
+
+_IS_OWNERS: Final = (
+    exists()
+    .where(process_instance.c.id == bindparam("run_id"))
+    .where(process_instance.c.id == task_instance.c.process_instance_id)
+    .where(process_instance.c.host == bindparam("owner_host"))
+    .where(process_instance.c.owner_epoch == bindparam("epoch"))
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+)
+_NOTE: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == bindparam("task_id"))
+    .where(_IS_UNDECIDED)
+    .where(_IS_OWNERS)
+    .values(evidence=bindparam("found"))
+)
+_DECIDE: Final = _NOTE.values(
+    state=bindparam("decided"), end_time=bindparam("now"), reason=bindparam("why")
+)
+
+
+class PostgresDependentStore:
+    """`DependentStore` on PostgreSQL."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
+        owner = {"owner_host": node.address, "incarnation": node.incarnation}
+        rows = repeatable(self._engine, lambda db: db.execute(_WAITING, owner).all())
+        return tuple(_waiting(row) for row in rows)
+
+    def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:
+        asked = {"ids": sorted(process_instance_ids)}
+        rows = repeatable(self._engine, lambda db: db.execute(_HELD_UP, asked).all())
+        return tuple(_waiting(row) for row in rows)
+
+    def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        answers: list[Answer] = []
+        # A statement has to end in time, however many wait for however many days.
+        for start in range(0, len(questions), _ASKED_AT_ONCE):
+            answers += self._look_up(questions[start : start + _ASKED_AT_ONCE])
+        return tuple(answers)
+
+    def _look_up(self, questions: Sequence[Question]) -> list[Answer]:
+        asked = _parameters(questions)
+        rows = repeatable(self._engine, lambda db: db.execute(_LOOK_UP, asked).all())
+        nodeless = sorted(
+            {
+                row.run_id
+                for row in rows
+                if row.run_id is not None and row.task is not None and row.task_id is None
+            }
+        )
+        documents: dict[int, str] = {}
+        if nodeless:
+            found = repeatable(
+                self._engine, lambda db: db.execute(_DOCUMENTS, {"ids": nodeless}).all()
+            )
+            documents = {row.id: row.process_instance_json for row in found}
+        names = {run_id: _node_names(document) for run_id, document in documents.items()}
+        return [_answer(row, names.get(row.run_id, frozenset())) for row in rows]
+
+    def decide(
+        self,
+        waiting: WaitingDependent,
+        *,
+        state: TaskState | None,
+        evidence: str,
+        reason: str | None,
+        now: datetime,
+    ) -> bool:
+        values: dict[str, Any] = {
+            "task_id": waiting.task_instance_id,
+            "run_id": waiting.ownership.process_instance_id,
+            "owner_host": waiting.ownership.host,
+            "epoch": waiting.ownership.epoch,
+            "found": storable(evidence, len(evidence)),
+        }
+        statement = _NOTE
+        if state is not None:
+            statement = _DECIDE
+            values |= {
+                "decided": int(state),
+                "now": now,
+                "why": None if reason is None else storable(reason),
+            }
+        with single(self._engine) as db:
+            return db.execute(statement, values).rowcount == 1
+
+
+def _waiting(row: AnyRow) -> WaitingDependent:
+    return WaitingDependent(
+        ownership=Ownership(process_instance_id=row.run_id, host=row.host, epoch=row.owner_epoch),
+        task_instance_id=row.id,
+        name=row.name,
+        task_json=row.task_json,
+        process_definition_id=row.process_definition_id,
+        schedule_time=row.schedule_time,
+        start_time=row.start_time,
+        evidence=row.evidence,
+        timezone_id=row.timezone_id,
+    )
+
+
+def _parameters(questions: Sequence[Question]) -> dict[str, list[Any]]:
+    return {
+        "asked_place": list(range(len(questions))),
+        "asked_definition_id": [_possible(question.definition_id) for question in questions],
+        "asked_definition_name": [
+            None if question.definition_name is None else storable(question.definition_name)
+            for question in questions
+        ],
+        "asked_task": [
+            None if question.task is None else storable(question.task) for question in questions
+        ],
+        "asked_start": [question.start for question in questions],
+        "asked_end": [question.end for question in questions],
+        "asked_apart_from": [question.apart_from for question in questions],
+    }
+
+
+def _possible(definition_id: int | None) -> int | None:
+    """0, which no row has, for a number that an author wrote and no row can have."""
+    return definition_id if definition_id is None or 0 < definition_id < 2**31 else 0
+
+
+def _answer(row: AnyRow, node_names: frozenset[str]) -> Answer:
+    if row.definition_id is None:
+        return Absence.NO_DEFINITION
+    if row.run_id is None:
+        return Absence.FIRST_RUN if row.is_first_run else None
+    return UpstreamRun(
+        id=row.run_id,
+        state=ProcessState(row.state),
+        schedule_time=row.schedule_time,
+        start_time=row.start_time,
+        end_time=row.end_time,
+        task=None if row.task_id is None else _task(row),
+        has_node=row.task is None or row.task_id is not None or row.task in node_names,
+    )
+
+
+def _task(row: AnyRow) -> UpstreamTask:
+    state = TaskState(row.task_state)
+    failed = state in FINISHED_TASK_STATES and not state.is_success
+    may_be_retried = failed and not row.settled and row.state in LIVE_PROCESS_STATES
+    return UpstreamTask(
+        id=row.task_id,
+        state=state,
+        retry_pending=row.retry_at is not None or may_be_retried,
+        end_time=row.task_end_time,
+    )
+
+
+def _node_names(document: str) -> frozenset[str]:
+    """The names of the nodes of a run's own copy of its definition; none if it can't be read."""
+    try:
+        tasks = json.loads(document)["tasks"]
+        return frozenset(str(task["name"]) for task in tasks)
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return frozenset()

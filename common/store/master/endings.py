@@ -1,0 +1,155 @@
+"""Ends process instances, and hands the end of a sub process to the attempt that began it.
+
+The end of a child and the end of its parent's SUB_PROCESS attempt are one transaction: to the
+parent it is a report like any other. Used by a save, and where a child is found to have ended
+without telling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import (
+    Connection,
+    DateTime,
+    Integer,
+    SmallInteger,
+    Text,
+    and_,
+    case,
+    exists,
+    func,
+    or_,
+    update,
+)
+
+from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.store.master.submissions import SUB_PROCESS
+from common.store.tables import process_definition, process_instance, task_instance
+from common.store.transaction import StoreConflictError, storable, unnested
+
+_ENDED: Final = unnested(
+    "ended_run", run_id=Integer, state=SmallInteger, at=DateTime(timezone=True), reason=Text
+)
+_WAITING: Final = process_instance.alias("waiting")
+# Of a parallel definition, those wait whose own schedule says so.
+_OTHERS_MAY_WAIT: Final = and_(
+    process_instance.c.is_sub_process == 0,
+    or_(
+        exists()
+        .where(process_definition.c.id == process_instance.c.process_definition_id)
+        .where(process_definition.c.execution_type != 0),
+        exists()
+        .where(_WAITING.c.process_definition_id == process_instance.c.process_definition_id)
+        .where(_WAITING.c.state == ProcessState.SERIAL_WAIT),
+    ),
+)
+_MAY_GO_ON: Final = (ProcessState.PAUSE, ProcessState.STOP)
+_END: Final = (
+    update(process_instance)
+    .where(process_instance.c.id == _ENDED.c.run_id)
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    .values(
+        state=_ENDED.c.state,
+        update_time=_ENDED.c.at,
+        end_time=_ENDED.c.at,
+        state_reason=func.coalesce(_ENDED.c.reason, process_instance.c.state_reason),
+        # What is paused or stopped may be gone on with, and then with the same nodes.
+        run_scope=case((_ENDED.c.state.in_(_MAY_GO_ON), process_instance.c.run_scope), else_=None),
+    )
+    .returning(process_instance.c.id, _OTHERS_MAY_WAIT.label("others_may_wait"))
+)
+
+_TOLD: Final = unnested(
+    "told",
+    task_id=Integer,
+    state=SmallInteger,
+    at=DateTime(timezone=True),
+    var_pool=Text,
+    reason=Text,
+)
+# One that took too long, which its reason says, has failed however its child was made to end.
+_TOOK_TOO_LONG: Final = task_instance.c.reason.is_not(None) & (_TOLD.c.state != TaskState.SUCCESS)
+_TELL_PARENTS: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _TOLD.c.task_id)
+    .where(task_instance.c.task_type == SUB_PROCESS)
+    .where(task_instance.c.state.in_((TaskState.SUBMITTED, TaskState.RUNNING)))
+    .values(
+        state=case((_TOOK_TOO_LONG, int(TaskState.FAILURE)), else_=_TOLD.c.state),
+        end_time=_TOLD.c.at,
+        var_pool=_TOLD.c.var_pool,
+        reason=case((_TOOK_TOO_LONG, task_instance.c.reason), else_=_TOLD.c.reason),
+        failure_reason=case((_TOOK_TOO_LONG, task_instance.c.failure_reason), else_=None),
+    )
+)
+
+_ATTEMPT_STATES: Final = {
+    ProcessState.SUCCESS: TaskState.SUCCESS,
+    ProcessState.FAILURE: TaskState.FAILURE,
+    ProcessState.STOP: TaskState.KILL,
+    ProcessState.PAUSE: TaskState.PAUSE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessEnd:
+    """How and when a process instance ends. Its texts are such as PostgreSQL can keep."""
+
+    state: ProcessState
+    at: datetime
+    reason: str | None = None
+    var_pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEnd:
+    """The end of a sub process, and the attempt that began it."""
+
+    process_instance_id: int
+    parent_task_instance_id: int
+    end: ProcessEnd
+
+
+def end_processes(db: Connection, ends: Mapping[int, ProcessEnd]) -> bool:
+    """End these live instances; whether others of a serial definition may wait for one of them."""
+    changed = db.execute(
+        _END,
+        {
+            "ended_run_run_id": list(ends),
+            "ended_run_state": [int(end.state) for end in ends.values()],
+            "ended_run_at": [end.at for end in ends.values()],
+            "ended_run_reason": [end.reason for end in ends.values()],
+        },
+    ).all()
+    if len(changed) != len(ends):
+        raise StoreConflictError(f"one of the process instances {list(ends)} has ended already")
+    return any(row.others_may_wait for row in changed)
+
+
+def tell_parents(db: Connection, children: Sequence[ChildEnd]) -> int:
+    """Give the attempts that began these sub processes their children's ends; how many.
+
+    An attempt that has ended already, since it was given up, keeps its own end. The caller has
+    locked the rows in order of id if there are several.
+    """
+    return db.execute(
+        _TELL_PARENTS,
+        {
+            "told_task_id": [child.parent_task_instance_id for child in children],
+            "told_state": [int(_ATTEMPT_STATES[child.end.state]) for child in children],
+            "told_at": [child.end.at for child in children],
+            "told_var_pool": [child.end.var_pool for child in children],
+            "told_reason": [_told_reason(child) for child in children],
+        },
+    ).rowcount
+
+
+def _told_reason(child: ChildEnd) -> str | None:
+    reason = child.end.reason
+    if reason is None:
+        return None
+    return storable(f"process instance {child.process_instance_id}: {reason}")

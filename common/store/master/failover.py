@@ -1,0 +1,193 @@
+"""Finds what lost daemons have left behind, and hands it on: runs as commands, tasks as ended.
+
+It never says who is lost: the caller compares the owners found here with who is alive. Used by the
+failover loop of a master; several masters may do the same work at once and it is done once.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from common.model.cluster import Node, NodeKind
+from common.model.commands import OWN_RECOVERIES, CommandType
+from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.store.master.alerts import tell_of_lost_daemon
+from common.store.tables import OWN_RECOVERY, command, process_instance, task_instance
+from common.store.transaction import repeatable, transaction
+
+_IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
+
+_DRIVEN: Final = (ProcessState.RUNNING, ProcessState.READY_PAUSE, ProcessState.READY_STOP)
+
+_IS_AWAITED: Final = (
+    exists()
+    # Said so that the index of these is used, which leaves the others out.
+    .where(command.c.process_instance_id != 0)
+    .where(command.c.command_type.in_(OWN_RECOVERIES))
+    .where(command.c.process_instance_id == process_instance.c.id)
+)
+
+_RUN_OWNERS: Final = (
+    select(process_instance.c.host, process_instance.c.owner_incarnation)
+    .distinct()
+    .where(_IS_LIVE)
+    .where(process_instance.c.host.is_not(None))
+    .where(process_instance.c.owner_incarnation.is_not(None))
+    .where(~_IS_AWAITED)
+)
+
+# Attempts of ended runs are nobody's concern any more (T76), and neither are superseded ones.
+_IS_RUNNING: Final = and_(
+    task_instance.c.state == TaskState.RUNNING,
+    task_instance.c.flag == 1,
+    # What a master carries out itself has no worker, and goes on with whoever takes the run over.
+    task_instance.c.host.is_not(None),
+    process_instance.c.id == task_instance.c.process_instance_id,
+    _IS_LIVE,
+)
+_TASK_OWNERS: Final = (
+    select(task_instance.c.host, task_instance.c.worker_incarnation).distinct().where(_IS_RUNNING)
+)
+
+
+def _recovery(whose: ColumnElement[bool]) -> Insert:
+    """A command for each of these runs for which none waits."""
+    return (
+        insert(command)
+        .from_select(
+            [
+                "command_type",
+                "process_definition_id",
+                "command_param",
+                "executor_id",
+                "process_instance_priority",
+                "process_instance_id",
+                "parent_task_instance_id",
+                "start_time",
+                "update_time",
+            ],
+            select(
+                literal(int(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)),
+                process_instance.c.process_definition_id,
+                func.concat('{"ProcessInstanceId":', cast(process_instance.c.id, Text), "}"),
+                process_instance.c.executor_id,
+                process_instance.c.process_instance_priority,
+                process_instance.c.id,
+                # One of a sub process needs no room, as its own beginning did not (trap T36d).
+                process_instance.c.parent_task_instance_id,
+                bindparam("now"),
+                bindparam("now"),
+            )
+            .where(whose)
+            # A conflict costs an id, and ids are few; it is left to two masters at one moment.
+            .where(~_IS_AWAITED)
+            .order_by(process_instance.c.id),
+        )
+        .on_conflict_do_nothing(
+            index_elements=[command.c.process_instance_id],
+            index_where=text(OWN_RECOVERY),
+        )
+    )
+
+
+_RECOVER_RUNS: Final = _recovery(
+    and_(
+        process_instance.c.host == bindparam("dead_host"),
+        process_instance.c.owner_incarnation == bindparam("incarnation"),
+        _IS_LIVE,
+    )
+)
+_RECOVER_OWNERLESS: Final = _recovery(
+    and_(
+        or_(process_instance.c.host.is_(None), process_instance.c.owner_incarnation.is_(None)),
+        process_instance.c.state.in_(_DRIVEN),
+        # Said so that the index of the live ones is used.
+        _IS_LIVE,
+    )
+)
+
+_ABANDONED: Final = (
+    select(task_instance.c.id)
+    .where(_IS_RUNNING)
+    .where(task_instance.c.host == bindparam("dead_host"))
+    .where(task_instance.c.worker_incarnation == bindparam("incarnation"))
+    # In order of id, as all that lock several attempts do it.
+    .order_by(task_instance.c.id)
+    .with_for_update(key_share=True, of=task_instance)
+    .cte("abandoned")
+)
+_FAIL_OVER: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _ABANDONED.c.id)
+    .where(task_instance.c.state == TaskState.RUNNING)
+    .where(task_instance.c.host == bindparam("dead_host"))
+    .where(task_instance.c.worker_incarnation == bindparam("incarnation"))
+    .values(
+        state=int(TaskState.NEED_FAULT_TOLERANCE),
+        end_time=bindparam("now"),
+        reason=bindparam("why"),
+    )
+)
+
+
+class PostgresFailoverStore:
+    """`FailoverStore` on PostgreSQL."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def run_owners(self) -> frozenset[Node]:
+        rows = repeatable(self._engine, lambda db: db.execute(_RUN_OWNERS).all())
+        return frozenset(Node(address=row.host, incarnation=row.owner_incarnation) for row in rows)
+
+    def task_owners(self) -> frozenset[Node]:
+        rows = repeatable(self._engine, lambda db: db.execute(_TASK_OWNERS).all())
+        return frozenset(Node(address=row.host, incarnation=row.worker_incarnation) for row in rows)
+
+    def recover_ownerless(self, *, now: datetime) -> int:
+        def recover(db: Connection) -> int:
+            return db.execute(_RECOVER_OWNERLESS, {"now": now}).rowcount
+
+        return repeatable(self._engine, recover, begin=transaction)
+
+    def recover_runs(self, dead: Node, *, now: datetime) -> int:
+        # Twice is harmless, hence once more if the connection was lost: one recovery waits for a
+        # process instance at most (a unique index), and one for a run that lives is dropped.
+        def recover(db: Connection) -> int:
+            recovered = db.execute(_RECOVER_RUNS, _lost(dead, now)).rowcount
+            if recovered:
+                tell_of_lost_daemon(db, NodeKind.MASTER, dead, now)
+            return recovered
+
+        return repeatable(self._engine, recover, begin=transaction)
+
+    def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
+        why = {"why": f"worker {dead.address} was lost"}
+        with transaction(self._engine) as db:
+            failed = db.execute(_FAIL_OVER, _lost(dead, now) | why).rowcount
+            if failed:
+                tell_of_lost_daemon(db, NodeKind.WORKER, dead, now)
+            return failed
+
+
+def _lost(dead: Node, now: datetime) -> dict[str, Any]:
+    return {"dead_host": dead.address, "incarnation": dead.incarnation, "now": now}

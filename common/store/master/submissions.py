@@ -1,0 +1,381 @@
+"""Writes the rows of new attempts, with what hangs on them: slots to wait for, and children.
+
+Part of a save; the caller has locked the rows of the runs. Adds the word *child command*: the row
+of `t_ds_command` by which a SUB_PROCESS attempt gets its child. Used by `common.store.master.save`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Connection, Integer, Text, and_, any_, bindparam, cast, insert, or_, select
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from common.model.commands import child_command_type
+from common.model.decisions import DecideTask, PoolShare, SubmitTask
+from common.model.states import TaskState
+from common.store.master.attempts import Place, place_in_queue
+from common.store.queue_entries import effective_group
+from common.store.tables import (
+    command,
+    process_definition,
+    process_instance,
+    relation_process_instance,
+    task_group,
+    task_group_queue,
+    task_instance,
+)
+from common.store.transaction import AnyRow, any_of, storable, unnested
+
+SUB_PROCESS: Final = "SUB_PROCESS"
+DEPENDENT: Final = "DEPENDENT"
+
+_INSERT: Final = insert(task_instance).returning(task_instance.c.id, sort_by_parameter_order=True)
+
+
+def _any_text(parameter: str) -> Any:
+    return any_(cast(bindparam(parameter), ARRAY(Text)))
+
+
+_POOLS: Final = select(task_group.c.id, task_group.c.name).where(
+    or_(task_group.c.id == any_of("ids"), task_group.c.name == _any_text("names"))
+)
+
+_NODE: Final = unnested("node", run_id=Integer, name=Text)
+_CHILD: Final = process_instance.alias("child")
+# Of several the newest comes last.
+_EARLIER_CHILDREN: Final = (
+    select(
+        task_instance.c.process_instance_id,
+        task_instance.c.name,
+        relation_process_instance.c.process_instance_id.label("child_id"),
+    )
+    .join_from(
+        _NODE,
+        task_instance,
+        and_(
+            task_instance.c.process_instance_id == _NODE.c.run_id,
+            task_instance.c.name == _NODE.c.name,
+        ),
+    )
+    .join(
+        relation_process_instance,
+        relation_process_instance.c.parent_task_instance_id == task_instance.c.id,
+    )
+    .join(_CHILD, _CHILD.c.id == relation_process_instance.c.process_instance_id)
+    .order_by(task_instance.c.id)
+)
+_INSERT_RELATIONS: Final = insert(relation_process_instance).returning(
+    relation_process_instance.c.id, sort_by_parameter_order=True
+)
+_DEFINITIONS_NAMED: Final = (
+    select(
+        process_definition.c.id,
+        process_definition.c.name,
+        process_definition.c.project_id,
+    )
+    .where(
+        or_(
+            process_definition.c.id == any_of("ids"),
+            process_definition.c.name == _any_text("names"),
+        )
+    )
+    .order_by(process_definition.c.id)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A new attempt: its columns, and what it asks for besides."""
+
+    row: dict[str, Any]
+    decision: SubmitTask
+    at: datetime
+
+
+@dataclass(slots=True)
+class Submitted:
+    """What became of the submissions of a save."""
+
+    offered: dict[int, Place] = field(default_factory=dict)
+    held: bool = False
+    dependents: bool = False
+
+
+def texts_of(decision: SubmitTask) -> dict[str, Any]:
+    """The texts of a submission that its row does not hold, to see whether they can be kept."""
+    texts: dict[str, Any] = {
+        f"pools[{index}]": share.pool_name for index, share in enumerate(decision.pools)
+    }
+    return texts | {"child_definition": decision.child_definition}
+
+
+def submission(run: AnyRow, decision: SubmitTask, at: datetime) -> Submission:
+    """The new attempt of this run, still without a row."""
+    row: dict[str, Any] = {
+        "name": decision.name,
+        "task_type": decision.task_type,
+        "process_definition_id": run.process_definition_id,
+        "process_instance_id": run.id,
+        "task_json": decision.task_json,
+        "state": int(_first_state(decision)),
+        "submit_time": at,
+        "start_time": at,
+        "retry_times": decision.retry_times,
+        "retry_interval": decision.retry_interval // timedelta(minutes=1),
+        "max_retry_times": decision.max_retry_times,
+        "task_instance_priority": int(decision.priority),
+        "worker_group_id": decision.worker_group_id,
+        "executor_id": run.executor_id,
+        "attempt": decision.attempt,
+    }
+    if (
+        decision.input_pool is not None
+        or decision.timeout is not None
+        or decision.due_at
+        or decision.memory_factor != 1
+    ):
+        timeout = decision.timeout
+        row |= {
+            "input_pool": decision.input_pool,
+            "due_at": decision.due_at if row["state"] == TaskState.DELAY_EXECUTION else None,
+            "timeout_seconds": None if timeout is None else int(timeout.after.total_seconds()),
+            "timeout_strategy": None if timeout is None else int(timeout.strategy),
+            "memory_factor": decision.memory_factor,
+        }
+    return Submission(row=row, decision=decision, at=at)
+
+
+_LATER_COLUMNS: Final = {
+    "input_pool": None,
+    "due_at": None,
+    "timeout_seconds": None,
+    "timeout_strategy": None,
+    "memory_factor": 1.0,
+}
+
+
+def _first_state(decision: SubmitTask) -> TaskState:
+    if decision.task_type == DEPENDENT:
+        return TaskState.RUNNING
+    if decision.task_type == SUB_PROCESS:
+        # Its slots would be held while its own tasks wait for them.
+        return TaskState.SUBMITTED
+    if decision.due_at is not None:
+        return TaskState.DELAY_EXECUTION
+    return TaskState.WAITING_DEPEND if decision.pools else TaskState.SUBMITTED
+
+
+def decided_row(run: AnyRow, decision: DecideTask, at: datetime) -> dict[str, Any]:
+    """The columns of an attempt that has been decided already, and taken into account."""
+    return {
+        "name": decision.name,
+        "task_type": decision.task_type,
+        "process_definition_id": run.process_definition_id,
+        "process_instance_id": run.id,
+        "task_json": decision.task_json,
+        "state": int(decision.state),
+        "settled": True,
+        "submit_time": at,
+        "start_time": at,
+        "end_time": at,
+        "task_instance_priority": int(decision.priority),
+        "executor_id": run.executor_id,
+        "attempt": decision.attempt,
+        "branch": (
+            None
+            if decision.branch is None
+            else json.dumps(list(decision.branch), ensure_ascii=False)
+        ),
+        "reason": None if decision.reason is None else storable(decision.reason),
+        "input_pool": decision.input_pool,
+    }
+
+
+def insert_decided(db: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    db.execute(insert(task_instance), list(rows))
+
+
+def submit(
+    db: Connection,
+    submissions: Sequence[Submission],
+    runs: Mapping[int, AnyRow],
+    submitted: Submitted,
+) -> None:
+    """Insert the attempts, in the order given."""
+    rows = [one.row for one in submissions]
+    if len({len(row) for row in rows}) > 1:
+        # One statement writes rows of one shape only.
+        rows = [_LATER_COLUMNS | row for row in rows]
+    ids = db.scalars(_INSERT, rows).all()
+    by_id = dict(zip(ids, submissions, strict=True))
+    children: dict[int, Submission] = {}
+    pooled: dict[int, Submission] = {}
+    for task_id, one in by_id.items():
+        row, decision = one.row, one.decision
+        if decision.task_type == SUB_PROCESS:
+            children[task_id] = one
+        elif decision.task_type == DEPENDENT:
+            submitted.dependents = True
+        elif row["state"] == TaskState.SUBMITTED:
+            submitted.offered[task_id] = place_in_queue(
+                runs[row["process_instance_id"]],
+                task_priority=row["task_instance_priority"],
+                task_group_id=row["worker_group_id"],
+            )
+        else:
+            submitted.held = True
+            if decision.pools:
+                pooled[task_id] = one
+    if pooled:
+        _ask_for_slots(db, pooled)
+    if children:
+        _ask_for_children(db, children, runs)
+
+
+def _ask_for_slots(db: Connection, pooled: Mapping[int, Submission]) -> None:
+    shares = [share for one in pooled.values() for share in one.decision.pools]
+    known = db.execute(
+        _POOLS,
+        {
+            "ids": sorted({share.pool_id for share in shares if share.pool_id is not None}),
+            "names": sorted({share.pool_name for share in shares if share.pool_name is not None}),
+        },
+    ).all()
+    by_name = {pool.name: pool.id for pool in known}
+    rows = []
+    for task_id, one in pooled.items():
+        weights: dict[int, tuple[PoolShare, int]] = {}
+        for share in one.decision.pools:
+            pool_id = share.pool_id
+            if pool_id is None:
+                # None of that name: the attempt is ended with that reason when its turn comes.
+                pool_id = by_name.get(share.pool_name or "", 0)
+            first, weight = weights.get(pool_id, (share, 0))
+            weights[pool_id] = (first, weight + share.slots)
+        rows += [
+            {
+                "task_id": task_id,
+                "task_name": one.decision.name,
+                "group_id": pool_id,
+                "group_name": share.pool_name if share.pool_id is None else str(share.pool_id),
+                "process_id": one.row["process_instance_id"],
+                "priority": one.decision.pool_priority,
+                "in_queue": 1,
+                "weight": weight,
+                "create_time": one.at,
+                "update_time": one.at,
+            }
+            for pool_id, (share, weight) in weights.items()
+        ]
+    db.execute(insert(task_group_queue), rows)
+
+
+def _ask_for_children(
+    db: Connection, children: Mapping[int, Submission], runs: Mapping[int, AnyRow]
+) -> None:
+    """A relation row and a child command for each of these SUB_PROCESS attempts (§3.8)."""
+    existing = _earlier_children(db, list(children.values()))
+    relations = db.scalars(
+        _INSERT_RELATIONS,
+        [
+            {
+                "parent_process_instance_id": one.row["process_instance_id"],
+                "parent_task_instance_id": task_id,
+                "process_instance_id": existing.get(_node(one), 0),
+            }
+            for task_id, one in children.items()
+        ],
+    ).all()
+    definitions = _child_definitions(db, children, runs)
+    commands = []
+    for (task_id, one), relation_id in zip(children.items(), relations, strict=True):
+        run = runs[one.row["process_instance_id"]]
+        child_id = existing.get(_node(one), 0)
+        history = tuple(name for name in (run.history_cmd or "").split(",") if name)
+        param: dict[str, Any] = {
+            "id": relation_id,
+            "parentProcessInstanceId": run.id,
+            "parentTaskInstanceId": task_id,
+            "processInstanceId": child_id,
+        }
+        if child_id:
+            param["ProcessInstanceId"] = child_id
+        definition_id = definitions.get(task_id, 0)
+        if not definition_id and isinstance(one.decision.child_definition, str):
+            param["processDefinitionName"] = one.decision.child_definition
+        commands.append(
+            {
+                "command_type": int(child_command_type(history, has_child=child_id != 0)),
+                "process_definition_id": definition_id,
+                "command_param": json.dumps(param, ensure_ascii=False, separators=(",", ":")),
+                "failure_strategy": run.failure_strategy,
+                "warning_type": run.warning_type,
+                "warning_group_id": run.warning_group_id,
+                "schedule_time": run.schedule_time,
+                "start_time": one.at,
+                "update_time": one.at,
+                "executor_id": run.executor_id,
+                "process_instance_priority": run.process_instance_priority,
+                "worker_group_id": effective_group(
+                    one.decision.worker_group_id, run.worker_group_id
+                ),
+                "parent_task_instance_id": task_id,
+            }
+        )
+    db.execute(insert(command), commands)
+
+
+def _node(one: Submission) -> tuple[int, str]:
+    return one.row["process_instance_id"], one.decision.name
+
+
+def _earlier_children(db: Connection, children: Sequence[Submission]) -> dict[tuple[int, str], int]:
+    """The child that an earlier attempt at the same node had, if it is still there."""
+    nodes = [_node(one) for one in children]
+    rows = db.execute(
+        _EARLIER_CHILDREN,
+        {
+            "node_run_id": [run_id for run_id, _ in nodes],
+            "node_name": [name for _, name in nodes],
+        },
+    )
+    return {(row.process_instance_id, row.name): row.child_id for row in rows}
+
+
+def _child_definitions(
+    db: Connection, children: Mapping[int, Submission], runs: Mapping[int, AnyRow]
+) -> dict[int, int]:
+    """The definition that each of these attempts names, by its id or by its name.
+
+    Of several with that name the one in the parent's own project goes first, then the oldest.
+    """
+    found: dict[int, int] = {}
+    names: dict[int, tuple[str, int]] = {}
+    for task_id, one in children.items():
+        asked = one.decision.child_definition
+        if isinstance(asked, int):
+            found[task_id] = asked
+        elif asked is not None:
+            run = runs[one.row["process_instance_id"]]
+            names[task_id] = (asked, run.process_definition_id)
+    if not names:
+        return found
+    known = db.execute(
+        _DEFINITIONS_NAMED,
+        {
+            "ids": sorted({parent_id for _, parent_id in names.values()}),
+            "names": sorted({name for name, _ in names.values()}),
+        },
+    ).all()
+    projects = {row.id: row.project_id for row in known}
+    for task_id, (name, parent_id) in names.items():
+        candidates = [row for row in known if row.name == name]
+        if candidates:
+            project = projects.get(parent_id)
+            found[task_id] = min(candidates, key=lambda row: (row.project_id != project, row.id)).id
+    return found

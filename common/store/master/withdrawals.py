@@ -1,0 +1,239 @@
+"""Withdraws attempts that nobody has begun, and asks whoever runs the others to end them.
+
+Part of a save; the caller has locked the rows of the runs. What a claim, a report or the end of a
+child has done in the same moment stands: each row is locked, looked at, and then changed. Used by
+`common.store.master.save`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    Connection,
+    DateTime,
+    Integer,
+    SmallInteger,
+    Text,
+    and_,
+    case,
+    func,
+    or_,
+    select,
+    update,
+)
+
+from common.model.cluster import KillEntry
+from common.model.decisions import AbandonTask, KillTask, PauseTask
+from common.model.states import LIVE_TASK_STATES, UNSTARTED_TASK_STATES, TaskState
+from common.store.master.attempts import (
+    IS_NAMED,
+    NAMED,
+    USES_POOLS,
+    AttemptName,
+    Place,
+    conflict,
+    named,
+    place_in_queue,
+)
+from common.store.master.submissions import DEPENDENT, SUB_PROCESS
+from common.store.tables import task_instance
+from common.store.transaction import AnyRow, StoreConflictError, unnested
+
+WITHDRAWN: Final = "withdrawn before it started"
+PAUSED: Final = "paused before it started"
+GIVEN_UP: Final = "given up: it had not ended when the time for stopping was over"
+
+# Locked in order of id, as a worker's reports are, so that the two can't wait for each other. The
+# lock also decides between a withdrawal and a claim: who comes second sees what the first has done.
+_LOCK: Final = (
+    select(
+        task_instance.c.id,
+        task_instance.c.process_instance_id,
+        task_instance.c.name,
+        task_instance.c.attempt,
+        task_instance.c.state,
+        task_instance.c.task_type,
+        task_instance.c.host,
+        task_instance.c.task_instance_priority,
+        task_instance.c.worker_group_id,
+        USES_POOLS.label("uses_pools"),
+    )
+    .join_from(task_instance, NAMED, IS_NAMED)
+    .order_by(task_instance.c.id)
+    .with_for_update(key_share=True, of=task_instance)
+)
+
+_WITHDRAWN: Final = unnested(
+    "withdrawn", id=Integer, state=SmallInteger, at=DateTime(timezone=True), reason=Text
+)
+_WITHDRAW: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _WITHDRAWN.c.id)
+    .where(
+        or_(
+            task_instance.c.state.in_(UNSTARTED_TASK_STATES),
+            and_(
+                task_instance.c.state == TaskState.RUNNING, task_instance.c.task_type == DEPENDENT
+            ),
+        )
+    )
+    .values(
+        state=_WITHDRAWN.c.state,
+        wanted_state=_WITHDRAWN.c.state,
+        end_time=_WITHDRAWN.c.at,
+        reason=_WITHDRAWN.c.reason,
+    )
+)
+
+_ASKED: Final = unnested("asked", id=Integer, wanted=SmallInteger)
+_ASK: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _ASKED.c.id)
+    # A pause never takes back a kill.
+    .values(
+        wanted_state=func.greatest(
+            _ASKED.c.wanted, func.coalesce(task_instance.c.wanted_state, _ASKED.c.wanted)
+        )
+    )
+)
+
+_GIVEN_UP: Final = unnested("given_up", id=Integer, at=DateTime(timezone=True))
+_WAS_LIVE: Final = task_instance.c.state.in_(LIVE_TASK_STATES)
+
+
+def _if_live(value: Any, column: Any) -> Any:
+    return case((_WAS_LIVE, value), else_=column)
+
+
+_GIVE_UP: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _GIVEN_UP.c.id)
+    .values(
+        state=_if_live(int(TaskState.KILL), task_instance.c.state),
+        wanted_state=_if_live(int(TaskState.KILL), task_instance.c.wanted_state),
+        end_time=_if_live(_GIVEN_UP.c.at, task_instance.c.end_time),
+        reason=_if_live(GIVEN_UP, task_instance.c.reason),
+        settled=True,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How an attempt is to be ended, and when that was decided."""
+
+    decision: KillTask | PauseTask | AbandonTask
+    at: datetime
+
+
+@dataclass(slots=True)
+class Withdrawals:
+    """What the others have to be told of the attempts that a save ended, or wants ended."""
+
+    kills: list[KillEntry] = field(default_factory=list)
+    withdrawn: dict[int, Place] = field(default_factory=dict)
+    wishes: bool = False
+    pools: bool = False
+
+
+def end_attempts(
+    db: Connection,
+    endings: Mapping[AttemptName, Ending],
+    runs: Mapping[int, AnyRow],
+    told: Withdrawals,
+) -> None:
+    """Carry out what was decided of these attempts, each by what its row says now."""
+    rows = db.execute(_LOCK, named(endings)).all()
+    by_name = {(row.process_instance_id, row.name, row.attempt): row for row in rows}
+    for name in endings:
+        if name not in by_name:
+            raise conflict(name)
+    withdrawn: list[tuple[int, TaskState, datetime, str]] = []
+    asked: list[tuple[int, TaskState]] = []
+    given_up: list[tuple[int, datetime]] = []
+    for name, row in by_name.items():
+        ending = endings[name]
+        if isinstance(ending.decision, AbandonTask):
+            given_up.append((row.id, ending.at))
+            told.pools |= row.uses_pools
+            _tell_of_abandoned(row, runs, told)
+            continue
+        pausing = isinstance(ending.decision, PauseTask)
+        state = TaskState.PAUSE if pausing else TaskState.KILL
+        if _may_be_withdrawn(row):
+            withdrawn.append((row.id, state, ending.at, PAUSED if pausing else WITHDRAWN))
+            told.pools |= row.uses_pools
+            _tell_of_withdrawn(row, runs, told)
+            continue
+        # Also of one that has just ended: its report is read with the wish in mind.
+        asked.append((row.id, state))
+        if row.state == TaskState.RUNNING:
+            if row.task_type == SUB_PROCESS:
+                told.wishes = True
+            elif not pausing:
+                told.kills.append(KillEntry(address=row.host, task_instance_id=row.id))
+    _write(db, withdrawn, asked, given_up)
+
+
+def _may_be_withdrawn(row: AnyRow) -> bool:
+    return row.state in UNSTARTED_TASK_STATES or (
+        row.state == TaskState.RUNNING and row.task_type == DEPENDENT
+    )
+
+
+def _tell_of_withdrawn(row: AnyRow, runs: Mapping[int, AnyRow], told: Withdrawals) -> None:
+    if row.state == TaskState.SUBMITTED and row.task_type != SUB_PROCESS:
+        told.withdrawn[row.id] = place_in_queue(
+            runs[row.process_instance_id],
+            task_priority=row.task_instance_priority,
+            task_group_id=row.worker_group_id,
+        )
+
+
+def _tell_of_abandoned(row: AnyRow, runs: Mapping[int, AnyRow], told: Withdrawals) -> None:
+    _tell_of_withdrawn(row, runs, told)
+    if row.state == TaskState.RUNNING and row.host is not None:
+        told.kills.append(KillEntry(address=row.host, task_instance_id=row.id))
+
+
+def _write(
+    db: Connection,
+    withdrawn: Sequence[tuple[int, TaskState, datetime, str]],
+    asked: Sequence[tuple[int, TaskState]],
+    given_up: Sequence[tuple[int, datetime]],
+) -> None:
+    changed = 0
+    if withdrawn:
+        changed += db.execute(
+            _WITHDRAW,
+            {
+                "withdrawn_id": [task_id for task_id, _, _, _ in withdrawn],
+                "withdrawn_state": [int(state) for _, state, _, _ in withdrawn],
+                "withdrawn_at": [at for _, _, at, _ in withdrawn],
+                "withdrawn_reason": [reason for _, _, _, reason in withdrawn],
+            },
+        ).rowcount
+    if asked:
+        changed += db.execute(
+            _ASK,
+            {
+                "asked_id": [task_id for task_id, _ in asked],
+                "asked_wanted": [int(state) for _, state in asked],
+            },
+        ).rowcount
+    if given_up:
+        changed += db.execute(
+            _GIVE_UP,
+            {
+                "given_up_id": [task_id for task_id, _ in given_up],
+                "given_up_at": [at for _, at in given_up],
+            },
+        ).rowcount
+    expected = len(withdrawn) + len(asked) + len(given_up)
+    if changed != expected:
+        # The rows are locked, so this can't be; but then what was told would not be so.
+        raise StoreConflictError(f"{expected} attempts were to be ended, {changed} rows changed")

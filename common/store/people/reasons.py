@@ -1,0 +1,529 @@
+"""Reads what `common.why` explains: one process instance, all that it waits for, at one moment.
+
+Everything is read in one transaction that sees the database as of its beginning, so that the facts
+fit together. Nothing is written or locked, and no daemon decides anything by what is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, and_, func, or_, select, tuple_
+
+from common.model.cluster import Node
+from common.model.definitions import MASTER_TASK_TYPES
+from common.model.retry_policy import reason_from
+from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.store.master.attempts import IS_COMPLEMENT
+from common.store.people.views import pool_users
+from common.store.queue_entries import effective_group
+from common.store.tables import (
+    command,
+    process_definition,
+    process_instance,
+    relation_process_instance,
+    task_group,
+    task_group_queue,
+    task_instance,
+    worker_group,
+)
+from common.store.transaction import AnyRow
+from common.why import (
+    Alive,
+    Attempt,
+    Facts,
+    Holder,
+    Other,
+    PendingCommand,
+    PoolWait,
+    QueuePlace,
+    Run,
+)
+
+MAX_RUNS: Final = 200
+"""Of a tree of sub processes no more are looked at."""
+
+_RECENT_ATTEMPTS: Final = 20_000
+
+
+@contextmanager
+def moment(engine: Engine) -> Iterator[Connection]:
+    """A transaction that sees all tables as of one moment, and writes nothing."""
+    with engine.connect() as connection:
+        db = connection.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        with db.begin():
+            yield db
+
+
+def facts_of(
+    db: Connection,
+    process_instance_id: int,
+    *,
+    members: tuple[frozenset[Node], frozenset[Node]] | None,
+    now: datetime,
+    task_types: frozenset[str],
+    exec_threads: int,
+) -> Facts | None:
+    """All that may hold the instance back; None if there is no such instance.
+
+    `members` are the living masters and workers; None if nobody could say.
+    """
+    runs, children = _tree(db, process_instance_id)
+    if process_instance_id not in runs:
+        return None
+    attempts = [attempt for run in runs.values() for attempt in run.attempts]
+    wanting = [
+        each.id
+        for each in attempts
+        if each.task_type == "SUB_PROCESS" and each.state in _MAY_HAVE_CHILD
+    ]
+    held = [each.id for each in attempts if each.state == TaskState.WAITING_DEPEND]
+    queued = [
+        each.id
+        for each in attempts
+        if each.state == TaskState.SUBMITTED and each.task_type not in MASTER_TASK_TYPES
+    ]
+    return Facts(
+        now=now,
+        alive=_alive(db, members),
+        runs=runs,
+        recoveries={
+            each.process_instance_id: each
+            for each in _commands(db, command.c.process_instance_id.in_(list(runs)))
+        },
+        children=children,
+        child_commands={
+            each.parent_task_instance_id: each
+            for each in _commands(db, command.c.parent_task_instance_id.in_(wanting))
+        }
+        if wanting
+        else {},
+        pools=_pools(db, held),
+        queue=_queue(db, queued),
+        task_types=task_types,
+        exec_threads=exec_threads,
+    )
+
+
+def facts_of_command(
+    db: Connection,
+    command_id: int,
+    *,
+    members: tuple[frozenset[Node], frozenset[Node]] | None,
+    now: datetime,
+    exec_threads: int,
+) -> tuple[Facts, PendingCommand] | None:
+    """What may hold the command back; None if it does not wait any more."""
+    found = _commands(db, command.c.id == command_id)
+    if not found:
+        return None
+    facts = Facts(now=now, alive=_alive(db, members), exec_threads=exec_threads)
+    return facts, found[0]
+
+
+_MAY_HAVE_CHILD: Final = (int(TaskState.SUBMITTED), int(TaskState.RUNNING))
+
+
+def _tree(db: Connection, root: int) -> tuple[dict[int, Run], dict[int, int]]:
+    """The instance and the children that it waits for, to any depth, and whose they are."""
+    runs: dict[int, Run] = {}
+    children: dict[int, int] = {}
+    waiting = [root]
+    while waiting and len(runs) < MAX_RUNS:
+        found = _runs(db, waiting[: MAX_RUNS - len(runs)])
+        runs |= found
+        wanting = [
+            attempt.id
+            for run in found.values()
+            for attempt in run.attempts
+            if attempt.task_type == "SUB_PROCESS" and attempt.state in _MAY_HAVE_CHILD
+        ]
+        below = _children(db, wanting) if wanting else {}
+        children |= below
+        waiting = [child for child in dict.fromkeys(below.values()) if child not in runs]
+    return runs, children
+
+
+def _children(db: Connection, attempts: Sequence[int]) -> dict[int, int]:
+    rows = db.execute(
+        select(
+            relation_process_instance.c.parent_task_instance_id,
+            relation_process_instance.c.process_instance_id,
+        )
+        .where(relation_process_instance.c.parent_task_instance_id.in_(attempts))
+        .where(relation_process_instance.c.process_instance_id > 0)
+        .order_by(relation_process_instance.c.id)
+    )
+    return {row.parent_task_instance_id: row.process_instance_id for row in rows}
+
+
+def _runs(db: Connection, ids: Sequence[int]) -> dict[int, Run]:
+    rows = db.execute(
+        select(
+            process_instance.c.id,
+            process_instance.c.name,
+            process_instance.c.process_definition_id,
+            process_definition.c.name.label("definition_name"),
+            process_instance.c.state,
+            process_instance.c.start_time,
+            process_instance.c.end_time,
+            process_instance.c.process_instance_json,
+            process_instance.c.command_param,
+            process_instance.c.task_depend_type,
+            process_instance.c.failure_strategy,
+            process_instance.c.wanted_state,
+            process_instance.c.wanted_at,
+            process_instance.c.wanted_deadline,
+            process_instance.c.state_reason,
+            process_instance.c.host,
+            process_instance.c.owner_incarnation,
+            process_instance.c.run_scope,
+        )
+        .outerjoin_from(
+            process_instance,
+            process_definition,
+            process_definition.c.id == process_instance.c.process_definition_id,
+        )
+        .where(process_instance.c.id.in_(ids))
+        .order_by(process_instance.c.id)
+    ).all()
+    attempts: dict[int, list[Attempt]] = {row.id: [] for row in rows}
+    found = db.execute(
+        select(*_ATTEMPT_COLUMNS)
+        .where(task_instance.c.process_instance_id.in_(list(attempts)))
+        .where(task_instance.c.flag == 1)
+        .order_by(task_instance.c.id)
+    )
+    for each in found:
+        attempts[each.process_instance_id].append(_attempt(each))
+    return {row.id: _run(db, row, attempts[row.id]) for row in rows}
+
+
+def _run(db: Connection, row: AnyRow, attempts: Sequence[Attempt]) -> Run:
+    return Run(
+        id=row.id,
+        name=row.name,
+        definition_name=row.definition_name,
+        state=row.state,
+        start_time=row.start_time,
+        end_time=row.end_time,
+        process_instance_json=row.process_instance_json,
+        command_param=row.command_param or "",
+        task_depend_type=row.task_depend_type,
+        failure_strategy=row.failure_strategy,
+        wanted_state=row.wanted_state,
+        wanted_at=row.wanted_at,
+        wanted_deadline=row.wanted_deadline,
+        state_reason=row.state_reason,
+        host=row.host,
+        owner_incarnation=row.owner_incarnation,
+        run_scope=row.run_scope,
+        attempts=tuple(attempts),
+        before=_before(db, row) if row.state == ProcessState.SERIAL_WAIT else (),
+    )
+
+
+def _before(db: Connection, row: AnyRow) -> tuple[Other, ...]:
+    """Runs of the same definition that are live, and those that have waited for longer."""
+    live = [int(state) for state in LIVE_PROCESS_STATES if state is not ProcessState.SERIAL_WAIT]
+    waits = process_instance.c.state == ProcessState.SERIAL_WAIT
+    others = db.execute(
+        select(process_instance.c.id, process_instance.c.state, process_instance.c.start_time)
+        .where(process_instance.c.process_definition_id == row.process_definition_id)
+        .where(process_instance.c.id != row.id)
+        .where(
+            or_(
+                process_instance.c.state.in_(live),
+                and_(waits, process_instance.c.id < row.id),
+            )
+        )
+        .order_by(waits, process_instance.c.id)
+        .limit(1000)
+    )
+    return tuple(
+        Other(id=other.id, state=other.state, start_time=other.start_time) for other in others
+    )
+
+
+_ATTEMPT_COLUMNS: Final = (
+    task_instance.c.id,
+    task_instance.c.process_instance_id,
+    task_instance.c.name,
+    task_instance.c.task_type,
+    task_instance.c.attempt,
+    task_instance.c.state,
+    task_instance.c.submit_time,
+    task_instance.c.start_time,
+    task_instance.c.end_time,
+    task_instance.c.host,
+    task_instance.c.worker_incarnation,
+    task_instance.c.wanted_state,
+    task_instance.c.reason,
+    task_instance.c.failure_reason,
+    task_instance.c.retry_times,
+    task_instance.c.retry_at,
+    task_instance.c.due_at,
+    task_instance.c.settled,
+    task_instance.c.branch,
+    task_instance.c.evidence,
+)
+
+
+def _attempt(row: AnyRow) -> Attempt:
+    return Attempt(
+        id=row.id,
+        name=row.name,
+        task_type=row.task_type,
+        attempt=row.attempt,
+        state=row.state,
+        submit_time=row.submit_time,
+        start_time=row.start_time,
+        end_time=row.end_time,
+        host=row.host,
+        worker_incarnation=row.worker_incarnation,
+        wanted_state=row.wanted_state,
+        reason=row.reason,
+        failure=reason_from(row.failure_reason),
+        retry_times=row.retry_times,
+        retry_at=row.retry_at,
+        due_at=row.due_at,
+        settled=row.settled,
+        branch=row.branch,
+        evidence=row.evidence,
+    )
+
+
+def _commands(db: Connection, which: Any) -> list[PendingCommand]:
+    other = command.alias("other")
+    key = tuple_(command.c.process_instance_priority, command.c.update_time, command.c.id)
+    ahead = (
+        select(func.count())
+        .select_from(other)
+        .where(tuple_(other.c.process_instance_priority, other.c.update_time, other.c.id) < key)
+        .scalar_subquery()
+    )
+    rows = db.execute(
+        select(
+            command.c.id,
+            command.c.command_type,
+            command.c.process_definition_id,
+            process_definition.c.name.label("definition_name"),
+            process_definition.c.release_state,
+            process_definition.c.flag,
+            command.c.start_time,
+            command.c.process_instance_id,
+            command.c.parent_task_instance_id,
+            ahead.label("ahead"),
+        )
+        .outerjoin_from(
+            command,
+            process_definition,
+            process_definition.c.id == command.c.process_definition_id,
+        )
+        .where(which)
+        .order_by(command.c.id)
+    )
+    return [
+        PendingCommand(
+            id=row.id,
+            command_type=-1 if row.command_type is None else row.command_type,
+            process_definition_id=row.process_definition_id,
+            definition_name=row.definition_name,
+            # One that has been taken out of use can't be run, like one that is OFFLINE.
+            release_state=0 if row.flag == 0 else row.release_state,
+            start_time=row.start_time,
+            ahead=row.ahead,
+            process_instance_id=row.process_instance_id,
+            parent_task_instance_id=row.parent_task_instance_id,
+        )
+        for row in rows
+    ]
+
+
+def _alive(db: Connection, members: tuple[frozenset[Node], frozenset[Node]] | None) -> Alive | None:
+    if members is None:
+        return None
+    running = db.execute(
+        select(task_instance.c.host, func.count().label("tasks"))
+        .where(task_instance.c.state == TaskState.RUNNING)
+        .where(task_instance.c.flag == 1)
+        .where(task_instance.c.host.is_not(None))
+        .group_by(task_instance.c.host)
+    )
+    owned = db.execute(
+        select(process_instance.c.host, func.count().label("runs"))
+        .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+        .where(process_instance.c.host.is_not(None))
+        # Sub processes need no room: their parents have it.
+        .where(process_instance.c.parent_task_instance_id == 0)
+        .group_by(process_instance.c.host)
+    )
+    return Alive(
+        masters=members[0],
+        workers=members[1],
+        running={row.host: row.tasks for row in running},
+        owned={row.host: row.runs for row in owned},
+    )
+
+
+def _pools(db: Connection, held: Collection[int]) -> dict[int, tuple[PoolWait, ...]]:
+    if not held:
+        return {}
+    rows = db.execute(
+        select(
+            task_group_queue.c.task_id,
+            task_group_queue.c.group_id,
+            task_group_queue.c.group_name,
+            task_group_queue.c.weight,
+            task_group.c.name,
+            task_group.c.group_size,
+        )
+        .outerjoin_from(
+            task_group_queue, task_group, task_group.c.id == task_group_queue.c.group_id
+        )
+        .where(task_group_queue.c.task_id.in_(held))
+        .where(task_group_queue.c.status == -1)
+        .order_by(task_group_queue.c.task_id, task_group_queue.c.id)
+    ).all()
+    users = pool_users(db, sorted({row.group_id for row in rows}))
+    holders: dict[int, list[Holder]] = {}
+    waiters: dict[int, list[int]] = {}
+    for group_id, use in users:
+        if use.holds:
+            holders.setdefault(group_id, []).append(
+                Holder(
+                    task_instance_id=use.task_instance_id,
+                    task_name=use.task_name,
+                    process_instance_id=use.process_instance_id,
+                    slots=use.slots,
+                    since=use.since,
+                )
+            )
+        else:
+            waiters.setdefault(group_id, []).append(use.task_instance_id)
+    found: dict[int, tuple[PoolWait, ...]] = {}
+    for row in rows:
+        line = waiters.get(row.group_id, [])
+        wait = PoolWait(
+            name=row.name or row.group_name or str(row.group_id),
+            slots=row.weight,
+            size=row.group_size,
+            holders=tuple(holders.get(row.group_id, ())),
+            ahead=line.index(row.task_id) if row.task_id in line else 0,
+        )
+        found[row.task_id] = (*found.get(row.task_id, ()), wait)
+    return found
+
+
+def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
+    if not queued:
+        return {}
+    rows = db.execute(
+        select(
+            task_instance.c.id,
+            task_instance.c.worker_group_id.label("task_group_id"),
+            process_instance.c.worker_group_id.label("process_group_id"),
+        )
+        .join_from(
+            task_instance,
+            process_instance,
+            process_instance.c.id == task_instance.c.process_instance_id,
+        )
+        .where(task_instance.c.id.in_(queued))
+    ).all()
+    groups = {
+        row.id: max(0, effective_group(row.task_group_id, row.process_group_id)) for row in rows
+    }
+    known = {
+        row.id: row
+        for row in db.execute(
+            select(worker_group.c.id, worker_group.c.name, worker_group.c.ip_list).where(
+                worker_group.c.id.in_(set(groups.values()) - {0})
+            )
+        )
+    }
+    line = _line(db)
+    served = _served(db, set(groups.values()) - {0})
+    places: dict[int, QueuePlace] = {}
+    for task_id, group_id in groups.items():
+        row = known.get(group_id)
+        ahead = 0
+        for other, other_group in line:
+            if other == task_id:
+                break
+            ahead += other_group == group_id
+        places[task_id] = QueuePlace(
+            ahead=ahead,
+            group_id=group_id,
+            group_name=None if row is None else row.name,
+            addresses=_addresses(None if row is None else row.ip_list),
+            served_by=served.get(group_id, frozenset()),
+        )
+    return places
+
+
+def _line(db: Connection) -> list[tuple[int, int]]:
+    """Every submitted attempt with its group, in the order in which workers take them."""
+    rows = db.execute(
+        select(
+            task_instance.c.id,
+            task_instance.c.worker_group_id.label("task_group_id"),
+            process_instance.c.worker_group_id.label("process_group_id"),
+        )
+        .join_from(
+            task_instance,
+            process_instance,
+            process_instance.c.id == task_instance.c.process_instance_id,
+        )
+        .where(task_instance.c.state == TaskState.SUBMITTED)
+        .where(task_instance.c.flag == 1)
+        .where(task_instance.c.task_type.not_in(sorted(MASTER_TASK_TYPES)))
+        .order_by(
+            process_instance.c.process_instance_priority,
+            IS_COMPLEMENT,
+            process_instance.c.id,
+            task_instance.c.task_instance_priority,
+            task_instance.c.id,
+        )
+    )
+    return [
+        (row.id, max(0, effective_group(row.task_group_id, row.process_group_id))) for row in rows
+    ]
+
+
+def _served(db: Connection, groups: Collection[int]) -> dict[int, frozenset[Node]]:
+    """Incarnations of workers that have taken tasks of these groups lately."""
+    if not groups:
+        return {}
+    newest = select(func.max(task_instance.c.id)).scalar_subquery()
+    group = func.coalesce(
+        func.nullif(func.greatest(task_instance.c.worker_group_id, 0), 0),
+        process_instance.c.worker_group_id,
+    )
+    rows = db.execute(
+        select(group.label("group_id"), task_instance.c.host, task_instance.c.worker_incarnation)
+        .distinct()
+        .join_from(
+            task_instance,
+            process_instance,
+            process_instance.c.id == task_instance.c.process_instance_id,
+        )
+        .where(task_instance.c.id > newest - _RECENT_ATTEMPTS)
+        .where(group.in_(groups))
+        .where(task_instance.c.host.is_not(None))
+        .where(task_instance.c.worker_incarnation.is_not(None))
+    )
+    found: dict[int, set[Node]] = {}
+    for row in rows:
+        node = Node(address=row.host, incarnation=row.worker_incarnation)
+        found.setdefault(row.group_id, set()).add(node)
+    return {group_id: frozenset(nodes) for group_id, nodes in found.items()}
+
+
+def _addresses(ip_list: str | None) -> tuple[str, ...]:
+    return tuple(each.strip() for each in (ip_list or "").split(",") if each.strip())

@@ -1,0 +1,1 @@
+"""The worker's statements: it claims attempts, reports their ends and notes their facts."""

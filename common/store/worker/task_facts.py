@@ -1,0 +1,176 @@
+"""Columns of an attempt's Spark application, and statements that ask whose an application is.
+
+The columns `app_link`, `ui_link`, `history_link`, `progress` and `usage` are told while an attempt
+runs and once more when it ends; what is not said leaves a column as it is. Adds the word *promised*
+of a lost attempt: another one is to make up for it, or does. Used by `common.store.worker.tasks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    Connection,
+    Integer,
+    TableValuedAlias,
+    Text,
+    and_,
+    case,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
+
+from common.model.spark import LIMIT_BYTES, Progress, SparkFacts, Usage, to_text
+from common.model.states import (
+    FINISHED_TASK_STATES,
+    LIVE_PROCESS_STATES,
+    ProcessState,
+    TaskState,
+)
+from common.store.tables import process_instance, task_instance
+from common.store.transaction import any_of, storable, unnested
+
+FACTS_COLUMNS: Final = ("app_link", "ui_link", "history_link", "progress", "usage")
+_NO_PROGRESS: Final = Progress()
+_NO_USAGE: Final = Usage()
+
+
+def facts_arrays(alias: str, facts: Sequence[SparkFacts | None]) -> dict[str, list[str | None]]:
+    """The parameters of the columns of several attempts, for an `unnested` of that name."""
+    rows = [_columns(each) for each in facts]
+    return {
+        f"{alias}_{name}": [row[index] for row in rows] for index, name in enumerate(FACTS_COLUMNS)
+    }
+
+
+def facts_of(facts: SparkFacts | None) -> dict[str, str]:
+    """The columns of which the facts say something."""
+    told = zip(FACTS_COLUMNS, _columns(facts), strict=True)
+    return {name: text for name, text in told if text is not None}
+
+
+def facts_values(told: TableValuedAlias) -> dict[str, ColumnElement[Any]]:
+    """What an UPDATE sets the columns to."""
+    return {name: func.coalesce(told.c[name], task_instance.c[name]) for name in FACTS_COLUMNS}
+
+
+FACTS_TYPES: Final = dict.fromkeys(FACTS_COLUMNS, Text)
+_TOLD: Final = unnested("told", id=Integer, **FACTS_TYPES)
+
+
+def telling(held: CTE, is_held: ColumnElement[bool]) -> Any:
+    """The UPDATE that notes facts of running attempts; `held` are those that are locked for it."""
+    return (
+        update(task_instance)
+        .where(task_instance.c.id == _TOLD.c.id)
+        .where(task_instance.c.id == held.c.id)
+        .where(is_held)
+        .values(facts_values(_TOLD))
+    )
+
+
+def _columns(facts: SparkFacts | None) -> tuple[str | None, ...]:
+    if facts is None:
+        return (None,) * len(FACTS_COLUMNS)
+    return (
+        _text(facts.app_link),
+        _text(facts.ui_link),
+        _text(facts.history_link),
+        None if facts.progress == _NO_PROGRESS else to_text(facts.progress),
+        None if facts.usage == _NO_USAGE else to_text(facts.usage),
+    )
+
+
+def _text(words: str) -> str | None:
+    return storable(words, LIMIT_BYTES) if words else None
+
+
+_EARLIER: Final = task_instance.alias("earlier")
+_EARLIER_ATTEMPTS: Final = (
+    select(
+        task_instance.c.id.label("later_id"),
+        _EARLIER.c.id,
+        # A promise that is given up, and one of an attempt that a recovery puts aside, is taken
+        # back in the row.
+        and_(
+            _EARLIER.c.state == TaskState.NEED_FAULT_TOLERANCE, _EARLIER.c.retry_at.is_not(None)
+        ).label("promised"),
+    )
+    .join_from(
+        task_instance,
+        _EARLIER,
+        and_(
+            _EARLIER.c.process_instance_id == task_instance.c.process_instance_id,
+            _EARLIER.c.name == task_instance.c.name,
+            _EARLIER.c.attempt < task_instance.c.attempt,
+        ),
+    )
+    .where(task_instance.c.id == any_of("ids"))
+    .order_by(task_instance.c.id, _EARLIER.c.attempt.desc())
+)
+
+
+@dataclass(slots=True)
+class Earlier:
+    """The attempts before one, newest first: those that it makes up for, and the others."""
+
+    lost: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+
+
+def earlier_attempts(db: Connection, ids: Sequence[int]) -> dict[int, Earlier]:
+    """What came before each of these attempts; one before which there was none is left out."""
+    found: dict[int, Earlier] = {}
+    for row in db.execute(_EARLIER_ATTEMPTS, {"ids": list(ids)}):
+        earlier = found.setdefault(row.later_id, Earlier())
+        if row.promised and not earlier.ended:
+            earlier.lost.append(row.id)
+        else:
+            earlier.ended.append(row.id)
+    return found
+
+
+_LATER: Final = task_instance.alias("later")
+_HAS_ENDED_OTHERWISE: Final = (
+    exists()
+    .where(_LATER.c.process_instance_id == task_instance.c.process_instance_id)
+    .where(_LATER.c.name == task_instance.c.name)
+    .where(_LATER.c.attempt > task_instance.c.attempt)
+    .where(_LATER.c.state.in_(FINISHED_TASK_STATES))
+    .where(
+        or_(
+            _LATER.c.state != TaskState.NEED_FAULT_TOLERANCE,
+            and_(_LATER.c.settled, _LATER.c.retry_at.is_(None)),
+        )
+    )
+)
+_STATES_WITH_PROMISES: Final = (*LIVE_PROCESS_STATES, ProcessState.PAUSE)
+OVER: Final = (
+    select(
+        task_instance.c.id,
+        case(
+            (task_instance.c.state.not_in(FINISHED_TASK_STATES), false()),
+            (task_instance.c.state != TaskState.NEED_FAULT_TOLERANCE, true()),
+            # A pause keeps what was promised, and lets what runs come to its end.
+            (process_instance.c.state.not_in(_STATES_WITH_PROMISES), true()),
+            (task_instance.c.retry_at.is_not(None), _HAS_ENDED_OTHERWISE),
+            # Unless it is settled, its owner has yet to say what follows.
+            else_=task_instance.c.settled,
+        ).label("over"),
+    )
+    .join_from(
+        task_instance,
+        process_instance,
+        process_instance.c.id == task_instance.c.process_instance_id,
+    )
+    .where(task_instance.c.id == any_of("ids"))
+)

@@ -1,0 +1,450 @@
+"""Claims, reports and re-adopts attempts for the worker that runs them, and notes what they say.
+
+A worker's writes are fenced by its address and incarnation together: the address alone would let a
+worker that was restarted speak for its former self. Used by the claim loop, the supervisor and the
+reporter of a worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    DateTime,
+    Double,
+    Engine,
+    Integer,
+    SmallInteger,
+    TableValuedAlias,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    func,
+    select,
+    update,
+)
+
+from common.model.cluster import Node
+from common.model.spark import SparkFacts
+from common.model.states import LIVE_PROCESS_STATES, TaskState, TimeoutStrategy
+from common.store.master.attempts import IS_COMPLEMENT
+from common.store.ports import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
+from common.store.tables import (
+    WORKERLESS_TASK_TYPES,
+    datasource,
+    process_definition,
+    process_instance,
+    queue,
+    task_instance,
+    tenant,
+    user,
+)
+from common.store.transaction import (
+    AnyRow,
+    any_of,
+    possible_ids,
+    repeatable,
+    single,
+    storable,
+    transaction,
+    unnested,
+)
+from common.store.worker.quality import FORMER, keep_quality
+from common.store.worker.task_facts import (
+    FACTS_TYPES,
+    OVER,
+    Earlier,
+    earlier_attempts,
+    facts_arrays,
+    facts_of,
+    facts_values,
+    telling,
+)
+
+_OWN_TENANT: Final = tenant.alias("own_tenant")
+_CREATOR: Final = user.alias("creator")
+_CREATORS_TENANT: Final = tenant.alias("creators_tenant")
+_EXECUTOR: Final = user.alias("executor")
+
+
+def _of_tenant(column: str) -> ColumnElement[Any]:
+    """A column of the run's tenant: its own, else its definition's creator's (§6.3)."""
+    return case(
+        (process_definition.c.id.is_(None), None),
+        (_OWN_TENANT.c.id.is_not(None), _OWN_TENANT.c[column]),
+        else_=_CREATORS_TENANT.c[column],
+    )
+
+
+# A row that is locked elsewhere is being claimed or withdrawn: there is nothing to wait for.
+_CLAIMABLE: Final = (
+    select(
+        task_instance.c.id,
+        task_instance.c.process_instance_id,
+        task_instance.c.process_definition_id,
+        process_instance.c.name.label("process_name"),
+        task_instance.c.name,
+        task_instance.c.attempt,
+        task_instance.c.task_type,
+        task_instance.c.task_json,
+        task_instance.c.submit_time,
+        task_instance.c.input_pool,
+        task_instance.c.timeout_seconds,
+        task_instance.c.timeout_strategy,
+        task_instance.c.memory_factor,
+        # Mostly there are none, and then the text, which may be long, need not travel.
+        case(
+            (
+                process_instance.c.command_param.contains('"StartParams"'),
+                process_instance.c.command_param,
+            ),
+            else_=None,
+        ).label("command_param"),
+        process_instance.c.global_params,
+        process_instance.c.schedule_time,
+        IS_COMPLEMENT.label("complement"),
+        process_instance.c.timezone_id,
+        _of_tenant("tenant_code").label("tenant_code"),
+        # The executing user's own queue goes before the tenant's (§6.2).
+        func.coalesce(func.nullif(_EXECUTOR.c.queue, ""), queue.c.queue).label("queue"),
+        process_instance.c.executor_id,
+    )
+    .join_from(
+        task_instance,
+        process_instance,
+        process_instance.c.id == task_instance.c.process_instance_id,
+    )
+    .outerjoin(
+        process_definition, process_definition.c.id == process_instance.c.process_definition_id
+    )
+    .outerjoin(_OWN_TENANT, _OWN_TENANT.c.id == process_instance.c.tenant_id)
+    .outerjoin(_CREATOR, _CREATOR.c.id == process_definition.c.user_id)
+    .outerjoin(_CREATORS_TENANT, _CREATORS_TENANT.c.id == _CREATOR.c.tenant_id)
+    .outerjoin(_EXECUTOR, _EXECUTOR.c.id == process_instance.c.executor_id)
+    .outerjoin(queue, queue.c.id == _of_tenant("queue_id"))
+    .where(task_instance.c.id == any_of("ids"))
+    .where(task_instance.c.state == TaskState.SUBMITTED)
+    .where(task_instance.c.flag == 1)
+    .where(task_instance.c.wanted_state.is_(None))
+    .where(task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES))
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    .with_for_update(of=task_instance, key_share=True, skip_locked=True)
+)
+
+_CLAIMABLE_ROWS: Final = _CLAIMABLE.cte("claimable")
+_PLACE: Final = func.concat(
+    _CLAIMABLE_ROWS.c.process_definition_id,
+    "/",
+    _CLAIMABLE_ROWS.c.process_instance_id,
+    "/",
+    _CLAIMABLE_ROWS.c.id,
+)
+_CLAIMED_ROWS: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _CLAIMABLE_ROWS.c.id)
+    .where(task_instance.c.state == TaskState.SUBMITTED)
+    .values(
+        state=int(TaskState.RUNNING),
+        host=bindparam("worker_host"),
+        worker_incarnation=bindparam("incarnation"),
+        start_time=bindparam("now"),
+        # As `AttemptFolders.paths` gives them.
+        execute_path=func.concat(cast(bindparam("work"), Text), "/", _PLACE),
+        log_path=func.concat(cast(bindparam("logs"), Text), "/", _PLACE, ".log"),
+    )
+    .returning(task_instance.c.id, task_instance.c.execute_path, task_instance.c.log_path)
+    .cte("claimed")
+)
+# One statement, hence one transaction: what it answers is what it changed.
+_CLAIM: Final = select(
+    _CLAIMABLE_ROWS, _CLAIMED_ROWS.c.execute_path, _CLAIMED_ROWS.c.log_path
+).join_from(_CLAIMABLE_ROWS, _CLAIMED_ROWS, _CLAIMED_ROWS.c.id == _CLAIMABLE_ROWS.c.id)
+
+_IS_HELD: Final = and_(
+    task_instance.c.state == TaskState.RUNNING,
+    task_instance.c.host == bindparam("worker_host"),
+    task_instance.c.worker_incarnation == bindparam("incarnation"),
+)
+
+_STARTED: Final = unnested("started", id=Integer, pid=Integer, start_time=Double)
+_NOTE_PROCESSES: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _STARTED.c.id)
+    .where(_IS_HELD)
+    .values(pid=_STARTED.c.pid, pid_start_time=_STARTED.c.start_time)
+)
+
+_END_TYPES: Final[dict[str, Any]] = {
+    "id": Integer,
+    "state": SmallInteger,
+    "end_time": DateTime(timezone=True),
+    "exit_code": Integer,
+    "pid": Integer,
+    "reason": Text,
+    "var_pool": Text,
+}
+_ENDED: Final = unnested("ended", **_END_TYPES)
+_ENDED_AND_SAID: Final = unnested("ended", **_END_TYPES, failure=Text, **FACTS_TYPES)
+# Locked in order of id first: the owner locks the attempts that it wants killed in that order too,
+# and neither must wait for the other in a ring.
+_HELD: Final = (
+    select(task_instance.c.id)
+    .where(task_instance.c.id == any_of("ids"))
+    .where(_IS_HELD)
+    .order_by(task_instance.c.id)
+    .with_for_update(key_share=True)
+    .cte("held")
+)
+
+
+def _reporting(ended: TableValuedAlias, more: Mapping[str, ColumnElement[Any]]) -> Any:
+    return (
+        update(task_instance)
+        .where(task_instance.c.id == ended.c.id)
+        .where(task_instance.c.id == _HELD.c.id)
+        .where(_IS_HELD)
+        .values(
+            state=ended.c.state,
+            end_time=ended.c.end_time,
+            exit_code=ended.c.exit_code,
+            pid=func.coalesce(ended.c.pid, task_instance.c.pid),
+            reason=ended.c.reason,
+            var_pool=ended.c.var_pool,
+            **more,
+        )
+        .returning(task_instance.c.id)
+    )
+
+
+_REPORT: Final = _reporting(_ENDED, {})
+# Most ends say no more than the former; each column costs every report a little.
+_REPORT_AND_SAY: Final = _reporting(
+    _ENDED_AND_SAID,
+    {"failure_reason": _ENDED_AND_SAID.c.failure, **facts_values(_ENDED_AND_SAID)},
+)
+_TELL_FACTS: Final = telling(_HELD, _IS_HELD)
+
+_DATASOURCES: Final = select(
+    datasource.c.id,
+    datasource.c.name,
+    datasource.c.type,
+    datasource.c.connection_params,
+).where(datasource.c.id == any_of("ids"))
+
+_RUNNING: Final = (
+    select(task_instance.c.id, task_instance.c.wanted_state)
+    .where(_IS_HELD)
+    .order_by(task_instance.c.id)
+)
+
+_ADOPT: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == any_of("ids"))
+    .where(task_instance.c.state == TaskState.RUNNING)
+    .where(task_instance.c.host == bindparam("worker_host"))
+    .where(task_instance.c.worker_incarnation != bindparam("incarnation"))
+    .values(worker_incarnation=bindparam("incarnation"))
+    .returning(task_instance.c.id)
+)
+
+
+class PostgresTaskStore:
+    """`TaskStore` on PostgreSQL."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def claim(
+        self,
+        node: Node,
+        task_instance_ids: Collection[int],
+        *,
+        folders: AttemptFolders,
+        now: datetime,
+    ) -> tuple[ClaimedTask, ...]:
+        ids = possible_ids(task_instance_ids)
+        if not ids:
+            return ()
+        values = {
+            "ids": ids,
+            "now": now,
+            "work": folders.work,
+            "logs": folders.logs,
+            **_holder(node),
+        }
+        with single(self._engine) as db:
+            rows = {row.id: row for row in db.execute(_CLAIM, values)}
+            later = [row.id for row in rows.values() if row.attempt > 1]
+            # Of ended attempts, so that it need not be one statement with the claim, which each
+            # first attempt would pay for.
+            earlier = earlier_attempts(db, later) if later else {}
+        return tuple(
+            _claimed(rows[task_id], now, earlier.get(task_id)) for task_id in ids if task_id in rows
+        )
+
+    def started(self, node: Node, pids: dict[int, tuple[int, float]]) -> None:
+        if not pids:
+            return
+        # In order of id, as all that write several attempts do it.
+        ordered = sorted(pids.items())
+        rows = {
+            "started_id": [task_id for task_id, _ in ordered],
+            "started_pid": [pid for _, (pid, _) in ordered],
+            "started_start_time": [start_time for _, (_, start_time) in ordered],
+        }
+        with transaction(self._engine) as db:
+            db.execute(_NOTE_PROCESSES, rows | _holder(node))
+
+    def report(self, node: Node, ends: Sequence[AttemptEnd]) -> frozenset[int]:
+        if not ends:
+            return frozenset()
+        rows: dict[str, Any] = {
+            "ids": [end.task_instance_id for end in ends],
+            "ended_id": [end.task_instance_id for end in ends],
+            "ended_state": [int(end.state) for end in ends],
+            "ended_end_time": [end.end_time for end in ends],
+            "ended_exit_code": [end.exit_code for end in ends],
+            "ended_pid": [end.pid for end in ends],
+            "ended_reason": [None if end.reason is None else storable(end.reason) for end in ends],
+            "ended_var_pool": [
+                None if end.var_pool is None else storable(end.var_pool, len(end.var_pool))
+                for end in ends
+            ],
+        }
+        statement = _REPORT
+        if any(end.facts is not None or end.failure_told is not None for end in ends):
+            statement = _REPORT_AND_SAY
+            rows["ended_failure"] = [end.failure_told for end in ends]
+            rows |= facts_arrays("ended", [end.facts for end in ends])
+        quality = {end.task_instance_id: end.quality for end in ends if end.quality}
+        if not quality:
+            with single(self._engine) as db:
+                return frozenset(db.scalars(statement, rows | _holder(node)))
+        with transaction(self._engine) as db:
+            accepted = frozenset(db.scalars(statement, rows | _holder(node)))
+            keep_quality(db, {task_id: quality[task_id] for task_id in accepted & quality.keys()})
+        return accepted
+
+    def former_quality(
+        self, task_instance_ids: Collection[int]
+    ) -> dict[int, dict[str, tuple[float, ...]]]:
+        ids = possible_ids(task_instance_ids)
+        if not ids:
+            return {}
+        found: dict[int, dict[str, tuple[float, ...]]] = {}
+        for row in repeatable(self._engine, lambda db: db.execute(FORMER, {"ids": ids}).all()):
+            rules = found.setdefault(row.task_id, {})
+            rules[row.rule] = (*rules.get(row.rule, ()), row.value)
+        return found
+
+    def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
+        possible = possible_ids(ids)
+        if not possible:
+            return {}
+        rows = repeatable(
+            self._engine, lambda db: db.execute(_DATASOURCES, {"ids": possible}).all()
+        )
+        return {
+            row.id: DataSource(
+                id=row.id,
+                name=row.name,
+                type=row.type,
+                connection_params=row.connection_params,
+            )
+            for row in rows
+        }
+
+    def running(self, node: Node) -> dict[int, bool]:
+        rows = repeatable(self._engine, lambda db: db.execute(_RUNNING, _holder(node)).all())
+        return {row.id: row.wanted_state == TaskState.KILL for row in rows}
+
+    def adopt(self, node: Node, task_instance_ids: Collection[int]) -> frozenset[int]:
+        ids = possible_ids(task_instance_ids)
+        if not ids:
+            return frozenset()
+        rows = {"ids": ids} | _holder(node)
+        with transaction(self._engine) as db:
+            return frozenset(db.scalars(_ADOPT, rows))
+
+    def tell_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
+        ids = [task_id for task_id in possible_ids(facts) if facts_of(facts[task_id])]
+        if not ids:
+            return
+        rows: dict[str, Any] = {
+            "ids": ids,
+            "told_id": ids,
+            **facts_arrays("told", [facts[task_id] for task_id in ids]),
+        }
+        with single(self._engine) as db:
+            db.execute(_TELL_FACTS, rows | _holder(node))
+
+    def over(self, task_instance_ids: Collection[int]) -> dict[int, bool | None]:
+        answers: dict[int, bool | None] = dict.fromkeys(task_instance_ids)
+        ids = possible_ids(answers)
+        if ids:
+            rows = repeatable(self._engine, lambda db: db.execute(OVER, {"ids": ids}).all())
+            answers.update({row.id: row.over for row in rows})
+        return answers
+
+
+def _holder(node: Node) -> dict[str, Any]:
+    return {"worker_host": node.address, "incarnation": node.incarnation}
+
+
+def _claimed(row: AnyRow, now: datetime, earlier: Earlier | None) -> ClaimedTask:
+    return ClaimedTask(
+        id=row.id,
+        process_instance_id=row.process_instance_id,
+        process_definition_id=row.process_definition_id,
+        process_name=row.process_name,
+        name=row.name,
+        attempt=row.attempt,
+        task_type=row.task_type,
+        task_json=row.task_json,
+        global_params=row.global_params,
+        schedule_time=row.schedule_time,
+        complement=row.complement,
+        tenant_code=row.tenant_code,
+        queue=row.queue,
+        executor_id=row.executor_id,
+        execute_path=row.execute_path,
+        log_path=row.log_path,
+        start_time=now,
+        submit_time=row.submit_time,
+        input_pool=row.input_pool,
+        start_params=_start_params(row.command_param),
+        timeout=_timeout(row),
+        timezone_id=row.timezone_id,
+        memory_factor=row.memory_factor,
+        lost_attempts=() if earlier is None else tuple(earlier.lost),
+        ended_attempts=() if earlier is None else tuple(earlier.ended),
+    )
+
+
+def _start_params(command_param: str | None) -> str | None:
+    """The object of values given with the command, as JSON; None if there is none."""
+    if command_param is None:
+        return None
+    try:
+        param = json.loads(command_param)
+    except (ValueError, RecursionError):
+        return None
+    values = param.get("StartParams") if isinstance(param, dict) else None
+    if values is None or isinstance(values, str):
+        return values
+    return json.dumps(values)
+
+
+def _timeout(row: AnyRow) -> timedelta | None:
+    """After which time the attempt is to fail; one that is only to be warned of has none."""
+    if row.timeout_seconds is None or row.timeout_strategy is None:
+        return None
+    if not TimeoutStrategy(row.timeout_strategy).fails:
+        return None
+    return timedelta(seconds=row.timeout_seconds)

@@ -1,0 +1,150 @@
+"""Takes commands off `t_ds_command` under the cluster's mutex, and hands the runs on.
+
+The mutex spreads work fairly and spares the database; what is exact is the transaction in which the
+store deletes a command and writes what it amounts to. Never holds the mutex while it waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from common.clock import Clock
+from common.model.cluster import NodeKind
+from common.model.commands import Command, CommandType
+from common.model.plans import (
+    Begin,
+    Complement,
+    Drop,
+    Handled,
+    Plan,
+    Reject,
+    Restart,
+    Resume,
+    Signal,
+    Snapshot,
+)
+from common.registry.protocol import Membership, Mutex
+from common.runtime import metrics
+from common.store.ports import CommandStore
+from master.commands import plan
+from master.commands.origin import Origin
+from master.identity import Identity
+from master.loops.run_worker import RunWorker
+
+log = logging.getLogger(__name__)
+
+MUTEX = "masters"
+
+_FAILOVER = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandConfig:
+    """`exec_threads`: the process instances that this master runs at the same time.
+
+    Those of which nothing is under way but waiting for others are not counted.
+    """
+
+    exec_threads: int = 100
+    fetch_size: int = 50
+    poll_interval: timedelta = timedelta(seconds=1)
+    mutex_timeout: timedelta = timedelta(seconds=5)
+
+
+class CommandLoop:
+    """`admitted` says whether the host has the memory and load for more runs (§5.0).
+
+    `waits` is told that an instance was made that waits for its turn, `taken_over` that there are
+    runs whose tasks may wait for something already, `dates_changed` that a command came to nothing,
+    which a complement may have put, `recovered` that ended instances are live again.
+    """
+
+    name = "command"
+
+    def __init__(
+        self,
+        store: CommandStore,
+        *,
+        mutex: Mutex,
+        membership: Membership,
+        identity: Identity,
+        runs: RunWorker,
+        origin: Origin,
+        clock: Clock,
+        admitted: Callable[[], bool] = lambda: True,
+        waits: Callable[[], None] = lambda: None,
+        taken_over: Callable[[], None] = lambda: None,
+        dates_changed: Callable[[], None] = lambda: None,
+        recovered: Callable[[], None] = lambda: None,
+        config: CommandConfig | None = None,
+    ) -> None:
+        self._waits = waits
+        self._taken_over = taken_over
+        self._dates_changed = dates_changed
+        self._recovered = recovered
+        self._store = store
+        self._mutex = mutex
+        self._membership = membership
+        self._identity = identity
+        self._runs = runs
+        self._origin = origin
+        self._clock = clock
+        self._admitted = admitted
+        self._config = config or CommandConfig()
+
+    def run_once(self) -> timedelta:
+        """Take what there is room for; answers how long to rest."""
+        node = self._identity.trusted()
+        if node is None or not self._store.waiting():
+            return self._config.poll_interval
+        # Without room there are still those that need none: pauses and stops, which a loaded host
+        # needs most, and sub processes, which runs that it has already wait for.
+        admitted = self._admitted()
+        exec_threads = self._config.exec_threads if admitted else 0
+        with self._mutex.hold(MUTEX, timeout=self._config.mutex_timeout) as held:
+            if not held:
+                return timedelta()
+            handled = self._store.take(
+                node=node,
+                limit=self._config.fetch_size,
+                room=max(0, exec_threads - self._runs.active_live),
+                spare=max(0, exec_threads - self._runs.active),
+                live_masters=self._membership.nodes(NodeKind.MASTER),
+                planner=self._plan,
+                now=self._clock.now(),
+            )
+        self._hand_on(handled)
+        return timedelta() if handled else self._config.poll_interval
+
+    def _plan(self, command: Command, snapshot: Snapshot) -> Plan:
+        return plan(command, snapshot, now=self._clock.now(), origin=self._origin)
+
+    def _hand_on(self, handled: tuple[Handled, ...]) -> None:
+        owned = []
+        for one in handled:
+            if one.ownership is not None:
+                owned.append(one.ownership)
+            extra = {"command_id": one.command_id, "plan": type(one.plan).__name__}
+            if one.ownership is not None:
+                extra["process_instance_id"] = str(one.ownership.process_instance_id)
+            if isinstance(one.plan, Resume) and one.plan.command_type is _FAILOVER:
+                metrics.takeovers.inc()
+            if isinstance(one.plan, Reject):
+                log.warning("command was rejected", extra=extra | {"reason": one.plan.reason})
+            else:
+                log.info("command was handled", extra=extra)
+        if owned:
+            self._runs.open(owned)
+        if any(isinstance(one.plan, Resume) and one.ownership for one in handled):
+            self._taken_over()
+        if any(isinstance(one.plan, Complement | Drop | Reject) for one in handled):
+            self._dates_changed()
+        if any(isinstance(one.plan, Restart) for one in handled):
+            self._recovered()
+        if any(isinstance(one.plan, Signal) for one in handled):
+            self._runs.look()
+        if any(isinstance(one.plan, Begin | Restart) and not one.ownership for one in handled):
+            self._waits()

@@ -1,0 +1,400 @@
+"""Decides the DEPENDENT tasks of this master's runs, without a worker and without a thread each.
+
+A task waits as a row. Whenever a process instance or a task has ended anywhere, and slowly behind
+that, all rows that wait are looked at together: what they ask, what the tables answer, and what the
+pure `master.logic.dependent` makes of it. What was looked at is kept in the row for people; the
+decision is a conditional update of the row, which the run hears of like any report.
+
+Runs that wait for each other would do so for ever. At a slow pace what unchanged waits need is
+followed from run to run, whoever owns them, and where `master.logic.deadlocks` finds a knot, the
+master of its newest run ends that run's wait as a failure; the others then see an upstream that
+failed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+from common.clock import Clock
+from common.errors import ServiceUnreachableError
+from common.model.control import Dependent, read_control
+from common.model.states import TaskState
+from common.model.upstream import Answer, Question
+from common.store.ports import DependentStore, WaitingDependent
+from common.zones import UnknownZoneError, zone_named
+from master.identity import Identity
+from master.logic.deadlocks import knots, runs_needed
+from master.logic.dependent import (
+    DependResult,
+    Verdict,
+    Wait,
+    evaluate,
+    questions,
+    wait_of,
+)
+
+log = logging.getLogger(__name__)
+
+_Answers: TypeAlias = Mapping[Question, Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A task that waits, with what its row says and where its dates are read."""
+
+    row: WaitingDependent
+    dependent: Dependent
+    zone: ZoneInfo
+
+    @property
+    def moment(self) -> datetime:
+        return self.row.schedule_time or self.row.start_time
+
+    @property
+    def own(self) -> int:
+        """Its process instance."""
+        return self.row.ownership.process_instance_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependentConfig:
+    """`interval`: the slow look. `breath`: ends that come in a crowd are looked at together.
+
+    A task that could not be decided in `faults_until_failure` looks, by a mistake of ours, fails.
+    `followed_at_most` runs are read at a time to find some that wait for each other.
+    """
+
+    interval: timedelta = timedelta(seconds=5)
+    breath: timedelta = timedelta(milliseconds=50)
+    faults_until_failure: int = 3
+    followed_at_most: int = 1000
+
+
+class DependentLoop:
+    """Told of ends anywhere by `heard`, and of a new task of its own by `look`, from any thread."""
+
+    name = "dependent"
+
+    def __init__(
+        self,
+        store: DependentStore,
+        *,
+        identity: Identity,
+        clock: Clock,
+        zone: ZoneInfo,
+        wake: Callable[[], None] = lambda: None,
+        config: DependentConfig | None = None,
+    ) -> None:
+        self._store = store
+        self._identity = identity
+        self._clock = clock
+        self._zone = zone
+        self._wake = wake
+        self._config = config or DependentConfig()
+        self._lock = Lock()
+        self._changed = False
+        # Whether anything waited at the last look: if not, ends elsewhere are no news.
+        self._any_waits = True
+        # When the last look ended, and how long after it there is none.
+        self._looked_at: float | None = None
+        self._breath = self._config.breath
+        self._faults: dict[int, int] = {}
+        # When knots were last looked for, and the last run then followed if there were too many.
+        self._untied_at: float | None = None
+        self._followed = 0
+
+    def heard(self) -> None:
+        """Something has ended somewhere."""
+        with self._lock:
+            if self._changed or not self._any_waits:
+                return
+            self._changed = True
+        self._wake()
+
+    def look(self) -> None:
+        """A task that waits has begun."""
+        with self._lock:
+            self._changed = True
+            self._any_waits = True
+        self._wake()
+
+    def run_once(self) -> timedelta:
+        """Look at all that wait, if there is reason to; answers how long to rest."""
+        node = self._identity.trusted()
+        if node is None:
+            return self._config.interval
+        rest = self._rest()
+        if rest > timedelta():
+            return rest
+        with self._lock:
+            # Before the rows are read: what ends from here on is another reason to look.
+            self._changed = False
+            self._any_waits = True
+        started = self._clock.monotonic()
+        try:
+            waiting = self._store.waiting(node)
+            self._untie(self._decide(waiting), waiting)
+        except BaseException:
+            # What was to be found is still to be found.
+            with self._lock:
+                self._changed = True
+            raise
+        finally:
+            self._looked_at = self._clock.monotonic()
+            # However long a look takes and however much happens: half of the time is others'.
+            took = timedelta(seconds=self._looked_at - started)
+            self._breath = max(self._config.breath, took)
+        if not waiting:
+            with self._lock:
+                # Unless something was heard meanwhile: it may have been a task that waits now.
+                self._any_waits = self._changed
+        return self._rest()
+
+    def _rest(self) -> timedelta:
+        if self._looked_at is None:
+            return timedelta()
+        since = timedelta(seconds=self._clock.monotonic() - self._looked_at)
+        return (self._breath if self._changed else self._config.interval) - since
+
+    def _decide(self, waiting: Sequence[WaitingDependent]) -> list[Wait]:
+        """Decide what can be decided; the waits in which nothing has changed since last time."""
+        read: list[_Read] = []
+        for each in waiting:
+            one = self._read(each)
+            if isinstance(one, _Read):
+                read.append(one)
+            else:
+                self._fail(each, one)
+        try:
+            unchanged = self._look_at(read)
+            self._faults.clear()
+            return unchanged
+        except ServiceUnreachableError:
+            raise
+        except Exception:
+            log.exception("tasks could not be decided together and are looked at one by one")
+            return self._look_at_each(read)
+
+    def _look_at_each(self, read: Sequence[_Read]) -> list[Wait]:
+        """One task that can't be decided must neither keep the others waiting nor wait for ever."""
+        known, self._faults = self._faults, {}
+        unchanged: list[Wait] = []
+        for one in read:
+            each = one.row
+            try:
+                unchanged += self._look_at([one])
+            except ServiceUnreachableError:
+                raise
+            except Exception as error:
+                faults = known.get(each.task_instance_id, 0) + 1
+                log.exception(
+                    "task could not be decided",
+                    extra={"task_instance_id": each.task_instance_id, "faults": faults},
+                )
+                if faults < self._config.faults_until_failure:
+                    self._faults[each.task_instance_id] = faults
+                else:
+                    why = f"it could not be decided: {type(error).__name__}: {error}"
+                    self._fail(each, why)
+        return unchanged
+
+    def _look_at(self, read: Sequence[_Read]) -> list[Wait]:
+        answers = self._answers(read)
+        is_time_to_untie = self._is_time_to_untie()
+        unchanged: list[Wait] = []
+        for one in read:
+            has_changed = self._conclude(one, answers)
+            if is_time_to_untie and not has_changed:
+                unchanged.append(_wait(one, answers))
+        return unchanged
+
+    def _answers(self, read: Sequence[_Read]) -> _Answers:
+        asked: dict[Question, None] = {}
+        for one in read:
+            asked |= dict.fromkeys(
+                questions(one.dependent, one.moment, one.zone, apart_from=one.own)
+            )
+        return dict(zip(asked, self._store.look_up(list(asked)), strict=True)) if asked else {}
+
+    def _conclude(self, one: _Read, answers: _Answers) -> bool:
+        """Write what has changed, if anything has."""
+        each = one.row
+        verdict, evidence = _verdict(one, answers)
+        match verdict.result:
+            case DependResult.SUCCESS:
+                self._tell_items(each, verdict)
+                self._write(each, TaskState.SUCCESS, evidence, None)
+            case DependResult.FAILED:
+                self._tell_items(each, verdict)
+                self._write(each, TaskState.FAILURE, evidence, _why(verdict))
+            case DependResult.WAITING:
+                if evidence == each.evidence:
+                    return False
+                self._write(each, None, evidence, None)
+        return True
+
+    def _is_time_to_untie(self) -> bool:
+        if self._untied_at is None:
+            return True
+        since = self._clock.monotonic() - self._untied_at
+        return timedelta(seconds=since) >= self._config.interval
+
+    def _untie(self, unchanged: Sequence[Wait], waiting: Sequence[WaitingDependent]) -> None:
+        """Fail the newest runs, if they are this master's, of those that wait for each other."""
+        # Whatever is in a knot is needed by something in it, so only what is needed is read.
+        needed = {run for wait in unchanged for run in runs_needed(wait)}
+        if not needed:
+            return
+        self._untied_at = self._clock.monotonic()
+        try:
+            self._untie_those_behind(needed, {each.task_instance_id for each in waiting})
+        except ServiceUnreachableError:
+            raise
+        except Exception:
+            log.exception("runs that wait for each other could not be looked for")
+
+    def _untie_those_behind(self, needed: Iterable[int], own: Collection[int]) -> None:
+        waits: dict[int, dict[int, Wait]] = {}
+        read: dict[int, tuple[WaitingDependent, str]] = {}
+        left = self._config.followed_at_most
+        coming, seen = self._begin_with(sorted(needed)), set[int]()
+        while coming and left > 0:
+            followed = coming[:left]
+            left -= len(followed)
+            seen.update(followed)
+            held_up = self._store.held_up(followed)
+            for each, wait, evidence in self._looked_through(held_up):
+                waits.setdefault(each.ownership.process_instance_id, {})[each.task_instance_id] = (
+                    wait
+                )
+                read[each.task_instance_id] = (each, evidence)
+            behind = (
+                run
+                for number in followed
+                for wait in waits.get(number, {}).values()
+                for run in runs_needed(wait)
+            )
+            coming = [run for run in dict.fromkeys(behind) if run not in seen]
+        for knot in knots(waits):
+            for number in knot.attempts:
+                each, evidence = read[number]
+                if number in own and self._write(each, TaskState.FAILURE, evidence, knot.reason):
+                    log.warning(
+                        "task failed because process instances wait for each other",
+                        extra={
+                            "process_instance_id": knot.newest,
+                            "task_instance_id": number,
+                            "ring": knot.ring,
+                        },
+                    )
+
+    def _begin_with(self, needed: Sequence[int]) -> list[int]:
+        """Those to follow first: of more than can be followed, each time the next part."""
+        at_once = max(self._config.followed_at_most // 2, 1)
+        if len(needed) <= at_once:
+            return list(needed)
+        begin = bisect_right(needed, self._followed) % len(needed)
+        part = [*needed[begin:], *needed[:begin]][:at_once]
+        self._followed = part[-1]
+        return part
+
+    def _looked_through(
+        self, held_up: Sequence[WaitingDependent]
+    ) -> list[tuple[WaitingDependent, Wait, str]]:
+        """What they wait for as it is now; whoever owns them may not have looked since."""
+        read: list[_Read] = []
+        unclear: set[int] = set()
+        for each in held_up:
+            one = self._read(each)
+            if isinstance(one, _Read):
+                read.append(one)
+            else:
+                # It is going to fail, and its run to go on.
+                unclear.add(each.ownership.process_instance_id)
+        answers = self._answers(read)
+        return [
+            (one.row, _wait(one, answers), _verdict(one, answers)[1])
+            for one in read
+            if one.own not in unclear
+        ]
+
+    def _read(self, each: WaitingDependent) -> _Read | str:
+        """What the task waits for, or why that can't be read."""
+        dependent = _dependence(each)
+        if not isinstance(dependent, Dependent):
+            return dependent
+        try:
+            zone = self._zone if each.timezone_id is None else zone_named(each.timezone_id)
+        except UnknownZoneError as error:
+            return f"the run's time zone: {error}"
+        return _Read(each, dependent, zone)
+
+    def _tell_items(self, each: WaitingDependent, verdict: Verdict) -> None:
+        for item in verdict.items:
+            if item.result is not DependResult.WAITING:
+                log.info(
+                    item.line,
+                    extra={
+                        "process_instance_id": each.ownership.process_instance_id,
+                        "task_instance_id": each.task_instance_id,
+                    },
+                )
+
+    def _fail(self, each: WaitingDependent, why: str) -> None:
+        """End a task that can't be decided; if even that can't be, the next look tries again."""
+        try:
+            self._write(each, TaskState.FAILURE, "[]", why)
+        except ServiceUnreachableError:
+            raise
+        except Exception:
+            log.exception(
+                "task can't be decided and can't be ended either",
+                extra={"task_instance_id": each.task_instance_id, "reason": why},
+            )
+
+    def _write(
+        self, each: WaitingDependent, state: TaskState | None, evidence: str, reason: str | None
+    ) -> bool:
+        return self._store.decide(
+            each, state=state, evidence=evidence, reason=reason, now=self._clock.now()
+        )
+
+
+def _dependence(each: WaitingDependent) -> Dependent | str:
+    """What the task waits for, or why that can't be read."""
+    mistakes: list[str] = []
+    try:
+        node = json.loads(each.task_json)
+    except (ValueError, RecursionError) as error:
+        return f"the task's JSON can't be read: {error}"
+    if not isinstance(node, dict):
+        return "the task's JSON is no object"
+    control = read_control("DEPENDENT", node, f"task {each.name!r}", mistakes)
+    if mistakes or not isinstance(control, Dependent):
+        return "; ".join(mistakes) or "the task does not say what it depends on"
+    return control
+
+
+def _verdict(one: _Read, answers: _Answers) -> tuple[Verdict, str]:
+    """What it amounts to, and the evidence as it is kept."""
+    verdict = evaluate(one.dependent, one.moment, one.zone, answers, apart_from=one.own)
+    return verdict, json.dumps(verdict.evidence, ensure_ascii=False)
+
+
+def _wait(one: _Read, answers: _Answers) -> Wait:
+    return wait_of(one.dependent, one.moment, one.zone, answers, apart_from=one.own)
+
+
+def _why(verdict: Verdict) -> str:
+    failed = [entry for entry in verdict.evidence if entry["result"] == DependResult.FAILED.name]
+    if not failed:
+        return "what it depends on has failed"
+    return f"{failed[0]['key']}: {failed[0]['why']}"

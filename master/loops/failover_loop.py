@@ -1,0 +1,91 @@
+"""Repairs what daemons that are gone left behind.
+
+Level, not edge: it compares the owners that stand in the tables with the daemons that are alive,
+again and again; a watch merely makes it look early. Tasks come before runs, so that a run that is
+taken over sees what became of its attempts (trap T77).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+
+from common.clock import Clock
+from common.model.cluster import NodeKind
+from common.registry.protocol import Membership, Mutex
+from common.store.ports import FailoverStore
+from master.identity import Identity
+
+log = logging.getLogger(__name__)
+
+MUTEX = "failover/masters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverConfig:
+    """How often the tables are compared with who is alive, when nothing seems to have changed."""
+
+    interval: timedelta = timedelta(seconds=2)
+
+
+class FailoverLoop:
+    """Runs on every master; a mutex keeps them from doing the same work, the SQL from harm."""
+
+    name = "failover"
+
+    def __init__(
+        self,
+        store: FailoverStore,
+        *,
+        mutex: Mutex,
+        membership: Membership,
+        identity: Identity,
+        clock: Clock,
+        config: FailoverConfig | None = None,
+    ) -> None:
+        self._store = store
+        self._mutex = mutex
+        self._membership = membership
+        self._identity = identity
+        self._clock = clock
+        self._config = config or FailoverConfig()
+
+    def run_once(self) -> timedelta:
+        """Repair what is found; answers how long to rest."""
+        node = self._identity.trusted()
+        if node is None:
+            return self._config.interval
+        orphaned = self._store.recover_ownerless(now=self._clock.now())
+        if orphaned:
+            log.warning("runs without an owner are to be recovered", extra={"count": orphaned})
+        # The tables first: whoever owns something there joined before that, so one who is missing
+        # from a later look at the registry is gone for good.
+        workers, masters = self._store.task_owners(), self._store.run_owners() - {node}
+        if not workers and not masters:
+            return self._config.interval
+        alive = self._membership.nodes(NodeKind.MASTER)
+        if node not in alive:
+            # A registry that does not know us has lost its memory; it can't say who is dead.
+            return self._config.interval
+        dead_workers = workers - self._membership.nodes(NodeKind.WORKER) if workers else workers
+        dead_masters = masters - alive
+        if not dead_workers and not dead_masters:
+            return self._config.interval
+        with self._mutex.hold(MUTEX, timeout=self._config.interval) as held:
+            if held:
+                now = self._clock.now()
+                for worker in sorted(dead_workers):
+                    if self._membership.is_adopting(worker.address):
+                        continue
+                    count = self._store.fail_tasks_over(worker, now=now)
+                    _tell("tasks of a lost worker were failed over", worker.address, count)
+                for master in sorted(dead_masters):
+                    count = self._store.recover_runs(master, now=now)
+                    _tell("runs of a lost master are to be recovered", master.address, count)
+        return self._config.interval
+
+
+def _tell(what: str, address: str, count: int) -> None:
+    if count:
+        log.warning(what, extra={"address": address, "count": count})

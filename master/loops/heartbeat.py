@@ -1,0 +1,74 @@
+"""Keeps this master registered, and its word: an incarnation that may be taken for dead is over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+from common.model.cluster import Node, NodeKind
+from common.registry.protocol import Membership, Standing
+from master.identity import Identity
+from master.loops.run_worker import RunWorker
+
+log = logging.getLogger(__name__)
+
+
+class HeartbeatLoop:
+    """Beats while trusted. When the session may be lost, forgets the runs and joins again.
+
+    `is_clean` says whether nothing in the tables bears a node's name already: after the registry
+    was wiped its numbers start again, and an incarnation must never pass for an earlier one.
+    """
+
+    name = "heartbeat"
+
+    def __init__(
+        self,
+        *,
+        membership: Membership,
+        identity: Identity,
+        runs: RunWorker,
+        address: str,
+        text: Callable[[], str],
+        is_clean: Callable[[Node], bool],
+        interval: timedelta = timedelta(seconds=10),
+        look_interval: timedelta = timedelta(seconds=1),
+    ) -> None:
+        self._membership = membership
+        self._identity = identity
+        self._runs = runs
+        self._address = address
+        self._text = text
+        self._is_clean = is_clean
+        self._passes = max(1, round(interval / look_interval))
+        self._look_interval = look_interval
+        self._passed = 0
+
+    def run_once(self) -> timedelta:
+        """Look at the own standing, and beat if it is time."""
+        if self._identity.node is None:
+            self.join()
+        elif self._membership.standing() is Standing.LOST:
+            log.error("session was lost; this incarnation is over")
+            self._identity.become(None)
+            self._runs.forget_all()
+            self.join()
+        else:
+            self._passed += 1
+            if self._passed >= self._passes:
+                self._passed = 0
+                self._membership.beat(self._text())
+        return self._look_interval
+
+    def join(self) -> None:
+        """Become an incarnation that nobody was before. Raises `AddressInUseError`."""
+        while True:
+            node = self._membership.join(NodeKind.MASTER, self._address, self._text())
+            if self._is_clean(node):
+                break
+            self._membership.leave()
+        self._identity.become(node)
+        self._passed = 0
+        log.info("joined", extra={"address": node.address, "incarnation": node.incarnation})
+        self._runs.look()

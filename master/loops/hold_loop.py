@@ -1,0 +1,75 @@
+"""Lets go of what is held back: by a delay, for want of slots in a pool, or by its turn.
+
+What is held, and by what, stands in the tables; so does what is in use, as attempts that are live.
+Nothing is counted here that could be counted wrongly, and a master that dies between two statements
+leaves nothing taken. Any master may let go of anything: the tables' locks decide between two.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+
+from common.clock import Clock
+from common.store.ports import HoldStore
+from master.identity import Identity
+from master.loops.queue_loop import QueueLoop
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldConfig:
+    """`interval`: how often it is looked when nothing tells of a change.
+
+    `breath`: how long it is rested at least, since what is due may be locked by another master.
+    However many ends call for a look, it is rested after one as long as that has taken, up to a
+    tenth of the interval.
+    """
+
+    interval: timedelta = timedelta(seconds=2)
+    breath: timedelta = timedelta(milliseconds=50)
+
+
+class HoldLoop:
+    """Woken after a save that leaves room in a pool, or adds something that is held."""
+
+    name = "hold"
+
+    def __init__(
+        self,
+        store: HoldStore,
+        *,
+        identity: Identity,
+        clock: Clock,
+        queue: QueueLoop,
+        config: HoldConfig | None = None,
+    ) -> None:
+        self._store = store
+        self._identity = identity
+        self._clock = clock
+        self._queue = queue
+        self._config = config or HoldConfig()
+        self._next_look = clock.monotonic()
+
+    def run_once(self) -> timedelta:
+        """Let go of what may go; answers how long nothing is due."""
+        if self._identity.trusted() is None:
+            return self._config.interval
+        started = self._clock.monotonic()
+        if started < self._next_look:
+            return timedelta(seconds=self._next_look - started)
+        try:
+            released = self._store.release(now=self._clock.now())
+        finally:
+            ended = self._clock.monotonic()
+            pause = min(timedelta(seconds=ended - started), self._config.interval / 10)
+            self._next_look = ended + pause.total_seconds()
+        self._queue.offer(released.offers)
+        if released.instances:
+            log.info("the turn of waiting instances came", extra={"count": released.instances})
+        if released.next_due is None:
+            return self._config.interval
+        until_due = released.next_due - self._clock.now()
+        return min(max(until_due, self._config.breath), self._config.interval)

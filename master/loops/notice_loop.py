@@ -1,0 +1,93 @@
+"""Hears PostgreSQL's notifications and wakes whom they concern; nothing depends on hearing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Protocol
+
+from common.store.listen import Channel, Notification, read_task_report
+from master.loops.run_worker import RunWorker
+
+CHANNELS = tuple(Channel)
+"""All that a master listens to."""
+
+
+class NotificationSource(Protocol):
+    """`common.store.listen.Notifications`, or a queue in the simulator."""
+
+    def wait(self, timeout: timedelta) -> list[Notification]: ...
+
+    def wake(self) -> None: ...
+
+
+class NoticeLoop:
+    """Blocks in the source's `wait` where other loops rest, so it has a `stop` of its own."""
+
+    name = "notice"
+
+    def __init__(
+        self,
+        source: NotificationSource,
+        *,
+        runs: RunWorker,
+        command_waiting: Callable[[], None],
+        upstream_changed: Callable[[], None] = lambda: None,
+        hold_changed: Callable[[], None] = lambda: None,
+        schedule_changed: Callable[[], None] = lambda: None,
+        complement_changed: Callable[[], None] = lambda: None,
+        patience: timedelta = timedelta(seconds=5),
+    ) -> None:
+        self._source = source
+        self._runs = runs
+        self._command_waiting = command_waiting
+        self._upstream_changed = upstream_changed
+        self._hold_changed = hold_changed
+        self._schedule_changed = schedule_changed
+        self._complement_changed = complement_changed
+        self._patience = patience
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End the present wait, and wait no more; for the thread that stops the daemon."""
+        self._stopping = True
+        self._source.wake()
+
+    def run_once(self) -> timedelta:
+        """Wait for notifications and pass them on."""
+        if self._stopping:
+            return self._patience
+        for notification in self._source.wait(self._patience):
+            match notification.channel:
+                case Channel.COMMAND:
+                    self._command_waiting()
+                case Channel.TASK:
+                    self._reported(notification.payload)
+                    self._upstream_changed()
+                case Channel.WANTED:
+                    self._runs.look()
+                case Channel.PROCESS:
+                    self._upstream_changed()
+                    self._complement_changed()
+                case Channel.HOLD:
+                    self._hold_changed()
+                case Channel.SCHEDULE:
+                    self._schedule_changed()
+                case Channel.COMPLEMENT:
+                    self._complement_changed()
+                case _:
+                    # The connection was lost in between: anything may have been missed.
+                    self._command_waiting()
+                    self._upstream_changed()
+                    self._hold_changed()
+                    self._schedule_changed()
+                    self._complement_changed()
+                    self._runs.look()
+        return timedelta()
+
+    def _reported(self, payload: str) -> None:
+        try:
+            self._runs.reported(read_task_report(payload))
+        except ValueError:
+            # Somebody's own notification; if it meant anything, the rows tell.
+            self._runs.look()

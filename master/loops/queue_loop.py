@@ -1,0 +1,117 @@
+"""Keeps the registry's queues equal to what the tables ask for.
+
+After a save the entries that it calls for are put in at once. Slowly behind that, submitted
+attempts of this master's runs that have neither a queue entry nor a claim get one again, so that a
+lost registry, a lost claim or a crash between commit and offer costs seconds and nothing else. An
+entry whose name the tables no longer give, since a group or a priority has changed, is replaced: it
+might name workers that are no more (trap T08).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from common.clock import Clock
+from common.model.cluster import QueueEntry
+from common.registry.protocol import KillQueue, RegistryUnavailableError, TaskQueue
+from common.store.ports import RunStore, Saved
+from master.identity import Identity
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueConfig:
+    """An attempt is looked for only after `patience`, since a fresh one is still on its way."""
+
+    repair_interval: timedelta = timedelta(seconds=2)
+    patience: timedelta = timedelta(seconds=2)
+
+
+class QueueLoop:
+    """Told of saves by the run worker's thread, through `add`."""
+
+    name = "queue"
+
+    def __init__(
+        self,
+        store: RunStore,
+        *,
+        tasks: TaskQueue,
+        kills: KillQueue,
+        identity: Identity,
+        clock: Clock,
+        wake: Callable[[], None] = lambda: None,
+        config: QueueConfig | None = None,
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._kills = kills
+        self._identity = identity
+        self._clock = clock
+        self._wake = wake
+        self._config = config or QueueConfig()
+        self._pending: deque[Saved] = deque()
+        self._repaired_at: float | None = None
+
+    def add(self, saved: Saved) -> None:
+        """Rows have been written that call for entries."""
+        if saved.offers or saved.kills or saved.withdrawn:
+            self._pending.append(saved)
+            self._wake()
+
+    def offer(self, entries: Sequence[QueueEntry]) -> None:
+        """Attempts that were held back may be claimed now, whoever owns their runs."""
+        self.add(Saved(lost=frozenset(), offers=tuple(entries), kills=(), withdrawn=()))
+
+    def run_once(self) -> timedelta:
+        """Put in what is pending, and repair if it is time; answers how long to rest."""
+        self._put_in()
+        return self._repair()
+
+    def _put_in(self) -> None:
+        pending = [self._pending.popleft() for _ in range(len(self._pending))]
+        if not pending:
+            return
+        try:
+            self._tasks.offer([entry for saved in pending for entry in saved.offers])
+            self._kills.ask([entry for saved in pending for entry in saved.kills])
+            self._tasks.withdraw([entry for saved in pending for entry in saved.withdrawn])
+        except RegistryUnavailableError:
+            # Not kept: the repair finds the same in the tables, once the registry is back.
+            log.warning("registry took no entries; they will be repaired from the tables")
+            raise
+
+    def _repair(self) -> timedelta:
+        started = self._clock.monotonic()
+        interval = self._config.repair_interval.total_seconds()
+        if self._repaired_at is not None and started - self._repaired_at < interval:
+            return timedelta(seconds=interval - (started - self._repaired_at))
+        node = self._identity.node
+        if node is not None:
+            before = self._clock.now() - self._config.patience
+            # First the rows, then the registry: an attempt that is claimed in between is offered
+            # once too often, and its second claimant finds no row to change.
+            unclaimed = self._store.unclaimed(node, submitted_before=before)
+            if unclaimed:
+                entries = self._tasks.entries()
+                claimed = self._tasks.claimed()
+                wanted = {e.task_instance_id: e for e in unclaimed}
+                stale = [e for e in entries if wanted.get(e.task_instance_id, e) != e]
+                there = frozenset(entries)
+                missing = [
+                    e for e in unclaimed if e not in there and e.task_instance_id not in claimed
+                ]
+                if missing:
+                    log.warning("queue entries were missing", extra={"count": len(missing)})
+                    self._tasks.offer(missing)
+                if stale:
+                    self._tasks.withdraw(stale)
+        self._repaired_at = self._clock.monotonic()
+        # A long queue takes long to compare; never more than a tenth of the time goes into it.
+        took = self._repaired_at - started
+        return timedelta(seconds=max(interval, 10 * took))

@@ -1,0 +1,575 @@
+"""Carries out what the engine decides: the one loop that owns this master's runs.
+
+A pass reads what has happened (reports, wanted states, timers), advances every run concerned, and
+saves all their decisions in one fenced transaction. Memory is a cache: a run whose step was not
+saved is forgotten, and what opens it next loads what is true. Notifications only make a pass come
+early; about once a second the loop looks at everything it owns, so a lost one costs a second.
+
+Other loops speak to it through `open`, `reported`, `look` and `forget_all`, from any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from itertools import islice
+from typing import TypeAlias, TypeVar, assert_never
+from zoneinfo import ZoneInfo
+
+from common.clock import Clock
+from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreachableError
+from common.model.commands import BadCommandError, start_node_names
+from common.model.control import Dependent, SubProcess
+from common.model.decisions import Decision, FinishProcess, KillTask
+from common.model.instances import Ownership
+from common.model.states import ProcessState, TaskDependType, TaskState
+from common.runtime import metrics
+from common.store.ports import (
+    LoadedRun,
+    RunStore,
+    Saved,
+    Step,
+    TaskReport,
+    UnreadableRun,
+    Wish,
+)
+from common.zones import UnknownZoneError
+from master.engine.advance import advance
+from master.engine.events import (
+    DeadlinePassed,
+    Event,
+    PauseRequested,
+    ProcessEvent,
+    ProcessTimedOut,
+    RunOpened,
+    StopRequested,
+    TaskEvent,
+    TaskFailed,
+    TaskKilled,
+    TaskPaused,
+    TaskSucceeded,
+    TimerFired,
+    WorkerLost,
+)
+from master.engine.load import load_run
+from master.engine.run import ImpossibleError, ProcessRun
+from master.graphs import GraphCache
+from master.identity import Identity
+
+log = logging.getLogger(__name__)
+
+_Item = TypeVar("_Item")
+# When a retry is due, and whose: process instance, task, attempt. Attempt 0 of no task stands for
+# the time by which the run itself has to have stopped.
+_Timer: TypeAlias = tuple[datetime, int, str, int]
+_DEADLINE = ("", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunWorkerConfig:
+    """`opened_at_once` bounds a pass, so that the first of many new runs starts early.
+
+    `exec_task_num`: how many tasks of a run workers may have at the same time; 0 is no limit.
+    `stop_deadline`: a stop is over so long after it was asked for, whatever workers do.
+    """
+
+    look_interval: timedelta = timedelta(seconds=1)
+    opened_at_once: int = 25
+    faults_until_failure: int = 3
+    stop_deadline: timedelta = timedelta(seconds=13)
+    exec_task_num: int = 0
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    complement_uses_chosen_date: bool = True
+
+
+class RunWorker:
+    """Owns the runs in memory.
+
+    `saved` is told what has to go into the registry now, `ended` that there is room for more runs.
+    """
+
+    name = "run-worker"
+
+    def __init__(
+        self,
+        store: RunStore,
+        *,
+        identity: Identity,
+        graphs: GraphCache,
+        clock: Clock,
+        saved: Callable[[Saved], None],
+        ended: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] = lambda: None,
+        config: RunWorkerConfig | None = None,
+    ) -> None:
+        self._store = store
+        self._identity = identity
+        self._graphs = graphs
+        self._clock = clock
+        self._saved = saved
+        self._ended = ended
+        self._wake = wake
+        self._config = config or RunWorkerConfig()
+        # Filled by other threads; `deque.append` and `popleft` are atomic.
+        self._to_open: deque[Ownership] = deque()
+        self._heard: deque[TaskReport] = deque()
+        self._orders: deque[str] = deque()
+        # Ids of the runs in memory and of those whose step is being saved; asked, never iterated.
+        self._known: set[int] = set()
+        # From here on, this loop's own.
+        self._runs: dict[int, ProcessRun] = {}
+        self._timers: list[_Timer] = []
+        # What stands in `_timers`, so that a run is not armed anew by each of its steps.
+        self._armed: set[_Timer] = set()
+        self._faults: dict[int, int] = {}
+        self._looked_at: float | None = None
+        # Ids of the runs that take room, of which there are few; of the others there may be many.
+        # Each with whether it is a complement's.
+        self._occupying: dict[int, bool] = {}
+        self._active = 0
+        self._active_live = 0
+
+    @property
+    def active(self) -> int:
+        """How many runs take up room: those of which something is under way, or about to open.
+
+        One that only waits for other runs takes none, be it for a child or for an upstream: if
+        such took all the room, what they wait for would never begin (traps T36d, T67).
+        """
+        return self._active + len(self._to_open)
+
+    @property
+    def active_live(self) -> int:
+        """How many of these are no complement's, of which a live run must not feel anything.
+
+        What a run is that is about to open is not known yet: it counts.
+        """
+        return self._active_live + len(self._to_open)
+
+    def open(self, ownerships: Iterable[Ownership]) -> None:
+        """Runs have become this master's."""
+        self._to_open.extend(ownerships)
+        self._wake()
+
+    def reported(self, report: TaskReport) -> None:
+        """An attempt has ended, so somebody heard; ignored if its run is not in memory."""
+        if not report.state.is_finished:
+            # Anybody may notify; what does not speak of an end is a reason to look at the rows.
+            self.look()
+        elif report.process_instance_id in self._known:
+            self._heard.append(report)
+            self._wake()
+
+    def look(self) -> None:
+        """Something may have been missed, or is wanted of a run: look at everything."""
+        self._orders.append("look")
+        self._wake()
+
+    def forget_all(self) -> None:
+        """This incarnation is over: its runs may be somebody else's by now."""
+        self._orders.append("forget")
+        self._wake()
+
+    def run_once(self) -> timedelta:
+        """Bring every run concerned up to date; answers how long nothing is due."""
+        now = self._clock.now()
+        before, live_before = self.active, self.active_live
+        events: dict[Ownership, list[Event]] = {}
+        try:
+            self._gather(events, now)
+            self._advance(events, now)
+        except BaseException:
+            # What these were still to be told goes with the pass; loading them makes up for it.
+            for ownership in events:
+                if self._runs.pop(ownership.process_instance_id, None) is not None:
+                    self._to_open.append(ownership)
+            raise
+        finally:
+            self._known.intersection_update(self._runs)
+            gone = [run_id for run_id in self._occupying if run_id not in self._runs]
+            for run_id in gone:
+                del self._occupying[run_id]
+            self._active = len(self._occupying)
+            self._active_live = self._active - sum(self._occupying.values())
+            if self.active < before or self.active_live < live_before:
+                self._ended()
+        if self._to_open or self._heard or self._orders:
+            return timedelta()
+        return self._rest(now)
+
+    # What has happened
+
+    def _gather(self, events: dict[Ownership, list[Event]], now: datetime) -> None:
+        """Add the events of this pass, by run, in an order that the next pass would repeat."""
+        look = self._obey()
+        node = self._identity.node
+        if node is None:
+            self._to_open.clear()
+            self._heard.clear()
+            return
+        monotonic = self._clock.monotonic()
+        if self._looked_at is None or (
+            monotonic - self._looked_at >= self._config.look_interval.total_seconds()
+        ):
+            look = True
+        if self._is_deadline_due(now):
+            # Nothing may be given up of which the rows know by now that it has ended.
+            look = True
+        if look:
+            self._compare_with_tables()
+        self._open(events)
+        # What was taken over may have reports that its former owner alone heard of.
+        look = look or any(ownership.epoch > 1 for ownership in events)
+        heard = _drain(self._heard)
+        # What an attempt put out stands in its row alone.
+        reports = [report for report in heard if not report.has_output]
+        if look or len(reports) < len(heard):
+            reports += self._store.reports(node)
+        for report in reports:
+            run = self._runs.get(report.process_instance_id)
+            if run is not None:
+                events.setdefault(run.ownership, []).append(_event(report))
+        if look:
+            for ownership, wish in self._store.wanted(node).items():
+                event = self._wanted(wish, now)
+                if event is not None and self._holds(ownership):
+                    events.setdefault(ownership, []).append(event)
+            if self._runs:
+                self._store.pass_wishes_on(node)
+            self._looked_at = monotonic
+        for run, due in self._due(now):
+            events.setdefault(run.ownership, []).append(due)
+
+    def _wanted(self, wish: Wish, now: datetime) -> ProcessEvent | None:
+        deadline = wish.at + self._config.stop_deadline
+        if deadline <= now:
+            # Nobody was there to hear it, or it was dated by hand: the workers get their time.
+            deadline = now + self._config.stop_deadline
+        match wish.state:
+            case ProcessState.STOP:
+                return StopRequested(deadline=deadline)
+            case ProcessState.PAUSE:
+                return PauseRequested()
+            case ProcessState.FAILURE:
+                return ProcessTimedOut(deadline=deadline)
+            case _:
+                return None
+
+    def _obey(self) -> bool:
+        orders = _drain(self._orders)
+        if "forget" in orders:
+            self._runs.clear()
+            self._timers.clear()
+            self._armed.clear()
+            self._faults.clear()
+            self._to_open.clear()
+            self._heard.clear()
+            self._looked_at = None
+        return "look" in orders
+
+    def _compare_with_tables(self) -> None:
+        """Open what is ours and not in memory; forget what is in memory and no longer ours."""
+        node = self._identity.node
+        if node is None:
+            return
+        owned = self._store.owned(node)
+        # Copied in one go first: other threads add to it, and may do so between two comparisons.
+        waiting = frozenset(tuple(self._to_open))
+        for ownership in sorted(owned):
+            if not self._holds(ownership) and ownership not in waiting:
+                self._to_open.append(ownership)
+        for run in list(self._runs.values()):
+            if run.ownership not in owned:
+                self._forget(run.ownership, "it is not, or no longer, this master's")
+
+    def _open(self, events: dict[Ownership, list[Event]]) -> None:
+        """Load what is to be opened."""
+        wanted = [
+            ownership
+            for ownership in dict.fromkeys(_drain(self._to_open, self._config.opened_at_once))
+            if not self._holds(ownership)
+        ]
+        if not wanted:
+            return
+        try:
+            for loaded in self._store.load(wanted):
+                if isinstance(loaded, UnreadableRun):
+                    self._fail(loaded.ownership, loaded.reason)
+                    continue
+                run = self._build(loaded)
+                if run is not None:
+                    events[run.ownership] = [RunOpened()]
+                    self._runs[run.ownership.process_instance_id] = run
+                    self._known.add(run.ownership.process_instance_id)
+        except ServiceUnreachableError:
+            self._to_open.extend(wanted)
+            raise
+
+    def _build(self, loaded: LoadedRun) -> ProcessRun | None:
+        process = loaded.process
+        if process.state.is_terminal:
+            return None
+        try:
+            graph = self._graphs.graph(process.process_instance_json)
+            return load_run(
+                loaded.ownership,
+                process,
+                loaded.tasks,
+                zone=self._config.zone,
+                complement_uses_chosen_date=self._config.complement_uses_chosen_date,
+                task_limit=self._config.exec_task_num,
+                nodes=graph.nodes,
+                dag=self._graphs.selection(
+                    process.process_instance_json,
+                    start_node_names(process.command_param),
+                    TaskDependType(process.task_depend_type),
+                ),
+            )
+        except UnknownZoneError as error:
+            self._fail(loaded.ownership, f"the run's time zone: {error}")
+        except (InvalidDefinitionError, ImpossibleError, BadCommandError) as error:
+            # Nothing that this or another master could do would make these rows a run.
+            self._fail(loaded.ownership, str(error))
+        except Exception as error:  # noqa: BLE001  # One run's fault must not end the others.
+            self._suspect(loaded.ownership, error)
+        return None
+
+    def _due(self, now: datetime) -> list[tuple[ProcessRun, TimerFired | DeadlinePassed]]:
+        due: list[tuple[ProcessRun, TimerFired | DeadlinePassed]] = []
+        while self._timers and self._timers[0][0] <= now:
+            timer = heappop(self._timers)
+            self._armed.discard(timer)
+            _, process_instance_id, name, attempt = timer
+            run = self._runs.get(process_instance_id)
+            if run is None:
+                continue
+            if (name, attempt) == _DEADLINE:
+                # It may be that of an earlier stop, which a recovery has undone.
+                if run.deadline is not None and run.deadline <= now:
+                    due.append((run, DeadlinePassed()))
+            elif name in run.tasks:
+                due.append((run, TimerFired(name=name, attempt=attempt)))
+        return due
+
+    def _is_deadline_due(self, now: datetime) -> bool:
+        # The first of a heap is the smallest: mostly it alone says that nothing is due.
+        return (
+            bool(self._timers)
+            and self._timers[0][0] <= now
+            and any(
+                at <= now and (name, attempt) == _DEADLINE for at, _, name, attempt in self._timers
+            )
+        )
+
+    # What follows from it
+
+    def _advance(self, events: dict[Ownership, list[Event]], now: datetime) -> None:
+        steps: list[Step] = []
+        stepped: list[ProcessRun] = []
+        for ownership in list(events):
+            happened = events.pop(ownership)
+            # Out of memory until the step is saved: on any error the next event loads what is true.
+            run = self._runs.pop(ownership.process_instance_id, None)
+            if run is None:
+                continue
+            try:
+                decisions = tuple(
+                    decision for event in happened for decision in advance(run, event, now=now)
+                )
+            except Exception as error:  # noqa: BLE001  # One run's fault must not end the others.
+                self._suspect(ownership, error)
+                continue
+            if not decisions:
+                self._keep(run)
+                continue
+            steps.append(Step(ownership=ownership, decisions=decisions, at=now))
+            stepped.append(run)
+        if steps:
+            self._save(steps, stepped)
+
+    def _save(self, steps: list[Step], stepped: list[ProcessRun]) -> None:
+        try:
+            saved = self._store.save(steps)
+        except ServiceUnreachableError:
+            # Whether it was written is unknown; look at the tables as soon as they answer.
+            self._lose(stepped)
+            raise
+        except SchedulerError as error:
+            if len(steps) == 1:
+                # Loaded at once it may fit; one that never does is left to the slow look.
+                if self._suspect(steps[0].ownership, error):
+                    self._lose(stepped)
+                return
+            # One of them does not fit its rows; apart, the others are not held up by it.
+            log.warning("steps were refused and are saved one by one", extra={"cause": str(error)})
+            for step, run in zip(steps, stepped, strict=True):
+                self._save([step], [run])
+            return
+        for run in stepped:
+            if run.ownership in saved.lost:
+                self._faults.pop(run.ownership.process_instance_id, None)
+                metrics.fenced_writes.inc()
+                log.warning(
+                    "run was lost to another master",
+                    extra={"process_instance_id": run.ownership.process_instance_id},
+                )
+            elif run.is_over:
+                self._faults.pop(run.ownership.process_instance_id, None)
+                metrics.process_instances.labels(state=run.state.name).inc()
+                log.info(
+                    "process instance ended",
+                    extra={
+                        "process_instance_id": run.ownership.process_instance_id,
+                        "state": run.state.name,
+                    },
+                )
+            else:
+                # Only faults in a row tell of a run that can't go on.
+                self._faults.pop(run.ownership.process_instance_id, None)
+                self._keep(run)
+        self._tell(saved)
+
+    def _tell(self, saved: Saved) -> None:
+        self._saved(saved)
+        node = self._identity.node
+        if saved.wishes and node is not None:
+            # Apart from the save: it locks the rows of the children, whose owners lock ours.
+            self._store.pass_wishes_on(node)
+
+    def _lose(self, stepped: list[ProcessRun]) -> None:
+        """Leave runs whose step may not be written out of memory, to be loaded again."""
+        self._to_open.extend(run.ownership for run in stepped)
+
+    def _suspect(self, ownership: Ownership, error: Exception) -> bool:
+        """A run met what can't be; whether loading it afresh may help. If not, it is ended."""
+        faults = self._faults.get(ownership.process_instance_id, 0) + 1
+        self._faults[ownership.process_instance_id] = faults
+        log.error(
+            "run met what can't be",
+            extra={
+                "process_instance_id": ownership.process_instance_id,
+                "cause": str(error),
+                "faults": faults,
+            },
+        )
+        if faults < self._config.faults_until_failure:
+            return True
+        self._fail(ownership, str(error))
+        return False
+
+    def _fail(self, ownership: Ownership, reason: str) -> None:
+        """End a run that can't go on, so that even this one ends, and nothing of it stays alive."""
+        decisions: list[Decision] = [
+            KillTask(name=name, attempt=attempt)
+            for loaded in self._store.load([ownership])
+            for name, attempt in _under_way(loaded)
+        ]
+        decisions.append(FinishProcess(state=ProcessState.FAILURE, reason=reason))
+        step = Step(ownership=ownership, decisions=tuple(decisions), at=self._clock.now())
+        try:
+            saved = self._store.save([step])
+        except ServiceUnreachableError:
+            raise
+        except SchedulerError as error:
+            log.error(  # noqa: TRY400  # The text of the error is the whole story.
+                "process instance can't go on and can't be ended either",
+                extra={
+                    "process_instance_id": ownership.process_instance_id,
+                    "reason": reason,
+                    "cause": str(error),
+                },
+            )
+            return
+        self._tell(saved)
+        self._faults.pop(ownership.process_instance_id, None)
+        if ownership in saved.lost:
+            return
+        metrics.process_instances.labels(state=ProcessState.FAILURE.name).inc()
+        log.error(
+            "process instance can't go on and was ended",
+            extra={"process_instance_id": ownership.process_instance_id, "reason": reason},
+        )
+
+    def _keep(self, run: ProcessRun) -> None:
+        self._runs[run.ownership.process_instance_id] = run
+        if _takes_room(run):
+            self._occupying[run.ownership.process_instance_id] = run.context.complement
+        else:
+            self._occupying.pop(run.ownership.process_instance_id, None)
+        due = run.next_retry()
+        if due is not None and not run.is_pausing:
+            at, name = due
+            self._arm((at, run.ownership.process_instance_id, name, run.tasks[name].attempt))
+        # In any other state nothing would follow from it, and it would be armed for ever.
+        if run.deadline is not None and run.state is ProcessState.READY_STOP:
+            self._arm((run.deadline, run.ownership.process_instance_id, *_DEADLINE))
+
+    def _arm(self, timer: _Timer) -> None:
+        if timer not in self._armed:
+            self._armed.add(timer)
+            heappush(self._timers, timer)
+
+    def _forget(self, ownership: Ownership, why: str) -> None:
+        if self._runs.pop(ownership.process_instance_id, None) is not None:
+            log.warning(
+                "run was forgotten",
+                extra={"process_instance_id": ownership.process_instance_id, "cause": why},
+            )
+
+    def _holds(self, ownership: Ownership) -> bool:
+        run = self._runs.get(ownership.process_instance_id)
+        return run is not None and run.ownership == ownership
+
+    def _rest(self, now: datetime) -> timedelta:
+        if self._timers:
+            until = max(self._timers[0][0] - now, timedelta())
+            return min(until, self._config.look_interval)
+        return self._config.look_interval
+
+
+def _takes_room(run: ProcessRun) -> bool:
+    """Whether anything of it is under way besides waiting for other runs."""
+    waiting = (SubProcess, Dependent)
+    return (
+        not run.live
+        or bool(run.retries)
+        or any(not isinstance(run.tasks[name].node.control, waiting) for name in run.live)
+    )
+
+
+def _under_way(loaded: LoadedRun | UnreadableRun) -> tuple[tuple[str, int], ...]:
+    if isinstance(loaded, UnreadableRun):
+        return loaded.live
+    return tuple((row.name, row.attempt) for row in loaded.tasks if not row.state.is_finished)
+
+
+def _event(report: TaskReport) -> TaskEvent:
+    name, attempt, at = report.name, report.attempt, report.end_time
+    match report.state:
+        case TaskState.SUCCESS | TaskState.FORCED_SUCCESS:
+            return TaskSucceeded(name=name, attempt=attempt, at=at, var_pool=report.var_pool)
+        case TaskState.FAILURE:
+            return TaskFailed(name=name, attempt=attempt, at=at, failure=report.failure)
+        case TaskState.NEED_FAULT_TOLERANCE:
+            return WorkerLost(name=name, attempt=attempt, at=at)
+        case TaskState.KILL:
+            return TaskKilled(name=name, attempt=attempt, at=at, failure=report.failure)
+        case TaskState.PAUSE:
+            return TaskPaused(name=name, attempt=attempt, at=at)
+        case (
+            TaskState.SUBMITTED
+            | TaskState.RUNNING
+            | TaskState.WAITING_DEPEND
+            | TaskState.DELAY_EXECUTION
+        ):
+            raise ImpossibleError(f"{report} reports an attempt that has not ended")
+        case _:
+            assert_never(report.state)
+
+
+def _drain(queue: deque[_Item], most: int | None = None) -> list[_Item]:
+    return [queue.popleft() for _ in islice(range(len(queue)), most)]

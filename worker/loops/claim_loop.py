@@ -1,0 +1,317 @@
+"""Takes submitted attempts from the queue for this worker, and has them started.
+
+A claim is made twice: in the registry, so that workers don't run after the same entry, and then in
+the row, which alone decides. What a call that failed may have done is never guessed: the entries
+are remembered and looked at again in the tables before any other is claimed, so that an attempt
+whose row says that it is ours is either started or reported, never forgotten. Attempts that need
+data sources, or what former runs have measured, are *needy* from their claim until that has been
+read; nothing else is claimed before that. No threads and no time of its own: a service or a
+simulator calls `run_once`.
+
+A complement *yields*: its attempts take slots that nothing holds, while any other takes each slot
+that no other such holds, as if the complement's were not there. So a live run never waits for a
+complement to let go of a slot, and a worker may have more attempts than slots for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from common.clock import Clock
+from common.errors import ServiceUnreachableError
+from common.model.cluster import Node, QueueEntry
+from common.model.states import TaskState
+from common.registry.protocol import Membership, Standing, TaskQueue
+from common.store.ports import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
+from worker.attempts import Attempts, Ended
+from worker.processes.quality_report import needs_former
+from worker.tasks.datasource import datasource_ids, needs_datasource
+
+log = logging.getLogger(__name__)
+
+_IDLE = timedelta(seconds=1)
+_REST_AFTER_START = timedelta(milliseconds=4)
+_KEPT_AT_MOST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How many slots no live attempt holds, how many nothing does, and what a complement may take.
+
+    Of the last two the smaller counts, and either may be negative.
+    """
+
+    live: int
+    empty: int
+    complement: int
+
+
+class ClaimLoop:
+    """Fills the free slots of a worker, whenever its session can be trusted."""
+
+    name = "claim"
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        queue: TaskQueue,
+        membership: Membership,
+        attempts: Attempts,
+        ended: Ended,
+        node: Callable[[], Node | None],
+        slots: int,
+        complement_slots: int,
+        group_ids: Callable[[], Collection[int]],
+        ip: int | None,
+        folders: AttemptFolders,
+        clock: Clock,
+        batch: int,
+        admits: Callable[[], bool] = lambda: True,
+        wake: Callable[[], None] = lambda: None,
+        idle: timedelta = _IDLE,
+    ) -> None:
+        """`wake` is called, from any thread, when there may be something to claim.
+
+        `complement_slots`: how many of the `slots` complements may take at most.
+        """
+        self._store = store
+        self._queue = queue
+        self._membership = membership
+        self._attempts = attempts
+        self._ended = ended
+        self._node = node
+        self._slots = slots
+        self._complement_slots = complement_slots
+        self._group_ids = group_ids
+        self._ip = ip
+        self._folders = folders
+        self._clock = clock
+        self._batch = batch
+        self._admits = admits
+        self._wake = wake
+        self._idle = idle
+        self._entries: tuple[QueueEntry, ...] = ()
+        self._changed = True
+        self._look_again_at = 0.0
+        self._unsure: tuple[QueueEntry, ...] = ()
+        self._unsure_node: Node | None = None
+        self._to_release: tuple[QueueEntry, ...] = ()
+        self._claimed: tuple[ClaimedTask, ...] = ()
+        self._needy: tuple[ClaimedTask, ...] = ()
+        self._needy_node: Node | None = None
+        queue.watch(self._entries_changed)
+
+    def run_once(self) -> timedelta:
+        """Claim some attempts and start them; how long to rest.
+
+        `ServiceUnreachableError` passes through, with everything remembered that it leaves open.
+        """
+        node = self._node()
+        if node is None or self._membership.standing() is not Standing.TRUSTED:
+            return self._idle
+        if len(self._claimed) >= _KEPT_AT_MOST:
+            self._tidy()
+        if self._unsure:
+            self._resolve(node)
+            return timedelta()
+        if self._needy:
+            # The look of the pass that claimed them failed; it is made again.
+            self._begin_needy(node)
+            return timedelta()
+        room = self._room()
+        if room.live <= 0 or not self._admits():
+            self._tidy()
+            return self._idle
+        wanted = self._first_that_suit(room)
+        if not wanted:
+            self._tidy()
+            return self._idle
+        # From here until the rows have answered, nobody else will offer or claim these.
+        self._remember(wanted, node)
+        won = self._queue.claim(wanted, node)
+        self._remember(won, node)
+        taken = frozenset(wanted)
+        self._entries = tuple(entry for entry in self._entries if entry not in taken)
+        if won:
+            claimed = self._claim_rows(node, won)
+            self._begin(node, claimed)
+            self._unsure = ()
+            self._to_release += won
+            self._claimed += claimed
+            # Last, since it may fail: by now nothing else is left open.
+            self._begin_needy(node)
+            if not self._entries:
+                # Long enough for the supervisor to start them undisturbed; a new entry ends it.
+                return _REST_AFTER_START
+        return timedelta()
+
+    def claiming(self) -> frozenset[int]:
+        """Attempts whose claim is under way, or whose answer was lost."""
+        # Called from another thread: each tuple is looked at once. The needy come last, for an
+        # attempt moves from the unsure to them.
+        unsure = [entry.task_instance_id for entry in self._unsure]
+        return frozenset(unsure).union(task.id for task in self._needy)
+
+    def _entries_changed(self) -> None:
+        """Called on the registry's thread."""
+        self._changed = True
+        self._wake()
+
+    def _room(self) -> _Room:
+        # In this order: one that ends in between makes the room look smaller, not larger.
+        running = self._attempts.running()
+        yielding = self._attempts.yielding() & running
+        return _Room(
+            live=self._slots - len(running - yielding),
+            empty=self._slots - len(running),
+            complement=self._complement_slots - len(yielding),
+        )
+
+    def _first_that_suit(self, room: _Room) -> tuple[QueueEntry, ...]:
+        """Entries to try, first to claim first; asks the registry only if there is reason to."""
+        now = self._clock.monotonic()
+        groups = self._group_ids()
+        if not self._changed:
+            suiting = self._suiting(groups, room)
+            if suiting or now < self._look_again_at:
+                return suiting
+        # Before the look: what changes during it is looked at once more.
+        self._changed = False
+        try:
+            self._entries = self._queue.entries()
+        except ServiceUnreachableError:
+            self._changed = True
+            raise
+        self._look_again_at = now + self._idle.total_seconds()
+        return self._suiting(groups, room)
+
+    def _suiting(self, groups: Collection[int], room: _Room) -> tuple[QueueEntry, ...]:
+        found: list[QueueEntry] = []
+        live, empty, complement = room.live, room.empty, room.complement
+        for entry in self._entries:
+            if len(found) == self._batch or live <= 0:
+                break
+            if entry.yields and (empty <= 0 or complement <= 0):
+                continue
+            if entry.suits(group_ids=groups, ip=self._ip):
+                found.append(entry)
+                empty -= 1
+                if entry.yields:
+                    complement -= 1
+                else:
+                    live -= 1
+        return tuple(found)
+
+    def _claim_rows(self, node: Node, entries: tuple[QueueEntry, ...]) -> tuple[ClaimedTask, ...]:
+        return self._store.claim(
+            node,
+            [entry.task_instance_id for entry in entries],
+            folders=self._folders,
+            now=self._clock.now(),
+        )
+
+    def _begin(self, node: Node, claimed: tuple[ClaimedTask, ...]) -> None:
+        if self._node() != node or self._membership.standing() is Standing.LOST:
+            # The answer took so long that the rows may have been given to others meanwhile.
+            log.warning("claims given up with the session", extra={"attempts": len(claimed)})
+            return
+        needy = tuple(task for task in claimed if needs_datasource(task) or needs_former(task))
+        if needy:
+            self._needy += needy
+            self._needy_node = node
+        for task in claimed:
+            if task not in needy:
+                self._attempts.start(task)
+
+    def _begin_needy(self, node: Node) -> None:
+        """Start the needy with what the tables say; one without its row fails by its type."""
+        needy = self._needy
+        if not needy:
+            return
+        if self._needy_node == node:
+            wanted = {task.id: datasource_ids(task) for task in needy}
+            ids = sorted({each for several in wanted.values() for each in several})
+            found = self._store.datasources(ids) if ids else {}
+            compared = [task.id for task in needy if needs_former(task)]
+            former = self._store.former_quality(compared) if compared else {}
+            if self._node() == node and self._membership.standing() is not Standing.LOST:
+                for task in needy:
+                    sources = tuple(found[each] for each in wanted[task.id] if each in found)
+                    first = sources[0] if sources else None
+                    self._attempts.start(
+                        replace(
+                            task,
+                            datasource=first,
+                            datasources=sources,
+                            former_quality=former.get(task.id, {}),
+                        )
+                    )
+                self._needy = ()
+                return
+        # Whatever that incarnation held is failed over with it.
+        log.warning("claims given up with the session", extra={"attempts": len(needy)})
+        self._needy = ()
+
+    def _resolve(self, node: Node) -> None:
+        """Find out what became of the claims whose answer was lost."""
+        entries = self._unsure
+        if self._unsure_node != node:
+            # Whatever that incarnation held is failed over with it.
+            self._settle(entries)
+            return
+        held = self._store.running(node)
+        claimed = self._claim_rows(
+            node, tuple(entry for entry in entries if entry.task_instance_id not in held)
+        )
+        self._begin(node, claimed)
+        for entry in entries:
+            if entry.task_instance_id in held:
+                self._give_back(entry.task_instance_id, killed=held[entry.task_instance_id])
+        self._settle(entries)
+
+    def _give_back(self, task_instance_id: int, *, killed: bool) -> None:
+        """Report an attempt that became ours without our learning what it is: it never ran."""
+        self._ended(
+            AttemptEnd(
+                task_instance_id=task_instance_id,
+                state=TaskState.KILL if killed else TaskState.NEED_FAULT_TOLERANCE,
+                end_time=self._clock.now(),
+                reason="claimed, but the answer to the claim was lost; it was not started",
+            )
+        )
+
+    def _remember(self, entries: tuple[QueueEntry, ...], node: Node) -> None:
+        self._unsure = entries
+        self._unsure_node = node
+
+    def _tidy(self) -> None:
+        """Release claims and tell of them, when nothing waits to be started.
+
+        Both take as long as starting a process, and nobody is in a hurry for either.
+        """
+        if self._to_release:
+            self._release(())
+        claimed, self._claimed = self._claimed, ()
+        _told(claimed)
+
+    def _settle(self, entries: tuple[QueueEntry, ...]) -> None:
+        """The rows have answered: the claims in the registry have done their part."""
+        self._unsure = ()
+        self._release(entries)
+
+    def _release(self, entries: tuple[QueueEntry, ...]) -> None:
+        self._to_release += entries
+        self._queue.release(self._to_release)
+        self._to_release = ()
+
+
+def _told(claimed: tuple[ClaimedTask, ...]) -> None:
+    for task in claimed:
+        log.info(
+            "attempt claimed",
+            extra={"task_instance_id": task.id, "process_instance_id": task.process_instance_id},
+        )

@@ -1,0 +1,142 @@
+"""Brings kills to this worker's attempts, and compares what runs here with what the rows say.
+
+Requests in the registry make a kill fast; the slow look at the rows makes it sure. The look finds
+kills that were asked for without a request, processes whose attempt is not ours any more, and
+attempts that are ours by their row and that nobody here knows. No threads and no time of its own:
+a service or a simulator calls `run_once`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from datetime import timedelta
+
+from common.clock import Clock
+from common.model.cluster import Node
+from common.model.states import TaskState
+from common.registry.protocol import KillQueue, Membership, Standing
+from common.store.ports import AttemptEnd, TaskStore
+from worker.attempts import Attempts, Ended
+
+log = logging.getLogger(__name__)
+
+_IDLE = timedelta(seconds=1)
+_LOOK_INTERVAL = timedelta(seconds=5)
+
+
+class KillLoop:
+    """Kills what should not run here."""
+
+    name = "kill"
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        kills: KillQueue,
+        membership: Membership,
+        attempts: Attempts,
+        ended: Ended,
+        node: Callable[[], Node | None],
+        clock: Clock,
+        in_hand: Callable[[], Collection[int]],
+        wake: Callable[[], None] = lambda: None,
+        idle: timedelta = _IDLE,
+        look_interval: timedelta = _LOOK_INTERVAL,
+    ) -> None:
+        """`in_hand` tells the attempts that are being claimed or whose end is being reported."""
+        self._store = store
+        self._kills = kills
+        self._membership = membership
+        self._attempts = attempts
+        self._ended = ended
+        self._node = node
+        self._clock = clock
+        self._in_hand = in_hand
+        self._wake = wake
+        self._idle = idle
+        self._look_interval = look_interval.total_seconds()
+        self._changed = True
+        self._ask_again_at = 0.0
+        self._look_at = 0.0
+        self._unknown: tuple[int, ...] = ()
+        kills.watch(self._kills_changed)
+
+    def run_once(self) -> timedelta:
+        """Pass on what is to be killed; how long to rest.
+
+        `ServiceUnreachableError` passes through; the next pass finds the same again.
+        """
+        node = self._node()
+        if node is None or self._membership.standing() is Standing.LOST:
+            return self._idle
+        now = self._clock.monotonic()
+        if now >= self._look_at:
+            self._look(node)
+            self._look_at = now + self._look_interval
+        if self._changed or now >= self._ask_again_at:
+            self._obey(node)
+            self._ask_again_at = now + self._look_interval
+        return self._idle
+
+    def _kills_changed(self) -> None:
+        """Called on the registry's thread."""
+        self._changed = True
+        self._wake()
+
+    def _obey(self, node: Node) -> None:
+        self._changed = False
+        try:
+            asked = self._kills.asked(node.address)
+            if not asked:
+                return
+            for entry in asked:
+                self._attempts.kill(entry.task_instance_id)
+            # A request stays until its row is finished or somebody else's, so that none is lost
+            # with us.
+            held = self._store.running(node)
+            met = [entry for entry in asked if entry.task_instance_id not in held]
+            self._kills.remove(met)
+        except BaseException:
+            self._changed = True
+            raise
+        if len(met) < len(asked):
+            self._changed = True
+
+    def _look(self, node: Node) -> None:
+        # First what runs, then the rows: whatever ran before the look had its row before that.
+        running = sorted(self._attempts.running())
+        held = self._store.running(node)
+        for task_instance_id, kill_wanted in held.items():
+            if kill_wanted:
+                self._attempts.kill(task_instance_id)
+        for task_instance_id in running:
+            if task_instance_id not in held and task_instance_id in self._attempts.running():
+                log.warning(
+                    "attempt is not ours any more", extra={"task_instance_id": task_instance_id}
+                )
+                self._attempts.kill(task_instance_id)
+        self._give_back_unknown(held)
+
+    def _give_back_unknown(self, held: dict[int, bool]) -> None:
+        """Report attempts that are ours by their row but were never started here.
+
+        That happens when a claim takes effect after its connection was given up. Only what two
+        looks in a row have found is believed: a single one may fall between two hands.
+        """
+        known = (*self._in_hand(), *self._attempts.running(), *self._in_hand())
+        unknown = tuple(each for each in held if each not in known)
+        for task_instance_id in unknown:
+            if task_instance_id in self._unknown:
+                self._ended(
+                    AttemptEnd(
+                        task_instance_id=task_instance_id,
+                        state=TaskState.KILL
+                        if held[task_instance_id]
+                        else TaskState.NEED_FAULT_TOLERANCE,
+                        end_time=self._clock.now(),
+                        reason="claimed, but never started: the answer to the claim was lost",
+                    )
+                )
+        self._unknown = unknown

@@ -1,0 +1,136 @@
+"""Writes into the tables how attempts ended, and which process runs each long-lived one.
+
+Ends are collected from whatever thread they come on and written together: while one transaction is
+under way, the next one fills. An end is kept until the tables have answered, however long they are
+away. One that they don't accept is dropped, because somebody else speaks for that attempt by now.
+No threads and no time of its own: a service or a simulator calls `run_once`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from common.model.cluster import Node
+from common.runtime import metrics
+from common.store.ports import AttemptEnd, TaskStore
+
+log = logging.getLogger(__name__)
+
+_IDLE = timedelta(seconds=5)
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The node is the one that held the attempt: a later incarnation can't speak for it."""
+
+    node: Node
+    end: AttemptEnd
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    node: Node
+    task_instance_id: int
+    pid: int
+    start_time: float
+
+
+class Reporter:
+    """Takes ends with `ended` and starts with `started`, from any thread."""
+
+    name = "report"
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        node: Callable[[], Node | None],
+        wake: Callable[[], None] = lambda: None,
+        reported: Callable[[Sequence[AttemptEnd]], None] = lambda _: None,
+    ) -> None:
+        """`wake` asks for a `run_once`; `reported` is told of ends that need not be kept."""
+        self._store = store
+        self._node = node
+        self._wake = wake
+        self._reported = reported
+        self._arrived: deque[_End | _Start] = deque()
+        self._ends: dict[int, _End] = {}
+        self._starts: dict[int, _Start] = {}
+
+    def ended(self, end: AttemptEnd) -> None:
+        """An attempt is over."""
+        node = self._node()
+        if node is None:
+            # Between two incarnations: the former one's attempts are failed over with it.
+            log.warning(
+                "end without an incarnation", extra={"task_instance_id": end.task_instance_id}
+            )
+            self._reported([end])
+            return
+        self._arrived.append(_End(node, end))
+        self._wake()
+
+    def started(self, task_instance_id: int, pid: int, start_time: float) -> None:
+        """An attempt runs as this process, and has done so for a little while."""
+        node = self._node()
+        if node is not None:
+            self._arrived.append(_Start(node, task_instance_id, pid, start_time))
+            self._wake()
+
+    def unreported(self) -> frozenset[int]:
+        """Attempts whose end is known here and not yet in the tables."""
+        # Called from another thread: this only copies, and each copy is made in one go.
+        arrived = tuple(self._arrived)
+        kept = frozenset(self._ends)
+        return kept.union(each.end.task_instance_id for each in arrived if isinstance(each, _End))
+
+    def run_once(self) -> timedelta:
+        """Write what has come in; how long to rest.
+
+        `ServiceUnreachableError` passes through, with everything kept that was not surely written.
+        """
+        self._take_arrived()
+        while self._ends:
+            self._write_ends()
+        if self._starts:
+            self._write_starts()
+        return timedelta() if self._arrived else _IDLE
+
+    def _take_arrived(self) -> None:
+        while self._arrived:
+            match self._arrived.popleft():
+                case _End() as ended:
+                    self._ends[ended.end.task_instance_id] = ended
+                    self._starts.pop(ended.end.task_instance_id, None)
+                case _Start() as started:
+                    self._starts[started.task_instance_id] = started
+
+    def _write_ends(self) -> None:
+        node = next(iter(self._ends.values())).node
+        ends = [each.end for each in self._ends.values() if each.node == node][:_BATCH]
+        accepted = self._store.report(node, ends)
+        for end in ends:
+            del self._ends[end.task_instance_id]
+            if end.task_instance_id in accepted:
+                if end.failure_told is not None:
+                    metrics.task_failures.labels(reason=end.failure_told.value).inc()
+            else:
+                log.warning(
+                    "report was not accepted",
+                    extra={"task_instance_id": end.task_instance_id, "state": end.state.name},
+                )
+        self._reported(ends)
+
+    def _write_starts(self) -> None:
+        node = next(iter(self._starts.values())).node
+        starts = [each for each in self._starts.values() if each.node == node]
+        self._store.started(
+            node, {each.task_instance_id: (each.pid, each.start_time) for each in starts}
+        )
+        for each in starts:
+            del self._starts[each.task_instance_id]

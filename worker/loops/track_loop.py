@@ -1,0 +1,139 @@
+"""Reads what live attempts say of their Spark applications, and notes it in their rows.
+
+An attempt says it in a file of its own (its *facts*, see `common.model.spark`), which it, and so
+anybody's code, may write at any time: a file is read as one that may be hostile. Files are looked
+at, and read only when they have changed; what they say is told of all attempts in one statement.
+The last of it is lost with nothing, since an attempt's end carries the facts once more
+(`read_facts`). It believes nothing that it reads, and decides nothing by it. No threads and no time
+of its own: a service or a simulator calls `run_once`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+from common.model.cluster import Node
+from common.model.spark import LIMIT_BYTES, SparkFacts
+from common.runtime import metrics
+from common.store.ports import TaskStore
+from worker.workspace import is_own_file
+
+_LOOK = timedelta(seconds=0.5)
+_IDLE = timedelta(seconds=1)
+_NOTHING = SparkFacts()
+
+_Stamp: TypeAlias = tuple[int, int, int]
+"""Of a file's state: when it was written, which one it is, and its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the row of an attempt holds by now, and of which state of its file that is."""
+
+    stamp: _Stamp
+    facts: SparkFacts
+
+
+class TrackLoop:
+    """Keeps the rows of a worker's live Spark attempts up to date."""
+
+    name = "track"
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        node: Callable[[], Node | None],
+        live: Callable[[], Mapping[int, Path]],
+    ) -> None:
+        """`live` names the file of each live attempt that may have one; called on our thread."""
+        self._store = store
+        self._node = node
+        self._live = live
+        self._known: dict[int, _Known] = {}
+        self._told_by: Node | None = None
+
+    def run_once(self) -> timedelta:
+        """Tell what has changed; how long to rest.
+
+        `ServiceUnreachableError` passes through; the same is told again by the next pass.
+        """
+        node = self._node()
+        if node is None:
+            self._known.clear()
+            return _IDLE
+        if node != self._told_by:
+            # What a former incarnation told may have come too late to be accepted.
+            self._known.clear()
+            self._told_by = node
+        live = self._live()
+        for task_id in [each for each in self._known if each not in live]:
+            del self._known[task_id]
+        changed = self._changed(live)
+        news = {
+            task_id: known.facts
+            for task_id, known in changed.items()
+            if known.facts != self._facts(task_id)
+        }
+        if news:
+            self._store.tell_facts(node, news)
+        self._known |= changed
+        _measure(known.facts for known in self._known.values())
+        return _LOOK if live else _IDLE
+
+    def _facts(self, task_id: int) -> SparkFacts:
+        known = self._known.get(task_id)
+        return _NOTHING if known is None else known.facts
+
+    def _changed(self, live: Mapping[int, Path]) -> dict[int, _Known]:
+        changed = {}
+        for task_id, path in live.items():
+            known = self._known.get(task_id)
+            stamp = _stamp_of(path)
+            if stamp is not None and (known is None or known.stamp != stamp):
+                # Looked at before it is read: what is written in between is read again.
+                changed[task_id] = _Known(stamp, read_facts(path))
+        return changed
+
+
+def read_facts(path: Path) -> SparkFacts:
+    """What an attempt has said in its file so far; nothing if there is none that can be read."""
+    try:
+        # Neither a link out of the directory nor a pipe that nobody writes to.
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return _NOTHING
+    try:
+        if not is_own_file(file):
+            return _NOTHING
+        # One more than is allowed, so that a document which is too long isn't taken for a whole.
+        return SparkFacts.from_json(os.read(file, LIMIT_BYTES + 1))
+    except OSError:
+        return _NOTHING
+    finally:
+        os.close(file)
+
+
+def _stamp_of(path: Path) -> _Stamp | None:
+    try:
+        about = os.lstat(path)
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_ino, about.st_size
+
+
+def _measure(all_facts: Iterable[SparkFacts]) -> None:
+    spark = [facts.progress for facts in all_facts if facts != _NOTHING]
+    running = sum(each.tasks_running for each in spark)
+    done = sum(each.tasks_done for each in spark)
+    metrics.spark_attempts.set(len(spark))
+    metrics.spark_tasks.labels(state="running").set(running)
+    metrics.spark_tasks.labels(state="done").set(done)
+    metrics.spark_tasks.labels(state="waiting").set(
+        max(0, sum(each.tasks for each in spark) - running - done)
+    )

@@ -1,0 +1,1 @@
+"""Attempts as processes of this host: started, watched, ended, adopted and read."""

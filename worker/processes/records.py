@@ -1,0 +1,131 @@
+"""What a worker notes on disk about an attempt that runs, so that a later incarnation can go on.
+
+One small file an attempt, named by its id, in a directory of the worker's own that no task can
+write. The first line says what runs; the attempt's wrapper, which inherits the open file, adds its
+pid before the task starts and the exit code after it ended. So a result outlives the daemon, and a
+crash between starting a process and noting it is no gap. A record is removed after the end has been
+written to the tables. What an attempt puts out and when its time is out stand there too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from worker.processes.outputs import Declared
+
+_LIMIT_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """An attempt as a former incarnation left it. `pid` is None if it never came to run."""
+
+    task_instance_id: int
+    task_type: str
+    execute_path: str
+    log_path: str
+    complement: bool = False
+    outputs: Declared | None = None
+    job_file: Path | None = None
+    facts_file: Path | None = None
+    times_out_at: datetime | None = None
+    timeout: timedelta | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+
+
+class Records:
+    """The directory with the records of one worker address."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def begin(self, record: Record) -> int:
+        """Make the record; the file descriptor is the wrapper's to write to."""
+        path = self._path(record.task_instance_id)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+        file = os.open(path, flags, 0o600)
+        try:
+            os.write(file, json.dumps(_about(record)).encode() + b"\n")
+        except OSError:
+            os.close(file)
+            path.unlink()
+            raise
+        return file
+
+    def remove(self, task_instance_id: int) -> None:
+        """Forget the attempt; one that has no record is fine."""
+        self._path(task_instance_id).unlink(missing_ok=True)
+
+    def read(self, task_instance_id: int) -> Record | None:
+        """The record; None if there is none, or it was cut off before its first line was whole."""
+        try:
+            with self._path(task_instance_id).open("rb") as file:
+                lines = file.read(_LIMIT_BYTES).split(b"\n")
+            about = json.loads(lines[0])
+            outputs, job_file = about.get("outputs"), about.get("job_file")
+            facts_file = about.get("facts_file")
+            times_out_at, timeout = about.get("times_out_at", 0), about.get("timeout")
+            return Record(
+                task_instance_id=task_instance_id,
+                task_type=str(about["task_type"]),
+                execute_path=str(about["execute_path"]),
+                log_path=str(about["log_path"]),
+                complement=about.get("complement") is True,
+                outputs=Declared.from_json(outputs) if outputs else None,
+                job_file=None if job_file is None else Path(job_file),
+                facts_file=None if facts_file is None else Path(facts_file),
+                times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
+                timeout=timedelta(seconds=timeout) if timeout else None,
+                pid=_number(lines, b"pid "),
+                exit_code=_number(lines, b"exit "),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            return None
+
+    def ids(self) -> tuple[int, ...]:
+        """The attempts that have a record, in order."""
+        return tuple(sorted(self._ids()))
+
+    def _ids(self) -> Iterator[int]:
+        for path in self._directory.iterdir():
+            if path.name.isascii() and path.name.isdecimal():
+                yield int(path.name)
+
+    def _path(self, task_instance_id: int) -> Path:
+        return self._directory / f"{task_instance_id:d}"
+
+
+def _about(record: Record) -> dict[str, object]:
+    about: dict[str, object] = {
+        "task_type": record.task_type,
+        "execute_path": record.execute_path,
+        "log_path": record.log_path,
+    }
+    if record.complement:
+        about["complement"] = True
+    if record.outputs is not None:
+        about["outputs"] = record.outputs.to_json()
+    if record.job_file is not None:
+        about["job_file"] = str(record.job_file)
+    if record.facts_file is not None:
+        about["facts_file"] = str(record.facts_file)
+    if record.timeout is not None and record.times_out_at is not None:
+        about["times_out_at"] = record.times_out_at.timestamp()
+        about["timeout"] = record.timeout.total_seconds()
+    return about
+
+
+def _number(lines: list[bytes], key: bytes) -> int | None:
+    """The last whole line counts; a line without its end was cut off by a full disk or a crash."""
+    found = None
+    for line in lines[1:-1]:
+        if line.startswith(key) and line[len(key) :].isdigit():
+            found = int(line[len(key) :])
+    return found

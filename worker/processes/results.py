@@ -1,0 +1,97 @@
+"""How an attempt has ended: from exit codes, time-outs and errors to a state and its reason.
+
+Pure but for the line that a failed process may have left in a file. The supervisor asks it and
+tells the tables; it knows no processes.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from common.model.failures import FailureReason
+from common.model.quality import QualityResult
+from common.model.spark import SparkFacts
+from common.model.states import TaskState
+from worker import workspace
+from worker.processes.outputs import OutputError, OutputReader
+
+REASON_CHARS = 2_000
+_KILLED = 137
+
+
+@dataclass(slots=True)
+class Result:
+    """An end that is known, but for what the attempt puts out."""
+
+    exit_code: int | None
+    state: TaskState
+    reason: str | None = None
+    var_pool: str | None = None
+    failure: FailureReason | None = None
+    """None leaves the word to what the attempt itself has said of its failure."""
+    facts: SparkFacts | None = None
+    quality: tuple[QualityResult, ...] = ()
+    """What the rules of a DATA_QUALITY task have found."""
+
+
+def of_exit_code(code: int | None, job_file: Path | None = None) -> Result:
+    """How an attempt ended that nobody asked to be killed (T23b: then 137 is a failure)."""
+    if job_file is not None and code not in (None, 0):
+        told = workspace.read_line(job_file.with_suffix(".reason"), limit_bytes=REASON_CHARS)
+        if told:
+            return Result(code, TaskState.FAILURE, told)
+    if code == 0:
+        return Result(code, TaskState.SUCCESS)
+    if code is None:
+        return Result(code, TaskState.FAILURE, "its wrapper was killed, so its result is unknown")
+    if code == _KILLED:
+        return Result(code, TaskState.FAILURE, "killed by signal 9 (out of memory?)")
+    if code == 127:
+        return Result(code, TaskState.FAILURE, "exit code 127 (command not found)")
+    if 128 < code < 128 + signal.NSIG:
+        return Result(code, TaskState.FAILURE, f"killed by signal {code - 128}")
+    return Result(code, TaskState.FAILURE, f"exit code {code}")
+
+
+def timed_out(code: int | None, timeout: timedelta | None) -> Result:
+    """An attempt that was ended since its time was out."""
+    reason = told_of_timeout(timeout)
+    return Result(code, TaskState.FAILURE, reason, failure=FailureReason.TIMED_OUT)
+
+
+def told_of_timeout(timeout: timedelta | None) -> str:
+    minutes = (timeout or timedelta()) / timedelta(minutes=1)
+    unit = "minute" if minutes == 1 else "minutes"
+    return f"timed out after {minutes:g} {unit} (timeout strategy FAILED)"
+
+
+def read_outputs(reader: OutputReader, result: Result, read: Callable[[], bool | None]) -> bool:
+    """Read outputs into a result, which fails if they can't be taken; whether that is over."""
+    try:
+        if read() is False:
+            return False
+        result.var_pool = reader.var_pool()
+    except (OutputError, OSError) as error:
+        result.state = TaskState.FAILURE
+        result.reason = str(error)
+    return True
+
+
+def explained(result: Result) -> str:
+    """The last line of a log."""
+    code = "no exit code" if result.exit_code is None else f"exit code {result.exit_code}"
+    if not result.reason or result.reason.startswith(code):
+        return result.reason or code
+    return f"{code}: {result.reason}"
+
+
+def what_failed(error: OSError) -> str:
+    """Why an attempt could not be started."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    what = "the disk is full: " if full else ""
+    return f"{what}the attempt could not be started: {error}"

@@ -1,0 +1,1 @@
+"""The causes of failures, read from the errors and logs of Spark and Python."""

@@ -1,0 +1,97 @@
+"""The Spark host: one process beside each worker daemon that owns what is kept warm for tasks.
+
+    python -P -m worker.spark.host --home DIR --port NUMBER --spark-home DIR
+
+It has imported PySpark once, forks a process for each task and for each Python that a server wants
+for UDFs, and runs the Connect servers whose sessions the tasks get. It is one thread that sleeps in
+epoll, because a process with threads can't be forked safely; whatever would have to wait, such as
+asking a server how it is, is done in a fork of its own, a *visit*.
+
+It outlives its worker daemon, as tasks do: a daemon that comes back finds it, its servers and its
+tasks at work. Once the daemon is gone and nothing runs, it ends by itself. What it started never
+outlives it: the kernel ends its servers and forks along with it.
+
+What it does all the time is `worker/spark/host/loop.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from worker.spark.host import host_log, preload
+from worker.spark.host.connect_server import MAIN_CLASS, MakeCommand
+from worker.spark.host.forking import raise_file_limit
+from worker.spark.host.loop import SOCKET, Host
+from worker.spark.jvm import cds_archive, java_command
+
+_LOCK_REST = 0.05
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until nobody needs it; 0 too if there is a host at this place already."""
+    parser = argparse.ArgumentParser(prog="spark-host", description="Keeps Spark warm for tasks.")
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True, help="that of its worker daemon")
+    parser.add_argument("--spark-home", required=True)
+    parser.add_argument("--for-tenants", action="store_true", help="other accounts may ask too")
+    options = parser.parse_args(arguments)
+    directory = options.home / "run" / f"spark-{options.port}"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o711 if options.for_tenants else 0o700)
+    host_log.write_to(options.home / "logs" / f"spark-host-{options.port}.log")
+    with (directory / "lock").open("w") as lock:
+        while not _is_locked(lock):
+            if (directory / SOCKET).exists():
+                return 0
+            time.sleep(_LOCK_REST)  # The one before has closed its door, and is ending.
+        for left in directory.glob("server-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        preload.ready()
+        raise_file_limit()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        Host(
+            directory,
+            python=sys.executable,
+            command=_command(options.spark_home),
+            mode=0o666 if options.for_tenants else 0o600,
+        ).run()
+    return 0
+
+
+def _is_locked(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _command(spark_home: str) -> MakeCommand:
+    def command(
+        conf: Mapping[str, str], directory: Path, environment: Mapping[str, str]
+    ) -> java_command.Command:
+        made = java_command.command(
+            ("--class", MAIN_CLASS, "spark-internal"),
+            conf=conf,
+            properties_file=directory / "server.properties",
+            home=spark_home,
+            environment=environment,
+        )
+        if made.archive is None:
+            # The next one will start faster.
+            cds_archive.build_in_background(spark_home, made.argv[0])
+        return made
+
+    return command
+
+
+if __name__ == "__main__":
+    sys.exit(main())

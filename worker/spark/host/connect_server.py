@@ -1,0 +1,291 @@
+"""One Spark Connect server as a process: its command, its start, and its end.
+
+Runs in the Spark host. It listens to this computer alone and wants a token, which is handed over
+in its environment, as is everything that nobody should see in a list of processes. It decides
+nothing about when a server should be there (`worker/spark/host/pool.py` does).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from worker.spark.host.forking import end_with_parent
+from worker.spark.jvm.java_command import Command
+from worker.spark.session.datasources import HIDDEN
+
+MAIN_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # A name, and no token.
+PYTHON = "python"
+"""The name that a server calls for the UDFs of sessions that have no Python of their own."""
+OUT_OF_MEMORY = 3
+"""The exit code of a Java machine that was told to exit when its heap is full."""
+
+_LOOPBACK = "127.0.0.1"
+_LOG_TAIL_BYTES = 256_000
+_TAIL_LINES = 15
+_LONGEST_LOG_BYTES = 20_000_000
+_NOISE = re.compile(
+    r"\s+at |\s+\.\.\. \d+ more|\S+ \S+ INFO |WARNING: Using incubator|Using Spark's default log4j"
+    r"|\S+ \S+ WARN (Utils: (Your hostname|Set SPARK_LOCAL_IP)|NativeCodeLoader|MetricsSystem)"
+    r"|Setting Spark log level"
+    # What follows from a session that could not be had.
+    r"|\S+ \S+ \w+ ErrorUtils: |.*\[INVALID_HANDLE\.SESSION_CLOSED\]"
+)
+_UNCAUGHT = 'Exception in thread "main" '
+_THROWN = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error)\b")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+"""Of a URI, `local:` and `hdfs:` among them, which Spark looks for itself."""
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+_OWN_CONF = {
+    # A heap that is full fails everybody's next query; a dead server is replaced.
+    "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+    "spark.connect.grpc.binding.address": _LOOPBACK,
+    "spark.connect.grpc.port.maxRetries": "0",
+    "spark.ui.showConsoleProgress": "false",
+    # Each task asks for the list of jobs now and then. Stages are to be there as long as their job.
+    "spark.ui.retainedJobs": "200",
+    "spark.ui.retainedStages": "500",
+    "spark.sql.ui.retainedExecutions": "200",
+    "spark.log.level": "WARN",
+    # Tasks of several sessions at once: nobody waits until another one's job is through.
+    "spark.scheduler.mode": "FAIR",
+    "spark.connect.progress.reportInterval": "500ms",
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+    # The pages of Spark's UI show options of readers, a password among them, in the clear.
+    "spark.redaction.string.regex": HIDDEN,
+}
+# By its pages a session is closed: they show what runs for it yet, and kill that. No file of the
+# installation may have it otherwise; `common.spark_config` refuses a profile that does.
+_PAGES_CONF = {
+    "spark.ui.enabled": "true",
+    "spark.ui.killEnabled": "true",
+    "spark.ui.threadDumpsEnabled": "true",
+    "spark.ssl.ui.enabled": "false",
+}
+# Without executors elsewhere nobody has to reach the driver, nor see its pages.
+_ALONE_CONF = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+_ADDRESS = "SPARK_LOCAL_IP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPlan:
+    """What a profile makes of its servers."""
+
+    profile: str
+    revision: str
+    master: str
+    conf: Mapping[str, str]
+    jars: str
+    packages: str
+    driver_memory: str
+    python: str
+    start_timeout: float
+    shares: bool = False
+    """Whether its sessions share generated code (`worker/spark/session/sharing.py`)."""
+
+
+MakeCommand: TypeAlias = Callable[[Mapping[str, str], Path, Mapping[str, str]], Command]
+"""Makes the command of a server from its conf, its directory and its environment."""
+
+
+class ConnectServer:
+    """A server from its start to its end."""
+
+    def __init__(
+        self,
+        plan: ServerPlan,
+        *,
+        key: int,
+        directory: Path,
+        command: MakeCommand,
+        environment: Mapping[str, str],
+        asker: Sequence[str],
+    ) -> None:
+        """Start it; ready it is much later.
+
+        Raises `OSError` or `NoSparkError` if the process can't be started.
+        """
+        _check_jars(plan)
+        self.plan = plan
+        self.key = key
+        self.directory = directory
+        self.port, self.ui_port = _free_ports(2)
+        self.token = secrets.token_urlsafe(24)
+        self.application_id = ""
+        self.log = directory / "server.log"
+        # Called by another name for each session, which tells whose UDFs a Python is for.
+        self._python = directory / PYTHON
+        # Executors elsewhere have no host to ask for their Pythons, and have to reach the driver.
+        self.is_alone = plan.master.startswith("local")
+        # Its pages are served at this address alone, if there is one, else at all.
+        address = _LOOPBACK if self.is_alone else environment.get(_ADDRESS, "")
+        self._ui_host = address or _LOOPBACK
+        with contextlib.ExitStack() as undone:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Its settings, a password among them, must not stay if this fails.
+            undone.callback(shutil.rmtree, directory, ignore_errors=True)
+            script = f'#!/bin/sh\nexec {shlex.join(asker)} python "$0" "$@"\n'
+            self._python.write_text(script, encoding="utf-8")
+            self._python.chmod(0o700)
+            made = command(
+                self._conf(),
+                directory,
+                {
+                    **environment,
+                    TOKEN_VARIABLE: self.token,
+                    **({_ADDRESS: address} if address else {}),
+                    "PYSPARK_PYTHON": str(self._python) if self.is_alone else plan.python,
+                    "PYSPARK_DRIVER_PYTHON": plan.python,
+                    "SPARK_LOCAL_DIRS": str(directory / "local"),
+                },
+            )
+            self.process = self._started(made)
+            undone.callback(_end, self.process)
+            self.pidfd = os.pidfd_open(self.process.pid)
+            undone.pop_all()
+
+    def python_of(self, session_id: str) -> str:
+        """What this server has to start for the UDFs of a session; "" leaves it to the server."""
+        if not self.is_alone:
+            return ""
+        path = self.directory / session_id
+        path.symlink_to(self._python.name)
+        return str(path)
+
+    def forget_python(self, session_id: str) -> None:
+        """The session is over."""
+        with contextlib.suppress(OSError):
+            (self.directory / session_id).unlink()
+
+    @property
+    def ui_link(self) -> str:
+        return f"http://{self._ui_host}:{self.ui_port}"
+
+    def listens(self) -> bool:
+        """Whether somebody answers at the port; that it is well has to be asked."""
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.settimeout(0.2)
+            return probe.connect_ex((_LOOPBACK, self.port)) == 0
+
+    def memory_bytes(self) -> int:
+        """What it has in memory now, 0 if it is gone."""
+        try:
+            text = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii")
+        except OSError:
+            return 0
+        return int(text.split()[1]) * _PAGE_BYTES
+
+    def stop(self, *, now: bool = False) -> None:
+        """Tell it to end; its end is seen by `pidfd`."""
+        number = signal.SIGKILL if now else signal.SIGTERM
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+
+    def cut_log(self) -> None:
+        """Begin its log anew if that is long: a server runs for days."""
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > _LONGEST_LOG_BYTES:
+                os.truncate(self.log, 0)
+
+    def last_words(self) -> str:
+        """The end of its log that says why it failed, in some lines."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
+                lines = log.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return "\n".join([line for line in lines if _is_telling(line)][-_TAIL_LINES:])
+
+    def _conf(self) -> dict[str, str]:
+        plan = self.plan
+        conf = {
+            **_OWN_CONF,
+            **(_ALONE_CONF if self.is_alone else {}),
+            **plan.conf,
+            **_PAGES_CONF,
+            "spark.master": plan.master,
+            "spark.app.name": f"orcaflow {plan.profile}",
+            "spark.driver.memory": plan.driver_memory,
+            "spark.connect.grpc.binding.address": _LOOPBACK,
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.ui.port": str(self.ui_port),
+        }
+        if plan.jars:
+            conf["spark.jars"] = plan.jars
+        if plan.packages:
+            conf["spark.jars.packages"] = plan.packages
+        own = conf.get("spark.driver.defaultJavaOptions", "")
+        if "ExitOnOutOfMemoryError" not in own:
+            conf["spark.driver.defaultJavaOptions"] = f"{own} -XX:+ExitOnOutOfMemoryError"
+        return conf
+
+    def _started(self, made: Command) -> subprocess.Popen[bytes]:
+        host = os.getpid()
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                made.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env=dict(made.environment),
+                start_new_session=True,
+                # The host has no threads: this can't stand still.
+                preexec_fn=lambda: end_with_parent(host),  # noqa: PLW1509
+            )
+
+
+def main_cause(last_words: str) -> str:
+    """The one line that says most of why a server has ended."""
+    lines = last_words.splitlines()
+    final = [line for line in lines if line.startswith(_UNCAUGHT)]
+    thrown = [line for line in lines if _THROWN.match(line)]
+    told = (final or thrown or lines or [""])[-1]
+    return told.removeprefix(_UNCAUGHT).removeprefix("Caused by: ").strip()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def _check_jars(plan: ServerPlan) -> None:
+    """Spark itself would only warn, and the tasks miss their classes later."""
+    for jar in filter(None, (each.strip() for each in plan.jars.split(","))):
+        path = jar.removeprefix("file://").removeprefix("file:")
+        if (
+            not _SCHEME.match(path)
+            and not any(sign in path for sign in "*?[{")
+            and not Path(path).exists()
+        ):
+            raise FileNotFoundError(f"spark.profiles.{plan.profile}.jars: there is no file {path}")
+
+
+def _is_telling(line: str) -> bool:
+    """Whether a line is what an exception says, and not where in Spark's own code it was."""
+    return bool(line.strip()) and not _NOISE.match(line)
+
+
+def _free_ports(count: int) -> list[int]:
+    doors = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    try:
+        for door in doors:
+            door.bind((_LOOPBACK, 0))
+        return [door.getsockname()[1] for door in doors]
+    finally:
+        for door in doors:
+            door.close()

@@ -1,0 +1,328 @@
+"""The Connect servers of a Spark host: starts them, sees how they are, and ends them.
+
+Carries out what `worker/spark/host/pool.py` has decided and tells it what is to be seen. Asking a
+server anything is a visit (`worker/spark/host/forks.py`), for it may not answer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from worker.spark.diagnosis.failures import explain
+from worker.spark.host.connect_server import (
+    OUT_OF_MEMORY,
+    ConnectServer,
+    MakeCommand,
+    ServerPlan,
+    main_cause,
+)
+from worker.spark.host.forks import Forks, Watch
+from worker.spark.host.pool import ServerSeen, ServerState
+from worker.spark.session import warm
+from worker.spark.session.sessions import Place
+
+log = logging.getLogger("orcaflow.spark.servers")
+
+_HEALTH_SECONDS = 30.0
+_RETRY_SECONDS = 1.0
+_STOP_SECONDS = 10.0
+_REMOVAL_SECONDS = 600.0
+_SILENT_BEFORE_KILL = 3
+_REFUSALS_BEFORE_STOP = 3
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(slots=True, kw_only=True)
+class Server:
+    """A server from its start to its end."""
+
+    process: ConnectServer
+    state: ServerState
+    started_at: float
+    idle_since: float
+    sessions: set[str] = field(default_factory=set)
+    prototype: str = field(default_factory=_new_id)
+    """The session that others are cloned off, if they share; a health check makes it."""
+    given: int = 0
+    """Sessions that tasks have got so far."""
+    pythons: int = 0
+    failures: int = 0
+    is_asked: bool = False
+    """A visit is under way."""
+    look_at: float = 0.0
+    stopping_since: float | None = None
+    refused: str = ""
+    """Why it never became ready, if that is known."""
+    refusals: int = 0
+    """How often it has answered while starting, and what it said was no."""
+
+    @property
+    def key(self) -> int:
+        return self.process.key
+
+    @property
+    def profile(self) -> str:
+        return self.process.plan.profile
+
+    def place(self) -> Place:
+        """A session that nobody has had yet."""
+        return Place(
+            port=self.process.port,
+            token=self.process.token,
+            session_id=_new_id(),
+            application_id=self.process.application_id,
+            ui_link=self.process.ui_link,
+            interpreter=self.process.plan.python,
+            prototype=self.prototype if self.process.plan.shares else "",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Died:
+    """A server is gone; in the words of those who had a session in it, or waited for one."""
+
+    server: Server
+    was_ready: bool
+    failure: str
+    how: str
+    cause: str
+    """The one line of its last words that says most."""
+    last_words: str
+
+
+class Servers:
+    """All servers of a host.
+
+    `ready` is told of each that answers at last, `ended` of each that is gone, wanted or not.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        command: MakeCommand,
+        environment: Mapping[str, str],
+        asker: Sequence[str],
+        watch: Watch,
+        forks: Forks,
+        clock: Callable[[], float],
+        ready: Callable[[Server], None],
+        ended: Callable[[Died], None],
+    ) -> None:
+        """`command` makes a server's; `asker` calls this host."""
+        self._directory = directory
+        self._command = command
+        self._environment = environment
+        self._asker = asker
+        self._watch = watch
+        self._forks = forks
+        self._clock = clock
+        self._ready = ready
+        self._ended = ended
+        self._servers: dict[int, Server] = {}
+        self._keys = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._servers)
+
+    def __getitem__(self, key: int) -> Server:
+        return self._servers[key]
+
+    @property
+    def are_starting(self) -> bool:
+        return any(each.state is ServerState.STARTING for each in self._servers.values())
+
+    def of_session(self, session_id: str) -> Server | None:
+        """The server that has this session now."""
+        return next((s for s in self._servers.values() if session_id in s.sessions), None)
+
+    def come(self, profile: str) -> bool:
+        """Whether a server of this profile is there, or starts, for whoever waits."""
+        return any(
+            each.profile == profile
+            and each.state is not ServerState.DRAINING
+            and each.stopping_since is None
+            for each in self._servers.values()
+        )
+
+    def seen(self) -> list[ServerSeen]:
+        """What is to be seen of all of them now."""
+        return [
+            ServerSeen(
+                key=server.key,
+                profile=server.profile,
+                revision=server.process.plan.revision,
+                state=server.state,
+                started_at=server.started_at,
+                idle_since=server.idle_since,
+                sessions=len(server.sessions),
+                given=server.given,
+                memory_bytes=server.process.memory_bytes(),
+                failures=server.failures,
+                pythons=server.pythons,
+            )
+            for server in self._servers.values()
+        ]
+
+    def start(self, plan: ServerPlan) -> None:
+        """Start a server. Raises `OSError` if there can't be a process."""
+        self._keys += 1
+        key, now = self._keys, self._clock()
+        process = ConnectServer(
+            plan,
+            key=key,
+            directory=self._directory / f"server-{key}",
+            command=self._command,
+            environment=self._environment,
+            asker=self._asker,
+        )
+        server = Server(process=process, state=ServerState.STARTING, started_at=now, idle_since=now)
+        self._servers[key] = server
+        self._watch.add(process.pidfd, lambda: self._gone(server))
+        told = {"server": key, "profile": plan.profile, "port": process.port}
+        log.info("server started", extra=told)
+
+    def drain(self, key: int, why: str) -> None:
+        """Give it no further session."""
+        self._servers[key].state = ServerState.DRAINING
+        log.info("server is drained", extra={"server": key, "why": why})
+
+    def stop(self, key: int, why: str, *, now: bool = False) -> None:
+        """End it; its end is told when it is gone. One that doesn't end in time is killed."""
+        server = self._servers[key]
+        if server.stopping_since is None:
+            server.stopping_since = self._clock()
+            if server.state is not ServerState.STARTING:
+                # Who waits for one that is given up waits until they are told; see `Died`.
+                server.state = ServerState.DRAINING
+            server.process.stop(now=now)
+            log.info("server is stopped", extra={"server": key, "why": why})
+
+    def stop_all(self) -> None:
+        for key in self._servers:
+            self.stop(key, "the host ends")
+
+    def clear_away(self) -> None:
+        """Remove at once what those that are gone have left behind: no visit will do it later."""
+        there = {each.process.directory for each in self._servers.values()}
+        for left in set(self._directory.glob("server-*")) - there:
+            shutil.rmtree(left, ignore_errors=True)
+
+    def doubt(self, server: Server) -> None:
+        """Something went wrong with it: ask it soon how it is."""
+        server.look_at = 0.0
+
+    def look_after(self) -> None:
+        """Ask those who start whether they are ready, and all others now and then how they are."""
+        now = self._clock()
+        for server in list(self._servers.values()):
+            plan = server.process.plan
+            if server.stopping_since is not None:
+                if now - server.stopping_since >= _STOP_SECONDS:
+                    server.process.stop(now=True)
+            elif server.state is ServerState.STARTING and (
+                now - server.started_at >= plan.start_timeout
+            ):
+                server.refused = (
+                    f"no answer within {plan.start_timeout:g} seconds; its master is {plan.master}"
+                )
+                self.stop(server.key, server.refused, now=True)
+            elif (
+                not server.is_asked
+                and now >= server.look_at
+                and (server.state is not ServerState.STARTING or server.process.listens())
+            ):
+                self._ask(server)
+
+    def _ask(self, server: Server) -> None:
+        place = server.place()
+        server.is_asked = True
+
+        def work() -> bytes:
+            try:
+                said = {"application_id": warm.greet(place)}
+            except Exception as error:  # noqa: BLE001  # It is told to those who wait.
+                said = {"refused": explain(error).sentence}
+            return json.dumps(said).encode()
+
+        if not self._forks.visit(
+            work, lambda answer: self._answered(server, json.loads(answer) if answer else {})
+        ):
+            # No fault of the server's.
+            server.is_asked, server.look_at = False, self._clock() + _RETRY_SECONDS
+
+    def _answered(self, server: Server, said: Mapping[str, str]) -> None:
+        server.is_asked = False
+        if server.stopping_since is not None or self._servers.get(server.key) is not server:
+            return  # It is ending, or gone.
+        now = self._clock()
+        if "application_id" not in said:
+            server.look_at = now + _RETRY_SECONDS
+            server.prototype = _new_id()  # The former one may be the cause.
+            if server.state is ServerState.STARTING and "refused" in said:
+                # It is there, and a session can't be had: no patience will help that.
+                server.refusals += 1
+                told = {"server": server.key, "said": said["refused"]}
+                log.warning("server gives no session", extra=told)
+                if server.refusals >= _REFUSALS_BEFORE_STOP:
+                    server.refused = "it gives no session"
+                    self.stop(server.key, server.refused, now=True)
+            if server.state is not ServerState.STARTING:
+                server.failures += 1
+                told = {"server": server.key, "failures": server.failures}
+                log.warning("server did not answer", extra=told)
+                if server.failures >= _SILENT_BEFORE_KILL:
+                    self.stop(server.key, "it does not answer", now=True)
+            return
+        server.failures = 0
+        server.look_at = now + _HEALTH_SECONDS
+        server.process.cut_log()
+        if server.state is ServerState.STARTING:
+            server.process.application_id = str(said["application_id"])
+            server.state = ServerState.READY
+            server.idle_since = now
+            took = round(now - server.started_at, 2)
+            log.info("server is ready", extra={"server": server.key, "seconds": took})
+            self._ready(server)
+
+    def _gone(self, server: Server) -> None:
+        process = server.process
+        code = process.process.wait()
+        self._watch.remove(process.pidfd)
+        os.close(process.pidfd)
+        del self._servers[server.key]
+        log.info("server ended", extra={"server": server.key, "exit_code": code})
+        failure, how = "SERVER_LOST", f"exit code {code}" if code >= 0 else f"signal {-code}"
+        if code == OUT_OF_MEMORY:
+            failure, how = "OUT_OF_MEMORY", "its Java heap was full; raise driver_memory"
+        words = process.last_words()
+        died = Died(
+            server=server,
+            was_ready=bool(process.application_id),
+            failure=failure,
+            how=server.refused or how,
+            cause=main_cause(words),
+            last_words=words,
+        )
+        self._ended(died)
+        self._remove(process.directory)
+
+    def _remove(self, directory: Path) -> None:
+        """Remove what a server leaves behind: there may be so much of it that it takes long."""
+
+        def work() -> bytes:
+            shutil.rmtree(directory, ignore_errors=True)
+            return b""
+
+        if not self._forks.visit(work, lambda _: None, within=_REMOVAL_SECONDS):
+            work()

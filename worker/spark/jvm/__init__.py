@@ -1,0 +1,1 @@
+"""Java for Spark: commands, class archives, and the gateway of a private driver."""

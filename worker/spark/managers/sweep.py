@@ -1,0 +1,107 @@
+"""Which applications are nobody's any more, and so to be ended: decided from what is seen.
+
+Pure. An *orphan* is a live application with a tag of ours whose attempt is over for good. It is
+ended if it has been one for a while, since one that has just ended may not have been struck off by
+its manager yet, or is being ended by its own runner. An attempt that the tables don't know proves
+nothing: its application is left alone and told of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+from worker.spark.managers.base import Application
+from worker.spark.managers.tags import parse
+
+PATIENCE: Final = timedelta(seconds=8)
+
+Key: TypeAlias = tuple[str, str]
+"""An application by its manager and its id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """One application at the moment of a look, and the attempt that its tag names."""
+
+    key: Key
+    task_instance_id: int
+    application: Application
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What one look comes to."""
+
+    kill: tuple[Sight, ...] = ()
+    gone: tuple[Key, ...] = ()
+    """Those that were to be ended, and have."""
+    unknown: tuple[Sight, ...] = ()
+    """Of attempts that the tables don't know, seen for the first time."""
+    orphans: Mapping[Key, timedelta] = field(default_factory=dict)
+    """Since when each has been one; for the next look."""
+    strangers: frozenset[Key] = frozenset()
+    """All of which no attempt is known; for the next look."""
+
+
+def sights(place: str, prefix: str, applications: Iterable[Application]) -> list[Sight]:
+    """The live ones that carry a tag of ours. `place` names their manager."""
+    found = []
+    for each in applications:
+        for tag in each.tags:
+            tagged = parse(tag) if tag.startswith(prefix) else None
+            if tagged is not None and not each.state.is_final:
+                task_instance_id = tagged.task_instance_id
+                found.append(
+                    Sight(key=(place, each.id), task_instance_id=task_instance_id, application=each)
+                )
+                break
+    return found
+
+
+def decide(
+    seen: Sequence[Sight],
+    *,
+    asked: Iterable[str],
+    over: Mapping[int, bool | None],
+    before: Sweep,
+    now: timedelta,
+) -> Sweep:
+    """What to do about what was seen.
+
+    `asked` are the managers that gave a sure answer: what of the others was known stays so. `over`
+    says of each attempt whether it is over for good, None if it is not known. `now` is of a clock
+    that never jumps.
+    """
+    answered = frozenset(asked)
+    orphans = {key: since for key, since in before.orphans.items() if key[0] not in answered}
+    strangers = {key for key in before.strangers if key[0] not in answered}
+    kill: list[Sight] = []
+    unknown: list[Sight] = []
+    for sight in seen:
+        match over.get(sight.task_instance_id):
+            case True:
+                since = orphans[sight.key] = before.orphans.get(sight.key, now)
+                if now - since >= PATIENCE:
+                    kill.append(sight)
+            case None:
+                strangers.add(sight.key)
+                if sight.key not in before.strangers:
+                    unknown.append(sight)
+            case _:
+                pass  # Somebody follows it, or will.
+    # Only what had been an orphan long enough to be killed is news when it is gone.
+    gone = [
+        key
+        for key, since in before.orphans.items()
+        if key not in orphans and now - since >= PATIENCE
+    ]
+    return Sweep(
+        kill=tuple(kill),
+        gone=tuple(gone),
+        unknown=tuple(unknown),
+        orphans=orphans,
+        strangers=frozenset(strangers),
+    )

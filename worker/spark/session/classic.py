@@ -1,0 +1,216 @@
+"""The life of a classic task: a private driver, the work of the job in it, and the driver's end.
+
+    python -P classic.py JOB.json
+
+Run as a program by its path, in an interpreter that has pyspark and perhaps nothing else of
+Orcaflow's: standard library, pyspark and `worker.spark` only. The JVM is started first, from an
+archive of its classes where there is one (`worker/spark/jvm/cds_archive.py`); Python does its
+imports meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+import threading
+import time
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+_STARTED = time.monotonic()
+_ROOT = str(Path(__file__).resolve().parents[3])
+if __name__ == "__main__" and _ROOT not in sys.path:
+    # At the end: what the author has installed comes first.
+    sys.path.append(_ROOT)
+
+from common.model.failures import FailureReason  # noqa: E402
+from worker.spark.diagnosis.failures import Explained, WorkFailedError, explain, explain_log  # noqa: E402
+from worker.spark.jvm import cds_archive, gateway, java_command  # noqa: E402
+from worker.spark.session import progress_classic, work  # noqa: E402
+from worker.spark.session.meter import Meter  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_LOG_BYTES = 64_000
+_STDERR = 2
+_STOP_SECONDS = 15.0
+_DYING_SECONDS = 2.0
+_OUT_OF_MEMORY_CODES = frozenset({3, 52})
+"""Of a JVM that was told to end if its heap is full, and of an executor's end for it."""
+
+
+def main() -> int:
+    """Do the job that the first argument names; the exit code."""
+    job = work.Job.read(sys.argv[1])
+    try:
+        code = work.compiled(job)
+    except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
+        return work.failed(job, error)
+    properties = job.reason_file.with_suffix(".spark")
+    log_begin = _log_end()
+    try:
+        driver = _start(job, properties)
+    except (java_command.NoSparkError, OSError) as error:
+        return work.failed(job, WorkFailedError(str(error), FailureReason.CONFIGURATION))
+    try:
+        try:
+            context = _context(driver, log_begin)
+        finally:
+            properties.unlink(missing_ok=True)
+            java_command.options_file(properties).unlink(missing_ok=True)
+        progress = progress_classic.ClassicProgress(context, work.facts(), Meter(_STARTED))
+        spark = _session()
+    except Exception as error:  # noqa: BLE001  # As above.
+        driver.close(wait_seconds=_STOP_SECONDS)
+        return work.failed(job, _of_start(error))
+    try:
+        return work.run(spark, job, code, explain=lambda error: _explained(error, driver))
+    finally:
+        _end(spark, driver, progress)
+
+
+def _end(
+    spark: SparkSession, driver: gateway.Started, progress: progress_classic.ClassicProgress
+) -> None:
+    """Stop the application, so that its manager hears of it, and the JVM."""
+    if work.facts().current.failure is FailureReason.OUT_OF_MEMORY and progress.is_local:
+        # It would take minutes over its farewell, which nobody waits for.
+        driver.process.kill()
+        driver.process.wait()
+
+    def stop() -> None:
+        progress.close()
+        with contextlib.suppress(Exception):  # The author may have stopped it, or the JVM died.
+            spark.stop()
+
+    # A sick JVM may never answer.
+    stopping = threading.Thread(target=stop, name="stop", daemon=True)
+    stopping.start()
+    stopping.join(_STOP_SECONDS)
+    driver.close()
+    progress.tell_usage()
+    work.facts().flush()
+
+
+def _start(job: work.Job, properties: Path) -> gateway.Started:
+    conf = {**job.conf}
+    if job.master:
+        conf["spark.master"] = job.master
+    if job.name:
+        conf["spark.app.name"] = job.name
+    is_local = conf.get("spark.master", "local").startswith("local[") or (
+        conf.get("spark.master") == "local"
+    )
+    if is_local:
+        # Nobody else talks to it. Looking this computer up under its own name takes a while.
+        conf.setdefault("spark.driver.host", "127.0.0.1")
+        conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    command = java_command.command(
+        (
+            *(("--py-files", ",".join(job.py_files)) if job.py_files else ()),
+            *(("--archives", ",".join(job.archives)) if job.archives else ()),
+            *java_command.PYTHON_DRIVER,
+        ),
+        conf=conf,
+        properties_file=properties,
+        quick=True,
+    )
+    if command.archive is None:
+        cds_archive.build_in_background(command.environment["SPARK_HOME"], command.argv[0])
+    environment = dict(command.environment)
+    if is_local:
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        _use_own_pyspark(environment)
+    return gateway.start(command.argv, environment=environment)
+
+
+def _use_own_pyspark(environment: dict[str, str]) -> None:
+    """Have Pythons for UDFs import the installed pyspark and not its zip, which takes a second.
+
+    Spark puts the zip of `SPARK_HOME` first into their path if its JVM knows that. It needs it for
+    nothing else in a driver that has no executors elsewhere.
+    """
+    spec = find_spec("pyspark")
+    folders = [] if spec is None else [*(spec.submodule_search_locations or ())]
+    same_python = environment.get("PYSPARK_PYTHON") == sys.executable
+    if same_python and environment["SPARK_HOME"].rstrip("/") in folders:
+        del environment["SPARK_HOME"]
+
+
+def _context(driver: gateway.Started, log_begin: int) -> SparkContext:
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+    import pyspark.sql  # noqa: F401  # It takes no time while the JVM starts.
+
+    try:
+        return driver.context()
+    except gateway.JvmEndedError as error:
+        found = explain_log(_log_since(log_begin))
+        raise WorkFailedError(
+            found.sentence if found else f"{error}; what it said stands above",
+            found.reason if found else FailureReason.SUBMIT_FAILED,
+            hint=found.hint if found else "",
+        ) from error
+
+
+def _explained(error: BaseException, driver: gateway.Started) -> Explained:
+    """What an error comes to; if the JVM is gone, how that ended explains all the others."""
+    found = explain(error)
+    is_of_link = isinstance(error, ConnectionError) or type(error).__module__.startswith("py4j")
+    code = driver.ended(wait_seconds=_DYING_SECONDS if is_of_link else 0.0)
+    if code is None or isinstance(error, WorkFailedError):
+        return found
+    if code in _OUT_OF_MEMORY_CODES:
+        sentence = "Java ran out of memory in the driver"
+        hint = "give it more: spark.driver.memory"
+        return Explained(reason=FailureReason.OUT_OF_MEMORY, sentence=sentence, hint=hint)
+    if code < 0:
+        sentence = f"the driver's JVM was killed by signal {-code}"
+        hint = "by somebody, or by the system for want of memory"
+        return Explained(reason=FailureReason.KILLED, sentence=sentence, hint=hint)
+    if is_of_link:
+        sentence = f"the driver's JVM ended with exit code {code}"
+        return Explained(reason=FailureReason.SERVER_LOST, sentence=sentence)
+    return found
+
+
+def _of_start(error: Exception) -> Exception:
+    """An error of the start: what is no fault of the author's Python says so."""
+    explained: Explained = explain(error)
+    if explained.reason is not FailureReason.PYTHON_ERROR:
+        return error
+    return WorkFailedError(explained.sentence, FailureReason.SUBMIT_FAILED, hint=explained.hint)
+
+
+def _session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()
+
+
+def _log_end() -> int:
+    """Where the task's log ends now, -1 if what is said goes elsewhere."""
+    about = os.fstat(_STDERR)
+    return about.st_size if stat.S_ISREG(about.st_mode) else -1
+
+
+def _log_since(begin: int) -> str:
+    """What has been said since, as far as this process may read it."""
+    if begin < 0:
+        return ""
+    try:
+        end = os.fstat(_STDERR).st_size
+        said = os.pread(_STDERR, _LOG_BYTES, max(begin, end - _LOG_BYTES))
+    except OSError:
+        return ""
+    return said.decode("utf-8", "replace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

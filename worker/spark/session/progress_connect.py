@@ -1,0 +1,133 @@
+"""Tells how far a task is in its session of a Connect server, and at its end what it has taken.
+
+Runs in a warm task's own process. The server's progress messages come with every query and say how
+many of its tasks are done. What they don't say (rows out, shuffle, spill) is asked of the server's
+REST API, about this session's own jobs alone, by a thread of its own that begins after a while: a
+task that is over by then asks nothing. An answer that doesn't come costs what it was to show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from worker.spark.session.facts_file import FactsFile
+from worker.spark.session.meter import Meter
+from worker.spark.session.tally import Tally
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.connect.shell.progress import StageInfo
+
+_FIRST_SECONDS = 1.0
+_REST_SECONDS = 0.5
+_MOST_OF_A_CORE = 0.02
+"""So much of the time may go into asking; the more there is to ask, the rarer it is."""
+_HTTP_SECONDS = 5.0
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Without the proxies of the task's environment: no other computer is asked."""
+
+
+class ConnectProgress:
+    """A session's part of its server's work."""
+
+    def __init__(self, spark: SparkSession, facts: FactsFile, meter: Meter, ui_link: str) -> None:
+        application = ",".join(facts.current.application_ids)
+        self._api = f"{ui_link}/api/v1/applications/{application}" if ui_link else ""
+        self._mark = f"_Session_{spark.session_id}_"
+        self._facts = facts
+        self._meter = meter
+        self._tally = Tally()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="progress", daemon=True)
+        # A plain function, as its protocol is one with an abstract `__call__`.
+        spark.registerProgressHandler(self._hear)  # type: ignore[arg-type]
+        self._thread.start()
+
+    def close(self) -> None:
+        """Say how it was in the end; the session may be closed, or its server gone."""
+        asked = self._over.is_set() or not self._is_young()
+        self._over.set()
+        self._thread.join()
+        if asked:
+            with contextlib.suppress(Exception):
+                self._ask()
+        self._facts.update(
+            progress=self._tally.progress,
+            usage=self._meter.usage(
+                spark_cpu_seconds=self._tally.cpu_seconds, core_seconds=self._tally.core_seconds
+            ),
+        )
+
+    def _hear(
+        self,
+        stages: Iterable[StageInfo] | None,
+        inflight_tasks: int,
+        operation_id: str | None,
+        done: bool,
+    ) -> None:
+        """A message about one query; on the thread that waits for its result."""
+        with self._lock:
+            running = inflight_tasks
+            for stage in stages or ():
+                left = stage.num_tasks - stage.num_completed_tasks
+                active = 0 if stage.done else min(running, left)
+                running -= active
+                self._tally.see_stage(
+                    {
+                        "stageId": stage.stage_id,
+                        # Open until the REST API has told the rest of it.
+                        "status": "ACTIVE" if active or not stage.done else "",
+                        "numTasks": stage.num_tasks,
+                        "numActiveTasks": active,
+                        "numCompleteTasks": stage.num_completed_tasks,
+                        "inputBytes": stage.num_bytes_read,
+                    }
+                )
+            self._facts.update(progress=self._tally.progress)
+
+    def _is_young(self) -> bool:
+        return self._meter.seconds < _FIRST_SECONDS
+
+    def _follow(self) -> None:
+        rest = _FIRST_SECONDS
+        while not self._over.wait(rest):
+            before = time.monotonic()
+            with contextlib.suppress(Exception):
+                self._ask()
+            cost = time.monotonic() - before
+            rest = max(_REST_SECONDS, cost / _MOST_OF_A_CORE)
+
+    def _ask(self) -> None:
+        if self._api:
+            jobs = [job for job in self._get("jobs") if self._is_ours(job)]
+            known = {stage for job in jobs for stage in job.get("stageIds", ())}
+            fresh = sorted(stage for stage in known if not self._tally.is_settled(stage))
+            told = [each for stage in fresh for each in self._get(f"stages/{stage}?details=false")]
+            with self._lock:
+                for job in jobs:
+                    self._tally.see_job(job)
+                for stage in told:
+                    self._tally.see_stage(stage)
+        self._meter.sample()
+        self._facts.update(progress=self._tally.progress)
+
+    def _is_ours(self, job: dict[str, Any]) -> bool:
+        return any(self._mark in tag for tag in job.get("jobTags", ()))
+
+    def _get(self, path: str) -> list[dict[str, Any]]:
+        # An address that the host has made, on this computer.
+        with _OPENER.open(f"{self._api}/{path}", timeout=_HTTP_SECONDS) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
+
+
+def register(spark: SparkSession, facts: FactsFile, *, ui_link: str) -> ConnectProgress:
+    """Tell of this session from now on; `close` it before the session is closed."""
+    return ConnectProgress(spark, facts, Meter(), ui_link)

@@ -1,0 +1,182 @@
+"""A session in a Connect server: where it is, how it is opened, and how it is closed for sure.
+
+Runs in processes that the Spark host has forked, for it blocks. Closing is only done when the
+server itself says that it runs nothing for the session any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.sql.connect.proto.base_pb2 import GetStatusResponse
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+USER = "orcaflow"
+_STATES = GetStatusResponse.OperationStatus.OperationState
+_HTTP_SECONDS = 5.0
+_OVER = frozenset((_STATES.OPERATION_STATE_SUCCEEDED, _STATES.OPERATION_STATE_FAILED))
+# No server is asked by way of another computer, whatever the environment says of proxies.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_WITHOUT_PROXY = ("grpc.enable_http_proxy", 0)
+_THREAD = "SparkConnectExecuteThread_opId="
+_CLOSE_SECONDS = 12.0
+_PATIENCE_SECONDS = 1.0
+_QUIET_SECONDS = 0.5
+_REST_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A session in a server: everything that it takes to get there."""
+
+    port: int
+    token: str
+    session_id: str
+    application_id: str = ""
+    ui_link: str = ""
+    python: str = ""
+    """What the server shall start for this session's UDFs, "" for its own choice."""
+    interpreter: str = ""
+    """The Python of the server's profile."""
+    prototype: str = ""
+    """The session to clone it off (see `prototype.py`); "" if it is to be isolated."""
+
+    def for_udfs_by(self, python: str) -> Place:
+        """This place, with another Python for its UDFs."""
+        return replace(self, python=python)
+
+    def beside(self, session_id: str) -> Place:
+        """Another session in the same server."""
+        return replace(self, session_id=session_id)
+
+    @property
+    def remote(self) -> str:
+        """As a builder of channels takes it; it holds the token."""
+        # Only this spelling of the host does without TLS, and the server listens to nobody else.
+        return (
+            f"sc://localhost:{self.port}/;user_id={USER};session_id={self.session_id}"
+            f";token={quote(self.token)}"
+        )
+
+
+def open_session(place: Place) -> SparkSession:
+    """The session at a place. It is this process's own from now on."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.session import SparkSession as Session
+
+    # So that pyspark.sql's functions and types are those of such a session.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    builder = DefaultChannelBuilder(place.remote, channelOptions=[_WITHOUT_PROXY])
+    session: SparkSession = Session.builder.channelBuilder(builder).create()
+    # The server is on this very computer: no connection is lost that could be taken up again.
+    session.client.disable_reattachable_execute()
+    return session
+
+
+def operates(session: SparkSession) -> bool:
+    """Whether an operation of a session may run yet."""
+    found = session.client._get_operation_statuses().operation_statuses  # noqa: SLF001
+    return any(each.state not in _OVER for each in found)
+
+
+def close_sessions(place: Place, others: Collection[str] = ()) -> bool:
+    """Close a session whose task is gone, with all that it runs, and others of that task.
+
+    Whether nothing runs for them any more; False if that takes longer.
+    """
+    places = (place, *map(place.beside, others))
+    operations = {each for at in places for each in _release(at)}
+    now = time.monotonic()
+    limit, kill_at = now + _CLOSE_SECONDS, now + _PATIENCE_SECONDS
+    # A session without operations never had jobs. Else Spark tells nobody when it is over, and its
+    # pages know of the last job a little later than it begins.
+    quiet_until = now + _QUIET_SECONDS if operations else now
+    while True:
+        jobs = _running(place, {each.session_id for each in places})
+        now = time.monotonic()
+        if jobs or _executing(place, operations):
+            quiet_until = now + _QUIET_SECONDS
+        elif now >= quiet_until:
+            return True
+        if now >= limit:
+            return False
+        if jobs and now >= kill_at:
+            # Stages of a query may get away from the end of their operation.
+            _kill(place, jobs)
+            kill_at = now + _PATIENCE_SECONDS
+        time.sleep(_REST_SECONDS)
+
+
+def _release(place: Place) -> list[str]:
+    """Release a session, which has its operations interrupted; their ids."""
+    session = open_session(place)
+    try:
+        # What its task has asked for last may still be on its way to the server. A session that it
+        # has never heard of would be made by that; one that was closed won't.
+        session.conf.get("spark.app.id")
+        found = session.client._get_operation_statuses().operation_statuses  # noqa: SLF001
+        session.client.release_session()
+    except SparkConnectGrpcException as error:
+        if error.getCondition() != "INVALID_HANDLE.SESSION_CLOSED":
+            raise
+        return []
+    return [each.operation_id for each in found]
+
+
+def _running(place: Place, sessions: Collection[str]) -> list[int]:
+    """The jobs that a server still runs for sessions, as its own UI tells them."""
+    marks = [f"_Session_{each}_" for each in sessions]
+    return [
+        job["jobId"]
+        for job in _told(place, "jobs?status=running")
+        if any(mark in tag for tag in job.get("jobTags", ()) for mark in marks)
+    ]
+
+
+def _executing(place: Place, operations: Collection[str]) -> bool:
+    """Whether a server has threads for operations.
+
+    One that was interrupted while it planned goes on now and then, and has its first job yet to
+    come, though Spark calls its operation cancelled.
+    """
+    names = {f"{_THREAD}{each}" for each in operations}
+    return bool(names) and any(
+        each["threadName"] in names for each in _told(place, "executors/driver/threads")
+    )
+
+
+def _told(place: Place, what: str) -> list[dict[str, Any]]:
+    if not (place.ui_link and place.application_id):
+        return []
+    page = _ask_page(place, f"/api/v1/applications/{place.application_id}/{what}")
+    found: list[dict[str, Any]] = json.loads(page)
+    return found
+
+
+def _kill(place: Place, jobs: Collection[int]) -> None:
+    """Have the UI kill jobs, as a person would who clicks there."""
+    token = re.search(rb'name="csrfToken"\s+value="([^"]+)"', _ask_page(place, "/jobs/"))
+    form = {"csrfToken": token[1].decode()} if token else {}
+    for job in jobs:
+        with contextlib.suppress(urllib.error.HTTPError):  # It may be over by now.
+            _ask_page(place, "/jobs/job/kill/", urlencode({"id": job, **form}).encode())
+
+
+def _ask_page(place: Place, path: str, form: bytes | None = None) -> bytes:
+    address = f"{place.ui_link}{path}"
+    with _OPENER.open(address, form, timeout=_HTTP_SECONDS) as answer:
+        content: bytes = answer.read()
+        return content

@@ -1,0 +1,213 @@
+"""Runs an attempt's work in a Spark session that is already open, and tells how it ended.
+
+Runs in the task's own process, warm or classic: standard library, pyspark and `worker.spark` only.
+It neither makes a session nor ends one. The *job* is what the worker daemon wrote down for this
+process; a *kind* of work is a module with `run(spark, job) -> int`: a script of the author's, SQL
+statements, or rules on data.
+
+A process does `Job.read`, `compiled` (before it has a session: an author need not wait for one to
+hear of a syntax error) and `run`. Whatever fails on the way goes to `failed`, which prints what a
+person has to know, leaves the reason beside the job, and returns the exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import json
+import os
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from common.model.failures import FailureReason
+from worker.masking import masked, printable
+from worker.spark.diagnosis.failures import Explained, WorkFailedError, explain
+from worker.spark.diagnosis.tracebacks import told
+from worker.spark.session import datasources, parameters, script
+from worker.spark.session.facts_file import FactsFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OK: Final = 0
+FAILED: Final = 1
+_MODULES: Final = {
+    "sql": "worker.spark.session.sql",
+    "data_quality": "worker.spark.quality.evaluation",
+}
+_FACTS = "ORCAFLOW_SPARK_FACTS"
+_REASON_CHARS = 1_500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the worker daemon has asked this process to do."""
+
+    kind: str
+    name: str
+    tag: str
+    profile: str
+    master: str
+    conf: Mapping[str, str]
+    script: str
+    arguments: tuple[str, ...]
+    params: Mapping[str, Any]
+    secrets: tuple[str, ...]
+    """Texts that nobody may see, in every spelling that a server may repeat them in."""
+    py_files: tuple[str, ...]
+    archives: tuple[str, ...]
+    document: Mapping[str, Any]
+    """All of the job, for the keys that only its kind knows."""
+    reason_file: Path
+
+    @classmethod
+    def read(cls, path: str | Path) -> Job:
+        """The job in a file, which is gone after that: it may hold a password."""
+        path = Path(path)
+        text = path.read_text(encoding="utf-8")
+        path.unlink(missing_ok=True)
+        return cls.of(json.loads(text), reason_file=path.with_suffix(".reason"))
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], *, reason_file: Path) -> Job:
+        """The job in a document; what is missing is empty."""
+        return cls(
+            kind=document["kind"],
+            name=document.get("name", ""),
+            tag=document.get("tag", ""),
+            profile=document.get("profile", ""),
+            master=document.get("master", ""),
+            conf=dict(document.get("conf", {})),
+            script=document.get("script", ""),
+            arguments=tuple(document.get("arguments", ())),
+            params=parameters.from_job(document.get("params", {})),
+            secrets=tuple(
+                spelling
+                for secret in document.get("secrets", ())
+                for spelling in (
+                    secret,
+                    quote(secret, safe=""),
+                    b64encode(secret.encode(errors="replace")).decode(),
+                )
+            ),
+            py_files=tuple(document.get("py_files", ())),
+            archives=tuple(document.get("archives", ())),
+            document=document,
+            reason_file=reason_file,
+        )
+
+    def shown(self, text: str) -> str:
+        """Lines for people: without the job's secrets, and without control characters."""
+        lines = text.expandtabs(4).splitlines()
+        return "\n".join(masked(printable(line), self.secrets) for line in lines)
+
+
+@functools.cache
+def facts() -> FactsFile:
+    """The facts of this attempt. Without a file to put them into they are only remembered."""
+    path = os.environ.get(_FACTS)
+    return FactsFile(Path(path) if path else None)
+
+
+def compiled(job: Job) -> CodeType | None:
+    """The author's script, ready to run; None for kinds without one.
+
+    Raises `SyntaxError` or `ValueError` as Python does, `OSError` if it can't be read.
+    """
+    return script.compiled(job.script) if job.kind == "pyspark" else None
+
+
+def run(
+    spark: SparkSession,
+    job: Job,
+    code: CodeType | None = None,
+    *,
+    explain: Callable[[BaseException], Explained] = explain,
+) -> int:
+    """Do the work; the exit code. Never raises: what went wrong is told here.
+
+    `explain` says what an error comes to, for those who know more of the session's end.
+    """
+    sources = job.document.get("datasources", {})
+    _silence_reports()
+    try:
+        datasources.register(spark, sources)
+        if job.kind == "pyspark":
+            script.run(
+                code or script.compiled(job.script),
+                path=job.script,
+                arguments=job.arguments,
+                names={
+                    "spark": spark,
+                    "params": dict(job.params),
+                    "datasource": datasources.finder(sources),
+                },
+            )
+            result = OK
+        elif job.kind in _MODULES:
+            # Imported here: most tasks need neither.
+            module = importlib.import_module(_MODULES[job.kind])
+            result = int(module.run(spark, job))
+        else:
+            text = f"this worker knows no work of kind {job.kind!r}"
+            raise WorkFailedError(text, FailureReason.CONFIGURATION)
+    except BaseException as error:  # noqa: BLE001  # It is told to people, and ends the process.
+        return failed(job, error, explain=explain)
+    _flush()
+    if result != OK:
+        text = f"it ended with exit code {result}"
+        _leave(job, Explained(reason=FailureReason.EXIT_CODE, sentence=text))
+    facts().flush()
+    return result
+
+
+def failed(
+    job: Job, error: BaseException, *, explain: Callable[[BaseException], Explained] = explain
+) -> int:
+    """Say why the work failed: in the log, beside the job, and in the facts. The exit code."""
+    _flush()
+    explained = explain(error)
+    if not isinstance(error, WorkFailedError):
+        _print(job, told(error, script=job.script))
+    _print(job, f"{explained.reason}: {explained.sentence}")
+    if explained.hint:
+        _print(job, f"Hint: {explained.hint}")
+    _leave(job, explained)
+    facts().flush()
+    return error.exit_code if isinstance(error, WorkFailedError) else FAILED
+
+
+def _silence_reports() -> None:
+    """Have PySpark not print each error of SQL as a document of JSON too, caught or not."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def _flush() -> None:
+    """Have what the script has printed in the log; it may have closed the file, or removed it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+
+
+def _print(job: Job, text: str) -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{job.shown(text)}\n")
+        sys.stderr.flush()
+
+
+def _leave(job: Job, explained: Explained) -> None:
+    """The reason for the row. A kind that has left one itself knows it better."""
+    if facts().current.failure is None:
+        facts().update(failure=explained.reason)
+    if not job.reason_file.exists():
+        line = job.shown(" ".join(explained.one_line.split()))[:_REASON_CHARS]
+        job.reason_file.write_text(f"{line}\n", encoding="utf-8", errors="replace")
