@@ -34,7 +34,7 @@ from common.runtime.daemon import (
     standing_problem,
     zone_of,
 )
-from common.runtime.outages import Patient
+from common.runtime.outages import OutageTolerant
 from common.runtime.pid_file import holding, pid_file
 from common.runtime.service import HealthServer, Service
 from common.store import schema
@@ -172,7 +172,7 @@ def _add_loops(
         complement_changed=lambda: master.wakes.wake(master.complements.name),
     )
     for loop in (*master.loops, notice):
-        master.wakes.by_name[loop.name] = service.add(Patient(loop)).wake
+        master.wakes.by_name[loop.name] = service.add(OutageTolerant(loop)).wake
     service.on_stop("notice", notice.stop)
     service.ready_if("zookeeper", lambda: standing_problem(registry))
     registry.membership.watch(

@@ -163,13 +163,13 @@ def _database(config: Config) -> Iterator[Finding]:
 def schedules_finding(made: Engine, config: Config) -> Finding:
     """The first ONLINE schedule that can't fire, or that all can."""
     from common.store.people.schedule_views import schedules
-    from orcaflow.schedule_rows import hindrance
+    from orcaflow.schedule_rows import blocker
     from orcaflow.scheduling import cluster_zone
 
     with made.connect() as db:
         found = schedules(db, online_only=True)
     for view in found:
-        trouble = hindrance(view, zone=cluster_zone(config))
+        trouble = blocker(view, zone=cluster_zone(config))
         if trouble is not None:
             return Finding(
                 check="schedules",

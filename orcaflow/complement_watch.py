@@ -262,10 +262,10 @@ def _follow(
                     if is_over(sights):
                         return sights
                     if not warned and before - begun >= _UNMOVED_AFTER:
-                        hindrances = [text for each in sights if (text := hindrance(each))]
-                        for text in hindrances:
+                        blockers = [text for each in sights if (text := blocker(each))]
+                        for text in blockers:
                             display.tell(text)
-                        warned = bool(hindrances)
+                        warned = bool(blockers)
             elif sights:
                 display.show(_settled(sights), now=clock.now())
             if deadline is not None and clock.monotonic() >= deadline:
@@ -321,7 +321,7 @@ def _settled(sights: Sequence[Sight]) -> list[Sight]:
     ]
 
 
-def hindrance(sight: Sight) -> str | None:
+def blocker(sight: Sight) -> str | None:
     """What a person should know of a complement that has not moved for a while."""
     view = sight.view
     if view.state == ComplementState.READY_STOP and sight.live:

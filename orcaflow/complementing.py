@@ -47,7 +47,7 @@ _LIST: Final = "--date/--dates"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ComplementOptions:
     """The options as they were given; what names a date is still text."""
 
     first: str | None
@@ -101,7 +101,7 @@ class ComplementPlan:
 
 
 def planned_complements(
-    db: Connection, definition: DefinitionRow, wish: Wish, *, zone: ZoneInfo
+    db: Connection, definition: DefinitionRow, options: ComplementOptions, *, zone: ZoneInfo
 ) -> tuple[NewComplement, ...]:
     """The complements to be made: the definition's own, then those downstream in turn.
 
@@ -109,13 +109,13 @@ def planned_complements(
     what stands against it.
     """
     _graph(definition.process_definition_json or "")
-    downstream = wish.downstream is not Downstream.NONE
+    downstream = options.downstream is not Downstream.NONE
     try:
         schedules = read_schedules(db, [definition.id]).get(definition.id, ())
         dependents = read_dependents(db) if downstream else ()
     except ValueError as error:
         raise SchedulerError(f"a row of t_ds_schedules can't be read: {error}") from error
-    request = _request(definition.id, wish, schedules, zone=zone)
+    request = _request(definition.id, options, schedules, zone=zone)
     try:
         return plan_complements(
             request,
@@ -179,52 +179,52 @@ def typical_duration(history: Sequence[timedelta]) -> timedelta | None:
 
 
 def _request(
-    definition_id: int, wish: Wish, schedules: Sequence[Schedule], *, zone: ZoneInfo
+    definition_id: int, options: ComplementOptions, schedules: Sequence[Schedule], *, zone: ZoneInfo
 ) -> ComplementRequest:
-    zone_name = _zone_name(wish, schedules, zone)
+    zone_name = _zone_name(options, schedules, zone)
     own_zone = zone_named(zone_name)
     first: datetime | None = None
     last: datetime | None = None
-    if wish.dates:
-        if wish.first is not None or wish.last is not None:
+    if options.dates:
+        if options.first is not None or options.last is not None:
             raise typer.BadParameter(
                 "give either --from and --to, or a list of dates", param_hint=_LIST
             )
-    elif wish.first is None or wish.last is None:
+    elif options.first is None or options.last is None:
         raise typer.BadParameter(
             "give the range by --from and --to, or its dates by --date or --dates",
-            param_hint="--to" if wish.first else "--from",
+            param_hint="--to" if options.first else "--from",
         )
     else:
-        first = read_moment(wish.first, own_zone, option="--from")
+        first = read_moment(options.first, own_zone, option="--from")
         # Dates may lie at any time of a day, and a bare date means all of it.
-        last = read_moment(wish.last, own_zone, option="--to", ends_day=True)
+        last = read_moment(options.last, own_zone, option="--to", ends_day=True)
         if last < first:
             raise typer.BadParameter(
-                f"{wish.last} is before --from {wish.first}: nothing lies between them; put the"
-                " earlier date first (--order descending runs the latest one first)",
+                f"{options.last} is before --from {options.first}: nothing lies between them; put"
+                " the earlier date first (--order descending runs the latest one first)",
                 param_hint="--to",
             )
     return ComplementRequest(
         process_definition_id=definition_id,
         first=first,
         last=last,
-        dates=read_dates(wish.dates, own_zone),
+        dates=read_dates(options.dates, own_zone),
         timezone_id=zone_name,
-        parallelism=wish.parallelism,
-        order=wish.order,
-        on_failure=wish.on_failure,
-        reprocess=wish.reprocess,
-        downstream=wish.downstream,
-        confirmed=wish.confirmed,
-        settings=wish.settings,
+        parallelism=options.parallelism,
+        order=options.order,
+        on_failure=options.on_failure,
+        reprocess=options.reprocess,
+        downstream=options.downstream,
+        confirmed=options.confirmed,
+        settings=options.settings,
     )
 
 
-def _zone_name(wish: Wish, schedules: Sequence[Schedule], zone: ZoneInfo) -> str:
+def _zone_name(options: ComplementOptions, schedules: Sequence[Schedule], zone: ZoneInfo) -> str:
     """The zone asked for, else that of a schedule, else the cluster's: as for a typed row."""
-    if wish.zone is not None:
-        return zone_asked(wish.zone).key
+    if options.zone is not None:
+        return zone_asked(options.zone).key
     try:
         return zone_of_dates(schedules, zone=zone).key
     except BadCommandError as error:

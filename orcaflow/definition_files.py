@@ -40,7 +40,7 @@ from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
 from common.task_types import known_task_types
 from orcaflow.exported_schedule import ExportedSchedule, read_schedule
-from orcaflow.surprises import surprises
+from orcaflow.lint_warnings import lint_warnings
 
 MAX_BYTES = 10_000_000
 MAX_DEPTH = 100
@@ -408,7 +408,7 @@ def _document(
         schedule, about_it = read_schedule(entry.wrapped)
         findings.extend(about_it)
         findings.extend(_left_out(entry.wrapped))
-    findings.extend(surprises(entry.name, inner))
+    findings.extend(lint_warnings(entry.name, inner))
     return DefinitionDocument(
         name=entry.name,
         description=description,

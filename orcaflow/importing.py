@@ -228,11 +228,11 @@ def _of_new_group(name: str) -> Finding:
 
 
 def _catalog(
-    db: Connection, wishes: Sequence[Wanted], ids: Mapping[str, int]
+    db: Connection, wanted: Sequence[Wanted], ids: Mapping[str, int]
 ) -> tuple[Catalog, list[str]]:
     """What the documents refer to, and the worker groups that had to be made for them."""
-    names = sorted({name for each in wishes for name in each.definition_names})
-    numbers = sorted({number for each in wishes for number in each.definition_ids})
+    names = sorted({name for each in wanted for name in each.definition_names})
+    numbers = sorted({number for each in wanted for number in each.definition_ids})
     definitions: dict[str, Target] = {}
     for row in definitions_named(db, names):
         # The default project's come first, and go before those of the same name elsewhere.
@@ -241,13 +241,13 @@ def _catalog(
         definitions[name] = Target(id=number, project_id=DEFAULT_PROJECT)
     sources: dict[str, tuple[int, ...]] = {}
     source_names: dict[int, str] = {}
-    if any(each.datasource_names or each.datasource_ids for each in wishes):
+    if any(each.datasource_names or each.datasource_ids for each in wanted):
         source_names = datasource_names(db)
         for number, name in source_names.items():
             sources[name] = (*sources.get(name, ()), number)
     groups: dict[str, int] = {}
     made: list[str] = []
-    wanted_groups = sorted({name for each in wishes for name in each.worker_group_names})
+    wanted_groups = sorted({name for each in wanted for name in each.worker_group_names})
     if wanted_groups:
         for number, name in worker_groups(db).items():
             groups.setdefault(name, number)
@@ -255,7 +255,7 @@ def _catalog(
         if name not in groups:
             groups[name] = make_worker_group(db, name)
             made.append(name)
-    codes = sorted({code for each in wishes for code in each.tenant_codes})
+    codes = sorted({code for each in wanted for code in each.tenant_codes})
     return (
         Catalog(
             definitions=definitions,

@@ -1,4 +1,4 @@
-"""`orcaflow schedule simulate`: sets the stage of a rehearsal from the tables, prints what comes.
+"""`orcaflow schedule simulate`: sets the stage of a simulation from the tables, prints what comes.
 
 Reads and never writes. What the model is, and what it leaves out, says `common.schedule_simulator`.
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from common.model.schedules import Schedule
     from common.schedule_simulator import (
         ClusterReport,
-        Effort,
         Outage,
         Peak,
         Problem,
-        Rehearsal,
+        RunCost,
         ScheduleReport,
+        Simulation,
         Stage,
     )
     from common.store.people.durations import DefinitionShape
@@ -144,7 +144,7 @@ def simulate(
     import gc
 
     from common.clock import SystemClock
-    from common.schedule_simulator import rehearse
+    from common.schedule_simulator import simulate
     from orcaflow.scheduling import cluster_zone, moment_option
     from orcaflow.session import opened
 
@@ -173,7 +173,7 @@ def simulate(
     # Nothing made here is garbage before the end, so that looking for some would only cost time.
     gc.disable()
     try:
-        result = rehearse(
+        result = simulate(
             replace(
                 stage,
                 slots=capacity.slots,
@@ -236,7 +236,7 @@ def _stage(
     all_pools = pools(db)
     return Stage(
         schedules=tuple(_played(view, begin, as_it_is=as_they_are) for view in views),
-        efforts=_efforts(
+        run_costs=_run_costs(
             db,
             ids,
             known,
@@ -271,7 +271,7 @@ def _played(view: ScheduleView, begin: datetime, *, as_it_is: bool) -> Schedule:
     )
 
 
-def _efforts(
+def _run_costs(
     db: Connection,
     ids: Sequence[int],
     known: Mapping[int, DefinitionShape],
@@ -279,20 +279,20 @@ def _efforts(
     pool_names: Mapping[str, str],
     pessimistic: bool,
     assumed: timedelta,
-) -> dict[int, Effort]:
-    from common.schedule_simulator import Effort, effort_of
+) -> dict[int, RunCost]:
+    from common.schedule_simulator import RunCost, run_cost_of
     from common.store.people.durations import recent_durations, recent_peaks
 
     durations, peaks = recent_durations(db, ids), recent_peaks(db, ids)
-    efforts: dict[int, Effort] = {}
+    run_costs: dict[int, RunCost] = {}
     for each in ids:
-        guess = Effort(duration=assumed)
+        guess = RunCost(duration=assumed)
         if not peaks[each]:
             guess = replace(guess, peak=_guessed_peak(known.get(each), pool_names))
-        efforts[each] = effort_of(
+        run_costs[each] = run_cost_of(
             durations[each], peaks[each], pessimistic=pessimistic, assumed=guess
         )
-    return efforts
+    return run_costs
 
 
 def _guessed_peak(shape: DefinitionShape | None, pool_names: Mapping[str, str]) -> Peak:
@@ -393,7 +393,7 @@ def _end(begin: datetime, days: float) -> datetime:
         ) from None
 
 
-def _document(result: Rehearsal, zone: ZoneInfo, capacity: _Capacity) -> dict[str, object]:
+def _document(result: Simulation, zone: ZoneInfo, capacity: _Capacity) -> dict[str, object]:
     return {
         "from": result.begin,
         "to": result.end,
@@ -435,10 +435,10 @@ def _schedule_row(report: ScheduleReport, zone: ZoneInfo) -> dict[str, object]:
         "timezone_id": schedule.timezone_id or zone.key,
         "execution_type": report.execution_type.name,
         "priority": schedule.priority.name,
-        "takes": report.effort.duration,
-        "takes_slots": report.effort.peak.slots,
-        "takes_of_pools": dict(report.effort.peak.pools),
-        "history": report.effort.runs,
+        "takes": report.run_cost.duration,
+        "takes_slots": report.run_cost.peak.slots,
+        "takes_of_pools": dict(report.run_cost.peak.pools),
+        "history": report.run_cost.runs,
         "fires": report.fires,
         "outcomes": {outcome.value: number for outcome, number in report.outcomes.items()},
         "not_fired": report.fires - report.runs,
@@ -458,24 +458,24 @@ def _schedule_row(report: ScheduleReport, zone: ZoneInfo) -> dict[str, object]:
         "never_catches_up": report.backlog_grows,
         "oddities": [
             {"day": each.day.isoformat(), "kind": each.kind.value, "fires": each.fires}
-            for each in report.oddities
+            for each in report.clock_changes
         ],
         "fault": report.fault,
     }
 
 
-def _assumed(result: Rehearsal) -> list[str | None]:
+def _assumed(result: Simulation) -> list[str | None]:
     """The definitions whose runs take what is assumed, by name, each once."""
     return list(
         dict.fromkeys(
             report.schedule.definition_name
             for report in result.schedules
-            if report.effort.is_assumed
+            if report.run_cost.is_assumed
         )
     )
 
 
-def _print(result: Rehearsal, zone: ZoneInfo, capacity: _Capacity) -> None:
+def _print(result: Simulation, zone: ZoneInfo, capacity: _Capacity) -> None:
     rows = [_schedule_row(report, zone) for report in result.schedules]
     print_rows(rows, form=Format.TABLE, columns=_COLUMNS, zone=zone)
     fires = sum(report.fires for report in result.schedules)
@@ -489,10 +489,10 @@ def _print(result: Rehearsal, zone: ZoneInfo, capacity: _Capacity) -> None:
     assumed = _assumed(result)
     if assumed:
         span = next(
-            report.effort.duration for report in result.schedules if report.effort.is_assumed
+            report.run_cost.duration for report in result.schedules if report.run_cost.is_assumed
         )
         write(f"assumed to take {duration(span)}, for want of history: {_some(assumed)}")
-    _print_oddities(result.schedules)
+    _print_clock_changes(result.schedules)
     _print_problems(result.problems)
 
 
@@ -520,20 +520,20 @@ def _print_cluster(cluster: ClusterReport, zone: ZoneInfo, capacity: _Capacity) 
         )
 
 
-def _print_oddities(reports: Sequence[ScheduleReport]) -> None:
-    from common.schedule_simulator import OddityKind
+def _print_clock_changes(reports: Sequence[ScheduleReport]) -> None:
+    from common.schedule_simulator import ClockChangeKind
 
     words = {
-        OddityKind.SHIFTED: "shifted, since that time is missing",
-        OddityKind.SKIPPED: "skipped, since that time is missing",
-        OddityKind.DOUBLED: "doubled, since that time comes twice",
-        OddityKind.ONCE: "at one of the two times only",
+        ClockChangeKind.SHIFTED: "shifted, since that time is missing",
+        ClockChangeKind.SKIPPED: "skipped, since that time is missing",
+        ClockChangeKind.DOUBLED: "doubled, since that time comes twice",
+        ClockChangeKind.ONCE: "at one of the two times only",
     }
     lines = [
         f"  schedule {report.schedule.id} ({escaped(str(report.schedule.definition_name))}):"
         f" {each.day} {counted(each.fires, 'fire')} {words[each.kind]}"
         for report in reports
-        for each in report.oddities
+        for each in report.clock_changes
     ]
     if lines:
         write("when clocks change:")

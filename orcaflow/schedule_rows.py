@@ -85,7 +85,7 @@ def schedule_row(view: ScheduleView, *, zone: ZoneInfo) -> dict[str, object]:
     }
 
 
-def hindrance(view: ScheduleView, *, zone: ZoneInfo) -> str | None:
+def blocker(view: ScheduleView, *, zone: ZoneInfo) -> str | None:
     """Why nothing of a schedule happens as it stands; None if it fires."""
     if view.release_state != ReleaseState.ONLINE:
         return f"it is OFFLINE; bring it ONLINE: orcaflow schedule online {view.id}"
@@ -134,7 +134,7 @@ def fire_row(view: FireView) -> dict[str, object]:
 
 
 def head_of(view: ScheduleView, zone: ZoneInfo) -> dict[str, object]:
-    row = schedule_row(view, zone=zone) | {"hindrance": hindrance(view, zone=zone)}
+    row = schedule_row(view, zone=zone) | {"hindrance": blocker(view, zone=zone)}
     return {name: row[name] for name in _HEAD}
 
 

@@ -192,7 +192,7 @@ def put_out(**values: str) -> str:
 
 
 def stop(deadline: datetime = SOON) -> StopRequested:
-    """The wish to have the run stopped."""
+    """The intent to have the run stopped."""
     return StopRequested(deadline=deadline)
 
 
@@ -430,7 +430,7 @@ class KeptRun:
                 assert row.retry_at is not None
                 self._change(row, retry_at=None)
             case KillTask() | PauseTask() | AbandonTask():
-                self._wish(decision, at)
+                self._intent(decision, at)
             case PauseProcess():
                 self.process = replace(self.process, state=ProcessState.READY_PAUSE)
             case StopProcess():
@@ -446,7 +446,7 @@ class KeptRun:
             case _:
                 pass  # What is passed and skipped has no row.
 
-    def _wish(self, decision: KillTask | PauseTask | AbandonTask, at: datetime) -> None:
+    def _intent(self, decision: KillTask | PauseTask | AbandonTask, at: datetime) -> None:
         row = self._attempt(decision.name, decision.attempt)
         pausing = isinstance(decision, PauseTask)
         assert not row.settled
@@ -460,7 +460,7 @@ class KeptRun:
             row,
             state=row.state,
             end_time=row.end_time,
-            # One column holds the wish, and a kill outranks a pause.
+            # One column holds the intent, and a kill outranks a pause.
             kill_requested=row.kill_requested or not pausing,
             pause_requested=pausing and not row.kill_requested,
             settled=isinstance(decision, AbandonTask),

@@ -42,7 +42,7 @@ from common.runtime.daemon import (
     standing_problem,
     zone_of,
 )
-from common.runtime.outages import Patient
+from common.runtime.outages import OutageTolerant
 from common.runtime.pid_file import holding, pid_file
 from common.runtime.service import HealthServer, Service
 from common.runtime.wakes import Wakes
@@ -231,7 +231,7 @@ class WorkerServer:
         service.add(supervisor)
         self._wakes.by_name[CleanLoop.name] = service.add(self._clean).wake
         for loop in worker.loops:
-            worker.wakes.by_name[loop.name] = service.add(Patient(loop)).wake
+            worker.wakes.by_name[loop.name] = service.add(OutageTolerant(loop)).wake
         service.ready_if("zookeeper", lambda: standing_problem(registry))
         registry.membership.watch(
             NodeKind.WORKER, lambda: worker.wakes.wake(HeartbeatLoop.name, ClaimLoop.name)
@@ -258,7 +258,7 @@ class WorkerServer:
                 prefix=prefix(cluster),
                 clock=self._clock,
             )
-            service.add(Patient(sweep))
+            service.add(OutageTolerant(sweep))
 
     def _on_quit(self, service: Service) -> Callable[[int, FrameType | None], None]:
         def on_quit(_number: int, _frame: FrameType | None) -> None:

@@ -18,7 +18,7 @@ _FIRST_REST = timedelta(milliseconds=100)
 _LONGEST_REST = timedelta(seconds=5)
 
 
-class Patient:
+class OutageTolerant:
     """A loop that survives `ServiceUnreachableError`; everything else passes through."""
 
     def __init__(self, loop: Loop) -> None:

@@ -1,17 +1,17 @@
-"""Rehearses schedules on a virtual clock: what would overlap, queue up and misfire, beforehand.
+"""Simulates schedules on a virtual clock: what would overlap, queue up and misfire, beforehand.
 
-Pure. A *rehearsal* plays the fires of a set of schedules (the *stage*) through a stretch of time
+Pure. A *simulation* plays the fires of a set of schedules (the *stage*) through a stretch of time
 that nobody has to wait for. It reads nothing and changes nothing; `orcaflow.rehearsing` sets the
-stage and prints what comes out. The same stage always gives the same rehearsal.
+stage and prints what comes out. The same stage always gives the same simulation.
 
 The model, by discrete events:
 
 - Fires come from `common.firing.plan_fires` itself, so that zones, clock changes, windows, misfire
   policies and deadlines are those of the real schedule loop. A master is always there and fires at
   once, except in an *outage*; when that is over, everything due is planned as of that moment.
-- A fire becomes a run. It takes its definition's *effort*: a duration and, from its beginning to
+- A fire becomes a run. It takes its definition's *run_cost*: a duration and, from its beginning to
   its end, the most slots that its tasks have ever had at the same time, on workers and in pools.
-  Efforts come from history, and are assumed where there is none.
+  Run costs come from history, and are assumed where there is none.
 - `execution_type`, the schedule's own or else the definition's, decides between runs of one
   definition: PARALLEL ones overlap, which is counted; SERIAL_WAIT ones begin one after the other in
   the order of their fires; SERIAL_DISCARD ones fall away while another is live; a SERIAL_PRIORITY
@@ -29,42 +29,42 @@ the durations of the past hold the waiting of the past.
 
 | module     | decides                                                              |
 |------------|----------------------------------------------------------------------|
-| `effort`   | what a run takes, by history or by assumption                        |
+| `run_cost`   | what a run takes, by history or by assumption                        |
 | `fires`    | which fires there are, and when they are carried out                 |
-| `oddities` | on which dates the clock changes make a schedule fire otherwise      |
-| `course`   | when each run begins and ends; who waits, overlaps, is discarded     |
+| `clock_changes` | on which dates the clock changes make a schedule fire otherwise      |
+| `timeline`   | when each run begins and ends; who waits, overlaps, is discarded     |
 | `report`   | what came out, and what of it is a problem                           |
 """
 
-from common.schedule_simulator.clock_changes import Oddity, OddityKind
+from common.schedule_simulator.clock_changes import ClockChange, ClockChangeKind
 from common.schedule_simulator.fires import MAX_FIRES, Outage, Stage, TooManyFiresError
 from common.schedule_simulator.report import (
     ClusterReport,
     PoolReport,
     Problem,
     ProblemKind,
-    Rehearsal,
     ScheduleReport,
+    Simulation,
 )
-from common.schedule_simulator.run_cost import Effort, Peak, effort_of, peak_of
-from common.schedule_simulator.timeline import rehearse
+from common.schedule_simulator.run_cost import Peak, RunCost, peak_of, run_cost_of
+from common.schedule_simulator.timeline import simulate
 
 __all__ = [
     "MAX_FIRES",
     "ClusterReport",
-    "Effort",
-    "Oddity",
-    "OddityKind",
+    "RunCost",
+    "ClockChange",
+    "ClockChangeKind",
     "Outage",
     "Peak",
     "PoolReport",
     "Problem",
     "ProblemKind",
-    "Rehearsal",
+    "Simulation",
     "ScheduleReport",
     "Stage",
     "TooManyFiresError",
-    "effort_of",
+    "run_cost_of",
     "peak_of",
-    "rehearse",
+    "simulate",
 ]

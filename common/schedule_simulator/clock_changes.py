@@ -20,7 +20,7 @@ _PROBE: Final = timedelta(hours=6)
 _SECOND: Final = timedelta(seconds=1)
 
 
-class OddityKind(StrEnum):
+class ClockChangeKind(StrEnum):
     """What a change of the clock does to fires."""
 
     SHIFTED = "shifted"
@@ -34,30 +34,34 @@ class OddityKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Oddity:
+class ClockChange:
     """What happens on one date, on the wall clock, to so many fires."""
 
-    kind: OddityKind
+    kind: ClockChangeKind
     day: date
     fires: int
 
 
-def oddities(timetable: Timetable, begin: datetime, end: datetime) -> tuple[Oddity, ...]:
+def clock_changes(timetable: Timetable, begin: datetime, end: datetime) -> tuple[ClockChange, ...]:
     """Those from `begin` up to `end`, in order."""
-    found: Counter[tuple[date, OddityKind]] = Counter()
+    found: Counter[tuple[date, ClockChangeKind]] = Counter()
     for jump, before, after in _jumps(timetable.zone, begin, end):
         # Walls that are missing would be read by the offset before the jump; those that come
         # again are within the same span behind it.
         first, last = max(jump, begin), min(jump + abs(after - before), end) - _SECOND
         if after > before:
             kind = (
-                OddityKind.SHIFTED if timetable.missing is MissingTime.SHIFT else OddityKind.SKIPPED
+                ClockChangeKind.SHIFTED
+                if timetable.missing is MissingTime.SHIFT
+                else ClockChangeKind.SKIPPED
             )
             more = replace(timetable, missing=MissingTime.SHIFT)
             less = replace(timetable, missing=MissingTime.SKIP)
         else:
             kind = (
-                OddityKind.DOUBLED if timetable.repeated is RepeatedTime.BOTH else OddityKind.ONCE
+                ClockChangeKind.DOUBLED
+                if timetable.repeated is RepeatedTime.BOTH
+                else ClockChangeKind.ONCE
             )
             more = replace(timetable, repeated=RepeatedTime.BOTH)
             less = replace(timetable, repeated=RepeatedTime.FIRST)
@@ -67,7 +71,8 @@ def oddities(timetable: Timetable, begin: datetime, end: datetime) -> tuple[Oddi
                 wall = fire + min(before, after)
                 found[wall.date(), kind] += 1
     return tuple(
-        Oddity(kind=kind, day=day, fires=number) for (day, kind), number in sorted(found.items())
+        ClockChange(kind=kind, day=day, fires=number)
+        for (day, kind), number in sorted(found.items())
     )
 
 

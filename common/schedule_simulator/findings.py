@@ -1,4 +1,4 @@
-"""What of a rehearsal somebody should look at, in sentences; the worst comes first. Pure."""
+"""What of a simulation somebody should look at, in sentences; the worst comes first. Pure."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _of_schedule(stage: Stage, report: ScheduleReport) -> Iterator[Problem]:
             ProblemKind.LATE,
             f"{report.waited:,} of {report.runs:,} runs wait, up to {_span(report.longest_wait)}",
         )
-    peak = report.effort.peak
+    peak = report.run_cost.peak
     if stage.slots is not None and peak.slots > stage.slots:
         yield problem(
             ProblemKind.TOO_BIG,

@@ -1,6 +1,6 @@
-"""Which fires a rehearsal has, and when each is carried out: by the planner of the real loop. Pure.
+"""The fires of a simulation, and the instant of each: by the planner of the real loop. Pure.
 
-Adds the words *stage* (all that a rehearsal is given) and *outage* (a time without any master).
+Adds the words *stage* (all that a simulation is given) and *outage* (a time without any master).
 While masters are there, a fire is carried out at its own time, so it is in time by definition: all
 fires of such a stretch are asked for at once, which is what makes a month take milliseconds.
 """
@@ -19,7 +19,7 @@ from common.errors import SchedulerError
 from common.firing import MISFIRE_THRESHOLD, ScheduleFaultError, plan_fires, timetable_of
 from common.model.schedules import Fire, FireOutcome, FirePlan, MisfirePolicy, Schedule
 from common.model.states import ExecutionType
-from common.schedule_simulator.run_cost import Effort
+from common.schedule_simulator.run_cost import RunCost
 
 MAX_FIRES: Final = 1_000_000
 _AT_ONCE: Final = 10_000
@@ -41,15 +41,15 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What is rehearsed, from `begin` up to `end`, not included.
+    """What is simulated, from `begin` up to `end`, not included.
 
-    `zone` is that of the cluster. `efforts` and `execution_types` are by id of the definition.
+    `zone` is that of the cluster. `run_costs` and `execution_types` are by id of the definition.
     `faults`: why the schedules with these ids are known not to fire, whatever their rows say.
     `slots` None: as many as are wanted. A pool that `pools` does not name has all slots wanted.
     """
 
     schedules: tuple[Schedule, ...]
-    efforts: Mapping[int, Effort]
+    run_costs: Mapping[int, RunCost]
     begin: datetime
     end: datetime
     zone: ZoneInfo
@@ -154,7 +154,7 @@ def _refuse(stage: Stage, made: Sequence[Play]) -> None:
     raise TooManyFiresError(
         f"more than {stage.max_fires:,} fires from {stage.begin:%Y-%m-%d %H:%M} to"
         f" {stage.end:%Y-%m-%d %H:%M} UTC, {busiest.number:,} of them{more} of schedule"
-        f" {schedule.id} ({schedule.definition_name!r}, {schedule.crontab!r}); rehearse fewer days"
+        f" {schedule.id} ({schedule.definition_name!r}, {schedule.crontab!r}); simulate fewer days"
         " (--days), one definition (--definition), or allow more (--max-fires)"
     )
 

@@ -1,4 +1,4 @@
-"""What came out of a rehearsal, and what of it is a problem. Pure.
+"""What came out of a simulation, and what of it is a problem. Pure.
 
 Every fire is accounted for once: `fires` is the sum of `outcomes` and `undecided`; what was fired
 is the sum of `ended`, `going_on`, `stopped`, `discarded` and `waiting`.
@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from common.model.schedules import FireOutcome, Schedule
 from common.model.states import ExecutionType
-from common.schedule_simulator.clock_changes import Oddity
-from common.schedule_simulator.run_cost import Effort
+from common.schedule_simulator.clock_changes import ClockChange
+from common.schedule_simulator.run_cost import RunCost
 
 
 class ProblemKind(StrEnum):
@@ -52,14 +52,14 @@ class ScheduleReport:
     """What one schedule came to.
 
     A *wait* is from when a fire is carried out to when its run begins, or to the end of the
-    rehearsal. `waited` counts the runs with any. `late` counts fires that happened, but later than
+    simulation. `waited` counts the runs with any. `late` counts fires that happened, but later than
     a misfire's threshold. `overlaps` counts runs that began while another of the same definition
     went on; `most_at_once` is how many went on then. `backlog_grows`: ever more of its runs wait.
     """
 
     schedule: Schedule
     execution_type: ExecutionType
-    effort: Effort
+    run_cost: RunCost
     fires: int
     outcomes: Mapping[FireOutcome, int]
     undecided: int
@@ -75,7 +75,7 @@ class ScheduleReport:
     longest_wait: timedelta
     median_wait: timedelta
     backlog_grows: bool
-    oddities: tuple[Oddity, ...] = ()
+    clock_changes: tuple[ClockChange, ...] = ()
     fault: str | None = None
 
     @property
@@ -114,7 +114,7 @@ class ClusterReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class Simulation:
     """What comes of a stage, from `begin` up to `end`."""
 
     begin: datetime

@@ -1,6 +1,7 @@
 """What a run of a definition takes: its duration, and its slots on workers and in pools. Pure.
 
-Adds the words *effort* and *peak*: the most slots that the tasks of one run have at the same time.
+Adds the words *run_cost* and *peak*: the most slots that the tasks of one run have at the same
+time.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """What every run of a definition takes in a rehearsal. `runs`: how many past ones say so."""
+class RunCost:
+    """What every run of a definition takes in a simulation. `runs`: how many past ones say so."""
 
     duration: timedelta
     peak: Peak = field(default_factory=Peak)
@@ -36,13 +37,13 @@ class Effort:
         return self.runs == 0
 
 
-def effort_of(
+def run_cost_of(
     durations: Sequence[timedelta],
     peaks: Sequence[Peak],
     *,
     pessimistic: bool,
-    assumed: Effort,
-) -> Effort:
+    assumed: RunCost,
+) -> RunCost:
     """The median of the past, or, `pessimistic`, the longest and widest; else what is assumed."""
     choose = max if pessimistic else median_high
     names = sorted({name for peak in peaks for name in peak.pools})
@@ -55,8 +56,8 @@ def effort_of(
         else assumed.peak
     )
     if not durations:
-        return Effort(duration=assumed.duration, peak=peak)
-    return Effort(duration=max(timedelta(), choose(durations)), peak=peak, runs=len(durations))
+        return RunCost(duration=assumed.duration, peak=peak)
+    return RunCost(duration=max(timedelta(), choose(durations)), peak=peak, runs=len(durations))
 
 
 def peak_of(graph: ProcessGraph) -> Peak:

@@ -21,7 +21,7 @@ from typing import Final
 from common.firing import ScheduleFaultError, timetable_of
 from common.model.schedules import FireOutcome
 from common.model.states import ExecutionType
-from common.schedule_simulator.clock_changes import Oddity, oddities
+from common.schedule_simulator.clock_changes import ClockChange, clock_changes
 from common.schedule_simulator.findings import problems_of
 from common.schedule_simulator.fires import (
     EPOCH,
@@ -33,7 +33,7 @@ from common.schedule_simulator.fires import (
     outages_of,
     plays,
 )
-from common.schedule_simulator.report import ClusterReport, PoolReport, Rehearsal, ScheduleReport
+from common.schedule_simulator.report import ClusterReport, PoolReport, ScheduleReport, Simulation
 
 _HOUR: Final = timedelta(hours=1) // MICROSECOND
 _UNLIMITED: Final = 1 << 60
@@ -145,8 +145,8 @@ def _key(run: _Run) -> tuple[int, int, int]:
     return run.key
 
 
-class _Course:
-    """The state of a rehearsal at one instant, and how it goes on."""
+class _Timeline:
+    """The state of a simulation at one instant, and how it goes on."""
 
     def __init__(
         self, begin: int, end: int, outages: Sequence[tuple[int, int]], sizes: Sequence[int]
@@ -338,7 +338,7 @@ class _Course:
             self._now = until
 
 
-def rehearse(stage: Stage) -> Rehearsal:
+def simulate(stage: Stage) -> Simulation:
     """Play the stage. Raises `TooManyFiresError` before anything has been played."""
     played = plays(stage)
     begin, end = instant_of(stage.begin), instant_of(stage.end)
@@ -346,7 +346,7 @@ def rehearse(stage: Stage) -> Rehearsal:
         {
             name
             for play in played
-            for name in stage.efforts[play.schedule.process_definition_id].peak.pools
+            for name in stage.run_costs[play.schedule.process_definition_id].peak.pools
         }
     )
     sizes = [
@@ -362,19 +362,19 @@ def rehearse(stage: Stage) -> Rehearsal:
         )
         for play in played
     ]
-    course = _Course(
+    timeline = _Timeline(
         begin,
         end,
         [(instant_of(each.begin), instant_of(each.end)) for each in outages_of(stage)],
         sizes,
     )
-    course.play(sorted(chain.from_iterable(play.puts for play in played)), parts)
-    course.finish(list(groups.values()))
+    timeline.play(sorted(chain.from_iterable(play.puts for play in played)), parts)
+    timeline.finish(list(groups.values()))
     schedules = tuple(
         _schedule_report(stage, play, part.tally) for play, part in zip(played, parts, strict=True)
     )
-    cluster = _cluster_report(stage, course, pools)
-    return Rehearsal(
+    cluster = _cluster_report(stage, timeline, pools)
+    return Simulation(
         begin=stage.begin,
         end=stage.end,
         schedules=schedules,
@@ -391,13 +391,13 @@ def _groups(
     for play in played:
         definition_id = play.schedule.process_definition_id
         if definition_id not in groups:
-            effort = stage.efforts[definition_id]
-            wanted = [(_WORKERS, effort.peak.slots)]
+            run_cost = stage.run_costs[definition_id]
+            wanted = [(_WORKERS, run_cost.peak.slots)]
             wanted += [
-                (places[name], effort.peak.pools[name]) for name in sorted(effort.peak.pools)
+                (places[name], run_cost.peak.pools[name]) for name in sorted(run_cost.peak.pools)
             ]
             need = {place: min(number, sizes[place]) for place, number in wanted if number > 0}
-            groups[definition_id] = _Group(effort.duration // MICROSECOND, need)
+            groups[definition_id] = _Group(run_cost.duration // MICROSECOND, need)
     return groups
 
 
@@ -406,7 +406,7 @@ def _schedule_report(stage: Stage, play: Play, tally: _Tally) -> ScheduleReport:
     return ScheduleReport(
         schedule=play.schedule,
         execution_type=stage.execution_type_of(play.schedule),
-        effort=stage.efforts[play.schedule.process_definition_id],
+        run_cost=stage.run_costs[play.schedule.process_definition_id],
         fires=play.number,
         outcomes={outcome: play.outcomes[outcome] for outcome in FireOutcome},
         undecided=play.undecided,
@@ -422,33 +422,33 @@ def _schedule_report(stage: Stage, play: Play, tally: _Tally) -> ScheduleReport:
         longest_wait=_span(waits[-1]) if waits else timedelta(),
         median_wait=_span(median_low(waits)) if waits else timedelta(),
         backlog_grows=tally.backlog.grows(instant_of(stage.end)),
-        oddities=_oddities(stage, play),
+        clock_changes=_clock_changes(stage, play),
         fault=play.fault,
     )
 
 
-def _oddities(stage: Stage, play: Play) -> tuple[Oddity, ...]:
+def _clock_changes(stage: Stage, play: Play) -> tuple[ClockChange, ...]:
     try:
         timetable = timetable_of(play.schedule, zone=stage.zone)
     except ScheduleFaultError:
         return ()
-    return oddities(timetable, stage.begin, stage.end)
+    return clock_changes(timetable, stage.begin, stage.end)
 
 
-def _cluster_report(stage: Stage, course: _Course, pools: Sequence[str]) -> ClusterReport:
-    busiest = course.busiest_hour()
+def _cluster_report(stage: Stage, timeline: _Timeline, pools: Sequence[str]) -> ClusterReport:
+    busiest = timeline.busiest_hour()
     return ClusterReport(
         slots=stage.slots,
-        peak=course.peaks[_WORKERS],
-        peak_at=None if course.peak_at is None else _moment(course.peak_at),
-        peak_wanted=course.peak_wanted,
+        peak=timeline.peaks[_WORKERS],
+        peak_at=None if timeline.peak_at is None else _moment(timeline.peak_at),
+        peak_wanted=timeline.peak_wanted,
         busiest_hour=None if busiest is None else _moment(busiest[0]),
         busiest_slots=0.0 if busiest is None else busiest[1],
-        backlog=course.backlog.now,
-        most_backlog=course.backlog.most,
-        backlog_grows=course.backlog.grows(instant_of(stage.end)),
+        backlog=timeline.backlog.now,
+        most_backlog=timeline.backlog.most,
+        backlog_grows=timeline.backlog.grows(instant_of(stage.end)),
         pools=tuple(
-            PoolReport(name=name, size=stage.pools.get(name), peak=course.peaks[place])
+            PoolReport(name=name, size=stage.pools.get(name), peak=timeline.peaks[place])
             for place, name in enumerate(pools, start=1)
         ),
     )

@@ -266,11 +266,11 @@ _CLAIM: Final = (
     .values(state=DateState.RUNNING.value, update_time=bindparam("now", type_=_MOMENT))
     .returning(complement_date.c.command_id)
 )
-_BORN: Final = unnested("born", date_id=Integer, run_id=Integer)
+_CREATED: Final = unnested("created", date_id=Integer, run_id=Integer)
 _NOTE_RUNS: Final = (
     update(complement_date)
-    .where(complement_date.c.id == _BORN.c.date_id)
-    .values(process_instance_id=_BORN.c.run_id)
+    .where(complement_date.c.id == _CREATED.c.date_id)
+    .values(process_instance_id=_CREATED.c.run_id)
 )
 
 

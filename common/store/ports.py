@@ -106,7 +106,7 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Intent:
     """A state that is wanted of a live run, and since when."""
 
     state: ProcessState
@@ -137,7 +137,7 @@ class Saved:
     withdrawn: tuple[QueueEntry, ...]
     holds: bool = False
     """Whether attempts or instances may be let go of now, or were added that are held back."""
-    wishes: bool = False
+    intents: bool = False
     """Whether something is wanted of sub processes that has to be passed on to them."""
     dependents: bool = False
     """Whether attempts have begun that wait for other process instances."""
@@ -169,14 +169,14 @@ class RunStore(Protocol):
         """
         ...
 
-    def wanted(self, node: Node) -> dict[Ownership, Wish]:
+    def wanted(self, node: Node) -> dict[Ownership, Intent]:
         """This node's live runs of which a state is wanted that they don't have yet."""
         ...
 
-    def pass_wishes_on(self, node: Node) -> int:
+    def propagate_intents(self, node: Node) -> int:
         """Ask the children of this node's runs for what is wanted of their SUB_PROCESS attempts.
 
-        What is wanted stands in the attempt's row; here it becomes the wish of the child, if that
+        What is wanted stands in the attempt's row; here it becomes the intent of the child, if that
         has none like it and is not being stopped already. Children that nobody waits for any more
         are to stop too. Said again it changes nothing. How many children were asked.
         """
@@ -472,7 +472,7 @@ class ScheduleStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advanced:
+class Progressed:
     """How many dates were begun, and whether any complement goes on that has to be looked at."""
 
     begun: int
@@ -482,7 +482,7 @@ class Advanced:
 class ComplementStore(Protocol):
     """Complements and their dates; any master may move them on."""
 
-    def advance(self, *, decide: ComplementDecider, now: datetime, thorough: bool) -> Advanced:
+    def advance(self, *, decide: ComplementDecider, now: datetime, thorough: bool) -> Progressed:
         """Settle dates whose runs have ended, and carry out what `decide` makes of each complement.
 
         Each complement is a transaction of its own under the lock of its row; one that another

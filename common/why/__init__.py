@@ -6,7 +6,7 @@ and what will be looked at next; the causes behind a cause hang below it. The wo
 is for programs and never changes its meaning; the sentence is for people.
 """
 
-from common.why.causes import Cause, Word
+from common.why.causes import Cause, CauseKind
 from common.why.explain import task_names, why_command, why_instance, why_task
 from common.why.facts import (
     Alive,
@@ -31,7 +31,7 @@ __all__ = [
     "PoolWait",
     "QueuePlace",
     "Run",
-    "Word",
+    "CauseKind",
     "task_names",
     "why_command",
     "why_instance",

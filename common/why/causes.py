@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 
-class Word(StrEnum):
+class CauseKind(StrEnum):
     """What a cause is, for programs."""
 
     ENDED = "ended"
@@ -52,7 +52,7 @@ class Word(StrEnum):
 class Cause:
     """One reason; `because` are the reasons behind it. `next` is what is looked at, and when."""
 
-    cause: Word
+    cause: CauseKind
     subject: str
     text: str
     since: datetime | None = None

@@ -20,7 +20,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
-from common.why.causes import Cause, Word
+from common.why.causes import Cause, CauseKind
 from common.why.facts import (
     Alive,
     Attempt,
@@ -35,22 +35,22 @@ from common.why.shape import BAD_ENDS, Shape, graph_of, is_live, names_in
 MAX_DEPTH: Final = 30
 MAX_LISTED: Final = 10
 """Of many alike, so many are told one by one; the others are counted."""
-_NOBODY: Final = (Word.NO_WORKER, Word.NO_WORKER_IN_GROUP)
+_NOBODY: Final = (CauseKind.NO_WORKER, CauseKind.NO_WORKER_IN_GROUP)
 
 
 def why_instance(facts: Facts, process_instance_id: int) -> tuple[Cause, ...]:
     """What keeps the process instance from its end."""
-    return _Teller(facts).of_run(facts.runs[process_instance_id], 0)
+    return Explainer(facts).of_run(facts.runs[process_instance_id], 0)
 
 
 def why_task(facts: Facts, process_instance_id: int, name: str) -> tuple[Cause, ...]:
     """What keeps one task of the process instance from running, or from its end."""
-    return _Teller(facts).of_task(facts.runs[process_instance_id], name)
+    return Explainer(facts).of_task(facts.runs[process_instance_id], name)
 
 
 def why_command(facts: Facts, command: PendingCommand) -> tuple[Cause, ...]:
     """What keeps a command from being carried out."""
-    return (_Teller(facts).of_command(command),)
+    return (Explainer(facts).of_command(command),)
 
 
 def task_names(run: Run, task_types: frozenset[str]) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def task_names(run: Run, task_types: frozenset[str]) -> tuple[str, ...]:
     return () if graph is None or dag is None else dag.names
 
 
-class _Teller:
+class Explainer:
     """Walks from one thing to what holds it back."""
 
     def __init__(self, facts: Facts) -> None:
@@ -82,7 +82,7 @@ class _Teller:
             ProcessState.READY_PAUSE,
             ProcessState.READY_STOP,
         ):
-            return (*causes, self._of_wish(run, state, subject, depth))
+            return (*causes, self._of_intent(run, state, subject, depth))
         return (*causes, *self._of_live_run(run, subject, depth))
 
     def of_task(self, run: Run, name: str) -> tuple[Cause, ...]:
@@ -106,7 +106,7 @@ class _Teller:
         about = f" for {command.definition_name!r}" if command.definition_name else ""
         because = tuple(self._of_masters(command))
         return Cause(
-            cause=Word.COMMAND,
+            cause=CauseKind.COMMAND,
             subject=subject,
             text=f"command {command.id} ({kind}){about} waits for a master to take it",
             since=command.start_time,
@@ -119,14 +119,14 @@ class _Teller:
         begins = command.command_type in BEGINNING_COMMANDS
         if begins and command.release_state is None:
             yield Cause(
-                cause=Word.NO_DEFINITION,
+                cause=CauseKind.NO_DEFINITION,
                 subject=f"process definition {command.process_definition_id}",
                 text=f"there is no process definition {command.process_definition_id}",
                 next="a master moves the command to t_ds_error_command",
             )
         elif begins and command.release_state != 1:
             yield Cause(
-                cause=Word.OFFLINE,
+                cause=CauseKind.OFFLINE,
                 subject=f"process definition {command.definition_name!r}",
                 text=f"process definition {command.definition_name!r} is OFFLINE, so no new run of"
                 " it begins",
@@ -145,7 +145,7 @@ class _Teller:
         ]
         if not room and not command.parent_task_instance_id:
             yield Cause(
-                cause=Word.MASTERS_FULL,
+                cause=CauseKind.MASTERS_FULL,
                 subject="masters",
                 text=f"every living master runs {self._facts.exec_threads} process instances or"
                 " more, which is what master.exec_threads allows",
@@ -153,7 +153,7 @@ class _Teller:
             )
         elif command.ahead:
             yield Cause(
-                cause=Word.QUEUED,
+                cause=CauseKind.QUEUED,
                 subject="t_ds_command",
                 text=f"before it, by priority or age: {_counted(command.ahead, 'command')}",
                 next="masters take them in batches",
@@ -174,7 +174,7 @@ class _Teller:
         else:
             later = f"nothing before somebody asks: orcaflow instance recover {run.id}"
         return Cause(
-            cause=Word.ENDED,
+            cause=CauseKind.ENDED,
             subject=subject,
             text=f"{subject} has ended: {state.name}{reason}",
             since=run.end_time,
@@ -185,7 +185,9 @@ class _Teller:
     def _of_serial_wait(self, run: Run, subject: str) -> Cause:
         others = tuple(
             Cause(
-                cause=Word.RUNNING if other.state != ProcessState.SERIAL_WAIT else Word.SERIAL,
+                cause=CauseKind.RUNNING
+                if other.state != ProcessState.SERIAL_WAIT
+                else CauseKind.SERIAL,
                 subject=f"process instance {other.id}",
                 text=f"process instance {other.id} is {_name(ProcessState, other.state)}",
                 since=other.start_time,
@@ -204,7 +206,7 @@ class _Teller:
             text = f"{subject} waits for its turn, and no other run goes before it any more"
             later = "a master lets it go within a few seconds"
         return Cause(
-            cause=Word.SERIAL,
+            cause=CauseKind.SERIAL,
             subject=subject,
             text=text,
             since=run.start_time,
@@ -215,7 +217,7 @@ class _Teller:
     def _of_waiting_thread(self, run: Run, subject: str) -> Cause:
         recovery = self._facts.recoveries.get(run.id)
         return Cause(
-            cause=Word.THREAD,
+            cause=CauseKind.THREAD,
             subject=subject,
             text=f"{subject} waits for room on a master (WAITTING_THREAD)",
             since=run.start_time,
@@ -242,14 +244,14 @@ class _Teller:
             because.append(self.of_command(recovery))
         what = f"its owner, the master {run.host}, is gone" if owned else "it has no owner"
         yield Cause(
-            cause=Word.OWNER_GONE,
+            cause=CauseKind.OWNER_GONE,
             subject=subject,
             text=f"{subject}: {what}, so nothing is decided for it",
             next=None if because else "a living master takes it over within a few seconds",
             because=tuple(because),
         )
 
-    def _of_wish(self, run: Run, state: ProcessState, subject: str, depth: int) -> Cause:
+    def _of_intent(self, run: Run, state: ProcessState, subject: str, depth: int) -> Cause:
         stops = run.wanted_state in (ProcessState.STOP, ProcessState.FAILURE) or (
             state is ProcessState.READY_STOP
         )
@@ -264,7 +266,7 @@ class _Teller:
             text = f"{subject} is being {word}; nothing of it runs any more"
         at_last = run.wanted_deadline if stops else None
         return Cause(
-            cause=Word.STOPPING if stops else Word.PAUSING,
+            cause=CauseKind.STOPPING if stops else CauseKind.PAUSING,
             subject=subject,
             text=text,
             since=run.wanted_at,
@@ -282,7 +284,7 @@ class _Teller:
         if child is not None and depth < MAX_DEPTH:
             because = self.of_run(child, depth + 1)
         return Cause(
-            cause=Word.RUNNING,
+            cause=CauseKind.RUNNING,
             subject=_subject(attempt),
             text=f"task {attempt.name!r} is {_name(TaskState, attempt.state)}{where}, {doing}",
             since=attempt.start_time or attempt.submit_time,
@@ -296,7 +298,7 @@ class _Teller:
         if len(busy) > MAX_LISTED:
             causes.append(
                 Cause(
-                    cause=Word.RUNNING,
+                    cause=CauseKind.RUNNING,
                     subject=subject,
                     text=f"also live: {_counted(len(busy) - MAX_LISTED, 'task')} more"
                     f" (orcaflow task list --instance {run.id})",
@@ -309,7 +311,7 @@ class _Teller:
                 more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
                 causes.append(
                     Cause(
-                        cause=Word.UPSTREAM,
+                        cause=CauseKind.UPSTREAM,
                         subject=subject,
                         text=f"not begun: {_counted(len(waiting), 'task')} ({named}{more})",
                         next=f"orcaflow instance why {run.id} --task NAME tells of one of them",
@@ -324,7 +326,7 @@ class _Teller:
         )
         return (
             Cause(
-                cause=Word.NEXT,
+                cause=CauseKind.NEXT,
                 subject=subject,
                 text=f"{subject}: {what}",
                 next="its owner decides next, at once or within a second",
@@ -347,7 +349,7 @@ class _Teller:
         if name not in seen:
             # Said once in full; elsewhere a name is enough.
             seen[name] = Cause(
-                cause=Word.UPSTREAM, subject=f"task {name!r}", text=f"task {name!r}: see above"
+                cause=CauseKind.UPSTREAM, subject=f"task {name!r}", text=f"task {name!r}: see above"
             )
             attempt = _attempts(run).get(name)
             if attempt is None:
@@ -368,7 +370,7 @@ class _Teller:
             return self._unreadable(subject, "the definition of the run can't be read")
         if name not in shape.dag.upstream:
             return Cause(
-                cause=Word.OUT_OF_SCOPE,
+                cause=CauseKind.OUT_OF_SCOPE,
                 subject=subject,
                 text=f"{subject} is not among the tasks that this run was started with",
                 next="nothing: a run never changes which tasks it has",
@@ -376,21 +378,21 @@ class _Teller:
         scope = names_in(run.run_scope)
         if scope is not None and name not in scope:
             return Cause(
-                cause=Word.OUT_OF_SCOPE,
+                cause=CauseKind.OUT_OF_SCOPE,
                 subject=subject,
                 text=f"{subject} is not among the tasks that the last command asked for",
                 next="nothing before another command: orcaflow instance recover",
             )
         if shape.graph.nodes[name].forbidden:
             return Cause(
-                cause=Word.FORBIDDEN,
+                cause=CauseKind.FORBIDDEN,
                 subject=subject,
                 text=f"{subject} is forbidden by its author: it is passed over without running",
             )
         chooser = shape.left_out.get(name)
         if chooser is not None:
             return Cause(
-                cause=Word.LEFT_OUT,
+                cause=CauseKind.LEFT_OUT,
                 subject=subject,
                 text=f"{subject} is left out: {chooser!r} took another branch",
                 next="nothing: it does not run",
@@ -408,7 +410,7 @@ class _Teller:
         if failed and shape.graph.nodes[name].task_type != "CONDITIONS":
             attempt = begun[failed[0]]
             return Cause(
-                cause=Word.UPSTREAM_FAILED,
+                cause=CauseKind.UPSTREAM_FAILED,
                 subject=subject,
                 text=f"{subject} does not begin: task {failed[0]!r} above it is"
                 f" {_name(TaskState, attempt.state)}",
@@ -419,7 +421,7 @@ class _Teller:
         ending = self._run_is_ending(run, shape)
         if ending is not None:
             return Cause(
-                cause=Word.ENDING,
+                cause=CauseKind.ENDING,
                 subject=subject,
                 text=f"{subject} does not begin: task {ending.name!r} has failed, and the failure"
                 " strategy END lets nothing else begin",
@@ -431,7 +433,7 @@ class _Teller:
             near = depth < _NEAR and len(open_) <= _FEW
             shown = open_ if near else shape.frontier(open_)
             return Cause(
-                cause=Word.UPSTREAM,
+                cause=CauseKind.UPSTREAM,
                 subject=subject,
                 text=f"{subject} waits for {', '.join(map(repr, open_[:3]))}{more}",
                 because=tuple(
@@ -439,7 +441,7 @@ class _Teller:
                 ),
             )
         return Cause(
-            cause=Word.NEXT,
+            cause=CauseKind.NEXT,
             subject=subject,
             text=f"{subject} has nothing to wait for",
             next="its owner submits it, at once or within a second",
@@ -461,7 +463,7 @@ class _Teller:
         match attempt.state:
             case TaskState.DELAY_EXECUTION:
                 return Cause(
-                    cause=Word.DELAY,
+                    cause=CauseKind.DELAY,
                     subject=_subject(attempt),
                     text=f"task {attempt.name!r} is delayed by its definition",
                     since=attempt.submit_time,
@@ -484,7 +486,7 @@ class _Teller:
         worker = Node(address=attempt.host or "", incarnation=attempt.worker_incarnation or 0)
         if alive is not None and worker not in alive.workers:
             return Cause(
-                cause=Word.WORKER_GONE,
+                cause=CauseKind.WORKER_GONE,
                 subject=_subject(attempt),
                 text=f"task {attempt.name!r} ran on the worker {attempt.host}, which is gone",
                 since=attempt.start_time,
@@ -494,7 +496,7 @@ class _Teller:
             )
         wanted = ", and is being killed" if attempt.wanted_state is not None else ""
         return Cause(
-            cause=Word.RUNNING,
+            cause=CauseKind.RUNNING,
             subject=_subject(attempt),
             text=f"task {attempt.name!r} runs on {attempt.host}"
             f" (attempt {attempt.attempt}){wanted}",
@@ -512,7 +514,7 @@ class _Teller:
             because.append(self._zookeeper())
         ahead = f"; before it: {_counted(place.ahead, 'task')}" if place.ahead else ""
         return Cause(
-            cause=Word.QUEUED,
+            cause=CauseKind.QUEUED,
             subject=_subject(attempt),
             text=f"task {attempt.name!r} is in the queue and waits for {whom} with a free slot"
             f"{ahead}",
@@ -527,7 +529,7 @@ class _Teller:
         workers = sorted(alive.workers, key=_by_address)
         if not workers:
             yield Cause(
-                cause=Word.NO_WORKER,
+                cause=CauseKind.NO_WORKER,
                 subject="workers",
                 text="no worker is alive",
                 next="orcaflow server start worker-server",
@@ -543,7 +545,7 @@ class _Teller:
         if not fits:
             names = ", ".join(node.address for node in workers[:MAX_LISTED])
             yield Cause(
-                cause=Word.NO_WORKER_IN_GROUP,
+                cause=CauseKind.NO_WORKER_IN_GROUP,
                 subject=f"worker group {group!r}",
                 text=f"no living worker is known to serve the group {group!r}: none of"
                 f" {names} has ever taken a task of it",
@@ -551,7 +553,7 @@ class _Teller:
             )
             return
         yield Cause(
-            cause=Word.RUNNING,
+            cause=CauseKind.RUNNING,
             subject="workers",
             text="workers that may take it: "
             + ", ".join(
@@ -573,7 +575,7 @@ class _Teller:
                 )
                 because.append(
                     Cause(
-                        cause=Word.POOL_UNKNOWN,
+                        cause=CauseKind.POOL_UNKNOWN,
                         subject=f"pool {wait.name!r}",
                         text=problem,
                         next="the attempt fails with this reason within a few seconds",
@@ -585,7 +587,7 @@ class _Teller:
             repr(wait.name) for wait in waits
         ]
         return Cause(
-            cause=Word.POOL,
+            cause=CauseKind.POOL,
             subject=_subject(attempt),
             text=f"task {attempt.name!r} waits for slots in {', '.join(missing) or 'a pool'}",
             since=attempt.submit_time,
@@ -596,7 +598,7 @@ class _Teller:
     def _of_pool(self, wait: PoolWait) -> Cause:
         holders = tuple(
             Cause(
-                cause=Word.RUNNING,
+                cause=CauseKind.RUNNING,
                 subject=f"task instance {holder.task_instance_id}",
                 text=f"task {holder.task_name!r} of process instance"
                 f" {holder.process_instance_id} holds {holder.slots}",
@@ -607,7 +609,7 @@ class _Teller:
         )
         ahead = f"; before it: {_counted(wait.ahead, 'task')}" if wait.ahead else ""
         return Cause(
-            cause=Word.POOL,
+            cause=CauseKind.POOL,
             subject=f"pool {wait.name!r}",
             text=f"pool {wait.name!r}: {wait.used} of {wait.size} slots are taken, {wait.slots}"
             f" are needed{ahead}",
@@ -634,7 +636,7 @@ class _Teller:
             )
             later = "its owner looks at it within a few seconds"
         return Cause(
-            cause=Word.SUB_PROCESS,
+            cause=CauseKind.SUB_PROCESS,
             subject=_subject(attempt),
             text=text,
             since=attempt.start_time or attempt.submit_time,
@@ -649,7 +651,7 @@ class _Teller:
         because = tuple(_of_evidence(entry) for entry in entries[:MAX_LISTED])
         more = f" ({len(entries)} in all)" if len(entries) > MAX_LISTED else ""
         return Cause(
-            cause=Word.DEPENDENT,
+            cause=CauseKind.DEPENDENT,
             subject=_subject(attempt),
             text=f"task {attempt.name!r} waits for other process instances{more}"
             if attempt.evidence
@@ -663,7 +665,7 @@ class _Teller:
         late = attempt.retry_at is not None and attempt.retry_at < self._facts.now
         reason = f": {attempt.reason}" if attempt.reason else ""
         return Cause(
-            cause=Word.RETRY,
+            cause=CauseKind.RETRY,
             subject=_subject(attempt),
             text=f"task {attempt.name!r} waits for its retry; attempt {attempt.attempt} ended as"
             f" {_name(TaskState, attempt.state)}{reason}",
@@ -679,7 +681,7 @@ class _Teller:
         reason += self._why_not_retried(run, attempt)
         bad = attempt.state in BAD_ENDS
         return Cause(
-            cause=Word.FAILED if bad else Word.ENDED,
+            cause=CauseKind.FAILED if bad else CauseKind.ENDED,
             subject=_subject(attempt),
             text=f"task {attempt.name!r} has ended: {state} (attempt {attempt.attempt}){reason}",
             since=attempt.end_time,
@@ -713,7 +715,7 @@ class _Teller:
 
     def _no_master(self) -> Cause:
         return Cause(
-            cause=Word.NO_MASTER,
+            cause=CauseKind.NO_MASTER,
             subject="masters",
             text="no master is alive",
             next="orcaflow server start master-server",
@@ -721,14 +723,14 @@ class _Teller:
 
     def _zookeeper(self) -> Cause:
         return Cause(
-            cause=Word.ZOOKEEPER,
+            cause=CauseKind.ZOOKEEPER,
             subject="ZooKeeper",
             text="ZooKeeper could not be asked who is alive; without it nothing new begins",
             next="orcaflow doctor tells what is wrong",
         )
 
     def _unreadable(self, subject: str, problem: str) -> Cause:
-        return Cause(cause=Word.UNREADABLE, subject=subject, text=f"{subject}: {problem}")
+        return Cause(cause=CauseKind.UNREADABLE, subject=subject, text=f"{subject}: {problem}")
 
 
 _NEAR: Final = 3
@@ -785,7 +787,7 @@ def _of_evidence(entry: Mapping[str, Any]) -> Cause:
     else:
         looked, later = "found no process instance to look at", None
     return Cause(
-        cause=Word.DEPENDENT,
+        cause=CauseKind.DEPENDENT,
         subject=f"dependent item {key}",
         text=f"item {key}{interval}: {looked} ({entry.get('why', '')})",
         next=later,

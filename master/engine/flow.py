@@ -51,8 +51,8 @@ def follow_up(run: ProcessRun, *, now: datetime) -> list[Decision]:
 def halt(run: ProcessRun) -> list[Decision]:
     """Give up what was promised and kill what is live; for a run that is halting.
 
-    Kills that were asked for before are left alone: their wish stands in the rows, where the worker
-    looks for it itself.
+    Kills that were asked for before are left alone: their intent stands in the rows, where the
+    worker looks for it itself.
     """
     given_up: list[Decision] = [
         GiveUpRetry(name=name, attempt=run.tasks[name].attempt) for name in run.retries

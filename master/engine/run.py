@@ -380,26 +380,26 @@ class ProcessRun:
         for name, task in self.tasks.items():
             self._check_task(name, task)
             unfinished += not task.phase.is_done
-        self._hold(self.unfinished == unfinished, "unfinished tasks are miscounted")
+        self._require(self.unfinished == unfinished, "unfinished tasks are miscounted")
         if self.is_over:
-            self._hold(not self.live, "it is over, yet tasks are live")
-            self._hold(
+            self._require(not self.live, "it is over, yet tasks are live")
+            self._require(
                 not self.retries or self.state is ProcessState.PAUSE,
                 "it is over, yet a retry is promised",
             )
-            self._hold(
+            self._require(
                 (self.state is ProcessState.SUCCESS)
                 == (self.unfinished == 0 and not self.left_over()),
                 "its state does not agree with its tasks",
             )
         elif self.is_halting:
-            self._hold(not self.retries, "it is halting, yet a retry is promised")
-            self._hold(
+            self._require(not self.retries, "it is halting, yet a retry is promised")
+            self._require(
                 all(self.tasks[name].kill_requested for name in self.live),
                 "it is halting, yet nobody asked to kill a live task",
             )
         elif self.is_pausing:
-            self._hold(
+            self._require(
                 all(_is_asked(self.tasks[name]) for name in self.live),
                 "it is pausing, yet nobody asked a live task to pause",
             )
@@ -407,52 +407,52 @@ class ProcessRun:
     def _check_task(self, name: str, task: TaskRun) -> None:
         edges = [self.edge(above, name) for above in self.dag.upstream[name]]
         phase = task.phase
-        self._hold(
+        self._require(
             (task.missing, task.taken)
             == (edges.count(None), edges.count(True) + self.outside(name)),
             f"{name!r} miscounts its upstream",
         )
         if phase in (TaskPhase.LIVE, TaskPhase.RETRYING, TaskPhase.PASSED):
-            self._hold(
+            self._require(
                 task.missing == 0 and (task.taken > 0 or not edges),
                 f"{name!r} is {phase.value} though its upstream is not done",
             )
         if phase is TaskPhase.SKIPPED:
-            self._hold(
+            self._require(
                 bool(edges) and edges.count(False) == len(edges),
                 f"{name!r} is skipped though a path leads to it",
             )
-        self._hold(
+        self._require(
             task.attempt > 0 or phase in (TaskPhase.IDLE, TaskPhase.PASSED, TaskPhase.SKIPPED),
             f"{name!r} is {phase.value} without an attempt",
         )
-        self._hold((phase is TaskPhase.LIVE) == (name in self.live), f"{name!r}: live or not?")
-        self._hold(
+        self._require((phase is TaskPhase.LIVE) == (name in self.live), f"{name!r}: live or not?")
+        self._require(
             (phase is TaskPhase.RETRYING) == (name in self.retries), f"{name!r}: retrying or not?"
         )
-        self._hold(
+        self._require(
             (phase in (TaskPhase.LIVE, TaskPhase.RETRYING) and self.is_limited(name))
             == (name in self.occupants),
             f"{name!r}: does it count against the limit?",
         )
-        self._hold((phase is TaskPhase.FAILED) == (name in self.failed), f"{name!r}: failed?")
-        self._hold((phase is TaskPhase.PAUSED) == (name in self.paused), f"{name!r}: paused?")
-        self._hold(
+        self._require((phase is TaskPhase.FAILED) == (name in self.failed), f"{name!r}: failed?")
+        self._require((phase is TaskPhase.PAUSED) == (name in self.paused), f"{name!r}: paused?")
+        self._require(
             phase is not TaskPhase.PASSED or task.node.forbidden,
             f"{name!r} was passed but is not forbidden",
         )
-        self._hold(
+        self._require(
             phase not in (TaskPhase.FAILED, TaskPhase.TOLERATED)
             or (phase is TaskPhase.TOLERATED) == self.tolerates(name),
             f"the failure of {name!r} is misjudged",
         )
-        self._hold(task.retry_times <= task.node.max_retry_times, f"{name!r} retried too often")
-        self._hold(
+        self._require(task.retry_times <= task.node.max_retry_times, f"{name!r} retried too often")
+        self._require(
             task.failure is None or (phase is TaskPhase.RETRYING and task.retry_counts),
             f"{name!r} is {phase.value} and remembers a failure",
         )
 
-    def _hold(self, truth: bool, what: str) -> None:
+    def _require(self, truth: bool, what: str) -> None:
         if not truth:
             raise self.impossible(what)
 
@@ -530,7 +530,7 @@ class ProcessRun:
 
     def _ask_to_end(self, task: TaskRun) -> None:
         task.kill_requested = True
-        # A row has one wish, and this is the stronger one.
+        # A row has one intent, and this is the stronger one.
         task.pause_requested = False
 
     def _occupy(self, name: str) -> None:
@@ -567,7 +567,7 @@ class ProcessRun:
         task = self.tasks[name]
         task.phase = phase
         self.unfinished -= 1
-        self.pour(name)
+        self.propagate_variables(name)
         for below in self.dag.downstream[name]:
             taken = self.edge(name, below)
             if taken is None:
@@ -579,8 +579,8 @@ class ProcessRun:
             if lower.missing == 0 and lower.phase is TaskPhase.IDLE:
                 self.ready.append(below)
 
-    def pour(self, name: str) -> None:
-        """Work out what is known once this task is done, and pour it on to what was done before.
+    def propagate_variables(self, name: str) -> None:
+        """Work out what is known once this task is done, and hand it to what was done before.
 
         In the order of the DAG, so that a task which several ways lead to is worked out once.
         """

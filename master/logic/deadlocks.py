@@ -1,13 +1,13 @@
 """Finds runs that wait for each other, so that none of them can ever go on.
 
 Pure. What one attempt waits for is a *wait*: entries, each with what it amounts to now, joined as
-the author joined them. A *knot* is a set of process instances all of whose waits stay undecided
-whatever becomes of everything outside the set; its *ring* is a way through it that comes back to
-where it began. In doubt there is no knot: an entry that waits for anything but a whole run of the
-set may still turn out either way. What comes from outside the tables, as a person's wish or a run
-that begins later, is not looked at: it may come at any time, or never.
+the author joined them. A *wait cycle* is a set of process instances all of whose waits stay
+undecided whatever becomes of everything outside the set; its *ring* is a way through it that comes
+back to where it began. In doubt there is no wait cycle: an entry that waits for anything but a
+whole run of the set may still turn out either way. What comes from outside the tables, as a
+person's intent or a run that begins later, is not looked at: it may come at any time, or never.
 
-Used by the dependent loop of a master, which ends one wait of each knot.
+Used by the dependent loop of a master, which ends one wait of each cycle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knot:
+class WaitCycle:
     """Process instances that wait for each other.
 
     `members` are in order of id. `ring` begins with its oldest, each waits for the next and the
@@ -58,11 +58,11 @@ class Knot:
         return f"process instances {' → '.join([*shown, shown[0]])} wait for each other"
 
 
-def knots(waits: Waits) -> tuple[Knot, ...]:
-    """All knots; no instance is in two of them.
+def wait_cycles(waits: Waits) -> tuple[WaitCycle, ...]:
+    """All wait cycles; no instance is in two of them.
 
-    An instance that only waits for a knot, and that nobody in it waits for, is no member: it learns
-    from the end of what it waits for.
+    An instance that only waits for a wait cycle, and that nobody in it waits for, is no member: it
+    learns from the end of what it waits for.
     """
     stuck = _stuck(waits)
     ahead = {each: _needed_by(waits[each], stuck) for each in waits if each in stuck}
@@ -70,16 +70,16 @@ def knots(waits: Waits) -> tuple[Knot, ...]:
     for each, others in ahead.items():
         for other in others:
             behind[other].append(each)
-    found: list[Knot] = []
+    found: list[WaitCycle] = []
     seen: set[int] = set()
     for each in sorted(ahead):
         if each in seen:
             continue
         reached, leading_here = _reach(each, ahead), _reach(each, behind)
-        # From a knot no way leads out of it; whatever leads to this one is in no other.
+        # From a wait cycle no way leads out of it; whatever leads to this one is in no other.
         seen |= leading_here
         if reached <= leading_here:
-            found.append(_knot(sorted(reached), ahead, waits, stuck))
+            found.append(_wait_cycle(sorted(reached), ahead, waits, stuck))
     return tuple(found)
 
 
@@ -116,7 +116,7 @@ def _possible(wait: Wait, stuck: Collection[int] | None) -> _Possible:
     """All that it may amount to at some time, if none of those ever ends; None is any run.
 
     Each entry is taken to turn out by itself. Two that ask about the same run don't, but what is
-    thought possible too often only makes a knot less likely.
+    thought possible too often only makes a wait cycle less likely.
     """
     if not isinstance(wait, Joined):
         if wait.result is not DependResult.WAITING:
@@ -180,7 +180,9 @@ def _ways(begin: int, edges: _Edges) -> dict[int, int]:
     return before
 
 
-def _knot(members: Sequence[int], ahead: _Edges, waits: Waits, stuck: Collection[int]) -> Knot:
+def _wait_cycle(
+    members: Sequence[int], ahead: _Edges, waits: Waits, stuck: Collection[int]
+) -> WaitCycle:
     newest = members[-1]
     before = _ways(newest, ahead)
     backwards = [newest]
@@ -189,7 +191,7 @@ def _knot(members: Sequence[int], ahead: _Edges, waits: Waits, stuck: Collection
     ring = [newest, *reversed(backwards[1:])]
     following = ring[1] if len(ring) > 1 else newest
     oldest = ring.index(min(ring))
-    return Knot(
+    return WaitCycle(
         members=tuple(members),
         ring=(*ring[oldest:], *ring[:oldest]),
         attempts=tuple(

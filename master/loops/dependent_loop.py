@@ -6,8 +6,8 @@ pure `master.logic.dependent` makes of it. What was looked at is kept in the row
 decision is a conditional update of the row, which the run hears of like any report.
 
 Runs that wait for each other would do so for ever. At a slow pace what unchanged waits need is
-followed from run to run, whoever owns them, and where `master.logic.deadlocks` finds a knot, the
-master of its newest run ends that run's wait as a failure; the others then see an upstream that
+followed from run to run, whoever owns them, and where `master.logic.deadlocks` finds a wait cycle,
+the master of its newest run ends that run's wait as a failure; the others then see an upstream that
 failed.
 """
 
@@ -31,7 +31,7 @@ from common.model.upstream import Answer, Question
 from common.store.ports import DependentStore, WaitingDependent
 from common.zones import UnknownZoneError, zone_named
 from master.identity import Identity
-from master.logic.deadlocks import knots, runs_needed
+from master.logic.deadlocks import runs_needed, wait_cycles
 from master.logic.dependent import (
     DependResult,
     Verdict,
@@ -107,7 +107,8 @@ class DependentLoop:
         self._looked_at: float | None = None
         self._breath = self._config.breath
         self._faults: dict[int, int] = {}
-        # When knots were last looked for, and the last run then followed if there were too many.
+        # When wait cycles were last looked for, and the last run then followed if there were too
+        # many.
         self._untied_at: float | None = None
         self._followed = 0
 
@@ -141,7 +142,7 @@ class DependentLoop:
         started = self._clock.monotonic()
         try:
             waiting = self._store.waiting(node)
-            self._untie(self._decide(waiting), waiting)
+            self._break_cycles(self._decide(waiting), waiting)
         except BaseException:
             # What was to be found is still to be found.
             with self._lock:
@@ -247,9 +248,9 @@ class DependentLoop:
         since = self._clock.monotonic() - self._untied_at
         return timedelta(seconds=since) >= self._config.interval
 
-    def _untie(self, unchanged: Sequence[Wait], waiting: Sequence[WaitingDependent]) -> None:
+    def _break_cycles(self, unchanged: Sequence[Wait], waiting: Sequence[WaitingDependent]) -> None:
         """Fail the newest runs, if they are this master's, of those that wait for each other."""
-        # Whatever is in a knot is needed by something in it, so only what is needed is read.
+        # Whatever is in a wait cycle is needed by something in it, so only what is needed is read.
         needed = {run for wait in unchanged for run in runs_needed(wait)}
         if not needed:
             return
@@ -283,16 +284,16 @@ class DependentLoop:
                 for run in runs_needed(wait)
             )
             coming = [run for run in dict.fromkeys(behind) if run not in seen]
-        for knot in knots(waits):
-            for number in knot.attempts:
+        for cycle in wait_cycles(waits):
+            for number in cycle.attempts:
                 each, evidence = read[number]
-                if number in own and self._write(each, TaskState.FAILURE, evidence, knot.reason):
+                if number in own and self._write(each, TaskState.FAILURE, evidence, cycle.reason):
                     log.warning(
                         "task failed because process instances wait for each other",
                         extra={
-                            "process_instance_id": knot.newest,
+                            "process_instance_id": cycle.newest,
                             "task_instance_id": number,
-                            "ring": knot.ring,
+                            "ring": cycle.ring,
                         },
                     )
 

@@ -29,13 +29,13 @@ from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskDependType, TaskState
 from common.runtime import metrics
 from common.store.ports import (
+    Intent,
     LoadedRun,
     RunStore,
     Saved,
     Step,
     TaskReport,
     UnreadableRun,
-    Wish,
 )
 from common.zones import UnknownZoneError
 from master.engine.advance import advance
@@ -234,22 +234,22 @@ class RunWorker:
             if run is not None:
                 events.setdefault(run.ownership, []).append(_event(report))
         if look:
-            for ownership, wish in self._store.wanted(node).items():
-                event = self._wanted(wish, now)
+            for ownership, intent in self._store.wanted(node).items():
+                event = self._wanted(intent, now)
                 if event is not None and self._holds(ownership):
                     events.setdefault(ownership, []).append(event)
             if self._runs:
-                self._store.pass_wishes_on(node)
+                self._store.propagate_intents(node)
             self._looked_at = monotonic
         for run, due in self._due(now):
             events.setdefault(run.ownership, []).append(due)
 
-    def _wanted(self, wish: Wish, now: datetime) -> ProcessEvent | None:
-        deadline = wish.at + self._config.stop_deadline
+    def _wanted(self, intent: Intent, now: datetime) -> ProcessEvent | None:
+        deadline = intent.at + self._config.stop_deadline
         if deadline <= now:
             # Nobody was there to hear it, or it was dated by hand: the workers get their time.
             deadline = now + self._config.stop_deadline
-        match wish.state:
+        match intent.state:
             case ProcessState.STOP:
                 return StopRequested(deadline=deadline)
             case ProcessState.PAUSE:
@@ -436,9 +436,9 @@ class RunWorker:
     def _tell(self, saved: Saved) -> None:
         self._saved(saved)
         node = self._identity.node
-        if saved.wishes and node is not None:
+        if saved.intents and node is not None:
             # Apart from the save: it locks the rows of the children, whose owners lock ours.
-            self._store.pass_wishes_on(node)
+            self._store.propagate_intents(node)
 
     def _lose(self, stepped: list[ProcessRun]) -> None:
         """Leave runs whose step may not be written out of memory, to be loaded again."""

@@ -208,7 +208,7 @@ def run(
     """
     from orcaflow.commands.run import patience_of
     from orcaflow.complement_plan import print_plan
-    from orcaflow.complementing import Wish, look_ahead, planned_complements
+    from orcaflow.complementing import ComplementOptions, look_ahead, planned_complements
     from orcaflow.lookup import definition_named
     from orcaflow.scheduling import cluster_zone
     from orcaflow.session import opened
@@ -232,7 +232,7 @@ def run(
                 worker_group=worker_group,
                 failure_strategy=failure_strategy,
             )
-            wish = Wish(
+            options = ComplementOptions(
                 first=first,
                 last=last,
                 dates=tuple(texts),
@@ -245,7 +245,7 @@ def run(
                 confirmed=yes,
                 settings=settings,
             )
-            found = planned_complements(db, definition, wish, zone=cluster_zone(session.config))
+            found = planned_complements(db, definition, options, zone=cluster_zone(session.config))
             _check_size(session, found)
             if plan:
                 plans = look_ahead(db, found)

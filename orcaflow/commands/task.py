@@ -241,7 +241,7 @@ def why(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     of each cause: cause (a word for programs), subject, since, next (what will be looked at),
     next_at, text, depth (below the cause before it).
     """
-    from common.why import Cause, Word, why_task
+    from common.why import Cause, CauseKind, why_task
     from orcaflow.lookup import task_with_id
     from orcaflow.reasoning import facts_of_instance, print_causes
     from orcaflow.session import opened
@@ -255,7 +255,7 @@ def why(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     if task_instance_id not in current:
         causes = (
             Cause(
-                cause=Word.SUPERSEDED,
+                cause=CauseKind.SUPERSEDED,
                 subject=f"task instance {task_instance_id}",
                 text=f"attempt {task.attempt} at {task.name!r} is over: another has taken its"
                 " place, or a recovery starts the task afresh",

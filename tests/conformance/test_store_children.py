@@ -439,7 +439,7 @@ def test_the_command_for_a_child_that_has_still_to_end_waits_for_that(
         assert take(db, always(Reject(reason="it has not ended")), room=room) == ()
     assert the_command(db) == command
     assert the_task(db, again)["state"] == TaskState.SUBMITTED
-    db.runs.pass_wishes_on(MASTER)
+    db.runs.propagate_intents(MASTER)
     assert the_process(db, child)["wanted_state"] == (
         None if on_its_way_out is being_stopped else ProcessState.STOP
     )
@@ -563,42 +563,42 @@ def test_children_and_parents_of_one_save_end_together(db: Tables) -> None:
     assert [the_task(db, task)["state"] for task in (a, b)] == [7, 7]
 
 
-# Wishes
+# Intents
 
 
-def test_a_kill_of_a_running_sub_process_becomes_its_childs_wish(db: Tables) -> None:
+def test_a_kill_of_a_running_sub_process_becomes_its_childs_intent(db: Tables) -> None:
     parent = a_run(db)
     task_id, child = a_child(db, parent)
     _, bystander = a_child(db, parent, "other")
     saved = save(db, parent, kill("sub"))
-    assert (saved.wishes, saved.kills, saved.withdrawn) == (True, (), ())
+    assert (saved.intents, saved.kills, saved.withdrawn) == (True, (), ())
     assert has(the_task(db, task_id), state=1, wanted_state=9)
     db.heard()
-    assert db.runs.pass_wishes_on(OTHER_MASTER) == 0
-    assert db.runs.pass_wishes_on(MASTER) == 1
+    assert db.runs.propagate_intents(OTHER_MASTER) == 0
+    assert db.runs.propagate_intents(MASTER) == 1
     assert the_process(db, child)["wanted_state"] == ProcessState.STOP
     assert the_process(db, child)["wanted_at"] is not None
     assert the_process(db, bystander)["wanted_state"] is None
     assert db.heard() == [(Channel.WANTED, str(child.process_instance_id))]
-    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert db.runs.propagate_intents(MASTER) == 0
     assert db.heard() == []
 
 
 def test_a_pause_is_passed_on_and_a_stop_after_it_but_none_before_it(db: Tables) -> None:
     parent = a_run(db)
     task_id, child = a_child(db, parent)
-    assert not save(db, parent, STOPPING).wishes
+    assert not save(db, parent, STOPPING).intents
     saved = save(db, parent, pause("sub"))
-    assert (saved.wishes, saved.kills, saved.withdrawn) == (True, (), ())
+    assert (saved.intents, saved.kills, saved.withdrawn) == (True, (), ())
     assert the_task(db, task_id)["wanted_state"] == TaskState.PAUSE
-    assert db.runs.pass_wishes_on(MASTER) == 1
+    assert db.runs.propagate_intents(MASTER) == 1
     assert the_process(db, child)["wanted_state"] == ProcessState.PAUSE
     save(db, parent, kill("sub"))
-    assert db.runs.pass_wishes_on(MASTER) == 1
+    assert db.runs.propagate_intents(MASTER) == 1
     assert the_process(db, child)["wanted_state"] == ProcessState.STOP
     save(db, parent, pause("sub"))
     assert the_task(db, task_id)["wanted_state"] == TaskState.KILL
-    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert db.runs.propagate_intents(MASTER) == 0
 
 
 @pytest.mark.parametrize("wanted", [ProcessState.STOP, ProcessState.FAILURE])
@@ -609,7 +609,7 @@ def test_a_pause_that_is_passed_on_replaces_nothing_stronger(
     _, child = a_child(db, parent)
     db.update(t.process_instance, child.process_instance_id, wanted_state=int(wanted))
     save(db, parent, pause("sub"))
-    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert db.runs.propagate_intents(MASTER) == 0
     assert the_process(db, child)["wanted_state"] == wanted
 
 
@@ -619,20 +619,20 @@ def test_a_child_that_is_being_stopped_is_asked_for_nothing_more(db: Tables) -> 
     _, child = a_child(db, parent)
     save(db, child, StopProcess(deadline=LATER, failing=True))
     save(db, parent, kill("sub"))
-    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert db.runs.propagate_intents(MASTER) == 0
     assert the_process(db, child)["wanted_state"] == ProcessState.FAILURE
 
 
-def test_wishes_go_down_a_tree_level_by_level_whoever_owns_the_levels(db: Tables) -> None:
+def test_intents_go_down_a_tree_level_by_level_whoever_owns_the_levels(db: Tables) -> None:
     top = a_run(db)
     _, middle = a_child(db, top)
     middle = take_over(db, middle)
     _, deep = a_child(db, middle)
     save(db, top, kill("sub"))
-    assert db.runs.pass_wishes_on(MASTER) == 1
+    assert db.runs.propagate_intents(MASTER) == 1
     assert db.runs.wanted(OTHER_MASTER)[middle].state is ProcessState.STOP
     save(db, middle, kill("sub"))
-    assert db.runs.pass_wishes_on(OTHER_MASTER) == 1
+    assert db.runs.propagate_intents(OTHER_MASTER) == 1
     assert db.runs.wanted(MASTER)[deep].state is ProcessState.STOP
 
 
@@ -640,12 +640,12 @@ def test_wishes_go_down_a_tree_level_by_level_whoever_owns_the_levels(db: Tables
 def test_a_child_that_nobody_waits_for_any_more_is_stopped_by_its_own_owner(
     db: Tables, gone: str
 ) -> None:
-    """Its parent's attempt may be given up before the wish for its end is passed on."""
+    """Its parent's attempt may be given up before the intent for its end is passed on."""
     parent = a_run(db)
     _, child = a_child(db, parent)
     _, wanted = a_child(db, parent, "other")
     child = take_over(db, child)
-    assert db.runs.pass_wishes_on(OTHER_MASTER) == 0
+    assert db.runs.propagate_intents(OTHER_MASTER) == 0
     match gone:
         case "given up":
             save(db, parent, AbandonTask(name="sub", attempt=1))
@@ -654,11 +654,11 @@ def test_a_child_that_nobody_waits_for_any_more_is_stopped_by_its_own_owner(
         case "the run has ended":
             end_run(db, wanted)
             save(db, parent, FinishProcess(state=ProcessState.FAILURE))
-    assert db.runs.pass_wishes_on(OTHER_MASTER) == 1
+    assert db.runs.propagate_intents(OTHER_MASTER) == 1
     assert db.runs.wanted(OTHER_MASTER)[child].state is ProcessState.STOP
-    assert db.runs.pass_wishes_on(OTHER_MASTER) == 0
+    assert db.runs.propagate_intents(OTHER_MASTER) == 0
     # The others of its owner go on, and so do those of its parent's.
-    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert db.runs.propagate_intents(MASTER) == 0
     assert the_process(db, wanted)["wanted_state"] is None
 
 
@@ -667,7 +667,7 @@ def test_a_child_that_is_being_stopped_and_that_nobody_waits_for_is_left_alone(d
     _, child = a_child(db, parent)
     save(db, parent, AbandonTask(name="sub", attempt=1))
     save(db, child, StopProcess(deadline=LATER, failing=True))
-    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert db.runs.propagate_intents(MASTER) == 0
     assert the_process(db, child)["wanted_state"] == ProcessState.FAILURE
 
 
@@ -684,7 +684,7 @@ def test_a_child_that_somebody_ended_by_hand_ends_its_parents_attempt_at_the_nex
         state_reason="by hand",
     )
     assert the_task(db, task_id)["state"] == TaskState.RUNNING
-    assert db.runs.pass_wishes_on(MASTER) == 0
+    assert db.runs.propagate_intents(MASTER) == 0
     assert has(
         the_task(db, task_id),
         state=9,

@@ -21,7 +21,7 @@ from common.model.states import (
     ReleaseState,
 )
 from common.store import tables as t
-from common.store.ports import Planner, Wish
+from common.store.ports import Intent, Planner
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,
@@ -484,7 +484,7 @@ def test_a_stop_stores_what_is_wanted_and_changes_no_state(db: Tables) -> None:
     row = the_process(db, owned)
     assert (row["state"], row["wanted_state"], row["wanted_at"]) == (1, 5, NOON)
     assert (row["command_type"], row["history_cmd"]) == (9, "START_PROCESS,STOP")
-    assert db.runs.wanted(MASTER) == {owned: Wish(state=ProcessState.STOP, at=NOON)}
+    assert db.runs.wanted(MASTER) == {owned: Intent(state=ProcessState.STOP, at=NOON)}
     assert db.runs.wanted(OTHER_MASTER) == {}
 
 
@@ -524,11 +524,11 @@ def test_a_pause_is_stored_and_a_stop_takes_its_place(db: Tables) -> None:
     owned = a_run(db)
     pause_it = a_signal(owned.process_instance_id, CommandType.PAUSE)
     assert carry_out(db, pause_it).plan == pause_it
-    assert db.runs.wanted(MASTER) == {owned: Wish(state=ProcessState.PAUSE, at=NOON)}
+    assert db.runs.wanted(MASTER) == {owned: Intent(state=ProcessState.PAUSE, at=NOON)}
     assert isinstance(carry_out(db, pause_it, now=LATER).plan, Drop)
     assert the_process(db, owned)["wanted_at"] == NOON
     assert carry_out(db, a_stop(owned), now=LATER).plan == a_stop(owned)
-    assert db.runs.wanted(MASTER) == {owned: Wish(state=ProcessState.STOP, at=LATER)}
+    assert db.runs.wanted(MASTER) == {owned: Intent(state=ProcessState.STOP, at=LATER)}
     assert the_process(db, owned)["history_cmd"] == "START_PROCESS,PAUSE,STOP"
 
 
@@ -540,7 +540,7 @@ def test_a_pause_takes_the_place_of_nothing_stronger(db: Tables, wanted: Process
     )
     pause_it = a_signal(owned.process_instance_id, CommandType.PAUSE)
     assert isinstance(carry_out(db, pause_it, now=LATER).plan, Drop)
-    assert db.runs.wanted(MASTER) == {owned: Wish(state=wanted, at=NOON)}
+    assert db.runs.wanted(MASTER) == {owned: Intent(state=wanted, at=NOON)}
 
 
 def test_what_is_dropped_leaves_no_trace(db: Tables) -> None:

@@ -35,7 +35,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.ports import Advanced
+from common.store.ports import Progressed
 from master.logic.complement import step
 from tests.builders import NOON
 from tests.conformance.store_tables import (
@@ -121,7 +121,7 @@ def advance(
     *,
     now: datetime = NOON,
     thorough: bool = False,
-) -> Advanced:
+) -> Progressed:
     return db.complements.advance(decide=decide, now=now, thorough=thorough)
 
 
@@ -377,7 +377,7 @@ def test_the_first_dates_begin_in_order_as_many_as_the_decider_says(db: Tables) 
         db, 4, process_definition_id=7, timezone_id="Asia/Tokyo", settings=settings
     )
     begin_two = ComplementStep(state=RUNNING, begin=2)
-    assert advance(db, lambda _: begin_two, now=LATER) == Advanced(begun=2, moving=True)
+    assert advance(db, lambda _: begin_two, now=LATER) == Progressed(begun=2, moving=True)
     assert states(db, complement_id) == ["submitted", "submitted", "pending", "pending"]
     commands = db.rows(t.command)
     for date, command in zip(dates_of(db, complement_id), commands, strict=False):
@@ -423,7 +423,7 @@ def test_a_date_begins_once_however_often_one_looks(db: Tables) -> None:
     a_complement(db)
     assert [advance(db).begun for _ in range(3)] == [1, 0, 0]
     begin_waiting(db)
-    assert advance(db) == Advanced(begun=0, moving=True)
+    assert advance(db) == Progressed(begun=0, moving=True)
     assert len(db.rows(t.process_instance)) == 1
 
 
@@ -689,7 +689,7 @@ def test_a_complement_ends_with_the_last_of_its_dates(db: Tables) -> None:
     complement_id = under_way(db, 1)
     end_run(db, run_of(db, complement_id))
     db.heard()
-    assert advance(db, now=LATER) == Advanced(begun=0, moving=False)
+    assert advance(db, now=LATER) == Progressed(begun=0, moving=False)
     assert has(
         the_complement(db, complement_id),
         state=ComplementState.SUCCESS,
@@ -720,7 +720,7 @@ def test_nothing_is_written_of_a_complement_of_which_nothing_has_changed(db: Tab
     advance(db)
     before = the_complement(db, complement_id), dates_of(db, complement_id)
     db.heard()
-    assert advance(db, now=LATER) == Advanced(begun=0, moving=True)
+    assert advance(db, now=LATER) == Progressed(begun=0, moving=True)
     assert (the_complement(db, complement_id), dates_of(db, complement_id)) == before
     assert db.heard() == []
 
@@ -728,7 +728,7 @@ def test_nothing_is_written_of_a_complement_of_which_nothing_has_changed(db: Tab
 def test_a_complement_that_has_ended_is_not_looked_at(db: Tables) -> None:
     for state in (s for s in ComplementState if s.is_ended):
         ask(db, a_complement(db), state)
-    assert advance(db, _never, thorough=True) == Advanced(begun=0, moving=False)
+    assert advance(db, _never, thorough=True) == Progressed(begun=0, moving=False)
     assert db.rows(t.command) == []
 
 
@@ -738,7 +738,7 @@ def _never(found: ComplementSnapshot) -> ComplementStep:
 
 def test_several_complements_move_on_at_once(db: Tables) -> None:
     ids = [a_complement(db, 4, parallelism=2) for _ in range(3)]
-    assert advance(db) == Advanced(begun=6, moving=True)
+    assert advance(db) == Progressed(begun=6, moving=True)
     assert all(states(db, each)[:3] == ["submitted", "submitted", "pending"] for each in ids)
 
 
@@ -766,7 +766,7 @@ def test_a_complement_goes_on_when_a_date_that_failed_is_recovered(
     assert advance(db).begun == 0
     assert states(db, complement_id)[0] == "failure"
     advanced = advance(db, thorough=True)
-    assert advanced == Advanced(begun=int(expected == "success"), moving=True)
+    assert advanced == Progressed(begun=int(expected == "success"), moving=True)
     assert has(the_complement(db, complement_id), state=RUNNING, end_time=None, state_reason=None)
     assert has(dates_of(db, complement_id)[0], state=expected, reason=None)
 
@@ -775,7 +775,7 @@ def test_a_date_that_failed_and_stayed_so_changes_nothing(db: Tables) -> None:
     complement_id = under_way(db)
     end_run(db, run_of(db, complement_id), ProcessState.FAILURE)
     advance(db, now=LATER)
-    assert advance(db, thorough=True) == Advanced(begun=0, moving=False)
+    assert advance(db, thorough=True) == Progressed(begun=0, moving=False)
     assert has(the_complement(db, complement_id), state=ComplementState.FAILURE, end_time=LATER)
 
 
@@ -797,14 +797,14 @@ def test_a_pause_takes_back_what_nobody_has_taken_and_lets_the_rest_end(db: Tabl
     advance(db)
     assert states(db, complement_id) == ["success", "running", "submitted", "pending", "pending"]
     ask(db, complement_id, READY_PAUSE)
-    assert advance(db) == Advanced(begun=0, moving=True)
+    assert advance(db) == Progressed(begun=0, moving=True)
     assert states(db, complement_id) == ["success", "running", "pending", "pending", "pending"]
     assert db.rows(t.command) == []
     assert the_complement(db, complement_id)["state"] == READY_PAUSE
     running = run_of(db, complement_id, 1)
     assert the_process(db, running)["wanted_state"] is None
     end_run(db, running)
-    assert advance(db, now=LATER) == Advanced(begun=0, moving=False)
+    assert advance(db, now=LATER) == Progressed(begun=0, moving=False)
     assert has(the_complement(db, complement_id), state=ComplementState.PAUSE, end_time=LATER)
 
 
@@ -853,7 +853,7 @@ def test_a_cancel_takes_back_what_nobody_has_taken_and_stops_the_rest(db: Tables
     end_run(db, run_of(db, complement_id, 0))
     advance(db)
     ask(db, complement_id, READY_STOP)
-    assert advance(db, now=LATER) == Advanced(begun=0, moving=True)
+    assert advance(db, now=LATER) == Progressed(begun=0, moving=True)
     assert db.rows(t.command) == []
     for place in (1, 2):
         assert has(
@@ -863,7 +863,7 @@ def test_a_cancel_takes_back_what_nobody_has_taken_and_stops_the_rest(db: Tables
             wanted_at=LATER,
         )
         end_run(db, run_of(db, complement_id, place), ProcessState.STOP)
-    assert advance(db, now=LATER + MINUTE) == Advanced(begun=0, moving=False)
+    assert advance(db, now=LATER + MINUTE) == Progressed(begun=0, moving=False)
     assert states(db, complement_id) == [
         "success",
         "failure",
@@ -942,7 +942,7 @@ def test_the_next_one_begins_in_the_same_look_in_which_it_may(db: Tables) -> Non
     advance(db)
     begin_waiting(db)
     end_run(db, run_of(db, first))
-    assert advance(db) == Advanced(begun=1, moving=True)
+    assert advance(db) == Progressed(begun=1, moving=True)
     assert the_complement(db, first)["state"] == ComplementState.SUCCESS
     assert the_complement(db, second)["state"] == RUNNING
     assert states(db, second) == ["submitted"]
@@ -959,7 +959,7 @@ def test_what_comes_after_one_that_failed_fails_down_to_the_last_in_the_same_loo
     end_run(db, run_of(db, first), ProcessState.FAILURE)
     if how is ComplementState.STOP:
         ask(db, first, READY_STOP)
-    assert advance(db) == Advanced(begun=0, moving=False)
+    assert advance(db) == Progressed(begun=0, moving=False)
     assert the_complement(db, first)["state"] == how
     for above, each in ((first, second), (second, third)):
         row = the_complement(db, each)
@@ -980,7 +980,7 @@ def test_what_failed_with_the_one_before_goes_on_though_its_master_died_as_that_
     date = dates_of(db, first)[0]
     db.update(t.complement_date, date["id"], state="success", reason=None)
     db.update(t.complement, first, state=int(ComplementState.SUCCESS))
-    assert advance(db, thorough=True) == Advanced(begun=1, moving=True)
+    assert advance(db, thorough=True) == Progressed(begun=1, moving=True)
     assert the_complement(db, second)["state"] == RUNNING
 
 

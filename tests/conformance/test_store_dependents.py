@@ -181,7 +181,7 @@ def test_a_dependent_is_withdrawn_at_once(
     owned = a_run(db)
     task_id = a_dependent(db, owned)
     saved = save(db, owned, decision("dep"), at=LATER)
-    assert (saved.withdrawn, saved.kills, saved.wishes) == ((), (), False)
+    assert (saved.withdrawn, saved.kills, saved.intents) == ((), (), False)
     assert has(the_task(db, task_id), state=int(state), wanted_state=int(state), end_time=LATER)
     assert [report.state for report in db.runs.reports(MASTER)] == [state]
 

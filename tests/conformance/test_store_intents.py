@@ -28,7 +28,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.store import tables as t
-from common.store.ports import Saved, UnreadableRun, Wish
+from common.store.ports import Intent, Saved, UnreadableRun
 from common.store.transaction import StoreConflictError
 from tests.builders import NOON
 from tests.conformance.store_tables import (
@@ -71,7 +71,7 @@ def test_a_pause_withdraws_what_is_queued_and_lets_run_what_runs(db: Tables) -> 
     saved = save(db, owned, PauseProcess(), *(pause(n) for n in ("queued", "running", "ended")))
     assert the_process(db, owned)["state"] == ProcessState.READY_PAUSE
     assert [entry.task_instance_id for entry in saved.withdrawn] == [queued]
-    assert (saved.kills, saved.wishes, saved.holds) == ((), False, False)
+    assert (saved.kills, saved.intents, saved.holds) == ((), False, False)
     assert has(
         the_task(db, queued),
         state=3,
@@ -125,14 +125,14 @@ def test_a_stop_is_visible_with_the_time_by_which_it_has_to_be_over(db: Tables) 
     # Whoever takes it over goes on with the same deadline, and knows what is wanted.
     taken = take_over(db, owned)
     assert load(db, taken).process.wanted_deadline == LATER
-    assert db.runs.wanted(OTHER_MASTER) == {taken: Wish(state=ProcessState.STOP, at=NOON)}
+    assert db.runs.wanted(OTHER_MASTER) == {taken: Intent(state=ProcessState.STOP, at=NOON)}
 
 
 def test_a_run_that_is_to_end_as_a_failure_is_wanted_so(db: Tables) -> None:
     owned = a_run(db)
     save(db, owned, StopProcess(deadline=LATER, failing=True), at=LATER)
     assert has(the_process(db, owned), state=4, wanted_state=6, wanted_at=LATER)
-    assert db.runs.wanted(MASTER) == {owned: Wish(state=ProcessState.FAILURE, at=LATER)}
+    assert db.runs.wanted(MASTER) == {owned: Intent(state=ProcessState.FAILURE, at=LATER)}
     save(db, owned, StopProcess(deadline=LATER, failing=True), at=LATER + MINUTE)
     assert the_process(db, owned)["wanted_at"] == LATER
 

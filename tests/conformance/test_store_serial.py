@@ -23,7 +23,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.ports import Released, Wish
+from common.store.ports import Intent, Released
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,
@@ -270,7 +270,7 @@ def test_one_that_goes_first_has_the_others_stopped_and_waits_for_them(db: Table
     assert one_more(db, definition_id, PRIORITY).ownership is None
     second = the_newest(db)
     assert second["state"] == ProcessState.SERIAL_WAIT
-    assert db.runs.wanted(MASTER) == {first: Wish(state=ProcessState.STOP, at=NOON)}
+    assert db.runs.wanted(MASTER) == {first: Intent(state=ProcessState.STOP, at=NOON)}
     assert the_process(db, first)["history_cmd"] == "START_PROCESS"
     one_more(db, definition_id, PRIORITY)
     third = the_newest(db)
@@ -296,7 +296,7 @@ def test_one_that_goes_first_asks_none_twice(db: Tables, wanted: ProcessState) -
         t.process_instance, first.process_instance_id, wanted_state=int(wanted), wanted_at=early
     )
     one_more(db, definition_id, PRIORITY)
-    assert db.runs.wanted(MASTER) == {first: Wish(state=wanted, at=early)}
+    assert db.runs.wanted(MASTER) == {first: Intent(state=wanted, at=early)}
 
 
 def test_a_stop_ends_a_waiting_run_at_once_and_a_pause_does_nothing(db: Tables) -> None:

@@ -25,7 +25,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.ports import Wish
+from common.store.ports import Intent
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,
@@ -160,9 +160,9 @@ def test_a_sub_process_that_takes_too_long_is_stopped_and_then_a_failure(db: Tab
     task_id, child = a_timed_child(db, parent)
     assert db.timeouts.time_out(now=LATER - SECOND) == 0
     assert db.timeouts.time_out(now=LATER) == 1
-    assert db.runs.wanted(MASTER) == {child: Wish(state=ProcessState.STOP, at=LATER)}
+    assert db.runs.wanted(MASTER) == {child: Intent(state=ProcessState.STOP, at=LATER)}
     reason = "timed out after 1 minute (timeout strategy FAILED)"
-    # It is no wish of its owner, which needn't know of it before the end.
+    # It is no intent of its owner, which needn't know of it before the end.
     assert has(the_task(db, task_id), state=1, wanted_state=None, reason=reason)
     assert db.timeouts.time_out(now=LATER + MINUTE) == 0
     save(db, child, STOPPING, FinishProcess(state=ProcessState.STOP, reason="stopped"), at=LATER)
@@ -213,7 +213,7 @@ def test_t46b_a_process_that_takes_too_long_is_told_once_and_wanted_failed(
     assert db.timeouts.time_out(now=LATER) == 1
     assert db.timeouts.time_out(now=LATER + MINUTE) == 0
     assert the_process(db, owned)["timeout_flag"] == 1
-    wanted = {owned: Wish(state=ProcessState.FAILURE, at=LATER)} if strategy.fails else {}
+    wanted = {owned: Intent(state=ProcessState.FAILURE, at=LATER)} if strategy.fails else {}
     assert db.runs.wanted(MASTER) == wanted
     assert len(db.rows(t.alert)) == strategy.warns
     if strategy.warns:
@@ -277,8 +277,8 @@ def test_a_time_out_takes_the_place_of_a_pause_and_not_of_a_stop(db: Tables) -> 
         carry_out(db, a_signal(owned.process_instance_id, command_type))
     assert db.timeouts.time_out(now=LATER) == 2
     assert db.runs.wanted(MASTER) == {
-        pausing: Wish(state=ProcessState.FAILURE, at=LATER),
-        stopping: Wish(state=ProcessState.STOP, at=NOON),
+        pausing: Intent(state=ProcessState.FAILURE, at=LATER),
+        stopping: Intent(state=ProcessState.STOP, at=NOON),
     }
 
 

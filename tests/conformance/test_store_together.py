@@ -142,7 +142,7 @@ class _Walk:
             (self._report, 4),
             (self._adopt, 1),
             (self._time_out, 0.5),
-            (self._pass_wishes_on, 2),
+            (self._propagate_intents, 2),
             (self._decide_dependents, 2),
             (self._look_up, 1),
             (self._fail_over, 0.5),
@@ -362,9 +362,9 @@ class _Walk:
         now = self._random.choice((NOON, LATER, LATER + 5 * MINUTE))
         return lambda db: db.timeouts.time_out(now=now)
 
-    def _pass_wishes_on(self) -> Callable[[Tables], Any]:
+    def _propagate_intents(self) -> Callable[[Tables], Any]:
         master = self._random.choice((MASTER, OTHER_MASTER))
-        return lambda db: db.runs.pass_wishes_on(master)
+        return lambda db: db.runs.propagate_intents(master)
 
     # Dependents
 
@@ -578,7 +578,7 @@ def _in_order(news: Saved | Released) -> Any:
         return offers, news.instances, news.next_due
     kills = sorted(news.kills, key=lambda entry: entry.name)
     withdrawn = sorted(news.withdrawn, key=lambda entry: entry.sort_key)
-    return news.lost, offers, kills, withdrawn, news.holds, news.wishes, news.dependents
+    return news.lost, offers, kills, withdrawn, news.holds, news.intents, news.dependents
 
 
 def _sight_of(master: Node, db: Tables) -> Any:
@@ -586,7 +586,7 @@ def _sight_of(master: Node, db: Tables) -> Any:
     return (
         db.runs.load(sorted(db.runs.owned(master))),
         db.runs.reports(master),
-        {owned: (wish.state, _told_by_us(wish.at)) for owned, wish in wanted},
+        {owned: (intent.state, _told_by_us(intent.at)) for owned, intent in wanted},
         db.runs.unclaimed(master, submitted_before=LATER),
         db.dependents.waiting(master),
     )

@@ -70,7 +70,7 @@ def a_profile(**changes: Any) -> SparkProfile:
 
 
 class Attempt:
-    """An asker, and what is left of its attempt."""
+    """A task proxy, and what is left of its attempt."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder = folder
@@ -240,7 +240,7 @@ class SparkHost:
         uid: int | None = None,
         **changes: Any,
     ) -> Attempt:
-        """Start an asker as a supervisor does; `changes` are those of its job.
+        """Start a task proxy as a supervisor does; `changes` are those of its job.
 
         `through`: a command that becomes the one that follows it. `uid`: an account other than
         this one.
@@ -310,7 +310,7 @@ class SparkHost:
         self.loop.stop_host()
         until(lambda: not any(lives(pid) for pid in gone))
 
-    def kill_askers(self) -> None:
+    def kill_proxies(self) -> None:
         """End what a test that has failed has left behind."""
         for attempt in self._attempts:
             if attempt.process.poll() is None:
@@ -318,7 +318,7 @@ class SparkHost:
                 attempt.process.wait()
 
     def close(self) -> None:
-        self.kill_askers()
+        self.kill_proxies()
         with suppress(OSError):  # The test has ended it already.
             self.stop()
         self.loop.close()

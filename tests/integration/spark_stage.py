@@ -1,6 +1,6 @@
 """The parts of a Spark host below its loop, each of them real, driven step by step.
 
-Visits and tasks can only be forked off a process that was started with room for a marker, so a
+Probes and tasks can only be forked off a process that was started with room for a marker, so a
 *scene* plays in a process of its own; `scene` makes a test of it. Its servers are programs that
 listen at their port and never say a word. Its time goes on when the scene says so.
 """
@@ -154,7 +154,7 @@ class Stage:
         """What the loop of a host does again and again, without its decisions."""
         self._watch.wait(_TURN_SECONDS)
         self.servers.look_after()
-        self.forks.end_late_visits()
+        self.forks.end_late_probes()
         self.tasks.close_sessions()
 
     def until(self, is_so: Callable[[], object], *, each_turn: float = 0.0) -> None:
@@ -167,7 +167,7 @@ class Stage:
 
     @contextmanager
     def without_files(self) -> Iterator[None]:
-        """Meanwhile this process can open nothing, and so fork no visit."""
+        """Meanwhile this process can open nothing, and so fork no probe."""
         usual = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, usual[1]))
         try:

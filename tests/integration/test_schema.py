@@ -248,7 +248,7 @@ def test_t14_a_second_recovery_of_an_instance_is_refused_however_it_is_written(
         with pytest.raises(IntegrityError):
             _recovery(upgraded, again, f'{{"other":1,"ProcessInstanceId" : "{number}"}}')
     assert _recovery(upgraded, 3, '{"ProcessInstanceId":13}') == 13
-    # The two wishes may wait beside a recovery, and a new run names nobody.
+    # The two intents may wait beside a recovery, and a new run names nobody.
     assert _recovery(upgraded, 9, '{"ProcessInstanceId":13}') == 0
     assert _recovery(upgraded, 0, '{"ProcessInstanceId":13}') == 0
     # What a restarted parent asks for its child is no recovery of the child by itself.

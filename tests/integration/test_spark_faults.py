@@ -18,7 +18,7 @@ from common.model.states import TaskState
 from tests.integration.managers.grounds import SWEEPS_A_MINUTE, Ground, Sweeper
 from tests.integration.managers.server import TROUBLES
 
-pytestmark = pytest.mark.patient
+pytestmark = pytest.mark.waits_long
 
 REPEATS = int(os.environ.get("ORCAFLOW_REPEATS", "2"))
 

@@ -72,7 +72,7 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "host" in request.fixturenames:
         made: SparkHost = request.getfixturevalue("host")
-        made.kill_askers()
+        made.kill_proxies()
         until(lambda: made.is_quiet, within=30)
 
 
@@ -330,7 +330,7 @@ def test_a_spark_context_starts_no_java_machine_in_a_task(host: SparkHost) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("session", ["spark", "spark.newSession()"])
-def test_when_an_asker_is_killed_its_task_and_its_jobs_are_gone(
+def test_when_a_task_proxy_is_killed_its_task_and_its_jobs_are_gone(
     host: SparkHost, number: signal.Signals, session: str
 ) -> None:
     attempt = host.start(f"spark = {session}\n{LONG_JOB}")
@@ -343,7 +343,7 @@ def test_when_an_asker_is_killed_its_task_and_its_jobs_are_gone(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_at_whatever_moment_an_asker_is_killed_nothing_of_its_task_goes_on(
+def test_at_whatever_moment_a_task_proxy_is_killed_nothing_of_its_task_goes_on(
     host: SparkHost, number: signal.Signals
 ) -> None:
     assert host.works()
@@ -656,7 +656,7 @@ def test_fifty_tasks_leave_nothing_behind(host: SparkHost) -> None:
     until(lambda: left() == before)
 
 
-def test_nonsense_from_an_asker_harms_nobody(host: SparkHost) -> None:
+def test_nonsense_from_a_task_proxy_harms_nobody(host: SparkHost) -> None:
     neighbour = host.start(f"wait()\n{GOOD}").ready()
     frames = [
         b"\xff" * 100,
@@ -669,10 +669,10 @@ def test_nonsense_from_an_asker_harms_nobody(host: SparkHost) -> None:
             link.connect(host.loop.address)
             link.sendall(frame)
             assert link.recv(100) == b""
-    for wish in ('{"profiles": {"default": {}}}', '{"profiles": 5}', "[]", "null", "{"):
+    for intent in ('{"profiles": {"default": {}}}', '{"profiles": 5}', "[]", "null", "{"):
         with socket.socket(socket.AF_UNIX) as link:
             link.connect(host.loop.address)
-            body = f"follow\0/\x001\0{wish}".encode()
+            body = f"follow\0/\x001\0{intent}".encode()
             link.sendall(len(body).to_bytes(4, "big") + body)
             assert link.recv(100) == b""
     neighbour.go_on()

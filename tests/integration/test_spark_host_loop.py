@@ -64,7 +64,7 @@ def test_no_host_is_started_before_somebody_wants_one(
     assert hosts(tmp_path) == []
 
 
-def test_a_wish_wakes_the_loop_and_starts_one_host(
+def test_an_intent_wakes_the_loop_and_starts_one_host(
     loops: Callable[..., HostLoop], tmp_path: Path
 ) -> None:
     woken: list[bool] = []

@@ -13,11 +13,11 @@ def test_a_server_that_dies_during_its_last_health_check_harms_no_host(stage: St
     server = stage.server()
     server.failures, server.look_at = 2, 0.0
     stage.turn()
-    assert stage.forks.are_visiting
+    assert stage.forks.are_probing
     server.process.stop(now=True)
     stage.until(lambda: stage.died)
-    assert stage.forks.are_visiting
-    stage.until(lambda: not stage.forks.are_visiting, each_turn=30)
+    assert stage.forks.are_probing
+    stage.until(lambda: not stage.forks.are_probing, each_turn=30)
     assert stage.errors == []
 
 
@@ -30,7 +30,7 @@ def test_a_silent_server_is_killed_after_three_health_checks(stage: Stage) -> No
 
 
 @scene
-def test_a_host_that_can_fork_no_visit_does_not_blame_its_servers(stage: Stage) -> None:
+def test_a_host_that_can_fork_no_probe_does_not_blame_its_servers(stage: Stage) -> None:
     server = stage.server()
     server.look_at = 0.0
     with stage.without_files():
@@ -38,11 +38,11 @@ def test_a_host_that_can_fork_no_visit_does_not_blame_its_servers(stage: Stage) 
             stage.now += 5
             stage.turn()
     assert (server.failures, server.stopping_since) == (0, None)
-    stage.until(lambda: stage.forks.are_visiting, each_turn=5)
+    stage.until(lambda: stage.forks.are_probing, each_turn=5)
 
 
 @scene
-def test_a_session_is_closed_when_a_visit_can_be_forked_again(stage: Stage) -> None:
+def test_a_session_is_closed_when_a_probe_can_be_forked_again(stage: Stage) -> None:
     server, asked = stage.server(), stage.task()
     stage.tasks.start(asked.task, server)
     with stage.without_files():
@@ -52,7 +52,7 @@ def test_a_session_is_closed_when_a_visit_can_be_forked_again(stage: Stage) -> N
             stage.turn()
     assert asked.told() == []
     assert server.state is ServerState.READY
-    stage.until(lambda: stage.forks.are_visiting, each_turn=5)
+    stage.until(lambda: stage.forks.are_probing, each_turn=5)
 
 
 @scene
@@ -86,5 +86,5 @@ def test_what_a_server_leaves_behind_is_removed_after_all_who_wait_were_told(sta
     stage.until(lambda: stage.died)
     ((_, had_files),) = stage.died
     assert had_files
-    stage.until(lambda: not stage.forks.are_visiting)
+    stage.until(lambda: not stage.forks.are_probing)
     assert not directory.exists()

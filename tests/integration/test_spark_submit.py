@@ -17,7 +17,7 @@ from tests.integration.managers.bench import OOM, Bench, yarn_tags
 from tests.integration.managers.server import TROUBLES
 from tests.integration.managers.yarn import FakeYarn
 
-pytestmark = pytest.mark.patient
+pytestmark = pytest.mark.waits_long
 
 
 @pytest.fixture

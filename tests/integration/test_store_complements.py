@@ -34,7 +34,7 @@ from common.store.complements import create_complements
 from common.store.connect import engine
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.complement_progress import PostgresComplementStore
-from common.store.ports import Advanced
+from common.store.ports import Progressed
 from master.logic.complement import step
 from tests.builders import NOON
 
@@ -81,7 +81,7 @@ def advance(
     decide: Callable[[ComplementSnapshot], ComplementStep] = step,
     *,
     thorough: bool = False,
-) -> Advanced:
+) -> Progressed:
     return PostgresComplementStore(made).advance(decide=decide, now=NOON, thorough=thorough)
 
 
@@ -334,7 +334,7 @@ def test_a_complement_that_another_master_moves_on_is_passed_over(
     held, free = a_complement(here, 1), a_complement(here, 1)
     with there.begin() as db:
         db.execute(select(t.complement.c.id).where(t.complement.c.id == held).with_for_update())
-        assert advance(here) == Advanced(begun=1, moving=True)
+        assert advance(here) == Progressed(begun=1, moving=True)
     begun = {row.complement_id for row in rows(here, t.complement_date) if row.command_id}
     assert begun == {free}
 
@@ -353,7 +353,7 @@ def test_a_master_that_dies_while_a_date_begins_leaves_it_to_the_next(
     complement_id = a_complement(here, 2)
     ask(here, ComplementState.SUBMITTED)
     with failing(here, operation, table):
-        assert advance(here) == Advanced(begun=0, moving=True)
+        assert advance(here) == Progressed(begun=0, moving=True)
     assert rows(here, t.command) == []
     assert date_states(here) == ["pending", "pending"]
     assert state_of(here, complement_id) is ComplementState.SUBMITTED
@@ -475,7 +475,7 @@ def test_a_complement_whose_dates_stay_locked_elsewhere_holds_up_no_other(
             .where(t.complement_date.c.complement_id == held)
             .with_for_update()
         )
-        assert advance(impatient) == Advanced(begun=1, moving=True)
+        assert advance(impatient) == Progressed(begun=1, moving=True)
     impatient.dispose()
     begun = {row.complement_id for row in rows(here, t.complement_date) if row.command_id}
     assert begun == {free}

@@ -414,7 +414,7 @@ def test_an_attempt_that_stays_locked_holds_up_the_command_for_its_child_alone(
     here: Engine, there: Engine
 ) -> None:
     owned = a_run(here)
-    (task_id,) = a_wish_for_a_child(here, owned, "sub")
+    (task_id,) = an_intent_for_a_child(here, owned, "sub")
     (wanted,) = child_commands(here, [task_id])
     (start,) = commands(here, 1)
 
@@ -588,7 +588,7 @@ def a_child_begin(command: Command, snapshot: Snapshot) -> Plan:
     return replace(begin, child_of=child_of)
 
 
-def a_wish_for_a_child(made: Engine, owned: Ownership, *names: str) -> list[int]:
+def an_intent_for_a_child(made: Engine, owned: Ownership, *names: str) -> list[int]:
     """SUB_PROCESS attempts whose children have not begun; their ids."""
     save(made, owned, *(a_submit(name, task_type="SUB_PROCESS") for name in names))
     with made.connect() as db:
@@ -615,7 +615,7 @@ def child_commands(made: Engine, task_ids: list[int]) -> list[int]:
 
 def children(made: Engine, owned: Ownership, *names: str) -> list[Ownership]:
     """Runs that are the children of new attempts of this run."""
-    made_of = child_commands(made, a_wish_for_a_child(made, owned, *names))
+    made_of = child_commands(made, an_intent_for_a_child(made, owned, *names))
     begun = take(made, OTHER_MASTER, a_child_begin)
     owners = [begun[command_id] for command_id in made_of]
     return [owner for owner in owners if owner is not None]
@@ -641,7 +641,7 @@ def test_t36c_a_child_that_waits_for_its_parents_kill_does_not_begin(
     here: Engine, there: Engine
 ) -> None:
     owned = a_run(here)
-    (task_id,) = a_wish_for_a_child(here, owned, "sub")
+    (task_id,) = an_intent_for_a_child(here, owned, "sub")
     (command_id,) = child_commands(here, [task_id])
     with ThreadPoolExecutor(1) as pool, there.connect() as other:
         # As a save with KillTask writes it, just before its commit.
@@ -665,7 +665,7 @@ def test_a_kill_that_waits_for_a_childs_beginning_is_passed_on_to_the_child(
     here: Engine, there: Engine
 ) -> None:
     owned = a_run(here)
-    (task_id,) = a_wish_for_a_child(here, owned, "sub")
+    (task_id,) = an_intent_for_a_child(here, owned, "sub")
     with ThreadPoolExecutor(2) as pool:
         killing: Future[Saved]
         began: list[Future[Saved]] = []
@@ -682,12 +682,12 @@ def test_a_kill_that_waits_for_a_childs_beginning_is_passed_on_to_the_child(
 
         begun = take(there, OTHER_MASTER, plan)
         killing = began[0]
-        assert killing.result().wishes
+        assert killing.result().intents
     (child,) = (owner for owner in begun.values() if owner is not None)
     assert attempt(here, task_id).state == TaskState.RUNNING
-    assert PostgresRunStore(here).pass_wishes_on(MASTER) == 1
+    assert PostgresRunStore(here).propagate_intents(MASTER) == 1
     assert PostgresRunStore(here).wanted(OTHER_MASTER)[child].state is ProcessState.STOP
-    assert PostgresRunStore(here).pass_wishes_on(MASTER) == 0
+    assert PostgresRunStore(here).propagate_intents(MASTER) == 0
 
 
 def test_t37_a_childs_end_that_waits_for_its_parents_kill_is_its_end_all_the_same(

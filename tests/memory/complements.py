@@ -21,7 +21,7 @@ from common.model.complements import (
     Reprocess,
 )
 from common.model.states import ProcessState
-from common.store.ports import Advanced
+from common.store.ports import Progressed
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import (
     CommandRecord,
@@ -131,7 +131,7 @@ class MemoryComplementStore:
     def __init__(self, database: MemoryDatabase) -> None:
         self._db = database
 
-    def advance(self, *, decide: ComplementDecider, now: datetime, thorough: bool) -> Advanced:
+    def advance(self, *, decide: ComplementDecider, now: datetime, thorough: bool) -> Progressed:
         begun = 0
         looked_at = deque(
             row.id
@@ -154,7 +154,7 @@ class MemoryComplementStore:
                         for row in self._db.complements
                         if row.after_id == complement_id and row.id not in looked_at
                     )
-        return Advanced(
+        return Progressed(
             begun=begun, moving=any(row.state in _LOOKED_AT for row in self._db.complements)
         )
 

@@ -59,7 +59,7 @@ class _ServerSession:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Watch:
-    """A daemon's wish to hear of changes in a folder. `additions_only`: of names being added."""
+    """A daemon's intent to hear of changes in a folder. `additions_only`: of names being added."""
 
     registry: MemoryRegistry
     folder: str

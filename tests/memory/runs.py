@@ -10,7 +10,7 @@ from common.model.cluster import Node, QueueEntry
 from common.model.instances import Ownership
 from common.model.retry_policy import reason_from
 from common.model.states import LIVE_TASK_STATES, ProcessState, TaskState
-from common.store.ports import LoadedRun, Saved, Step, TaskReport, UnreadableRun, Wish
+from common.store.ports import Intent, LoadedRun, Saved, Step, TaskReport, UnreadableRun
 from tests.memory.database import MemoryDatabase
 from tests.memory.reading import entry_of, process_row, task_row
 from tests.memory.rows import EPOCH, SUB_PROCESS, ProcessRecord, TaskRecord
@@ -97,18 +97,18 @@ class MemoryRunStore:
             and task.flag == 1
         )
 
-    def wanted(self, node: Node) -> dict[Ownership, Wish]:
+    def wanted(self, node: Node) -> dict[Ownership, Intent]:
         return {
-            process.ownership: Wish(
+            process.ownership: Intent(
                 state=ProcessState(process.wanted_state), at=process.wanted_at or self._db.now()
             )
             for process in self._db.live_runs(node)
             if process.wanted_state is not None
         }
 
-    def pass_wishes_on(self, node: Node) -> int:
+    def propagate_intents(self, node: Node) -> int:
         asked = 0
-        with self._db.transaction("pass_wishes_on", by=node) as tx:
+        with self._db.transaction("propagate_intents", by=node) as tx:
             mine = [process.id for process in self._db.live_runs(node)]
             for task in self._db.tasks:
                 if task.process_instance_id not in mine or not task.runs_as(SUB_PROCESS):
@@ -120,16 +120,16 @@ class MemoryRunStore:
                     if child.parent_task_instance_id == task.id:
                         end_parent(tx, child, None)
                     continue
-                wish = _wish_for_child(task)
+                intent = _intent_for_child(task)
                 if child.state == ProcessState.READY_STOP:
                     # It is being stopped; as what, was decided when that began.
                     continue
-                if wish is not None and child.wanted_state not in _STRONGER[wish]:
+                if intent is not None and child.wanted_state not in _STRONGER[intent]:
                     now = self._db.now()
                     tx.update(
                         self._db.processes,
                         child.id,
-                        wanted_state=int(wish),
+                        wanted_state=int(intent),
                         wanted_at=now,
                         update_time=now,
                     )
@@ -175,7 +175,7 @@ class MemoryRunStore:
         return process.host == ownership.host and process.owner_epoch == ownership.epoch
 
 
-def _wish_for_child(task: TaskRecord) -> ProcessState | None:
+def _intent_for_child(task: TaskRecord) -> ProcessState | None:
     match task.wanted_state:
         case TaskState.KILL:
             return ProcessState.STOP

@@ -61,7 +61,7 @@ class Writing:
     withdrawn: list[QueueEntry] = field(default_factory=list)
     lost_attempts: dict[int, tuple[datetime, list[TaskRecord]]] = field(default_factory=dict)
     holds: bool = False
-    wishes: bool = False
+    intents: bool = False
     dependents: bool = False
 
     @property
@@ -93,7 +93,7 @@ class Writing:
             kills=tuple(self.kills),
             withdrawn=tuple(self.withdrawn),
             holds=self.holds,
-            wishes=self.wishes,
+            intents=self.intents,
             dependents=self.dependents,
         )
 
@@ -249,10 +249,10 @@ class Writing:
     def _kill(self, task: TaskRecord, at: datetime) -> None:
         if self._withdraw(task, TaskState.KILL, WITHDRAWN, at):
             return
-        # Also on one that has just ended: its report is read with the wish in mind.
+        # Also on one that has just ended: its report is read with the intent in mind.
         self._update(task, wanted_state=int(TaskState.KILL))
         if task.runs_as(SUB_PROCESS):
-            self.wishes = True
+            self.intents = True
         else:
             self._tell_worker(task)
 
@@ -261,7 +261,7 @@ class Writing:
             return
         if task.wanted_state != TaskState.KILL:
             self._update(task, wanted_state=int(TaskState.PAUSE))
-        self.wishes = self.wishes or task.runs_as(SUB_PROCESS)
+        self.intents = self.intents or task.runs_as(SUB_PROCESS)
 
     def _withdraw(self, task: TaskRecord, state: TaskState, reason: str, at: datetime) -> bool:
         """End an attempt that nobody has begun; whether it was one."""

@@ -129,14 +129,14 @@ class History:
     shape: Shape
     master: OneMaster = field(default_factory=lambda: OneMaster(store=Forgetful))
     worker: Node = WORKER
-    surprises: list[str] = field(default_factory=list)
+    lint_warnings: list[str] = field(default_factory=list)
     said: list[tuple[Node, AttemptEnd]] = field(default_factory=list)
     heard: list[TaskReport] = field(default_factory=list)
     seen: int = 0
     run: int = 0
 
     def begin(self) -> None:
-        watched(self.master.runs, self.master.database, self.surprises)
+        watched(self.master.runs, self.master.database, self.lint_warnings)
         self.run = self.master.begin(
             self.shape.text(), strategy=self.shape.strategy, of_task=self.shape.of_task()
         )
@@ -184,7 +184,7 @@ class History:
                 if number == 7:
                     self.master.pause(self.run)
             case "restart":
-                watched(self.master.start(), self.master.database, self.surprises)
+                watched(self.master.start(), self.master.database, self.lint_warnings)
             case "forget":
                 self.master.runs.forget_all()
             case "unsaved":
@@ -216,7 +216,7 @@ class History:
     # What must hold
 
     def check(self) -> None:
-        assert self.surprises == []
+        assert self.lint_warnings == []
         for run in self.master.runs._runs.values():
             run.check()
         assert differences(self.master.runs, MemoryRunStore(self.master.database)) == []

@@ -27,7 +27,7 @@ _ID = re.compile(r"'id':'([0-9]+)'")
 
 
 class StopsInTime:
-    """Who asks for a stop gets an end by the deadline, and no pause takes the wish back."""
+    """Who asks for a stop gets an end by the deadline, and no pause takes the intent back."""
 
     def __init__(self, healed: datetime) -> None:
         self._healed = healed

@@ -41,7 +41,7 @@ class EvidenceWasTrue:
         decided = "SUCCESS" if new.state == TaskState.SUCCESS else "FAILED"
         if (expected, decided) == ("WAITING", "FAILED") and _KNOT.search(new.reason or ""):
             expected = "FAILED"
-            yield from _faults_of_knot(place, new, before)
+            yield from _faults_of_wait_cycle(place, new, before)
         if expected != decided:
             yield f"{place} was decided {decided}, its evidence makes {expected}"
         for entry in entries:
@@ -50,19 +50,19 @@ class EvidenceWasTrue:
                 yield f"{place}: {fault}: {entry}"
 
 
-def _faults_of_knot(place: str, decided: TaskRecord, before: Tables) -> Iterator[str]:
+def _faults_of_wait_cycle(place: str, decided: TaskRecord, before: Tables) -> Iterator[str]:
     """Runs that wait for each other: in each of them nothing goes on but such waiting."""
     members = [int(number) for number in re.findall(r"[0-9]+", decided.reason or "")]
     if decided.process_instance_id not in members:
-        yield f"{place} ended for a knot that it is not in: {decided.reason}"
+        yield f"{place} ended for a wait cycle that it is not in: {decided.reason}"
     for member in members:
         process = before.processes.get(member)
         if process is None or not process.is_live:
-            yield f"{place} ended for a knot with process instance {member}, which has ended"
+            yield f"{place} ended for a wait cycle with process instance {member}, which has ended"
             continue
         for task in before.rows(member).values():
             if not task.is_finished and task.task_type != "DEPENDENT":
-                yield f"{place} ended for a knot, yet task {task.id} of {member} goes on"
+                yield f"{place} ended for a wait cycle, yet task {task.id} of {member} goes on"
 
 
 def _first(results: list[str], *wanted: str) -> str | None:

@@ -19,7 +19,7 @@ class Options:
     `kinds` alone. `shapes` are those of the definitions, all if empty; `pools`, `serial` and
     `minutes` are the chances that a part of a definition needs a pool, is serial, or waits.
     `starts`: how many runs people start at least and at most; `schedules`: how many there are at
-    most. `complements` is the chance that a wish for a complement is one for many dates. For the
+    most. `complements` is the chance that an intent for a complement is one for many dates. For the
     time of an `outage` no daemon runs; `clock_jumps`: how often somebody sets the wall clock an
     hour forward or back.
     """
@@ -45,7 +45,7 @@ class Options:
         "decide",
         "release",
         "time_out",
-        "pass_wishes_on",
+        "propagate_intents",
     )
     acts: int = 0
     kinds: tuple[str, ...] = ()

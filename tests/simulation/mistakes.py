@@ -180,7 +180,7 @@ class ForgetfulTimeoutStore(MemoryTimeoutStore):
 class DeafRunStore(RepeatingRunStore):
     """Stops a parent and not its children."""
 
-    def pass_wishes_on(self, node: Node) -> int:
+    def propagate_intents(self, node: Node) -> int:
         return 0
 
 

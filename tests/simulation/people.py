@@ -22,7 +22,7 @@ from tests.memory.store import (
     ProcessRecord,
     RowRefusedError,
 )
-from tests.simulation import wishes
+from tests.simulation import intents
 from tests.simulation.definitions import GOOD_VALUE, PARAMETER, Drawn
 from tests.simulation.faults import Options
 from tests.simulation.virtual_clock import START, VirtualClock
@@ -135,8 +135,8 @@ class People:
                 case ProcessState.FAILURE if self._random.random() < 0.6:
                     self._command(CommandType.START_FAILURE_TASK_PROCESS, process)
         for row in self._database.complements:
-            if row.state in wishes.RESUMABLE:
-                self._ask_of(row, wishes.resumed(self._database, row))
+            if row.state in intents.RESUMABLE:
+                self._ask_of(row, intents.resumed(self._database, row))
             elif row.state == ComplementState.FAILURE and self._random.random() < 0.3:
                 self._try_again(row)
         return len(self._database.changes) > before
@@ -272,29 +272,29 @@ class People:
         self._start(self._random.choice(self._definitions), is_complement=True)
 
     def _act_pause_complement(self) -> None:
-        row = self._complement(*wishes.PAUSABLE)
+        row = self._complement(*intents.PAUSABLE)
         if row is not None:
             self._ask_of(row, ComplementState.READY_PAUSE)
 
     def _act_resume_complement(self) -> None:
-        row = self._complement(*wishes.RESUMABLE)
+        row = self._complement(*intents.RESUMABLE)
         if row is not None:
-            self._ask_of(row, wishes.resumed(self._database, row))
+            self._ask_of(row, intents.resumed(self._database, row))
 
     def _act_cancel_complement(self) -> None:
-        row = self._complement(*wishes.CANCELLABLE)
+        row = self._complement(*intents.CANCELLABLE)
         if row is not None:
             self._ask_of(row, ComplementState.READY_STOP)
 
     def _act_retry_complement(self) -> None:
-        row = self._complement(*wishes.RETRIABLE)
+        row = self._complement(*intents.RETRIABLE)
         if row is not None:
             self._try_again(row)
 
     def _act_schedule(self) -> None:
         """Change a schedule, or set it offline or online again."""
         row = self._random.choice(list(self._database.schedules))
-        columns = wishes.change_schedule(self._random, self._database, row)
+        columns = intents.change_schedule(self._random, self._database, row)
         self._log(f"people change schedule {row.id}: {columns}")
 
     def _complement(self, *states: ComplementState) -> ComplementRecord | None:
@@ -303,11 +303,11 @@ class People:
 
     def _ask_of(self, row: ComplementRecord, state: ComplementState) -> None:
         self._log(f"people want {state.name} of complement {row.id}")
-        wishes.ask_of_complement(self._database, row, state, self._clock.now())
+        intents.ask_of_complement(self._database, row, state, self._clock.now())
 
     def _try_again(self, row: ComplementRecord) -> None:
         self._log(f"people try what failed of complement {row.id} again")
-        wishes.try_again(self._database, row, self._clock.now())
+        intents.try_again(self._database, row, self._clock.now())
 
     # Rows
 
@@ -325,7 +325,7 @@ class People:
                 has_schedule = any(
                     row.process_definition_id == definition.id for row in self._database.schedules
                 )
-                param = wishes.dates_of_a_complement(random, has_schedule=has_schedule)
+                param = intents.dates_of_a_complement(random, has_schedule=has_schedule)
         elif drawn < 0.2:
             command_type = CommandType.START_CURRENT_TASK_PROCESS
             chosen = random.sample(definition.nodes, random.randint(1, len(definition.nodes)))

@@ -25,6 +25,6 @@ def complaint(seeds: int, parts: Parts, options: Options) -> str:
     for seed in range(seeds):
         world = World(seed, parts=parts, options=options)
         world.run()
-        for sentence in broken(world) + world.surprises:
+        for sentence in broken(world) + world.lint_warnings:
             return f"seed {seed}: {sentence}"
     return ""

@@ -13,7 +13,7 @@ from common.model.complements import ComplementState
 from common.model.states import ProcessState
 from tests.builders import a_definition_json
 from tests.memory.store import ProcessRecord
-from tests.simulation import wishes
+from tests.simulation import intents
 from tests.simulation.checkers import broken
 from tests.simulation.definitions import Drawn
 from tests.simulation.faults import Options
@@ -105,7 +105,7 @@ class Cluster(World):
         self.healed_at = max(self.healed_at, self.clock.now() - START)
         while not self._at_rest():
             self._turn()
-        assert broken(self) + self.surprises == []
+        assert broken(self) + self.lint_warnings == []
         return True
 
 
@@ -309,7 +309,7 @@ def test_no_date_begins_once_a_complement_is_cancelled_though_a_master_dies_just
     cluster.live_for(20 * timedelta(seconds=1))
     (complement,) = cluster.database.complements
     asked = cluster.clock.now()
-    wishes.ask_of_complement(
+    intents.ask_of_complement(
         cluster.database, complement, ComplementState.READY_STOP, cluster.clock.now()
     )
     begun = len(roots(cluster))

@@ -697,7 +697,7 @@ def test_runs_whose_rows_were_spoilt_go_on_or_end_with_a_reason(
         assert spoilt.says in said, spoilt
 
 
-def test_a_wish_that_means_nothing_can_not_be_written(
+def test_an_intent_that_means_nothing_can_not_be_written(
     cluster: PrivateCluster, bystander: int
 ) -> None:
     for value in (0, 1, 7, 9, 99, -1):

@@ -199,7 +199,7 @@ class SparkCluster(PrivateCluster):
         return [pid for pid, told in children(self.host).items() if "SparkConnectServer" in told]
 
     def forks(self) -> list[int]:
-        """All else that the host has started: tasks, Pythons for UDFs, its own visits."""
+        """All else that the host has started: tasks, Pythons for UDFs, its own probes."""
         return [pid for pid in children(self.host) if pid not in self.servers()]
 
     def run(self, name: str, *nodes: Mapping[str, Any]) -> list[tuple[Any, ...]]:

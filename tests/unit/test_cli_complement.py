@@ -23,8 +23,8 @@ from orcaflow.complement_watch import (
     Bars,
     Lines,
     Sight,
+    blocker,
     closing,
-    hindrance,
     is_over,
     time_left,
 )
@@ -287,10 +287,10 @@ def test_the_end_tells_how_to_see_more_and_how_to_try_again() -> None:
 
 def test_what_does_not_move_says_what_to_look_at() -> None:
     nobody = Sight(view=a_view(dates={"pending": 9}))
-    assert "is there a master?" in (hindrance(nobody) or "")
+    assert "is there a master?" in (blocker(nobody) or "")
     stopping = Sight(
         view=a_view(state=ComplementState.READY_STOP), live=(a_date(5, DateState.RUNNING),)
     )
-    assert "orcaflow instance why 15" in (hindrance(stopping) or "")
+    assert "orcaflow instance why 15" in (blocker(stopping) or "")
     for well in (Sight(view=a_view()), Sight(view=a_view(state=ComplementState.PAUSE))):
-        assert hindrance(well) is None
+        assert blocker(well) is None

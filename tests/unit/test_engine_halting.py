@@ -453,7 +453,7 @@ def test_t21b_under_end_the_result_does_not_depend_on_which_failure_comes_first(
 @pytest.mark.parametrize(
     "events", [(PauseRequested(), stop()), (PauseRequested(), time_out()), (stop(), stop())]
 )
-def test_a_wish_is_held_against_one_column_of_a_row(events: tuple[Event, ...]) -> None:
+def test_an_intent_is_held_against_one_column_of_a_row(events: tuple[Event, ...]) -> None:
     run = kept("a; b", "a")
     run.tell(*events)
     assert run.row("a").kill_requested

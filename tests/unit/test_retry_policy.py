@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orcaflow.lint_warnings import lint_warnings
 
 from common.errors import InvalidDefinitionError
 from common.model.definitions import TaskNode, read_process_json
@@ -21,7 +22,6 @@ from common.model.retry_policy import (
     memory_retry_of,
     read_retry_policy,
 )
-from orcaflow.surprises import surprises
 
 OUT_OF_MEMORY, FETCH_FAILED = FailureReason.OUT_OF_MEMORY, FailureReason.FETCH_FAILED
 RAISE = {"factor": 2, "ceiling": "8G"}
@@ -171,12 +171,12 @@ def test_every_mistake_of_a_policy_is_told_at_once() -> None:
 
 
 def test_a_policy_without_retries_is_a_surprise() -> None:
-    told = surprises("d", document(maxRetryTimes=0, retryOn=["KILLED"], memoryRetry=RAISE))
+    told = lint_warnings("d", document(maxRetryTimes=0, retryOn=["KILLED"], memoryRetry=RAISE))
     assert [(one.key, one.problem) for one in told] == [
         (key, "has no effect: maxRetryTimes is 0, so nothing is tried again")
         for key in ("retryOn", "memoryRetry")
     ]
-    assert list(surprises("d", document(retryOn=["KILLED"], memoryRetry=RAISE))) == []
+    assert list(lint_warnings("d", document(retryOn=["KILLED"], memoryRetry=RAISE))) == []
 
 
 def test_the_node_takes_its_policy_to_its_worker() -> None:

@@ -20,7 +20,7 @@ from common.model.instances import Ownership
 from common.model.plans import Complement, Handled, Plan, Snapshot
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
-from common.store.ports import AttemptEnd, AttemptFolders, LoadedRun, Saved, TaskReport, Wish
+from common.store.ports import AttemptEnd, AttemptFolders, Intent, LoadedRun, Saved, TaskReport
 from common.store.transaction import StoreConflictError
 from master.commands import plan
 from master.commands.origin import Origin
@@ -72,13 +72,13 @@ class LineThatBreaks(MemoryRunStore):
         self._answers("reports")
         return super().reports(node)
 
-    def wanted(self, node: Node) -> dict[Ownership, Wish]:
+    def wanted(self, node: Node) -> dict[Ownership, Intent]:
         self._answers("wanted")
         return super().wanted(node)
 
-    def pass_wishes_on(self, node: Node) -> int:
-        self._answers("pass_wishes_on")
-        return super().pass_wishes_on(node)
+    def propagate_intents(self, node: Node) -> int:
+        self._answers("propagate_intents")
+        return super().propagate_intents(node)
 
     def _answers(self, question: str) -> None:
         self.asked.append(question)
@@ -813,7 +813,7 @@ def test_a_stop_is_over_by_its_deadline_whatever_workers_do() -> None:
     assert master.valid(run, "a").state == TaskState.KILL
 
 
-def test_a_deadline_counts_from_the_wish_and_survives_a_restart() -> None:
+def test_a_deadline_counts_from_the_intent_and_survives_a_restart() -> None:
     master = OneMaster(config=RunWorkerConfig(stop_deadline=timedelta(seconds=5)))
     run = master.begin("a")
     master.step()
@@ -1008,10 +1008,10 @@ def test_a_stop_is_passed_on_to_the_children_once_it_is_saved(master: OneMaster)
     master.runs.look()
     master.store.asked.clear()
     master.step()
-    assert master.saved[-1].wishes
+    assert master.saved[-1].intents
     assert master.process(child).wanted_state == ProcessState.STOP
-    # Once with the look, before there was a wish, and once for the save that had one.
-    assert master.store.asked.count("pass_wishes_on") == 2
+    # Once with the look, before there was an intent, and once for the save that had one.
+    assert master.store.asked.count("propagate_intents") == 2
     master.later(MINUTE)
     master.hear()
     master.step()
@@ -1019,7 +1019,9 @@ def test_a_stop_is_passed_on_to_the_children_once_it_is_saved(master: OneMaster)
     assert master.state(run) is ProcessState.STOP
 
 
-def test_a_wish_that_was_not_passed_on_is_passed_on_with_the_next_look(master: OneMaster) -> None:
+def test_an_intent_that_was_not_passed_on_is_passed_on_with_the_next_look(
+    master: OneMaster,
+) -> None:
     run, child = _with_child(master)
     master.stop(run)
     master.runs.look()
@@ -1032,7 +1034,7 @@ def test_a_wish_that_was_not_passed_on_is_passed_on_with_the_next_look(master: O
     assert master.process(child).wanted_state == ProcessState.STOP
 
 
-def test_a_save_without_wishes_passes_none_on(master: OneMaster) -> None:
+def test_a_save_without_intents_passes_none_on(master: OneMaster) -> None:
     run = master.begin("a >> b")
     master.step()
     master.store.asked.clear()
@@ -1041,12 +1043,12 @@ def test_a_save_without_wishes_passes_none_on(master: OneMaster) -> None:
     assert master.store.asked == []
 
 
-def test_a_wish_that_can_t_be_passed_on_costs_no_run_its_step(master: OneMaster) -> None:
+def test_an_intent_that_can_t_be_passed_on_costs_no_run_its_step(master: OneMaster) -> None:
     run, child = _with_child(master)
     master.later(timedelta(seconds=1))
     master.stop(run)
     master.runs.look()
-    master.store.broken = ("pass_wishes_on",)
+    master.store.broken = ("propagate_intents",)
     with pytest.raises(ServiceUnreachableError):
         master.step()
     master.store.broken = ()

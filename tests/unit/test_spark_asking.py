@@ -241,7 +241,7 @@ def test_only_the_hosts_own_account_may_follow_or_start_a_python() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_request_of_an_asker_is_refused(request_: Request) -> None:
+def test_what_is_no_request_of_a_task_proxy_is_refused(request_: Request) -> None:
     with pytest.raises(BadRequestError):
         check(request_, uid=OWN, own=OWN)
 

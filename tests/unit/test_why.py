@@ -18,6 +18,7 @@ from common.why import (
     Alive,
     Attempt,
     Cause,
+    CauseKind,
     Facts,
     Holder,
     Other,
@@ -25,7 +26,6 @@ from common.why import (
     PoolWait,
     QueuePlace,
     Run,
-    Word,
     why_command,
     why_instance,
     why_task,
@@ -107,7 +107,7 @@ def facts(*runs: Run, **changes: Any) -> Facts:
     return Facts(**values | changes)
 
 
-def words(causes: Sequence[Cause]) -> list[Word]:
+def words(causes: Sequence[Cause]) -> list[CauseKind]:
     return [each.cause for top in causes for _, each in top.flat()]
 
 
@@ -122,7 +122,7 @@ def of_task(name: str, *runs: Run, **changes: Any) -> tuple[Cause, ...]:
 def test_a_task_waits_for_the_task_above_it_which_runs() -> None:
     run = a_run("a >> b >> c", an_attempt("a", TaskState.RUNNING))
     (cause,) = of_task("c", run)
-    assert words([cause]) == [Word.UPSTREAM, Word.UPSTREAM, Word.RUNNING]
+    assert words([cause]) == [CauseKind.UPSTREAM, CauseKind.UPSTREAM, CauseKind.RUNNING]
     running = cause.because[0].because[0]
     assert "'a' runs on w:1" in running.text
     assert running.since == NOON
@@ -133,7 +133,7 @@ def test_a_long_chain_ends_where_it_begins() -> None:
     run = a_run(" >> ".join(names), an_attempt("t0", TaskState.RUNNING))
     (cause,) = of_task("t499", run)
     told = [each for _, each in cause.flat()]
-    assert told[-1].cause is Word.RUNNING
+    assert told[-1].cause is CauseKind.RUNNING
     assert len(told) < 10
 
 
@@ -146,7 +146,7 @@ def test_a_diamond_tells_its_head_once() -> None:
 def test_an_instance_tells_what_is_live_and_counts_what_has_not_begun() -> None:
     run = a_run("a >> b c d e", an_attempt("a", TaskState.RUNNING))
     causes = of_instance(run)
-    assert words(causes) == [Word.RUNNING, Word.UPSTREAM]
+    assert words(causes) == [CauseKind.RUNNING, CauseKind.UPSTREAM]
     assert "not begun: 4 tasks ('b', 'c', 'd' and 1 more)" in causes[1].text
 
 
@@ -154,7 +154,7 @@ def test_a_task_waits_for_its_retry() -> None:
     due = NOON + timedelta(minutes=3)
     failed = an_attempt("a", TaskState.FAILURE, retry_at=due, reason="exit code 3")
     (cause,) = of_task("a", a_run("a", failed))
-    assert (cause.cause, cause.next_at) == (Word.RETRY, due)
+    assert (cause.cause, cause.next_at) == (CauseKind.RETRY, due)
     assert "exit code 3" in cause.text
 
 
@@ -176,7 +176,7 @@ def test_no_policy_is_blamed_for_the_end_of_all_attempts(changes: dict[str, Any]
 def test_a_task_is_delayed() -> None:
     due = NOON + timedelta(minutes=3)
     (cause,) = of_task("a", a_run("a", an_attempt("a", TaskState.DELAY_EXECUTION, due_at=due)))
-    assert (cause.cause, cause.next_at) == (Word.DELAY, due)
+    assert (cause.cause, cause.next_at) == (CauseKind.DELAY, due)
 
 
 def test_a_task_waits_for_a_slot_and_who_holds_it_is_told() -> None:
@@ -186,7 +186,7 @@ def test_a_task_waits_for_a_slot_and_who_holds_it_is_told() -> None:
     waits = PoolWait(name="db", slots=1, size=2, holders=(holder,), ahead=3)
     run = a_run("a", an_attempt("a", TaskState.WAITING_DEPEND))
     (cause,) = of_task("a", run, pools={10: (waits,)})
-    assert words([cause]) == [Word.POOL, Word.POOL, Word.RUNNING]
+    assert words([cause]) == [CauseKind.POOL, CauseKind.POOL, CauseKind.RUNNING]
     assert "2 of 2 slots are taken" in cause.because[0].text
     assert "before it: 3 tasks" in cause.because[0].text
     assert "'load' of process instance 4" in cause.because[0].because[0].text
@@ -196,7 +196,7 @@ def test_a_task_waits_for_a_slot_and_who_holds_it_is_told() -> None:
 def test_a_pool_that_can_never_do_is_told(size: int | None) -> None:
     waits = PoolWait(name="db", slots=2, size=size)
     run = a_run("a", an_attempt("a", TaskState.WAITING_DEPEND))
-    assert Word.POOL_UNKNOWN in words(of_task("a", run, pools={10: (waits,)}))
+    assert CauseKind.POOL_UNKNOWN in words(of_task("a", run, pools={10: (waits,)}))
 
 
 def test_a_queued_task_waits_for_a_free_slot_of_workers_that_are_named() -> None:
@@ -205,7 +205,7 @@ def test_a_queued_task_waits_for_a_free_slot_of_workers_that_are_named() -> None
         masters=ALIVE.masters, workers=ALIVE.workers, running={WORKER.address: 4}, owned={}
     )
     (cause,) = of_task("a", run, alive=alive, queue={10: QueuePlace(ahead=2)})
-    assert words([cause]) == [Word.QUEUED, Word.RUNNING]
+    assert words([cause]) == [CauseKind.QUEUED, CauseKind.RUNNING]
     assert "before it: 2 tasks" in cause.text
     assert "w:1 (running 4 tasks)" in cause.because[0].text
 
@@ -213,14 +213,14 @@ def test_a_queued_task_waits_for_a_free_slot_of_workers_that_are_named() -> None
 def test_no_worker_is_alive() -> None:
     run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
     alive = Alive(masters=ALIVE.masters, workers=frozenset())
-    assert words(of_task("a", run, alive=alive)) == [Word.QUEUED, Word.NO_WORKER]
+    assert words(of_task("a", run, alive=alive)) == [CauseKind.QUEUED, CauseKind.NO_WORKER]
 
 
 def test_no_worker_is_known_to_serve_the_group() -> None:
     run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
     place = QueuePlace(ahead=0, group_id=4, group_name="etl")
     (cause,) = of_task("a", run, queue={10: place})
-    assert words([cause]) == [Word.QUEUED, Word.NO_WORKER_IN_GROUP]
+    assert words([cause]) == [CauseKind.QUEUED, CauseKind.NO_WORKER_IN_GROUP]
     assert "--groups etl" in (cause.because[0].next or "")
 
 
@@ -233,13 +233,13 @@ def test_no_worker_is_known_to_serve_the_group() -> None:
 )
 def test_a_worker_serves_a_group_by_what_it_took_or_by_its_address(place: QueuePlace) -> None:
     run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
-    assert words(of_task("a", run, queue={10: place})) == [Word.QUEUED, Word.RUNNING]
+    assert words(of_task("a", run, queue={10: place})) == [CauseKind.QUEUED, CauseKind.RUNNING]
 
 
 def test_the_worker_of_a_running_task_is_gone() -> None:
     lost = an_attempt("a", TaskState.RUNNING, worker_incarnation=99)
     (cause,) = of_task("a", a_run("a", lost))
-    assert cause.cause is Word.WORKER_GONE
+    assert cause.cause is CauseKind.WORKER_GONE
     assert "w:1" in cause.text
 
 
@@ -247,26 +247,26 @@ def test_the_owner_is_gone_and_its_recovery_waits() -> None:
     run = a_run("a", an_attempt("a", TaskState.RUNNING), owner_incarnation=99)
     recovery = a_command(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, process_instance_id=1)
     causes = of_instance(run, recoveries={1: recovery})
-    assert words(causes) == [Word.OWNER_GONE, Word.COMMAND, Word.RUNNING]
-    assert words(of_instance(run))[0] is Word.OWNER_GONE
+    assert words(causes) == [CauseKind.OWNER_GONE, CauseKind.COMMAND, CauseKind.RUNNING]
+    assert words(of_instance(run))[0] is CauseKind.OWNER_GONE
 
 
 def test_no_master_is_alive() -> None:
     run = a_run("a", an_attempt("a", TaskState.RUNNING))
     alive = Alive(masters=frozenset(), workers=ALIVE.workers)
-    assert words(of_instance(run, alive=alive))[:2] == [Word.OWNER_GONE, Word.NO_MASTER]
+    assert words(of_instance(run, alive=alive))[:2] == [CauseKind.OWNER_GONE, CauseKind.NO_MASTER]
 
 
 def test_zookeeper_can_not_be_asked() -> None:
     run = a_run("a", an_attempt("a", TaskState.RUNNING))
-    assert words(of_instance(run, alive=None)) == [Word.ZOOKEEPER, Word.RUNNING]
+    assert words(of_instance(run, alive=None)) == [CauseKind.ZOOKEEPER, CauseKind.RUNNING]
 
 
 def test_a_run_waits_for_its_turn_behind_another() -> None:
     other = Other(id=8, state=int(ProcessState.RUNNING), start_time=NOON)
     run = a_run("a", state=int(ProcessState.SERIAL_WAIT), host=None, before=(other,))
     (cause,) = of_instance(run)
-    assert words([cause]) == [Word.SERIAL, Word.RUNNING]
+    assert words([cause]) == [CauseKind.SERIAL, CauseKind.RUNNING]
     assert "behind process instance 8" in cause.text
 
 
@@ -280,7 +280,7 @@ def test_a_stop_waits_for_tasks_until_its_deadline() -> None:
         wanted_deadline=deadline,
     )
     (cause,) = of_instance(run)
-    assert (cause.cause, cause.next_at) == (Word.STOPPING, deadline)
+    assert (cause.cause, cause.next_at) == (CauseKind.STOPPING, deadline)
     assert "on w:1, being ended" in cause.because[0].text
 
 
@@ -292,7 +292,7 @@ def test_a_pause_waits_for_what_runs() -> None:
         wanted_state=int(ProcessState.PAUSE),
     )
     (cause,) = of_instance(run)
-    assert cause.cause is Word.PAUSING
+    assert cause.cause is CauseKind.PAUSING
     assert "going on to its end" in cause.because[0].text
 
 
@@ -303,7 +303,7 @@ def test_a_sub_process_is_followed_into_its_child() -> None:
     )
     child = a_run("x", an_attempt("x", TaskState.SUBMITTED, id=20), id=2)
     causes = of_instance(run, child, children={10: 2})
-    assert words(causes) == [Word.SUB_PROCESS, Word.QUEUED, Word.RUNNING]
+    assert words(causes) == [CauseKind.SUB_PROCESS, CauseKind.QUEUED, CauseKind.RUNNING]
 
 
 def test_a_sub_process_waits_for_the_command_of_its_child() -> None:
@@ -313,7 +313,7 @@ def test_a_sub_process_waits_for_the_command_of_its_child() -> None:
     )
     offline = a_command(release_state=0, parent_task_instance_id=10)
     causes = of_instance(run, child_commands={10: offline})
-    assert words(causes) == [Word.SUB_PROCESS, Word.COMMAND, Word.OFFLINE]
+    assert words(causes) == [CauseKind.SUB_PROCESS, CauseKind.COMMAND, CauseKind.OFFLINE]
 
 
 def test_a_dependent_tells_what_it_looked_at() -> None:
@@ -335,14 +335,14 @@ def test_a_dependent_tells_what_it_looked_at() -> None:
         evidence=json.dumps([good, entry, {**entry, "run": None}]),
     )
     (cause,) = of_task("a", a_run("a", attempt))
-    assert words([cause]) == [Word.DEPENDENT] * 3
+    assert words([cause]) == [CauseKind.DEPENDENT] * 3
     assert "instance 77 in state RUNNING (it runs)" in cause.because[0].text
     assert "no process instance" in cause.because[1].text
 
 
 def test_a_task_below_a_failure_does_not_run() -> None:
     run = a_run("a >> b; c", an_attempt("a", TaskState.FAILURE), an_attempt("c", TaskState.RUNNING))
-    assert words(of_task("b", run)) == [Word.UPSTREAM_FAILED, Word.FAILED]
+    assert words(of_task("b", run)) == [CauseKind.UPSTREAM_FAILED, CauseKind.FAILED]
 
 
 def test_under_end_a_failure_elsewhere_keeps_tasks_from_beginning() -> None:
@@ -352,7 +352,7 @@ def test_under_end_a_failure_elsewhere_keeps_tasks_from_beginning() -> None:
         an_attempt("c", TaskState.RUNNING),
         failure_strategy=int(FailureStrategy.END),
     )
-    assert words(of_task("d", run)) == [Word.ENDING]
+    assert words(of_task("d", run)) == [CauseKind.ENDING]
 
 
 def test_a_branch_that_was_not_taken_leaves_its_tasks_out_to_the_end() -> None:
@@ -370,17 +370,17 @@ def test_a_branch_that_was_not_taken_leaves_its_tasks_out_to_the_end() -> None:
         "s >> x y; y >> z", decided, an_attempt("x", TaskState.RUNNING, id=11), nodes={"s": switch}
     )
     (cause,) = of_task("z", run)
-    assert cause.cause is Word.LEFT_OUT
+    assert cause.cause is CauseKind.LEFT_OUT
     assert "'s' took another branch" in cause.text
-    assert words(of_instance(run)) == [Word.RUNNING]
+    assert words(of_instance(run)) == [CauseKind.RUNNING]
 
 
 def test_a_forbidden_task_is_passed_over_and_what_is_behind_it_waits_for_those_before() -> None:
     run = a_run(
         "a >> f >> c", an_attempt("a", TaskState.RUNNING), nodes={"f": {"runFlag": "FORBIDDEN"}}
     )
-    assert words(of_task("f", run)) == [Word.FORBIDDEN]
-    assert words(of_task("c", run)) == [Word.UPSTREAM, Word.RUNNING]
+    assert words(of_task("f", run)) == [CauseKind.FORBIDDEN]
+    assert words(of_task("c", run)) == [CauseKind.UPSTREAM, CauseKind.RUNNING]
 
 
 def test_tasks_outside_of_what_was_asked_for_never_run() -> None:
@@ -390,14 +390,14 @@ def test_tasks_outside_of_what_was_asked_for_never_run() -> None:
         command_param='{"StartNodeNameList": "a"}',
         run_scope='["a"]',
     )
-    assert words(of_task("b", run)) == [Word.OUT_OF_SCOPE]
-    assert words(of_task("c", run)) == [Word.OUT_OF_SCOPE]
+    assert words(of_task("b", run)) == [CauseKind.OUT_OF_SCOPE]
+    assert words(of_task("c", run)) == [CauseKind.OUT_OF_SCOPE]
 
 
 def test_a_task_with_nothing_to_wait_for_is_about_to_begin() -> None:
     run = a_run("a >> b", an_attempt("a", TaskState.SUCCESS))
-    assert words(of_task("b", run)) == [Word.NEXT]
-    assert words(of_instance(run)) == [Word.NEXT]
+    assert words(of_task("b", run)) == [CauseKind.NEXT]
+    assert words(of_instance(run)) == [CauseKind.NEXT]
 
 
 def test_what_has_ended_tells_what_failed_and_how_to_go_on() -> None:
@@ -409,39 +409,42 @@ def test_what_has_ended_tells_what_failed_and_how_to_go_on() -> None:
         state_reason="task 'a' failed",
     )
     (cause,) = of_instance(run)
-    assert words([cause]) == [Word.ENDED, Word.FAILED]
+    assert words([cause]) == [CauseKind.ENDED, CauseKind.FAILED]
     assert "orcaflow instance recover 1" in (cause.next or "")
-    assert words(of_task("a", run)) == [Word.FAILED]
+    assert words(of_task("a", run)) == [CauseKind.FAILED]
     recovery = a_command(CommandType.START_FAILURE_TASK_PROCESS, process_instance_id=1)
-    assert words(of_instance(run, recoveries={1: recovery}))[:2] == [Word.ENDED, Word.COMMAND]
+    assert words(of_instance(run, recoveries={1: recovery}))[:2] == [
+        CauseKind.ENDED,
+        CauseKind.COMMAND,
+    ]
 
 
-def of_command(command: PendingCommand, alive: Alive | None = ALIVE) -> list[Word]:
+def of_command(command: PendingCommand, alive: Alive | None = ALIVE) -> list[CauseKind]:
     return words(why_command(facts(alive=alive), command))
 
 
 def test_a_command_waits_for_its_definition_only_if_it_begins_a_run() -> None:
-    assert of_command(a_command(release_state=0)) == [Word.COMMAND, Word.OFFLINE]
+    assert of_command(a_command(release_state=0)) == [CauseKind.COMMAND, CauseKind.OFFLINE]
     # T39: what has begun may be recovered all the same.
     recovery = a_command(CommandType.START_FAILURE_TASK_PROCESS, release_state=0)
-    assert of_command(recovery) == [Word.COMMAND]
-    assert of_command(a_command(release_state=None))[1] is Word.NO_DEFINITION
+    assert of_command(recovery) == [CauseKind.COMMAND]
+    assert of_command(a_command(release_state=None))[1] is CauseKind.NO_DEFINITION
 
 
 def test_a_command_waits_for_a_master_for_room_or_for_others() -> None:
     nobody = Alive(masters=frozenset(), workers=frozenset())
-    assert of_command(a_command(), nobody) == [Word.COMMAND, Word.NO_MASTER]
+    assert of_command(a_command(), nobody) == [CauseKind.COMMAND, CauseKind.NO_MASTER]
     full = Alive(masters=ALIVE.masters, workers=frozenset(), owned={MASTER.address: 100})
-    assert of_command(a_command(), full) == [Word.COMMAND, Word.MASTERS_FULL]
+    assert of_command(a_command(), full) == [CauseKind.COMMAND, CauseKind.MASTERS_FULL]
     # T36d: a sub process needs no room of its own.
-    assert of_command(a_command(parent_task_instance_id=3), full) == [Word.COMMAND]
-    assert of_command(a_command(ahead=3)) == [Word.COMMAND, Word.QUEUED]
-    assert of_command(a_command(), None) == [Word.COMMAND, Word.ZOOKEEPER]
+    assert of_command(a_command(parent_task_instance_id=3), full) == [CauseKind.COMMAND]
+    assert of_command(a_command(ahead=3)) == [CauseKind.COMMAND, CauseKind.QUEUED]
+    assert of_command(a_command(), None) == [CauseKind.COMMAND, CauseKind.ZOOKEEPER]
 
 
 def test_rows_that_nobody_understands_are_said_to_be_such() -> None:
-    assert words(of_instance(a_run("a", state=15))) == [Word.UNREADABLE]
+    assert words(of_instance(a_run("a", state=15))) == [CauseKind.UNREADABLE]
     spoilt = a_run("a", process_instance_json="{")
-    assert words(of_task("a", spoilt)) == [Word.UNREADABLE]
+    assert words(of_task("a", spoilt)) == [CauseKind.UNREADABLE]
     odd = an_attempt("a", TaskState.RUNNING, task_type="DEPENDENT", host=None, evidence='{"x": 1}')
-    assert words(of_task("a", a_run("a", odd))) == [Word.DEPENDENT]
+    assert words(of_task("a", a_run("a", odd))) == [CauseKind.DEPENDENT]

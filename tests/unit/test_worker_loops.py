@@ -511,7 +511,7 @@ def test_a_claim_that_takes_effect_late_is_found_and_given_back(place: Place) ->
     assert place.state(task) is TaskState.NEED_FAULT_TOLERANCE
 
 
-def needy(place: Place, datasource: object = 7) -> int:
+def awaiting_inputs(place: Place, datasource: object = 7) -> int:
     """A submitted SQL task."""
     task = place.row()
     place.database.update(
@@ -535,7 +535,7 @@ def a_datasource(place: Place) -> None:
 def test_a_task_that_needs_a_data_source_is_started_with_it(place: Place, given: object) -> None:
     place.join()
     a_datasource(place)
-    task, other = needy(place, given), place.submit()
+    task, other = awaiting_inputs(place, given), place.submit()
     place.worker.claims.run_once()
     source = place.attempts.tasks[task].datasource
     assert source is not None
@@ -550,7 +550,7 @@ def test_a_task_without_its_data_source_is_started_all_the_same_and_says_so_itse
 ) -> None:
     place.join()
     a_datasource(place)
-    task = needy(place, given)
+    task = awaiting_inputs(place, given)
     place.worker.claims.run_once()
     assert place.attempts.tasks[task].datasource is None
 
@@ -600,10 +600,10 @@ def test_a_look_for_data_sources_that_fails_loses_no_attempt(
 ) -> None:
     place.join()
     a_datasource(place)
-    task, other = needy(place), place.submit()
+    task, other = awaiting_inputs(place), place.submit()
     with pytest.raises(ServiceUnreachableError):
         place.worker.claims.run_once()
-    # The others are not held up, and nobody takes the needy one for lost.
+    # The others are not held up, and nobody takes the one that awaits inputs for lost.
     assert place.attempts.started == [other]
     assert place.worker.claims.claiming() == {task}
     place.worker.kills.run_once()
@@ -624,7 +624,7 @@ def test_while_a_data_source_is_looked_for_nothing_else_is_claimed(
     place: Place, deaf: Callable[[bool], None]
 ) -> None:
     place.join()
-    needy(place)
+    awaiting_inputs(place)
     with pytest.raises(ServiceUnreachableError):
         place.worker.claims.run_once()
     place.submit()
@@ -633,11 +633,11 @@ def test_while_a_data_source_is_looked_for_nothing_else_is_claimed(
     assert place.attempts.started == []
 
 
-def test_a_needy_attempt_of_a_lost_session_is_not_started(
+def test_an_attempt_awaiting_inputs_of_a_lost_session_is_not_started(
     place: Place, deaf: Callable[[bool], None]
 ) -> None:
     place.join()
-    task = needy(place)
+    task = awaiting_inputs(place)
     with pytest.raises(ServiceUnreachableError):
         place.worker.claims.run_once()
     place.zookeeper.expire(place.registry)

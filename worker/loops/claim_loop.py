@@ -4,9 +4,9 @@ A claim is made twice: in the registry, so that workers don't run after the same
 the row, which alone decides. What a call that failed may have done is never guessed: the entries
 are remembered and looked at again in the tables before any other is claimed, so that an attempt
 whose row says that it is ours is either started or reported, never forgotten. Attempts that need
-data sources, or what former runs have measured, are *needy* from their claim until that has been
-read; nothing else is claimed before that. No threads and no time of its own: a service or a
-simulator calls `run_once`.
+data sources, or what former runs have measured, are *awaiting inputs* from their claim until that
+has been read; nothing else is claimed before that. No threads and no time of its own: a service or
+a simulator calls `run_once`.
 
 A complement *yields*: its attempts take slots that nothing holds, while any other takes each slot
 that no other such holds, as if the complement's were not there. So a live run never waits for a
@@ -101,8 +101,8 @@ class ClaimLoop:
         self._unsure_node: Node | None = None
         self._to_release: tuple[QueueEntry, ...] = ()
         self._claimed: tuple[ClaimedTask, ...] = ()
-        self._needy: tuple[ClaimedTask, ...] = ()
-        self._needy_node: Node | None = None
+        self._awaiting_inputs: tuple[ClaimedTask, ...] = ()
+        self._awaiting_inputs_node: Node | None = None
         queue.watch(self._entries_changed)
 
     def run_once(self) -> timedelta:
@@ -118,9 +118,9 @@ class ClaimLoop:
         if self._unsure:
             self._resolve(node)
             return timedelta()
-        if self._needy:
+        if self._awaiting_inputs:
             # The look of the pass that claimed them failed; it is made again.
-            self._begin_needy(node)
+            self._start_awaiting(node)
             return timedelta()
         room = self._room()
         if room.live <= 0 or not self._admits():
@@ -143,7 +143,7 @@ class ClaimLoop:
             self._to_release += won
             self._claimed += claimed
             # Last, since it may fail: by now nothing else is left open.
-            self._begin_needy(node)
+            self._start_awaiting(node)
             if not self._entries:
                 # Long enough for the supervisor to start them undisturbed; a new entry ends it.
                 return _REST_AFTER_START
@@ -151,10 +151,10 @@ class ClaimLoop:
 
     def claiming(self) -> frozenset[int]:
         """Attempts whose claim is under way, or whose answer was lost."""
-        # Called from another thread: each tuple is looked at once. The needy come last, for an
-        # attempt moves from the unsure to them.
+        # Called from another thread: each tuple is looked at once. Those awaiting inputs come last,
+        # for an attempt moves from the unsure to them.
         unsure = [entry.task_instance_id for entry in self._unsure]
-        return frozenset(unsure).union(task.id for task in self._needy)
+        return frozenset(unsure).union(task.id for task in self._awaiting_inputs)
 
     def _entries_changed(self) -> None:
         """Called on the registry's thread."""
@@ -219,27 +219,29 @@ class ClaimLoop:
             # The answer took so long that the rows may have been given to others meanwhile.
             log.warning("claims given up with the session", extra={"attempts": len(claimed)})
             return
-        needy = tuple(task for task in claimed if needs_datasource(task) or needs_former(task))
-        if needy:
-            self._needy += needy
-            self._needy_node = node
+        awaiting_inputs = tuple(
+            task for task in claimed if needs_datasource(task) or needs_former(task)
+        )
+        if awaiting_inputs:
+            self._awaiting_inputs += awaiting_inputs
+            self._awaiting_inputs_node = node
         for task in claimed:
-            if task not in needy:
+            if task not in awaiting_inputs:
                 self._attempts.start(task)
 
-    def _begin_needy(self, node: Node) -> None:
-        """Start the needy with what the tables say; one without its row fails by its type."""
-        needy = self._needy
-        if not needy:
+    def _start_awaiting(self, node: Node) -> None:
+        """Start those awaiting inputs; an attempt without its rows is failed by its task type."""
+        awaiting_inputs = self._awaiting_inputs
+        if not awaiting_inputs:
             return
-        if self._needy_node == node:
-            wanted = {task.id: datasource_ids(task) for task in needy}
+        if self._awaiting_inputs_node == node:
+            wanted = {task.id: datasource_ids(task) for task in awaiting_inputs}
             ids = sorted({each for several in wanted.values() for each in several})
             found = self._store.datasources(ids) if ids else {}
-            compared = [task.id for task in needy if needs_former(task)]
+            compared = [task.id for task in awaiting_inputs if needs_former(task)]
             former = self._store.former_quality(compared) if compared else {}
             if self._node() == node and self._membership.standing() is not Standing.LOST:
-                for task in needy:
+                for task in awaiting_inputs:
                     sources = tuple(found[each] for each in wanted[task.id] if each in found)
                     first = sources[0] if sources else None
                     self._attempts.start(
@@ -250,11 +252,11 @@ class ClaimLoop:
                             former_quality=former.get(task.id, {}),
                         )
                     )
-                self._needy = ()
+                self._awaiting_inputs = ()
                 return
         # Whatever that incarnation held is failed over with it.
-        log.warning("claims given up with the session", extra={"attempts": len(needy)})
-        self._needy = ()
+        log.warning("claims given up with the session", extra={"attempts": len(awaiting_inputs)})
+        self._awaiting_inputs = ()
 
     def _resolve(self, node: Node) -> None:
         """Find out what became of the claims whose answer was lost."""

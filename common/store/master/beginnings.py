@@ -39,14 +39,14 @@ from common.model.states import (
 )
 from common.store.complements import claim_dates, note_runs_of_dates
 from common.store.master.schedules import note_runs_of_fires
-from common.store.master.serial import rivals, want_stopped
+from common.store.master.serial import other_live_runs, want_stopped
 from common.store.master.submissions import SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
 from common.store.transaction import any_of, lock_in_time, passes, refusal, storable, unnested
 
 # What a new instance becomes of, by the id of its command, and what it has become.
 Begins: TypeAlias = Mapping[int, Begin]
-Begun: TypeAlias = dict[int, "Birth"]
+Begun: TypeAlias = dict[int, "Created"]
 
 _PARENTS: Final = (
     select(task_instance.c.id)
@@ -67,16 +67,16 @@ _CLAIM_PARENTS: Final = (
     .values(state=int(TaskState.RUNNING), start_time=bindparam("now"))
     .returning(task_instance.c.id)
 )
-_BORN: Final = unnested("born", task_id=Integer, child_id=Integer, param=Text)
+_CREATED: Final = unnested("created", task_id=Integer, child_id=Integer, param=Text)
 _RELATE: Final = (
     update(relation_process_instance)
-    .where(relation_process_instance.c.parent_task_instance_id == _BORN.c.task_id)
-    .values(process_instance_id=_BORN.c.child_id)
+    .where(relation_process_instance.c.parent_task_instance_id == _CREATED.c.task_id)
+    .values(process_instance_id=_CREATED.c.child_id)
 )
 _NAME_CHILDREN: Final = (
     update(process_instance)
-    .where(process_instance.c.id == _BORN.c.child_id)
-    .values(command_param=func.coalesce(_BORN.c.param, process_instance.c.command_param))
+    .where(process_instance.c.id == _CREATED.c.child_id)
+    .values(command_param=func.coalesce(_CREATED.c.param, process_instance.c.command_param))
 )
 
 
@@ -145,7 +145,7 @@ def new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Birth:
+class Created:
     """What a `Begin` came to, and the instance that it made, whoever owns that."""
 
     handled: Handled
@@ -163,11 +163,11 @@ class Beginner:
         """The columns of a new instance that is this master's."""
         return new_process_instance(plan, node=self.node, now=self.now)
 
-    def begun(self, command_id: int, plan: Begin, instance_id: int) -> Birth:
+    def begun(self, command_id: int, plan: Begin, instance_id: int) -> Created:
         """A new instance that is this master's."""
         owned = Ownership(process_instance_id=instance_id, host=self.node.address, epoch=1)
         handled = Handled(command_id=command_id, plan=plan, ownership=owned)
-        return Birth(handled=handled, process_instance_id=instance_id)
+        return Created(handled=handled, process_instance_id=instance_id)
 
 
 def begin_together(db: Connection, beginner: Beginner, begins: Begins) -> Begun:
@@ -275,21 +275,21 @@ def is_serial(plan: Begin) -> bool:
     return plan.child_of is None and plan.execution_type is not ExecutionType.PARALLEL
 
 
-def _begin(db: Connection, beginner: Beginner, command_id: int, plan: Begin) -> Birth:
+def _begin(db: Connection, beginner: Beginner, command_id: int, plan: Begin) -> Created:
     if plan.child_of is not None and not claim_parents(db, [plan.child_of], now=beginner.now):
         return _not_begun(command_id, not_waiting(plan.child_of))
     dates = _dates({command_id: plan})
     if dates and not claim_dates(db, dates, now=beginner.now):
         return _not_begun(command_id, not_wanted(plan.complement_date_id))
-    if is_serial(plan) and (others := rivals(db, plan.process_definition_id)):
+    if is_serial(plan) and (others := other_live_runs(db, plan.process_definition_id)):
         (instance_id,) = _insert(db, [_held(db, beginner, plan, others)])
         handled = Handled(command_id=command_id, plan=plan)
-        return Birth(handled=handled, process_instance_id=instance_id)
+        return Created(handled=handled, process_instance_id=instance_id)
     return _begin_now(db, beginner, {command_id: plan})[command_id]
 
 
-def _not_begun(command_id: int, plan: Drop | Reject) -> Birth:
-    return Birth(handled=Handled(command_id=command_id, plan=plan))
+def _not_begun(command_id: int, plan: Drop | Reject) -> Created:
+    return Created(handled=Handled(command_id=command_id, plan=plan))
 
 
 def _dates(begins: Begins) -> dict[int, int]:

@@ -58,7 +58,7 @@ from common.model.states import LIVE_PROCESS_STATES, ProcessState
 from common.store import tables
 from common.store.complements import date_command_param
 from common.store.master.serial import want_stopped
-from common.store.ports import Advanced
+from common.store.ports import Progressed
 from common.store.tables import (
     command,
     complement,
@@ -458,7 +458,7 @@ class PostgresComplementStore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def advance(self, *, decide: ComplementDecider, now: datetime, thorough: bool) -> Advanced:
+    def advance(self, *, decide: ComplementDecider, now: datetime, thorough: bool) -> Progressed:
         look = _THOROUGH_LOOK if thorough else _LOOK
         found = repeatable(self._engine, lambda db: db.execute(look, {"counted": _COUNTED}).all())
         if any(row.state == ComplementState.READY_STOP for row in found):
@@ -466,14 +466,14 @@ class PostgresComplementStore:
         # Mostly there is nothing to do, and what is needs no lock to be seen.
         line = deque(row.id for row in found if row.unsettled or _is_due(row, decide))
         if not line:
-            return Advanced(begun=0, moving=bool(found))
+            return Progressed(begun=0, moving=bool(found))
         begun = 0
         while line:
             moved = self._move_on(line.popleft(), decide, now, thorough=thorough)
             begun += moved.begun
             line.extend(each for each in moved.followers if each not in line)
         moving = repeatable(self._engine, lambda db: bool(db.scalar(_STILL_MOVING)))
-        return Advanced(begun=begun, moving=moving)
+        return Progressed(begun=begun, moving=moving)
 
     def _stop_runs(self, now: datetime) -> None:
         """Want the runs stopped that complements have begun which are being cancelled."""

@@ -162,12 +162,12 @@ _RUN: Final = (
     .limit(1)
     .lateral("run")
 )
-_ASKER: Final = process_instance.alias("asker")
+_ASKING_RUN: Final = process_instance.alias("asking_run")
 _EARLIER: Final = process_instance.alias("earlier")
 _IS_FIRST_RUN: Final = and_(
     exists()
-    .where(_ASKER.c.id == _ASKED.c.apart_from)
-    .where(_ASKER.c.process_definition_id == _DEFINITION.c.id),
+    .where(_ASKING_RUN.c.id == _ASKED.c.apart_from)
+    .where(_ASKING_RUN.c.process_definition_id == _DEFINITION.c.id),
     ~exists()
     .where(_EARLIER.c.process_definition_id == _DEFINITION.c.id)
     .where(_EARLIER.c.id != _ASKED.c.apart_from),

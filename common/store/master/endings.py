@@ -130,7 +130,7 @@ def end_processes(db: Connection, ends: Mapping[int, ProcessEnd]) -> bool:
     return any(row.others_may_wait for row in changed)
 
 
-def tell_parents(db: Connection, children: Sequence[ChildEnd]) -> int:
+def end_parent_attempts(db: Connection, children: Sequence[ChildEnd]) -> int:
     """Give the attempts that began these sub processes their children's ends; how many.
 
     An attempt that has ended already, since it was given up, keeps its own end. The caller has

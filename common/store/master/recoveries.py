@@ -44,7 +44,7 @@ from common.model.states import (
     ProcessState,
 )
 from common.store.master.beginnings import claim_parents, discarded, not_waiting, refused, relate
-from common.store.master.serial import is_serial_no_more, rivals, want_stopped
+from common.store.master.serial import is_serial_no_more, other_live_runs, want_stopped
 from common.store.tables import process_instance, task_instance
 from common.store.transaction import passes, refusal
 
@@ -66,7 +66,7 @@ _RESET: Final = (
 _STATE: Final = select(process_instance.c.state, process_instance.c.process_definition_id).where(
     process_instance.c.id == bindparam("run_id")
 )
-_RIVAL: Final = process_instance.alias("rival")
+_OTHER: Final = process_instance.alias("other_run")
 
 
 class _NotSoError(Exception):
@@ -101,7 +101,7 @@ class Recoverer:
             if not claim_parents(db, [plan.child_of], now=self.now):
                 return Handled(command_id=command_id, plan=not_waiting(plan.child_of))
         elif plan.execution_type is not ExecutionType.PARALLEL:
-            others = self._rivals(db, plan)
+            others = self._other_live_runs(db, plan)
             if others and plan.execution_type is ExecutionType.SERIAL_DISCARD:
                 return Handled(command_id=command_id, plan=Drop(reason=discarded(others)))
             if others and plan.execution_type is ExecutionType.SERIAL_PRIORITY:
@@ -160,11 +160,11 @@ class Recoverer:
             columns["root_id"] = plan.child_of.root_id
         return columns
 
-    def _rivals(self, db: Connection, plan: Restart) -> Sequence[int]:
+    def _other_live_runs(self, db: Connection, plan: Restart) -> Sequence[int]:
         row = db.execute(_STATE, {"run_id": plan.process_instance_id}).first()
         if row is None:
             raise _NotSoError
-        return rivals(db, row.process_definition_id, apart_from=plan.process_instance_id)
+        return other_live_runs(db, row.process_definition_id, apart_from=plan.process_instance_id)
 
     def resume(self, db: Connection, command_id: int, plan: Resume) -> Handled:
         """Take over a live instance, or let one begin whose turn has come."""
@@ -268,10 +268,10 @@ class Recoverer:
 
 _HAS_RIVAL: Final = (
     exists()
-    .where(_RIVAL.c.process_definition_id == process_instance.c.process_definition_id)
-    .where(_RIVAL.c.is_sub_process == 0)
-    .where(_RIVAL.c.state.in_(BEGUN))
-    .where(_RIVAL.c.id != process_instance.c.id)
+    .where(_OTHER.c.process_definition_id == process_instance.c.process_definition_id)
+    .where(_OTHER.c.is_sub_process == 0)
+    .where(_OTHER.c.state.in_(BEGUN))
+    .where(_OTHER.c.id != process_instance.c.id)
 )
 _IS_ITS_TURN: Final = or_(~_HAS_RIVAL, is_serial_no_more(process_instance))
 

@@ -39,10 +39,10 @@ from common.model.states import (
     TaskState,
 )
 from common.store.master.attempts import IS_COMPLEMENT
-from common.store.master.endings import ChildEnd, ProcessEnd, tell_parents
+from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts
 from common.store.master.save import is_owned, ownership_of, run_ids, save
 from common.store.master.submissions import SUB_PROCESS
-from common.store.ports import LoadedRun, Saved, Step, TaskReport, UnreadableRun, Wish
+from common.store.ports import Intent, LoadedRun, Saved, Step, TaskReport, UnreadableRun
 from common.store.queue_entries import queue_entry
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
@@ -329,14 +329,14 @@ class PostgresRunStore:
             for row in rows
         )
 
-    def wanted(self, node: Node) -> dict[Ownership, Wish]:
+    def wanted(self, node: Node) -> dict[Ownership, Intent]:
         rows = repeatable(self._engine, lambda db: db.execute(_WANTED, _owner(node)).all())
         return {
-            ownership_of(row): Wish(state=ProcessState(row.wanted_state), at=row.wanted_at)
+            ownership_of(row): Intent(state=ProcessState(row.wanted_state), at=row.wanted_at)
             for row in rows
         }
 
-    def pass_wishes_on(self, node: Node) -> int:
+    def propagate_intents(self, node: Node) -> int:
         # Each locks several runs in order of id, which both together would not do.
         with single(self._engine) as db:
             stopped = db.execute(_STOP_ORPHANS, _owner(node)).rowcount
@@ -344,7 +344,7 @@ class PostgresRunStore:
             asked = db.execute(_PASS_WISHES_ON, _owner(node)).rowcount
             untold = db.execute(_ENDED_UNTOLD, _owner(node)).all()
             if untold:
-                tell_parents(db, [_child_end(row) for row in untold])
+                end_parent_attempts(db, [_child_end(row) for row in untold])
         return stopped + asked
 
     def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:

@@ -59,7 +59,7 @@ from common.store.master.attempts import (
     queue_entries,
     require_all,
 )
-from common.store.master.endings import ChildEnd, ProcessEnd, end_processes, tell_parents
+from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts, end_processes
 from common.store.master.submissions import (
     Submission,
     Submitted,
@@ -351,7 +351,7 @@ def save(db: Connection, steps: Sequence[Step]) -> Saved:
         kills=tuple(withdrawals.kills),
         withdrawn=tuple(withdrawn),
         holds=holds or submitted.held or withdrawals.pools,
-        wishes=withdrawals.wishes,
+        intents=withdrawals.intents,
         dependents=submitted.dependents,
     )
 
@@ -459,7 +459,7 @@ def _end_processes(
         return False
     others_may_wait = end_processes(db, save.ends)
     if children:
-        tell_parents(db, children)
+        end_parent_attempts(db, children)
     told = {
         run_id: end.at
         for run_id, end in save.ends.items()

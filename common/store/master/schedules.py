@@ -172,14 +172,14 @@ _NOTE_COMMANDS: Final = (
     .where(schedule_fire.c.id == _CAUSED.c.fire_id)
     .values(command_id=_CAUSED.c.command_id)
 )
-_BORN: Final = unnested("born", command_id=Integer, run_id=Integer)
+_CREATED: Final = unnested("created", command_id=Integer, run_id=Integer)
 _NOTE_RUNS: Final = (
     update(schedule_fire)
-    .where(schedule_fire.c.command_id == _BORN.c.command_id)
+    .where(schedule_fire.c.command_id == _CREATED.c.command_id)
     # Said so that the index of these is used, which leaves the others out.
     .where(schedule_fire.c.command_id != 0)
     .where(schedule_fire.c.process_instance_id == 0)
-    .values(process_instance_id=_BORN.c.run_id)
+    .values(process_instance_id=_CREATED.c.run_id)
 )
 
 _MOVED: Final = unnested("moved", id=Integer, next_fire_time=_MOMENT)

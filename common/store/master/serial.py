@@ -1,8 +1,9 @@
 """Whose turn it is among the runs of a serial definition: the others that are live, under one lock.
 
-Adds the words *turn*, which a run waits for in state SERIAL_WAIT, and *rival*: another live
-instance of the same definition that is no sub process. The lock is that of the definition's row, so
-that two masters never both find that nobody else is live. Used where commands are carried out.
+Adds the words *turn*, which a run waits for in state SERIAL_WAIT, and *other live run*: another
+live instance of the same definition that is no sub process. The lock is that of the definition's
+row, so that two masters never both find that nobody else is live. Used where commands are carried
+out.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def lock_definitions(db: Connection, definition_ids: Collection[int]) -> frozens
     return lock_in_time(db, _DEFINITIONS, definition_ids)
 
 
-def rivals(db: Connection, definition_id: int, *, apart_from: int = 0) -> list[int]:
+def other_live_runs(db: Connection, definition_id: int, *, apart_from: int = 0) -> list[int]:
     """The other live runs of a definition whose row is locked, those that wait included."""
     return list(db.scalars(_RIVALS, {"definition_id": definition_id, "apart_from": apart_from}))
 

@@ -136,7 +136,7 @@ class Withdrawals:
 
     kills: list[KillEntry] = field(default_factory=list)
     withdrawn: dict[int, Place] = field(default_factory=dict)
-    wishes: bool = False
+    intents: bool = False
     pools: bool = False
 
 
@@ -169,11 +169,11 @@ def end_attempts(
             told.pools |= row.uses_pools
             _tell_of_withdrawn(row, runs, told)
             continue
-        # Also of one that has just ended: its report is read with the wish in mind.
+        # Also of one that has just ended: its report is read with the intent in mind.
         asked.append((row.id, state))
         if row.state == TaskState.RUNNING:
             if row.task_type == SUB_PROCESS:
-                told.wishes = True
+                told.intents = True
             elif not pausing:
                 told.kills.append(KillEntry(address=row.host, task_instance_id=row.id))
     _write(db, withdrawn, asked, given_up)

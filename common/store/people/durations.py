@@ -3,7 +3,7 @@ what else an estimate has to know of it.
 
 Read only. A run counts if it is a SUCCESS that went through its whole definition in one go: neither
 a sub process, nor started at nodes somebody picked, nor recovered after a failure or a pause. The
-newest are those with the highest ids. Estimates and rehearsals ask here; daemons don't.
+newest are those with the highest ids. Estimates and simulations ask here; daemons don't.
 """
 
 from __future__ import annotations

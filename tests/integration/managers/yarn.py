@@ -1,6 +1,6 @@
 """A ResourceManager: applications by tag, the state to be put to KILLED, a container's logs.
 
-Answers have the keys and the oddities of the real one: no applications is `{"apps": null}`, one
+Answers have the keys and the clock_changes of the real one: no applications is `{"apps": null}`, one
 that was killed may go on for a while, and a standby redirects or talks.
 """
 

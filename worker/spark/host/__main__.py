@@ -5,7 +5,7 @@
 It has imported PySpark once, forks a process for each task and for each Python that a server wants
 for UDFs, and runs the Connect servers whose sessions the tasks get. It is one thread that sleeps in
 epoll, because a process with threads can't be forked safely; whatever would have to wait, such as
-asking a server how it is, is done in a fork of its own, a *visit*.
+asking a server how it is, is done in a fork of its own, a *probe*.
 
 It outlives its worker daemon, as tasks do: a daemon that comes back finds it, its servers and its
 tasks at work. Once the daemon is gone and nothing runs, it ends by itself. What it started never

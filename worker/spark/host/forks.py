@@ -2,7 +2,7 @@
 
 One epoll for everything: descriptors are watched with what is to be done when something is there.
 A fork is known by its pid, which is nobody else's until `ended` was called, because only then it
-has been reaped. A *visit* is a fork that does some short business of the host's own that would
+has been reaped. A *probe* is a fork that does some short business of the host's own that would
 have to wait, and brings back a few bytes; one that takes too long is killed and brings nothing.
 """
 
@@ -56,7 +56,7 @@ class Watch:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Visit:
+class _Probe:
     reading: int
     until: float
     done: Callable[[bytes | None], None]
@@ -68,11 +68,11 @@ class Forks:
     def __init__(self, watch: Watch, *, clock: Callable[[], float]) -> None:
         self._watch = watch
         self._clock = clock
-        self._visits: dict[int, _Visit] = {}
+        self._probes: dict[int, _Probe] = {}
 
     @property
-    def are_visiting(self) -> bool:
-        return bool(self._visits)
+    def are_probing(self) -> bool:
+        return bool(self._probes)
 
     def fork(
         self,
@@ -102,7 +102,7 @@ class Forks:
         self._follow(pid, ended)
         return pid
 
-    def visit(
+    def probe(
         self,
         work: Callable[[], bytes],
         done: Callable[[bytes | None], None],
@@ -114,19 +114,19 @@ class Forks:
         False if no process can be made for it now: then nothing was done, and nothing is told.
         """
         try:
-            pid, reading = self._visitor(work)
+            pid, reading = self._prober(work)
             try:
-                self._follow(pid, lambda code: self._visited(pid, code))
+                self._follow(pid, lambda code: self._probed(pid, code))
             except OSError:
                 os.close(reading)
                 raise
         except OSError as error:
-            log.warning("no visit could be made", extra={"cause": error.strerror})
+            log.warning("no probe could be made", extra={"cause": error.strerror})
             return False
-        self._visits[pid] = _Visit(reading=reading, until=self._clock() + within, done=done)
+        self._probes[pid] = _Probe(reading=reading, until=self._clock() + within, done=done)
         return True
 
-    def _visitor(self, work: Callable[[], bytes]) -> tuple[int, int]:
+    def _prober(self, work: Callable[[], bytes]) -> tuple[int, int]:
         """A process that does some work; its pid, and where the answer is to be read."""
         with contextlib.ExitStack() as open_files:
             reading, writing = pipe()
@@ -151,18 +151,18 @@ class Forks:
                 os.close(reading)
                 raise
 
-    def end_late_visits(self) -> None:
-        """Kill the visits that take too long."""
+    def end_late_probes(self) -> None:
+        """Kill the probes that take too long."""
         now = self._clock()
-        for pid, visit in self._visits.items():
-            if now >= visit.until:
+        for pid, probe in self._probes.items():
+            if now >= probe.until:
                 signal_fork(pid, signal.SIGKILL)
 
-    def _visited(self, pid: int, code: int) -> None:
-        visit = self._visits.pop(pid)
-        answer = take_all(visit.reading)
-        os.close(visit.reading)
-        visit.done(answer if code == 0 else None)
+    def _probed(self, pid: int, code: int) -> None:
+        probe = self._probes.pop(pid)
+        answer = take_all(probe.reading)
+        os.close(probe.reading)
+        probe.done(answer if code == 0 else None)
 
     def _follow(self, pid: int, ended: Callable[[int], None]) -> None:
         try:

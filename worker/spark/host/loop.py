@@ -114,7 +114,7 @@ class Host:
         """Wait for something to do, and do it."""
         self._watch.wait(self._rest())
         self._servers.look_after()
-        self._forks.end_late_visits()
+        self._forks.end_late_probes()
         self._tasks.close_sessions()
         if not self._is_ending:
             self._decide()
@@ -122,7 +122,7 @@ class Host:
     def _rest(self) -> float:
         if self._servers.are_starting:
             return _STARTING_REST
-        return _REST if self._servers or self._tasks or self._forks.are_visiting else _LONG_REST
+        return _REST if self._servers or self._tasks or self._forks.are_probing else _LONG_REST
 
     def _is_over(self) -> bool:
         if self._is_ending:
@@ -147,7 +147,7 @@ class Host:
                 os.unlink(self._address)  # noqa: PTH108
         self._door.close()
 
-    # Askers.
+    # Task proxies.
 
     def _accept(self) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
@@ -158,7 +158,7 @@ class Host:
                     if error.errno not in _SHORTAGES:
                         raise
                     # Who asks waits; no event would end that sooner.
-                    log.warning("no room is left for an asker", extra={"cause": error.strerror})
+                    log.warning("no room is left for a task proxy", extra={"cause": error.strerror})
                     time.sleep(_SHORTAGE_REST)
                     return
                 link = Link(connection)
@@ -301,7 +301,7 @@ class Host:
         self._failing.pop(server.profile, None)
         if not any(task.profile == server.profile for task in self._tasks.waiting()):
             place = server.place()
-            self._forks.visit(lambda: b"%d" % warm.warm_up(place), lambda _: None)
+            self._forks.probe(lambda: b"%d" % warm.warm_up(place), lambda _: None)
 
     def _server_died(self, died: Died) -> None:
         profile = died.server.profile

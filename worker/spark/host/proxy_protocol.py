@@ -1,4 +1,4 @@
-"""The host's side of the conversation with an asker, and with the worker daemon.
+"""The host's side of the conversation with a task proxy, and with the worker daemon.
 
 A request is a length in four bytes and then words, separated by NUL: what is wanted, the
 directory, the number of arguments, these, and the environment as KEY=VALUE. Three file descriptors

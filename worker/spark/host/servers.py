@@ -1,7 +1,7 @@
 """The Connect servers of a Spark host: starts them, sees how they are, and ends them.
 
 Carries out what `worker/spark/host/pool.py` has decided and tells it what is to be seen. Asking a
-server anything is a visit (`worker/spark/host/forks.py`), for it may not answer.
+server anything is a probe (`worker/spark/host/forks.py`), for it may not answer.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Server:
     pythons: int = 0
     failures: int = 0
     is_asked: bool = False
-    """A visit is under way."""
+    """A probe is under way."""
     look_at: float = 0.0
     stopping_since: float | None = None
     refused: str = ""
@@ -213,7 +213,7 @@ class Servers:
             self.stop(key, "the host ends")
 
     def clear_away(self) -> None:
-        """Remove at once what those that are gone have left behind: no visit will do it later."""
+        """Remove at once what those that are gone have left behind: no probe will do it later."""
         there = {each.process.directory for each in self._servers.values()}
         for left in set(self._directory.glob("server-*")) - there:
             shutil.rmtree(left, ignore_errors=True)
@@ -255,7 +255,7 @@ class Servers:
                 said = {"refused": explain(error).sentence}
             return json.dumps(said).encode()
 
-        if not self._forks.visit(
+        if not self._forks.probe(
             work, lambda answer: self._answered(server, json.loads(answer) if answer else {})
         ):
             # No fault of the server's.
@@ -324,5 +324,5 @@ class Servers:
             shutil.rmtree(directory, ignore_errors=True)
             return b""
 
-        if not self._forks.visit(work, lambda _: None, within=_REMOVAL_SECONDS):
+        if not self._forks.probe(work, lambda _: None, within=_REMOVAL_SECONDS):
             work()

@@ -1,6 +1,6 @@
 """The Pythons that servers start for UDFs: what `python -m pyspark.daemon` is elsewhere.
 
-A server starts one for each session that has UDFs, by calling an asker by a name that tells the
+A server starts one for each session that has UDFs, by calling a task proxy by a name that tells the
 session. Here it is forked off the Spark host, which has imported all that it needs; or it is
 another interpreter, if the session's task has one of its own. It ends with its session: a server
 itself would keep it until its own end.

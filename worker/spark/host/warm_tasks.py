@@ -1,6 +1,6 @@
-"""The tasks of a Spark host: from the coming of an asker until it has been answered.
+"""The tasks of a Spark host: from the coming of a task proxy until it has been answered.
 
-    asked → waits for a session → forked → ended → its sessions closed (by itself, or by a visit if
+    asked → waits for a session → forked → ended → its sessions closed (by itself, or by a probe if
     it was killed, until the server runs nothing for it any more) → its asker is told the exit code
 
 Which server a task gets is decided elsewhere (`worker/spark/host/pool.py`). What it does in its
@@ -95,7 +95,7 @@ class WarmTasks:
         return [task for task in self._tasks.values() if task.is_waiting]
 
     def add(self, link: Link, request: Request, *, profile: str, job: str) -> None:
-        """An asker has come."""
+        """A task proxy has come."""
         self._keys += 1
         task = WarmTask(key=self._keys, link=link, request=request, profile=profile, job=job)
         self._tasks[task.key] = task
@@ -220,7 +220,7 @@ class WarmTasks:
                 task.link.say(_NOT_PROVEN)
                 self._closed(task)
 
-        if not self._forks.visit(lambda: b"%d" % close_sessions(place, further), done):
+        if not self._forks.probe(lambda: b"%d" % close_sessions(place, further), done):
             # That says nothing of the session, nor of its server.
             task.close_at = self._clock() + _RETRY_SECONDS
             task.give_up_at += _RETRY_SECONDS

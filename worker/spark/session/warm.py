@@ -2,7 +2,7 @@
 
 Opens a session of its own in a Connect server, does the work of the job
 (`worker/spark/session/work.py`), and closes the session. If it dies on the way, the host closes the
-session for it. A *visit* is the host's own short business with a server, in such a process too:
+session for it. A *probe* is the host's own short business with a server, in such a process too:
 here, to see that it is well.
 """
 

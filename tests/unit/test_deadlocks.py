@@ -1,4 +1,4 @@
-"""Runs that wait for each other: which are a knot, and which may still go on."""
+"""Runs that wait for each other: which are a wait cycle, and which may still go on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from common.model.control import Relation
 from common.model.states import ProcessState
 from common.model.upstream import UpstreamRun
-from master.logic.deadlocks import Knot, Waits, knots, runs_needed
+from master.logic.deadlocks import WaitCycle, Waits, runs_needed, wait_cycles
 from master.logic.dependent import DependResult, Entry, Join, Joined, Wait, questions, wait_of
 from tests.unit.test_dependent import NOON, UTC_ZONE, a_run, an_item, waits_for
 
@@ -33,54 +33,54 @@ def in_turn(*parts: Wait) -> Wait:
 
 
 def found(**waits: Wait) -> tuple[tuple[int, ...], ...]:
-    """The members of the knots of instances `r1`, `r2`, … with one attempt each."""
-    return tuple(knot.members for knot in knots(_of(waits)))
+    """The members of the wait cycles of instances `r1`, `r2`, … with one attempt each."""
+    return tuple(cycle.members for cycle in wait_cycles(_of(waits)))
 
 
 def _of(waits: dict[str, Wait]) -> Waits:
     return {int(name[1:]): {int(name[1:]) * 10: wait} for name, wait in waits.items()}
 
 
-def test_two_that_wait_for_each_other_are_a_knot() -> None:
-    assert knots({15: {7: on(12)}, 12: {3: on(15)}}) == (
-        Knot(members=(12, 15), ring=(12, 15), attempts=(7,)),
+def test_two_that_wait_for_each_other_are_a_wait_cycle() -> None:
+    assert wait_cycles({15: {7: on(12)}, 12: {3: on(15)}}) == (
+        WaitCycle(members=(12, 15), ring=(12, 15), attempts=(7,)),
     )
 
 
 def test_the_reason_names_the_ring() -> None:
-    (knot,) = knots(_of({"r12": on(15), "r15": on(13), "r13": on(12)}))
-    assert knot.reason == "process instances 12 → 15 → 13 → 12 wait for each other"
-    assert (knot.newest, knot.attempts) == (15, (150,))
+    (cycle,) = wait_cycles(_of({"r12": on(15), "r15": on(13), "r13": on(12)}))
+    assert cycle.reason == "process instances 12 → 15 → 13 → 12 wait for each other"
+    assert (cycle.newest, cycle.attempts) == (15, (150,))
 
 
 def test_of_a_long_ring_only_the_beginning_is_named() -> None:
-    (knot,) = knots({number: {number: on(number % 500 + 1)} for number in range(1, 501)})
-    assert knot.ring == tuple(range(1, 501))
-    assert knot.reason == (
+    (cycle,) = wait_cycles({number: {number: on(number % 500 + 1)} for number in range(1, 501)})
+    assert cycle.ring == tuple(range(1, 501))
+    assert cycle.reason == (
         "process instances 1 → 2 → 3 → 4 → 5 → 6 → 7 → 8 → 9 → 10 → (490 more) → 1"
         " wait for each other"
     )
 
 
-def test_one_that_waits_for_itself_is_a_knot() -> None:
-    (knot,) = knots({4: {8: on(4), 9: on(4)}})
-    assert (knot.ring, knot.attempts) == ((4,), (8, 9))
-    assert knot.reason == "process instance 4 waits for itself"
+def test_one_that_waits_for_itself_is_a_wait_cycle() -> None:
+    (cycle,) = wait_cycles({4: {8: on(4), 9: on(4)}})
+    assert (cycle.ring, cycle.attempts) == ((4,), (8, 9))
+    assert cycle.reason == "process instance 4 waits for itself"
 
 
-def test_a_chain_is_no_knot() -> None:
+def test_a_chain_is_no_wait_cycle() -> None:
     assert found(r1=on(2), r2=on(3), r3=on(4)) == ()
 
 
-def test_one_that_only_waits_for_a_knot_is_no_member() -> None:
+def test_one_that_only_waits_for_a_wait_cycle_is_no_member() -> None:
     assert found(r1=on(2), r2=on(1), r9=on(1)) == ((1, 2),)
 
 
-def test_knots_of_which_one_waits_for_the_other_are_opened_from_the_end() -> None:
+def test_wait_cycles_of_which_one_waits_for_the_other_are_opened_from_the_end() -> None:
     assert found(r1=on(2), r2=every(on(1), on(5)), r5=on(6), r6=on(5)) == ((5, 6),)
 
 
-def test_knots_apart_are_both_found() -> None:
+def test_wait_cycles_apart_are_both_found() -> None:
     assert found(r1=on(2), r2=on(1), r5=on(6), r6=on(5)) == ((1, 2), (5, 6))
 
 
@@ -96,7 +96,7 @@ def test_knots_apart_are_both_found() -> None:
         either(every(on(1), SUCCESS), every(SUCCESS, OPEN)),
     ],
 )
-def test_a_way_out_that_is_not_in_the_set_makes_it_no_knot(wait: Wait) -> None:
+def test_a_way_out_that_is_not_in_the_set_makes_it_no_wait_cycle(wait: Wait) -> None:
     assert found(r1=on(2), r2=wait) == ()
 
 
@@ -118,17 +118,17 @@ def test_what_is_not_needed_is_no_way_out(wait: Wait) -> None:
 
 
 def test_an_instance_goes_on_if_one_of_its_attempts_can() -> None:
-    assert knots({1: {1: on(2)}, 2: {2: on(1), 3: OPEN}}) == ()
-    (knot,) = knots({1: {1: on(2)}, 2: {2: on(1), 3: on(2)}})
+    assert wait_cycles({1: {1: on(2)}, 2: {2: on(1), 3: OPEN}}) == ()
+    (cycle,) = wait_cycles({1: {1: on(2)}, 2: {2: on(1), 3: on(2)}})
     # The other one is in a smaller ring of its own, which is opened first.
-    assert (knot.members, knot.ring, knot.attempts) == ((1, 2), (2,), (3,))
+    assert (cycle.members, cycle.ring, cycle.attempts) == ((1, 2), (2,), (3,))
 
 
-def test_what_was_decided_is_no_part_of_a_knot() -> None:
+def test_what_was_decided_is_no_part_of_a_wait_cycle() -> None:
     assert found(r1=on(2), r2=every(on(1), FAILED)) == ()
     assert found(r1=on(2), r2=either(on(1), SUCCESS)) == ()
-    assert knots({1: {}, 2: {3: on(1)}}) == ()
-    assert knots({}) == ()
+    assert wait_cycles({1: {}, 2: {3: on(1)}}) == ()
+    assert wait_cycles({}) == ()
 
 
 def test_only_runs_that_must_end_are_needed() -> None:

@@ -86,7 +86,7 @@ _NEEDED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
 _WITH_DEPENDENCE: Final = frozenset({"DEPENDENT", "CONDITIONS"})
 
 
-def surprises(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
+def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
     """The warnings, in the order of the tasks; `name` is the definition's own."""
     yield from _unknown_keys(None, document, _TOP_KEYS)
     yield from _repeated_parameters(document)

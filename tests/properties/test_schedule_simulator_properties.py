@@ -1,4 +1,4 @@
-"""What holds for every rehearsal, and a reference that plays one by looking at every minute."""
+"""What holds for every simulation, and a reference that plays one by looking at every minute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from common.firing import plan_fires
 from common.model.schedules import Fire, FireOutcome, MisfirePolicy, Schedule
 from common.model.states import ExecutionType, Priority
-from common.schedule_simulator import Effort, Outage, Peak, Rehearsal, Stage, rehearse
+from common.schedule_simulator import Outage, Peak, RunCost, Simulation, Stage, simulate
 
 UNTIMED = settings(deadline=None, max_examples=50)
 # The night in which the clock of Berlin jumps is in it.
@@ -56,9 +56,9 @@ def schedules(draw: st.DrawFn, number: int) -> Schedule:
     )
 
 
-def efforts() -> st.SearchStrategy[Effort]:
+def run_costs() -> st.SearchStrategy[RunCost]:
     return st.builds(
-        lambda minutes, slots, of_pool: Effort(
+        lambda minutes, slots, of_pool: RunCost(
             duration=minutes * MINUTE, peak=Peak(slots=slots, pools={"db": of_pool}), runs=1
         ),
         st.integers(0, 100),
@@ -73,10 +73,10 @@ def stages(draw: st.DrawFn, *, pools: bool = True) -> Stage:
     outages = draw(st.lists(st.tuples(st.integers(-60, MINUTES), st.integers(1, 240)), max_size=2))
     return Stage(
         schedules=tuple(draw(schedules(each)) for each in range(1, number + 1)),
-        efforts={
-            each: effort if pools else replace(effort, peak=replace(effort.peak, pools={}))
+        run_costs={
+            each: run_cost if pools else replace(run_cost, peak=replace(run_cost.peak, pools={}))
             for each in range(1, DEFINITIONS + 1)
-            for effort in (draw(efforts()),)
+            for run_cost in (draw(run_costs()),)
         },
         execution_types={1: draw(st.sampled_from(ExecutionType))},
         begin=BEGIN,
@@ -94,7 +94,7 @@ def stages(draw: st.DrawFn, *, pools: bool = True) -> Stage:
 @UNTIMED
 @given(stages())
 def test_every_fire_is_accounted_for_once(stage: Stage) -> None:
-    for report in rehearse(stage).schedules:
+    for report in simulate(stage).schedules:
         assert report.fires == sum(report.outcomes.values()) + report.undecided
         assert report.runs == (
             report.ended + report.going_on + report.stopped + report.discarded + report.waiting
@@ -106,7 +106,7 @@ def test_every_fire_is_accounted_for_once(stage: Stage) -> None:
 @UNTIMED
 @given(stages())
 def test_never_are_more_slots_in_use_than_there_are(stage: Stage) -> None:
-    cluster = rehearse(stage).cluster
+    cluster = simulate(stage).cluster
     if stage.slots is not None:
         assert cluster.peak <= stage.slots
         assert cluster.busiest_slots <= stage.slots
@@ -117,8 +117,8 @@ def test_never_are_more_slots_in_use_than_there_are(stage: Stage) -> None:
 
 @UNTIMED
 @given(stages())
-def test_the_same_stage_gives_the_same_rehearsal(stage: Stage) -> None:
-    assert rehearse(stage) == rehearse(stage)
+def test_the_same_stage_gives_the_same_simulation(stage: Stage) -> None:
+    assert simulate(stage) == simulate(stage)
 
 
 @UNTIMED
@@ -132,7 +132,7 @@ def test_with_room_for_all_nobody_waits_but_for_a_turn(stage: Stage) -> None:
             replace(each, execution_type=ExecutionType.PARALLEL) for each in stage.schedules
         ),
     )
-    result = rehearse(roomy)
+    result = simulate(roomy)
     assert all(report.waited == report.waiting == 0 for report in result.schedules)
     assert result.cluster.most_backlog == 0
 
@@ -149,14 +149,14 @@ def test_runs_of_serial_schedules_never_overlap(stage: Stage) -> None:
             for each in stage.schedules
         ),
     )
-    for report in rehearse(serial).schedules:
+    for report in simulate(serial).schedules:
         assert (report.overlaps, report.most_at_once <= 1) == (0, True)
 
 
 @UNTIMED
 @given(stages(pools=False))
 def test_it_is_what_one_sees_who_looks_at_every_minute(stage: Stage) -> None:
-    assert _summary(rehearse(stage)) == _looked_at_every_minute(stage)
+    assert _summary(simulate(stage)) == _looked_at_every_minute(stage)
 
 
 # The reference: it looks at all runs in every minute, and knows no other time.
@@ -179,7 +179,7 @@ class _Seen:
         return self.outcome == "live" and self.begun is not None
 
 
-def _summary(result: Rehearsal) -> list[tuple[object, ...]]:
+def _summary(result: Simulation) -> list[tuple[object, ...]]:
     return [
         (
             report.schedule.id,
@@ -242,13 +242,13 @@ def _due(
 
 
 def _seen(stage: Stage, schedule: Schedule, fire: Fire, minute: int) -> _Seen:
-    effort = stage.efforts[schedule.process_definition_id]
+    run_cost = stage.run_costs[schedule.process_definition_id]
     return _Seen(
         schedule=schedule,
         order=(schedule.priority, fire.fire_time, schedule.id),
         put=minute,
-        takes=effort.duration // MINUTE,
-        slots=min(effort.peak.slots, stage.slots or effort.peak.slots),
+        takes=run_cost.duration // MINUTE,
+        slots=min(run_cost.peak.slots, stage.slots or run_cost.peak.slots),
     )
 
 

@@ -1,4 +1,4 @@
-"""A knot is what can never go on, in a model small enough to try everything that may happen."""
+"""A wait cycle is what can never go on, in a model small enough to try everything that may happen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.logic.deadlocks import Waits, knots, runs_needed
+from master.logic.deadlocks import Waits, runs_needed, wait_cycles
 from master.logic.dependent import DependResult, Entry, Join, Joined, Wait
 
 # A busy machine is no mistake of ours.
@@ -85,12 +85,12 @@ def never_to_go_on(waits: Waits) -> set[int]:
 
 @UNTIMED
 @given(waits=ALL_WAITS)
-def test_no_member_of_a_knot_can_ever_go_on(waits: Waits) -> None:
+def test_no_member_of_a_wait_cycle_can_ever_go_on(waits: Waits) -> None:
     stuck = never_to_go_on(waits)
-    members = [member for knot in knots(waits) for member in knot.members]
+    members = [member for cycle in wait_cycles(waits) for member in cycle.members]
     assert set(members) <= stuck
     assert len(members) == len(set(members))
-    # And nothing waits for ever without leading to a knot.
+    # And nothing waits for ever without leading to a cycle.
     assert bool(members) == bool(stuck)
 
 
@@ -98,24 +98,24 @@ def test_no_member_of_a_knot_can_ever_go_on(waits: Waits) -> None:
 @given(waits=ALL_WAITS)
 def test_a_ring_leads_from_its_newest_member_back_to_it(waits: Waits) -> None:
     stuck = never_to_go_on(waits)
-    for knot in knots(waits):
-        assert knot.newest in knot.ring
-        assert set(knot.ring) <= set(knot.members)
-        assert knot.ring[0] == min(knot.ring)
-        assert knot.attempts
-        for each, following in zip(knot.ring, (*knot.ring[1:], knot.ring[0]), strict=True):
+    for cycle in wait_cycles(waits):
+        assert cycle.newest in cycle.ring
+        assert set(cycle.ring) <= set(cycle.members)
+        assert cycle.ring[0] == min(cycle.ring)
+        assert cycle.attempts
+        for each, following in zip(cycle.ring, (*cycle.ring[1:], cycle.ring[0]), strict=True):
             needed = [runs_needed(wait, stuck) for wait in waits[each].values()]
             assert any(following in runs for runs in needed)
 
 
 @UNTIMED
 @given(waits=ALL_WAITS)
-def test_opening_knot_after_knot_lets_everything_go_on(waits: Waits) -> None:
+def test_opening_wait_cycle_after_wait_cycle_lets_everything_go_on(waits: Waits) -> None:
     left = dict(waits)
-    while found := knots(left):
-        for knot in found:
+    while found := wait_cycles(left):
+        for cycle in found:
             # As after a failure: it has ended, and what named it may turn out either way.
-            del left[knot.newest]
+            del left[cycle.newest]
     assert never_to_go_on(left) == set()
 
 
