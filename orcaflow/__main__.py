@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from orcaflow.cli import main
+from orcaflow.cli.app import main
 
 if __name__ == "__main__":
     sys.exit(main())

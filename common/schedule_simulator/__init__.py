@@ -1,7 +1,7 @@
 """Simulates schedules on a virtual clock: what would overlap, queue up and misfire, beforehand.
 
 Pure. A *simulation* plays the fires of a set of schedules (the *stage*) through a stretch of time
-that nobody has to wait for. It reads nothing and changes nothing; `orcaflow.rehearsing` sets the
+that nobody has to wait for. It reads nothing and changes nothing; `operations.simulating` sets the
 stage and prints what comes out. The same stage always gives the same simulation.
 
 The model, by discrete events:

@@ -43,7 +43,7 @@ def test_every_setting_has_its_one_line_of_why_in_exactly_one_file() -> None:
         ("master/assembly.py", "Origin"),
         ("master/loops/run_worker.py", "load_run"),
         ("worker/server.py", "Launcher"),
-        ("orcaflow/rendering.py", "system_parameters"),
+        ("operations/rendering.py", "system_parameters"),
     ],
 )
 def test_the_rule_of_complements_is_handed_on_to_all_that_work_out_dates(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("common", "master", "worker", "orcaflow")
+PACKAGES = ("common", "master", "worker", "operations", "orcaflow")
 
 DOORS = {
     "kazoo": ("common/registry/",),

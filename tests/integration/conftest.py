@@ -15,7 +15,7 @@ from sqlalchemy import Engine, create_engine, text
 from common.embedded.addresses import PostgresAddress
 from common.store import schema
 from common.store.connect import engine
-from orcaflow.cli import main
+from orcaflow.cli.app import main
 
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
 
@@ -70,10 +70,10 @@ def cli(
     monkeypatch.setenv("ORCAFLOW_TIME_ZONE", zone_name)
     # Nobody listens there: who is alive can't be asked, and that is said.
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", "127.0.0.1:1")
-    monkeypatch.setattr("orcaflow.reasoning.PATIENCE", timedelta(milliseconds=50))
-    monkeypatch.setattr("orcaflow.rehearsing._PATIENCE", timedelta(milliseconds=50))
+    monkeypatch.setattr("operations.explaining.PATIENCE", timedelta(milliseconds=50))
+    monkeypatch.setattr("operations.simulating._PATIENCE", timedelta(milliseconds=50))
     # Long enough for a real master, too long for none.
-    monkeypatch.setattr("orcaflow.asking.TAKEN_WITHIN", timedelta())
+    monkeypatch.setattr("operations.instance_commands.TAKEN_WITHIN", timedelta())
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(arguments)

@@ -25,7 +25,7 @@ from common.store.master.commands import PostgresCommandStore
 from common.store.tables import command, process_instance, task_instance, worker_group
 from master.commands import plan
 from master.commands.origin import Origin
-from orcaflow.cli import main
+from orcaflow.cli.app import main
 
 MASTER = Node(address="127.0.0.1:5678", incarnation=1)
 ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_process_json)

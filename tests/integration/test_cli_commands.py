@@ -24,7 +24,7 @@ from common.store.tables import (
     task_group_queue,
     task_instance,
 )
-from orcaflow.members import registry
+from operations.members import registry
 from tests.conftest import ZookeeperRoot
 from tests.integration.conftest import Cli
 
@@ -518,7 +518,7 @@ def test_why_asks_zookeeper_who_is_alive(
 ) -> None:
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", zk_root.hosts)
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__ROOT", zk_root.root)
-    monkeypatch.setattr("orcaflow.reasoning.PATIENCE", timedelta(seconds=10))
+    monkeypatch.setattr("operations.explaining.PATIENCE", timedelta(seconds=10))
     with registry(load()) as opened:
         master = opened.membership.join(NodeKind.MASTER, "127.0.0.1:5678", "")
         a_definition(db)

@@ -44,7 +44,7 @@ from common.store.tables import (
 from master.commands import plan
 from master.commands.origin import Origin
 from master.logic.complement import step
-from orcaflow.complementing import skip_reason
+from operations.complementing import skip_reason
 from tests.integration.conftest import Cli
 
 MASTER = Node(address="127.0.0.1:5678", incarnation=1)
@@ -428,7 +428,7 @@ def test_a_watcher_may_leave_and_the_complement_goes_on(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("orcaflow.complement_watch.watch", interrupted)
+    monkeypatch.setattr("orcaflow.cli.screens.complement_watch.watch", interrupted)
     code, _, err = cli(*line)
     assert code == 130
     for way in ("wait 2", "pause 2", "cancel 2"):

@@ -20,7 +20,7 @@ from common.store.tables import (
     schedule,
     schedule_fire,
 )
-from orcaflow.checks import Result, schedules_finding
+from operations.checks import Result, schedules_finding
 from tests.integration.conftest import Cli
 
 DAILY = "0 0 3 * * ? *"

@@ -21,8 +21,8 @@ from common.store.tables import (
     task_group,
     task_instance,
 )
-from orcaflow.members import registry
-from orcaflow.rehearsing import slots_told_by
+from operations.members import registry
+from operations.simulating import slots_told_by
 from tests.builders import a_definition_json
 from tests.conftest import ZookeeperRoot
 from tests.integration.conftest import Cli
@@ -251,7 +251,7 @@ def test_slots_are_those_of_the_workers_that_live(
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", zk_root.hosts)
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__ROOT", zk_root.root)
     monkeypatch.setenv("ORCAFLOW_WORKER__EXEC_THREADS", "5")
-    monkeypatch.setattr("orcaflow.rehearsing._PATIENCE", timedelta(seconds=5))
+    monkeypatch.setattr("operations.simulating._PATIENCE", timedelta(seconds=5))
     assert told(simulate(*FROM, "-o", "json"))["cluster"]["slots_known_by"] == "no worker is alive"
     server = HealthServer(Service(), host="127.0.0.1", port=0)
     server.start()

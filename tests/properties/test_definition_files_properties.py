@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.model.imports import Catalog, Target, number_references, wanted
-from orcaflow.definition_files import (
+from operations.definition_files import (
     DefinitionDocument,
     InvalidFilesError,
     Mistake,

@@ -1,6 +1,6 @@
 """A private cluster for a test module: real daemons on free ports, in a home of its own.
 
-What starts and stops daemons is `orcaflow.daemons`, as for every operator; here are only the rough
+What starts and stops daemons is `operations.daemons`, as for every operator; here are only the rough
 things that tests do besides: kill -9, rows typed by hand, and a look for processes left over.
 """
 
@@ -24,7 +24,7 @@ import pytest
 from common import config
 from common.host import is_alive, process_start_time
 from common.runtime.pid_file import pid_file, running_pid
-from orcaflow.daemons import Cluster, Kind, Options
+from operations.daemons import Cluster, Kind, Options
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from orcaflow.daemons import Kind, Options, free_port
+from operations.daemons import Kind, Options, free_port
 from tests.system.cluster import ROOT, PrivateCluster, a_task, private_cluster, until
 from tests.system.frame import (
     FAILURE,

@@ -17,7 +17,7 @@ import psycopg2
 import psycopg2.errors
 import pytest
 
-from orcaflow.daemons import Kind
+from operations.daemons import Kind
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 from tests.system.frame import (
     FAILURE,

@@ -13,7 +13,7 @@ import psycopg2
 import pytest
 
 from common.host import is_alive, process_start_time
-from orcaflow.daemons import Kind
+from operations.daemons import Kind
 from tests.system.cluster import (
     ROOT,
     PrivateCluster,

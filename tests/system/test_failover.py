@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from orcaflow.daemons import Kind
+from operations.daemons import Kind
 from tests.system.cluster import (
     PrivateCluster,
     a_task,

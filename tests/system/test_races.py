@@ -16,7 +16,7 @@ from datetime import timedelta
 
 import pytest
 
-from orcaflow.daemons import Kind
+from operations.daemons import Kind
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, task_processes, until
 
 PAUSE, STOP, FAILURE, SUCCESS = 3, 5, 6, 7

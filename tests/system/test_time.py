@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import psycopg2
 import pytest
 
-from orcaflow.daemons import Kind
+from operations.daemons import Kind
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 from tests.system.frame import refusal
 

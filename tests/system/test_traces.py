@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orcaflow.daemons import Kind
+from operations.daemons import Kind
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 
 PAUSE, STOP, FAILURE, SUCCESS, KILL = 3, 5, 6, 7, 9

@@ -16,10 +16,11 @@ from rich.console import Console, RenderableType
 from common.model.complements import ComplementState, DateState, Reprocess
 from common.model.states import ProcessState
 from common.store.people.complement_views import ComplementDateView, ComplementView
-from orcaflow.cli import main
-from orcaflow.commands import complement
-from orcaflow.complement_rows import complement_row
-from orcaflow.complement_watch import (
+from operations.complementing import estimated, read_dates, read_moment, skip_reason
+from operations.documents.complements import complement_row
+from orcaflow.cli.app import main
+from orcaflow.cli.commands import complement
+from orcaflow.cli.screens.complement_watch import (
     Bars,
     Lines,
     Sight,
@@ -28,7 +29,6 @@ from orcaflow.complement_watch import (
     is_over,
     time_left,
 )
-from orcaflow.complementing import estimated, read_dates, read_moment, skip_reason
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NEW_YORK = ZoneInfo("America/New_York")

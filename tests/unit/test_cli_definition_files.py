@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from common.errors import InvalidDefinitionError
-from orcaflow.definition_files import DefinitionDocument, read_definition_files
+from operations.definition_files import DefinitionDocument, read_definition_files
 
 
 def a_task(name: str, *upstream: str, **changes: Any) -> dict[str, Any]:

@@ -10,13 +10,13 @@ import pytest
 
 from common.model.imports import Finding, Kind, Severity
 from common.model.states import FailureStrategy, Priority, WarningType
-from orcaflow.definition_files import (
+from operations.definition_files import (
     DefinitionDocument,
     InvalidFilesError,
     Mistake,
     read_definition_files,
 )
-from orcaflow.exported_schedule import ExportedSchedule
+from operations.exported_schedule import ExportedSchedule
 
 
 def a_task(name: str, *upstream: str, **changes: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orcaflow.cli import main
+from orcaflow.cli.app import main
 
 ROOT = Path(__file__).resolve().parents[2]
 # Not pydantic: typer itself looks for it.
@@ -46,7 +46,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(arguments: str) -> None:
     program = (
-        "import sys\nfrom orcaflow.cli import main\n"
+        "import sys\nfrom orcaflow.cli.app import main\n"
         f"code = main({arguments.split()!r})\n"
         f"sys.exit(code or ','.join(sorted({HEAVY!r} & set(sys.modules))) or None)"
     )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orcaflow.output import (
+from orcaflow.cli.output import (
     Format,
     duration,
     escaped,

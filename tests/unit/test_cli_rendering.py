@@ -11,7 +11,7 @@ import pytest
 from common.config import Config
 from common.store.people.requests import TaskDocument
 from common.zones import UnknownZoneError
-from orcaflow.rendering import Rendered, rendered
+from operations.rendering import Rendered, rendered
 
 # Half past eleven in the evening of New York's day of 25 hours, 2019-11-03.
 LATE = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)

@@ -15,9 +15,9 @@ import pytest
 import typer
 
 from common.cron import Cron, MissingTime, RepeatedTime, Timetable
-from orcaflow.cli import main
-from orcaflow.previewing import Mark, clock_changes, coming, told, told_of_fire
-from orcaflow.scheduling import moment_in, params_of, seconds_of, stored_name, zone_asked
+from operations.previewing import Mark, clock_changes, coming, told, told_of_fire
+from operations.scheduling import moment_in, params_of, seconds_of, stored_name, zone_asked
+from orcaflow.cli.app import main
 
 Cli = Callable[..., tuple[int, str, str]]
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC)

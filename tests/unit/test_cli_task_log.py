@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import NotAllowedError
-from orcaflow.task_log import LogMissingError, last_lines, opened_log
+from operations.task_log import LogMissingError, last_lines, opened_log
 
 
 @pytest.fixture

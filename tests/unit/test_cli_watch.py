@@ -13,9 +13,9 @@ from rich.console import Console, RenderableType
 from common.model.spark import Progress, Usage, to_text
 from common.model.states import ProcessState, TaskState
 from common.store.people.views import ProcessInstanceView, TaskInstanceView
-from orcaflow.progress import bar, in_words, told
-from orcaflow.rows import task_row, task_table
-from orcaflow.watch import Lines, Sight, Tree, failures
+from operations.documents.instances import task_row, task_table
+from orcaflow.cli.screens.progress import bar, in_words, told
+from orcaflow.cli.screens.watch import Lines, Sight, Tree, failures
 from tests.builders import a_dag
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orcaflow.lint_warnings import lint_warnings
 
 from common.errors import InvalidDefinitionError
 from common.model.definitions import TaskNode, read_process_json
@@ -22,6 +21,7 @@ from common.model.retry_policy import (
     memory_retry_of,
     read_retry_policy,
 )
+from operations.lint_warnings import lint_warnings
 
 OUT_OF_MEMORY, FETCH_FAILED = FailureReason.OUT_OF_MEMORY, FailureReason.FETCH_FAILED
 RAISE = {"factor": 2, "ceiling": "8G"}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from common.config import Config, effective, get, load
 from common.errors import ConfigurationError
 from common.spark_config import SparkConfig, SparkProfile, addresses, conf_from
-from orcaflow.cli import app
+from orcaflow.cli.app import app
 
 OwnFile = Callable[[str], Path]
 

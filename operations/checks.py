@@ -1,0 +1,232 @@
+"""The checks of `orcaflow doctor`: each looks at one thing, and knows the cure for it.
+
+A check never changes anything and never raises; what can't be looked at because something before
+it failed is left out, so that a person sees the cause and not its echoes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.clock import SystemClock
+from common.config import Config, database_url, load
+from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.model.cluster import NodeKind
+from orcaflow.cli.output import counted
+
+if TYPE_CHECKING:
+    from common.store.people.requests import Engine
+
+_LEAST_FREE_GB = 1.0
+_SKEW_WARNING = timedelta(seconds=1)
+_SKEW_FAILURE = timedelta(seconds=10)
+_BACKLOG_AGE = timedelta(seconds=10)
+_START = "bin/orcaflow-daemon.sh start standalone-server"
+_clock = SystemClock()
+
+
+class Result(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check found; `cure` is None where nothing is wrong."""
+
+    check: str
+    result: Result
+    detail: str
+    cure: str | None = None
+
+
+def findings() -> list[Finding]:
+    """All checks, causes before their consequences."""
+    found = [_python()]
+    try:
+        config = load()
+    except ConfigurationError as error:
+        return [*found, _failed("configuration", str(error), "mend the settings that are named")]
+    found.append(_ok("configuration", f"ORCAFLOW_HOME is {config.home}"))
+    found += [_java(), _spark_submit(config), _disk(config)]
+    found += _database(config)
+    found += _zookeeper(config)
+    return found
+
+
+def _python() -> Finding:
+    # One that is too old could not have come so far.
+    return _ok("python", f"{platform.python_version()} ({sys.executable})")
+
+
+def _java() -> Finding:
+    from common.embedded.zookeeper import find_java
+
+    try:
+        return _ok("java", str(find_java()))
+    except ConfigurationError as error:
+        detail, _, cure = str(error).partition(": ")
+        return _failed("java", detail, cure)
+
+
+def _spark_submit(config: Config) -> Finding:
+    cure = "install the package pyspark into this environment, or name a Spark in worker.spark_home"
+    if config.worker.spark_home:
+        folder = Path(config.worker.spark_home).expanduser()
+    else:
+        spec = importlib.util.find_spec("pyspark")
+        if spec is None or not spec.submodule_search_locations:
+            return _failed("spark-submit", "there is no Spark", cure)
+        folder = Path(spec.submodule_search_locations[0])
+    program = folder / "bin" / "spark-submit"
+    if not os.access(program, os.X_OK):
+        return _failed("spark-submit", f"{program} is not there or no program", cure)
+    return _ok("spark-submit", str(program))
+
+
+def _disk(config: Config) -> Finding:
+    folder = config.home
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return _failed(
+            "disk",
+            f"{folder} can't be written by this account",
+            "choose another ORCAFLOW_HOME, or give the folder to this account",
+        )
+    free_gb = shutil.disk_usage(folder).free / 1024**3
+    detail = f"{free_gb:.1f} GB are free at {folder}"
+    if free_gb < _LEAST_FREE_GB:
+        return _failed("disk", detail, "make room, or choose another ORCAFLOW_HOME")
+    return _ok("disk", detail)
+
+
+def _database(config: Config) -> Iterator[Finding]:
+    from common.store.connect import engine, place_of
+    from common.store.people.requests import server_time
+    from common.store.people.views import waiting_commands
+    from common.store.schema import REVISION, check
+
+    try:
+        url = database_url(config)
+        made = engine(url, pool_size=1, connect_timeout=timedelta(seconds=3))
+    except SchedulerError as error:
+        yield _failed("postgresql", str(error), f"{_START}, or set database.url")
+        return
+    try:
+        with made.connect() as db:
+            server_time(db)  # The first question also pays for connecting.
+            asked = _clock.now()
+            told = server_time(db)
+            answered = _clock.now()
+        yield _ok("postgresql", place_of(url))
+        yield _clock_finding(told - (asked + (answered - asked) / 2))
+        check(made)
+        yield _ok("schema", f"revision {REVISION}")
+        with made.connect() as db:
+            waiting = waiting_commands(db, limit=1000)
+        old = [each for each in waiting if _clock.now() - each.start_time > _BACKLOG_AGE]
+        if old:
+            yield Finding(
+                check="commands",
+                result=Result.WARNING,
+                detail=f"{counted(len(old), 'command')} waiting for longer than"
+                f" {_BACKLOG_AGE.seconds} s",
+                cure="start a master, or let it run more at once (master.exec_threads)",
+            )
+        else:
+            yield _ok("commands", f"{len(waiting)} wait")
+        yield schedules_finding(made, config)
+    except ServiceUnreachableError as error:
+        yield _failed("postgresql", str(error), f"start it ({_START}), or mend database.url")
+    except ConfigurationError as error:
+        # Connected, so it is the schema; else the server refuses this user or database.
+        detail, _, cure = str(error).rpartition(": ")
+        yield _failed("schema" if "schema" in detail else "postgresql", detail, cure)
+    finally:
+        made.dispose()
+
+
+def schedules_finding(made: Engine, config: Config) -> Finding:
+    """The first ONLINE schedule that can't fire, or that all can."""
+    from common.store.people.schedule_views import schedules
+    from operations.documents.schedules import blocker
+    from operations.scheduling import cluster_zone
+
+    with made.connect() as db:
+        found = schedules(db, online_only=True)
+    for view in found:
+        trouble = blocker(view, zone=cluster_zone(config))
+        if trouble is not None:
+            return Finding(
+                check="schedules",
+                result=Result.WARNING,
+                detail=f"schedule {view.id}: {trouble}",
+                cure=f"mend that, or orcaflow schedule offline {view.id}",
+            )
+    return _ok("schedules", f"{len(found)} of them ONLINE")
+
+
+def _clock_finding(skew: timedelta) -> Finding:
+    detail = f"{skew.total_seconds():+.3f} s between the database's clock and this computer's"
+    cure = "let both computers take their time from the same servers (chrony, systemd-timesyncd)"
+    if abs(skew) > _SKEW_FAILURE:
+        return _failed("clock", detail, cure)
+    if abs(skew) > _SKEW_WARNING:
+        return Finding(check="clock", result=Result.WARNING, detail=detail, cure=cure)
+    return _ok("clock", detail)
+
+
+def _zookeeper(config: Config) -> Iterator[Finding]:
+    from common.config import zookeeper_hosts
+    from operations.daemons import health
+    from operations.members import members
+
+    try:
+        found = members(config, zone=None, patience=timedelta(seconds=5))
+    except SchedulerError as error:
+        yield _failed("zookeeper", str(error), f"{_START}, or set zookeeper.hosts")
+        return
+    yield _ok("zookeeper", zookeeper_hosts(config))
+    for kind, name in ((NodeKind.MASTER, "master"), (NodeKind.WORKER, "worker")):
+        alive = [member for member in found if member.kind is kind]
+        if not alive:
+            yield Finding(
+                check=f"{name}s",
+                result=Result.WARNING,
+                detail=f"there is no {name}, so nothing runs",
+                cure=f"bin/orcaflow-daemon.sh start {name}-server",
+            )
+        for member in alive:
+            host, _, port = member.address.rpartition(":")
+            state, reason = health(host.strip("[]"), int(port))
+            if state == "ready":
+                yield _ok(name, f"{member.address} is ready")
+            else:
+                yield Finding(
+                    check=name,
+                    result=Result.WARNING,
+                    detail=f"{member.address} is {state}: {reason}",
+                    cure=f"look into {config.home}/logs/{name}-server-{port}.log on its host",
+                )
+
+
+def _ok(check: str, detail: str) -> Finding:
+    return Finding(check=check, result=Result.OK, detail=detail)
+
+
+def _failed(check: str, detail: str, cure: str) -> Finding:
+    return Finding(check=check, result=Result.FAILED, detail=detail, cure=cure)

@@ -1,0 +1,621 @@
+"""Starts, stops and finds the daemons of one `$ORCAFLOW_HOME` on this computer.
+
+Masters and workers are started as programs by module name, each detached in a session of its own;
+they are never imported here. A daemon *is ready* when its `/readyz` says so. A pid file only counts
+together with the start time of its process, and signals go to the very process that was looked at.
+
+Stopping is graceful: masters first and workers after them, so that no master sees a worker go and
+fails its tasks over; workers are started before masters for the same reason.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from common.clock import SystemClock
+from common.config import CONF_DIR_VARIABLE, Config
+from common.embedded.addresses import recorded_postgres, recorded_zookeeper
+from common.embedded.postgres import EmbeddedPostgres
+from common.embedded.process import exclusive, is_port_free
+from common.embedded.zookeeper import EmbeddedZookeeper
+from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.host import is_alive
+from common.runtime.pid_file import pid_file, running_pid
+from operations.installation import packages_root
+
+_QUIT_PATIENCE = timedelta(seconds=20)
+_LOG_TAIL_LINES = 12
+_LOOK_EVERY_SECONDS = 0.03
+_PID_FILE = re.compile(r"(master-server|worker-server)-(\d{1,5})\.pid")
+_clock = SystemClock()
+
+_launched: list[subprocess.Popen[bytes]] = []
+"""Daemons that this very process started: kept, so that the next start reaps those that ended."""
+
+
+class Kind(StrEnum):
+    """The daemons that are Orcaflow's own."""
+
+    MASTER = "master-server"
+    WORKER = "worker-server"
+
+    @property
+    def module(self) -> str:
+        """What `python -m` runs."""
+        return "master.server" if self is Kind.MASTER else "worker.server"
+
+
+class DaemonStartError(SchedulerError):
+    """A daemon did not become ready; the text says why, with the end of its log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a worker is started with beside its port; kept, so that a restart finds it again."""
+
+    groups: str | None = None
+    slots: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonStatus:
+    """One daemon as it is. `state`: ready, not ready, not answering, dead (its process is gone)."""
+
+    name: str
+    host: str
+    port: int | None
+    pid: int | None
+    incarnation: int | None
+    state: str
+    since: datetime | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A daemon that is ready; `already` if it was before anybody asked for it."""
+
+    name: str
+    host: str
+    port: int
+    pid: int
+    already: bool
+
+
+class Cluster:
+    """The daemons of one home."""
+
+    def __init__(self, config: Config, *, within: timedelta = timedelta(seconds=60)) -> None:
+        self.config = config
+        self.home = config.home
+        self._within = within
+
+    # Starting
+
+    def start_standalone(
+        self,
+        *,
+        masters: int = 1,
+        workers: int = 1,
+        free_ports: bool = False,
+        options: Options | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> list[Started]:
+        """Servers, schema, workers and masters; returns when all are ready.
+
+        What runs already is left alone and counts. If anything fails, what this call has started is
+        stopped again.
+        """
+        pending: list[Future[Started]] = []
+        try:
+            servers: list[Callable[[], Started]] = []
+            if not self.config.database.url:
+                servers.append(self.start_postgres)
+            else:
+                tell("database.url names a server, so none is started")
+            if not self.config.zookeeper.hosts:
+                servers.append(self.start_zookeeper)
+            else:
+                tell("zookeeper.hosts names a server, so none is started")
+            _all_at_once(servers, pending)
+            self.upgrade_schema()
+            wanted = [
+                *self._wanted(Kind.WORKER, workers, free_ports, options or Options()),
+                *self._wanted(Kind.MASTER, masters, free_ports, Options()),
+            ]
+            _all_at_once([partial(self.start_daemon, *each) for each in wanted], pending)
+        except BaseException:
+            self._take_back([each.result() for each in pending if each.exception() is None])
+            raise
+        return [each.result() for each in pending]
+
+    def start_postgres(self, port: int | None = None) -> Started:
+        """The embedded PostgreSQL, at `port` or where the settings say."""
+        server = EmbeddedPostgres(
+            self.home,
+            port=self.config.embedded.postgres_port if port is None else port,
+            start_within=self._within,
+        )
+        already = server.is_running()
+        address = server.start()
+        return Started(
+            name="postgres",
+            host=address.host,
+            port=address.port,
+            pid=address.pid,
+            already=already,
+        )
+
+    def start_zookeeper(self, port: int | None = None) -> Started:
+        """The embedded ZooKeeper, at `port` or where the settings say."""
+        embedded = self.config.embedded
+        server = EmbeddedZookeeper(
+            self.home,
+            port=embedded.zookeeper_port if port is None else port,
+            tick_ms=embedded.zookeeper_tick_ms,
+            heap_mb=embedded.zookeeper_heap_mb,
+            start_within=self._within,
+        )
+        already = server.is_running()
+        address = server.start()
+        return Started(
+            name="zookeeper",
+            host=address.host,
+            port=address.port,
+            pid=address.pid,
+            already=already,
+        )
+
+    def upgrade_schema(self) -> list[str]:
+        """Bring the database to the schema of this version."""
+        import getpass
+
+        from common.config import database_url
+        from common.store.connect import engine
+        from common.store.schema import upgrade
+
+        made = engine(database_url(self.config), pool_size=1, application_name="orcaflow-upgrade")
+        try:
+            return upgrade(made, os_user=getpass.getuser())
+        finally:
+            made.dispose()
+
+    def start_daemon(self, kind: Kind, port: int, options: Options | None = None) -> Started:
+        """A master or worker at this port; returns when it is ready, or says why it is not."""
+        with exclusive(self.home, f"{kind}-{port}"):
+            pid = running_pid(pid_file(self.home, kind, port))
+            if pid is not None:
+                self._await_ready(kind, port, pid, lambda: _is_there(self.home, kind, port))
+                return self._as_started(kind, port, pid, already=True)
+            if not is_port_free(port):
+                setting = "master.port" if kind is Kind.MASTER else "worker.port"
+                raise ConfigurationError(
+                    f"port {port} is in use, so the {kind} can't have it: end the program that has "
+                    f"it, or choose another with --port N (0 takes a free one) or {setting}"
+                )
+            process = self._launch(kind, port, options or Options())
+            # The daemon is not this process's business any more once it is ready.
+            try:
+                self._await_ready(kind, port, process.pid, lambda: process.poll() is None)
+            except BaseException as error:
+                code = process.poll()
+                if code is None:
+                    process.terminate()
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(timeout=10)
+                    if process.poll() is None:
+                        process.kill()
+                        process.wait()
+                if isinstance(error, _EndedError):
+                    raise self._why_ended(kind, port, code) from None
+                raise
+            return self._as_started(kind, port, process.pid, already=False)
+
+    def _wanted(
+        self, kind: Kind, count: int, free_ports: bool, options: Options
+    ) -> Iterator[tuple[Kind, int, Options]]:
+        """The daemons of a kind that there shall be, running ones first."""
+        running = [port for other, port, _ in self.running() if other is kind]
+        yield from ((kind, port, options) for port in running[:count])
+        missing = count - len(running)
+        port = self.config.master.port if kind is Kind.MASTER else self.config.worker.port
+        while missing > 0:
+            if free_ports:
+                port = free_port(running)
+            if port not in running:
+                running.append(port)
+                yield kind, port, options
+                missing -= 1
+            port += 1
+
+    def _launch(self, kind: Kind, port: int, options: Options) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", kind.module, "--home", str(self.home), "--port", str(port)]
+        if options.groups is not None:
+            command += ["--groups", options.groups]
+        if options.slots is not None:
+            command += ["--slots", str(options.slots)]
+        self._keep(kind, port, options)
+        environment = dict(os.environ)
+        if CONF_DIR_VARIABLE in environment:
+            # The daemon is started in another folder.
+            named = Path(environment[CONF_DIR_VARIABLE]).expanduser()
+            environment[CONF_DIR_VARIABLE] = str(named.absolute())
+        out = self._out(kind, port)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Where the packages are, which is what `-m` looks in first.
+                cwd=packages_root(),
+                env=environment,
+                start_new_session=True,
+            )
+        _launched[:] = [*(other for other in _launched if other.poll() is None), process]
+        return process
+
+    def _await_ready(self, kind: Kind, port: int, pid: int, is_there: Callable[[], bool]) -> None:
+        deadline = _clock.monotonic() + self._within.total_seconds()
+        reason: str | None = "it does not answer"
+        while is_there():
+            state, reason = self._health(kind, port)
+            if state == "ready":
+                return
+            if _clock.monotonic() > deadline:
+                raise DaemonStartError(
+                    f"the {kind} at port {port} (pid {pid}) was not ready within "
+                    f"{self._within.total_seconds():g} s: {reason}{self._log_tail(kind, port)}"
+                )
+            # A daemon's readiness is told by its /readyz alone, to those who ask.
+            time.sleep(_LOOK_EVERY_SECONDS)
+        raise _EndedError(f"the {kind} at port {port} has ended")
+
+    def _why_ended(self, kind: Kind, port: int, code: int | None) -> SchedulerError:
+        if code is not None and code < 0:
+            ending = f"was killed by {signal.Signals(-code).name}"
+        else:
+            ending = f"ended with exit code {code}"
+        text = f"the {kind} at port {port} {ending}{self._log_tail(kind, port)}"
+        if code == ConfigurationError.exit_code:
+            return ConfigurationError(text)
+        if code == ServiceUnreachableError.exit_code:
+            return ServiceUnreachableError(text)
+        return DaemonStartError(text)
+
+    def _as_started(self, kind: Kind, port: int, pid: int, *, already: bool) -> Started:
+        return Started(name=kind, host=self._host(kind), port=port, pid=pid, already=already)
+
+    def _take_back(self, started: Sequence[Started]) -> None:
+        for one in reversed(started):
+            if not one.already:
+                with suppress(SchedulerError):
+                    self.stop_one(one.name, one.port)
+
+    # Stopping
+
+    def stop_everything(
+        self, *, now: bool = False, within: timedelta = timedelta(seconds=60)
+    ) -> list[str]:
+        """Masters, workers, ZooKeeper, PostgreSQL, in this order; what was stopped."""
+        stopped = []
+        for kind in (Kind.MASTER, Kind.WORKER):
+            ports = [port for other, port, _ in self.running() if other is kind]
+            with ThreadPoolExecutor(max_workers=max(1, len(ports))) as pool:
+                pending = [
+                    (port, pool.submit(self.stop_one, kind, port, now=now, within=within))
+                    for port in ports
+                ]
+                stopped += [f"{kind}-{port}" for port, each in pending if each.result()]
+        for name in ("zookeeper", "postgres"):
+            if self.stop_one(name, None, now=now, within=within):
+                stopped.append(name)
+        return stopped
+
+    def stop_one(
+        self,
+        name: str,
+        port: int | None,
+        *,
+        now: bool = False,
+        within: timedelta = timedelta(seconds=60),
+    ) -> bool:
+        """Whether it ran, and does not any more. Nothing is killed unless `now` says so."""
+        match name:
+            case "postgres":
+                postgres = EmbeddedPostgres(self.home)
+                ran = postgres.is_running()
+                if ran:
+                    postgres.stop(now=now)
+                return ran
+            case "zookeeper":
+                zookeeper = EmbeddedZookeeper(self.home)
+                ran = zookeeper.is_running()
+                if ran:
+                    zookeeper.stop(now=now)
+                return ran
+            case _:
+                return port is not None and self._stop_daemon(Kind(name), port, now, within)
+
+    def _stop_daemon(self, kind: Kind, port: int, now: bool, within: timedelta) -> bool:
+        path = pid_file(self.home, kind, port)
+        pid = running_pid(path)
+        if pid is None:
+            return False
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        try:
+            # Looked at again with the process held: the pid can't be given to another any more.
+            if running_pid(path) != pid:
+                return False
+            ended = self._end(descriptor, kind, now=now, within=within)
+        finally:
+            os.close(descriptor)
+        if not ended:
+            raise SchedulerError(
+                f"the {kind} at port {port} (pid {pid}) is still stopping after "
+                f"{within.total_seconds():g} s; wait, or kill it with "
+                f"`stop {kind} --port {port} --now`"
+            )
+        if now and running_pid(path) is None:
+            path.unlink(missing_ok=True)
+        return True
+
+    def _end(self, descriptor: int, kind: Kind, *, now: bool, within: timedelta) -> bool:
+        """Whether the process ended. Stopped at once, a worker first ends its tasks (SIGQUIT)."""
+        if now and kind is Kind.WORKER:
+            signals = [(signal.SIGQUIT, _QUIT_PATIENCE), (signal.SIGKILL, within)]
+        else:
+            signals = [(signal.SIGKILL if now else signal.SIGTERM, within)]
+        for number, patience in signals:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+            if select.select([descriptor], [], [], patience.total_seconds())[0]:
+                return True
+        return False
+
+    # Looking
+
+    def running(self) -> list[tuple[Kind, int, int]]:
+        """Kind, port and pid of the masters and workers whose processes are there."""
+        found = []
+        for kind, port, path in self._pid_files():
+            pid = running_pid(path)
+            if pid is not None:
+                found.append((kind, port, pid))
+        return found
+
+    def known(self) -> list[tuple[Kind, int]]:
+        """Kind and port of the masters and workers that run, or have died without a word."""
+        return [(kind, port) for kind, port, _ in self._pid_files()]
+
+    def options_of(self, kind: Kind, port: int) -> Options:
+        """What the daemon at this port was last started with."""
+        try:
+            kept = json.loads(self._options_file(kind, port).read_text(encoding="utf-8"))
+            groups, slots = kept.get("groups"), kept.get("slots")
+        except (OSError, ValueError, AttributeError):
+            return Options()
+        return Options(
+            groups=groups if isinstance(groups, str) else None,
+            slots=slots if isinstance(slots, int) else None,
+        )
+
+    def statuses(self) -> list[DaemonStatus]:
+        """Every daemon of this home that runs, and those that have died without a word."""
+        found: list[DaemonStatus] = []
+        postgres = recorded_postgres(self.home)
+        if postgres is not None and is_alive(postgres.pid, postgres.start_time):
+            found.append(
+                _server_status(
+                    "postgres", postgres.host, postgres.port, postgres.pid, postgres.start_time
+                )
+            )
+        zookeeper = recorded_zookeeper(self.home)
+        if zookeeper is not None and is_alive(zookeeper.pid, zookeeper.start_time):
+            found.append(
+                _server_status(
+                    "zookeeper", zookeeper.host, zookeeper.port, zookeeper.pid, zookeeper.start_time
+                )
+            )
+        incarnations = self._incarnations() if any(True for _ in self._pid_files()) else {}
+        for kind, port, path in self._pid_files():
+            host = self._host(kind)
+            pid = running_pid(path)
+            if pid is None:
+                found.append(
+                    DaemonStatus(
+                        name=kind,
+                        host=host,
+                        port=port,
+                        pid=None,
+                        incarnation=None,
+                        state="dead",
+                        since=None,
+                        reason="its process is gone without having stopped",
+                    )
+                )
+                continue
+            state, reason = self._health(kind, port)
+            found.append(
+                DaemonStatus(
+                    name=kind,
+                    host=host,
+                    port=port,
+                    pid=pid,
+                    incarnation=incarnations.get((f"{host}:{port}", pid)),
+                    state=state,
+                    since=_since(pid),
+                    reason=reason,
+                )
+            )
+        return found
+
+    def _incarnations(self) -> dict[tuple[str, int], int]:
+        """By address and pid; a znode that a former process left is thereby another's."""
+        from common.model.cluster import Heartbeat, NodeKind
+        from operations.members import registry
+
+        found: dict[tuple[str, int], int] = {}
+        try:
+            with registry(self.config, patience=timedelta(seconds=3)) as opened:
+                for kind in NodeKind:
+                    for node, text in opened.membership.heartbeats(kind).items():
+                        beat = Heartbeat.parse(text, zone=UTC)
+                        if beat is not None:
+                            found[node.address, beat.pid] = node.incarnation
+        except SchedulerError:
+            return {}
+        return found
+
+    def _health(self, kind: Kind, port: int) -> tuple[str, str | None]:
+        settings = self.config.master if kind is Kind.MASTER else self.config.worker
+        return health(settings.http_host, port)
+
+    def _host(self, kind: Kind) -> str:
+        return self.config.master.host if kind is Kind.MASTER else self.config.worker.host
+
+    def _pid_files(self) -> Iterator[tuple[Kind, int, Path]]:
+        folder = self.home / "run"
+        for path in sorted(folder.glob("*.pid")) if folder.is_dir() else ():
+            match = _PID_FILE.fullmatch(path.name)
+            if match is not None:
+                yield Kind(match.group(1)), int(match.group(2)), path
+
+    def _out(self, kind: Kind, port: int) -> Path:
+        return self.home / "logs" / f"{kind}-{port}.out"
+
+    def _options_file(self, kind: Kind, port: int) -> Path:
+        return self.home / "run" / f"{kind}-{port}.json"
+
+    def _keep(self, kind: Kind, port: int, options: Options) -> None:
+        path = self._options_file(kind, port)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(options)) + "\n", encoding="utf-8")
+
+    def _log_tail(self, kind: Kind, port: int) -> str:
+        """What the daemon itself said last: on its output, else in its log."""
+        for path in (self._out(kind, port), self._out(kind, port).with_suffix(".log")):
+            try:
+                with path.open("rb") as file:
+                    file.seek(max(0, path.stat().st_size - 50_000))
+                    text = file.read().decode("utf-8", errors="replace")
+            except OSError:
+                continue
+            lines = [plain for line in text.splitlines() for plain in _plain(line)]
+            lines = lines[-_LOG_TAIL_LINES:]
+            if lines:
+                return f"; the end of {path}:\n" + "\n".join(f"  {line}" for line in lines)
+        return f"; it wrote nothing to {self._out(kind, port)}"
+
+
+def health(
+    host: str, port: int, *, within: timedelta = timedelta(seconds=2)
+) -> tuple[str, str | None]:
+    """What `/readyz` says: ready, not ready with the reason, or not answering."""
+    # A wildcard is an address to listen on, not to talk to.
+    place = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
+    connection = http.client.HTTPConnection(place, port, timeout=within.total_seconds())
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        body = answer.read(100_000)
+    except (OSError, http.client.HTTPException) as error:
+        return "not answering", str(error)
+    finally:
+        connection.close()
+    if answer.status == 200:
+        return "ready", None
+    try:
+        problems = json.loads(body)["problems"]
+        reason = "; ".join(f"{each['part']}: {each['why']}" for each in problems)
+    except (ValueError, KeyError, TypeError):
+        reason = f"/readyz answers {answer.status}"
+    return "not ready", reason
+
+
+def _plain(line: str) -> list[str]:
+    """A line of a log as a person reads it: what happened, and the trace if there is one."""
+    try:
+        event = json.loads(line)
+        text = f"{event.pop('level')}: {event.pop('message')}"
+        trace = str(event.pop("exception", "")).splitlines()
+    except (ValueError, KeyError, AttributeError):
+        return [line] if line.strip() else []
+    for known in ("timestamp", "logger", "thread_name", "daemon"):
+        event.pop(known, None)
+    fields = "".join(f" {name}={value}" for name, value in event.items())
+    return [f"{text}{fields}", *trace]
+
+
+def _all_at_once(starters: Sequence[Callable[[], Started]], pending: list[Future[Started]]) -> None:
+    """Start them side by side and wait for all; then raise what the first that failed raised."""
+    with ThreadPoolExecutor(max_workers=max(1, len(starters))) as pool:
+        mine = [pool.submit(start) for start in starters]
+        pending += mine
+    for each in mine:
+        each.result()
+
+
+class _EndedError(Exception):
+    """The daemon's process ended while it was waited for."""
+
+
+def _is_there(home: Path, kind: Kind, port: int) -> bool:
+    return running_pid(pid_file(home, kind, port)) is not None
+
+
+def free_port(taken: Collection[int] = ()) -> int:
+    """A port that is free now, and is none of these."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port not in taken:
+            return port
+
+
+def _server_status(name: str, host: str, port: int, pid: int, start_time: float) -> DaemonStatus:
+    return DaemonStatus(
+        name=name,
+        host=host,
+        port=port,
+        pid=pid,
+        incarnation=None,
+        # Its port is what others need of it; whether it answers well is for `doctor`.
+        state="not answering" if is_port_free(port) else "ready",
+        since=_moment(start_time),
+    )
+
+
+def _since(pid: int) -> datetime | None:
+    from common.host import process_start_time
+
+    started = process_start_time(pid)
+    return None if started is None else _moment(started)
+
+
+def _moment(seconds_since_boot: float) -> datetime:
+    lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+    booted = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    return datetime.fromtimestamp(booted + seconds_since_boot, UTC)

@@ -1,0 +1,607 @@
+"""Process definitions as files: read strictly, with every mistake in every file found at once.
+
+A file holds one JSON object, a list of them, or a bare 1.2 JSON that gets its name elsewhere. An
+object has `name` and `processDefinitionJson` (an object, or text that holds one), and may have
+`description`, `globalParams`, `timeout` (minutes), `tenantId` and `executionType`. What
+DolphinScheduler 1.x exports is understood too: it is told by the key `processDefinitionName`, its
+ids are those of another database, and what can't be taken over is listed. What the JSON itself must
+be is known to `common.model.definitions`.
+
+Scripts, jars and resources that a task names by a relative path are looked for beside the file, and
+stored by their absolute path; a resource may also stand in the folder of resources, where workers
+find it by its relative path. Nothing here talks to a database.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from common.errors import InvalidDefinitionError
+from common.model import spark_keys
+from common.model.definitions import read_process_json
+from common.model.imports import (
+    Finding,
+    Kind,
+    Names,
+    Severity,
+    awaited,
+    cycles,
+    labels_in,
+    name_references,
+    provisional,
+)
+from common.model.states import ExecutionType
+from common.params import ParameterError, parse_properties
+from common.task_types import known_task_types
+from operations.exported_schedule import ExportedSchedule, read_schedule
+from operations.lint_warnings import lint_warnings
+
+MAX_BYTES = 10_000_000
+MAX_DEPTH = 100
+MAX_NAME_LENGTH = 200
+
+_EXPORTED_NAME_KEY = "processDefinitionName"
+_NAME_KEYS = ("name", _EXPORTED_NAME_KEY)
+_DESCRIPTION_KEYS = ("description", "processDefinitionDescription")
+_JSON_KEY = "processDefinitionJson"
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_PLACEHOLDER = re.compile(r"\$[{\[]")
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+# How `common.model.definitions` and this module begin a mistake: the node, then the key in it.
+_PLACE = re.compile(
+    r"(?:task (?P<node>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?:, (?P<key>[^:]+))?"
+    r"|(?P<top>[A-Za-z][\w.\[\]-]*)): (?P<problem>.*)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where in the files something stands; `index` is that in the file's list."""
+
+    file: Path
+    index: int | None = None
+    definition: str | None = None
+
+    def __str__(self) -> str:
+        index = "" if self.index is None else f": [{self.index}]"
+        name = f": {self.definition!r:.80}" if self.definition else ""
+        return f"{self.file}{index}{name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One thing that is wrong; `text` begins with the node and the key, where it has them."""
+
+    place: Place
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
+
+    def row(self) -> dict[str, object]:
+        """Its documented fields: file, definition, node, key, problem."""
+        found = _PLACE.match(self.text)
+        node = key = None
+        problem = self.text
+        if found is not None:
+            node = found["node"] and str(ast.literal_eval(found["node"]))
+            key = found["key"] or found["top"]
+            problem = found["problem"]
+        return {
+            "file": str(self.place.file),
+            "definition": self.place.definition,
+            "node": node,
+            "key": key,
+            "problem": problem,
+        }
+
+
+class InvalidFilesError(InvalidDefinitionError):
+    """Files can't be imported; `found` has every mistake with its file, definition, node, key."""
+
+    def __init__(self, found: Sequence[Mistake]) -> None:
+        super().__init__(tuple(str(mistake) for mistake in found))
+        self.found = tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionDocument:
+    """One definition that can be imported; `task_count` is for telling.
+
+    In `document` references have names where names are known, and still have to be given the ids
+    of a database. `findings` are what is left out of an export, and what may surprise.
+    """
+
+    name: str
+    description: str | None
+    document: Mapping[str, Any]
+    global_params: str | None
+    timeout_minutes: int
+    tenant_id: int
+    task_count: int
+    place: Place
+    locations: str | None = None
+    connects: str | None = None
+    execution_type: ExecutionType | None = None
+    schedule: ExportedSchedule | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def file(self) -> Path:
+        return self.place.file
+
+    @property
+    def process_definition_json(self) -> str:
+        """The JSON as it stands before any reference has been given an id."""
+        return json.dumps(self.document, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """An object of a file whose JSON could be read, and no more."""
+
+    place: Place
+    folder: Path
+    wrapped: Mapping[str, Any]
+    inner: dict[str, Any]
+    name: object
+    exported: bool
+
+
+def read_definition_files(
+    paths: Sequence[Path],
+    *,
+    resources: Path,
+    name: str | None = None,
+    given: Mapping[tuple[Kind, int], str] | None = None,
+) -> list[DefinitionDocument]:
+    """All definitions of the files, or `InvalidFilesError` with all mistakes of all files.
+
+    `resources` is the folder that workers take resources from. `name` is for a file with a single
+    definition, and goes before the name that stands in it. `given` says what ids of another
+    database are called.
+    """
+    mistakes: list[Mistake] = []
+    entries: list[_Entry] = []
+    for path in paths:
+        entries.extend(_entries(path, name, mistakes))
+    labels: dict[int, str] = {}
+    for entry in entries:
+        if entry.exported:
+            labels |= labels_in(entry.inner)
+    names = Names(given=given or {}, labels=labels)
+    found = [
+        document
+        for entry in entries
+        if (document := _within_depth(entry, names, resources, mistakes)) is not None
+    ]
+    first: dict[str, Path] = {}
+    for document in found:
+        if document.name in first:
+            text = f"{document.name!r} is defined twice (also in {first[document.name]})"
+            mistakes.append(Mistake(place=Place(file=document.file), text=text))
+        first.setdefault(document.name, document.file)
+    places = {
+        each.name: [
+            (place, place.target)
+            for place in awaited(each.document)
+            if isinstance(place.target, str)
+        ]
+        for each in found
+    }
+    graph = {name: [target for _, target in those] for name, those in places.items()}
+    for document in found:
+        mistakes.extend(
+            Mistake(place=document.place, text=str(finding))
+            for finding in cycles(document.name, places[document.name], graph)
+        )
+    if mistakes:
+        raise InvalidFilesError(mistakes)
+    return found
+
+
+def _entries(path: Path, name: str | None, mistakes: list[Mistake]) -> list[_Entry]:
+    file = Place(file=path)
+    try:
+        document = strict_json(_content(path))
+    except InvalidDefinitionError as error:
+        mistakes.extend(Mistake(place=file, text=text) for text in error.mistakes)
+        return []
+    listed = document if isinstance(document, list) else [document]
+    if not listed:
+        mistakes.append(Mistake(place=file, text="the list is empty"))
+        return []
+    if name is not None and len(listed) > 1:
+        text = f"holds {len(listed)} definitions, so one name can't be given to it"
+        mistakes.append(Mistake(place=file, text=text))
+        return []
+    found: list[_Entry] = []
+    for index, entry in enumerate(listed):
+        place = Place(file=path, index=index if isinstance(document, list) else None)
+        made = _entry(entry, name, place, mistakes)
+        if made is not None:
+            found.append(made)
+    return found
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            _refuse("is a folder, not a file")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        _refuse(f"can't be read: {reason}")
+    if len(content) > MAX_BYTES:
+        _refuse(f"is larger than {MAX_BYTES // 1_000_000} MB")
+    return content
+
+
+def strict_json(content: bytes) -> Any:
+    """The document, refusing what JSON readers silently bend: repeated keys, NaN, deep nesting."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        _refuse(f"line {line}: byte {error.start} is not UTF-8")
+    _check_depth(content)
+    mistakes: list[str] = []
+
+    def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    near = made.get("name")
+                    where = f" (in the object named {near!r:.80})" if isinstance(near, str) else ""
+                    mistakes.append(f"the key {key!r:.80} stands twice{where}")
+                seen.add(key)
+        return made
+
+    def constant(word: str) -> None:
+        mistakes.append(f"{word} is not JSON")
+
+    try:
+        document = json.loads(text, object_pairs_hook=of_pairs, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        _refuse(f"line {error.lineno} column {error.colno}: not JSON: {error.msg}")
+    except ValueError as error:
+        # A whole number of thousands of digits is refused by Python itself.
+        _refuse(str(error))
+    mistakes.extend(f"{where}: {bad}" for where, bad in _unstorable(document, ""))
+    if mistakes:
+        raise InvalidDefinitionError(tuple(mistakes))
+    return document
+
+
+def _check_depth(content: bytes) -> None:
+    """Before parsing, since the parser itself recurses."""
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(content):
+        sign = token.group()
+        if sign in (b"[", b"{"):
+            depth += 1
+            if depth > MAX_DEPTH:
+                line = content.count(b"\n", 0, token.start()) + 1
+                _refuse(f"line {line}: nested more than {MAX_DEPTH} levels deep")
+        elif sign in (b"]", b"}"):
+            depth -= 1
+
+
+def _unstorable(value: object, where: str) -> Iterator[tuple[str, str]]:
+    """Texts that PostgreSQL or a process can't be given, and where they stand."""
+    if isinstance(value, str):
+        if "\0" in value:
+            yield where or "the text", "has a NUL character"
+        elif any("\ud800" <= character <= "\udfff" for character in value):
+            yield where or "the text", "has half of a surrogate pair, which is no character"
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unstorable(item, f"{where}[{index}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            inner = f"{where}.{key!s:.80}" if where else f"{key!s:.80}"
+            yield from _unstorable(key, f"the key {key!r:.80}")
+            yield from _unstorable(item, inner)
+
+
+def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake]) -> _Entry | None:
+    if not isinstance(entry, dict):
+        mistakes.append(Mistake(place=place, text="a definition must be an object"))
+        return None
+    # A bare 1.2 JSON is what others carry in `processDefinitionJson`.
+    is_bare = "tasks" in entry and _JSON_KEY not in entry
+    of_bare = {key: entry.get(key) for key in (*_NAME_KEYS, *_DESCRIPTION_KEYS)}
+    wrapped = {**of_bare, _JSON_KEY: entry} if is_bare else entry
+    own = name if name is not None else _first(wrapped, _NAME_KEYS)
+    if isinstance(own, str) and own:
+        place = Place(file=place.file, index=place.index, definition=own)
+    if fault := _fault_of_name(own):
+        mistakes.append(Mistake(place=place, text=f"name: {fault}"))
+    inner = wrapped.get(_JSON_KEY)
+    if isinstance(inner, str):
+        try:
+            inner = strict_json(inner.encode())
+        except InvalidDefinitionError as error:
+            mistakes.extend(
+                Mistake(place=place, text=f"{_JSON_KEY}: {text}") for text in error.mistakes
+            )
+            return None
+    if not isinstance(inner, dict):
+        text = (
+            f"{_JSON_KEY}: must be an object with the key 'tasks'"
+            if _JSON_KEY in wrapped
+            else f"neither {_JSON_KEY} nor tasks is there, so nothing is defined"
+        )
+        mistakes.append(Mistake(place=place, text=text))
+        return None
+    return _Entry(
+        place=place,
+        folder=place.file.parent,
+        wrapped=wrapped,
+        inner=inner,
+        name=own,
+        exported=not is_bare and _EXPORTED_NAME_KEY in entry,
+    )
+
+
+def _within_depth(
+    entry: _Entry, names: Names, resources: Path, mistakes: list[Mistake]
+) -> DefinitionDocument | None:
+    """The document, unless a text in it holds JSON that is deeper than the file itself may be."""
+    try:
+        return _document(entry, names, resources, mistakes)
+    except RecursionError:
+        mistakes.append(Mistake(place=entry.place, text="a text in it is nested too deeply"))
+        return None
+
+
+def _document(
+    entry: _Entry, names: Names, resources: Path, mistakes: list[Mistake]
+) -> DefinitionDocument | None:
+    wrong: list[str] = []
+    description = _first(entry.wrapped, _DESCRIPTION_KEYS)
+    if description is not None and not isinstance(description, str):
+        wrong.append("description: must be text")
+    inner = entry.inner
+    # References first: a resource that is named by its id is given its path by this.
+    findings = list(name_references(inner, names=names, foreign=entry.exported))
+    wrong.extend(str(each) for each in findings if each.severity is Severity.MISTAKE)
+    wrong.extend(_with_absolute_files(inner, entry.folder, resources))
+    graph = None
+    text = json.dumps(provisional(inner), ensure_ascii=False)
+    try:
+        graph = read_process_json(text, task_types=known_task_types())
+    except InvalidDefinitionError as error:
+        wrong.extend(error.mistakes)
+    wrong.extend(_parameter_mistakes(inner))
+    wrong.extend(_spark_mistakes(inner))
+    own = entry.wrapped.get("globalParams")
+    global_params = None if graph is None or graph.global_params == "[]" else graph.global_params
+    if own:
+        try:
+            parse_properties(own)
+            global_params = own if isinstance(own, str) else json.dumps(own, ensure_ascii=False)
+        except ParameterError as error:
+            wrong.append(f"globalParams: {error}")
+    timeout = _number(
+        entry.wrapped, "timeout", wrong, default=graph.timeout_minutes if graph else 0, lowest=0
+    )
+    tenant = _number(
+        entry.wrapped, "tenantId", wrong, default=graph.tenant_id if graph else -1, lowest=-1
+    )
+    execution_type = _execution_type(entry.wrapped.get("executionType"), wrong)
+    mistakes.extend(Mistake(place=entry.place, text=each) for each in wrong)
+    if wrong or graph is None or not isinstance(entry.name, str) or _fault_of_name(entry.name):
+        return None
+    schedule = None
+    if entry.exported:
+        schedule, about_it = read_schedule(entry.wrapped)
+        findings.extend(about_it)
+        findings.extend(_left_out(entry.wrapped))
+    findings.extend(lint_warnings(entry.name, inner))
+    return DefinitionDocument(
+        name=entry.name,
+        description=description,
+        document=inner,
+        global_params=global_params,
+        timeout_minutes=timeout,
+        tenant_id=tenant,
+        task_count=len(graph.nodes),
+        place=entry.place,
+        locations=_drawing(entry.wrapped, "processDefinitionLocations"),
+        connects=_drawing(entry.wrapped, "processDefinitionConnects"),
+        execution_type=execution_type,
+        schedule=schedule,
+        findings=tuple(each for each in findings if each.severity is not Severity.MISTAKE),
+    )
+
+
+def _execution_type(value: object, wrong: list[str]) -> ExecutionType | None:
+    """By name; None where the file says nothing, so that what is set stays."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or value.upper() not in ExecutionType.__members__:
+        known = ", ".join(ExecutionType.__members__)
+        wrong.append(f"executionType: must be one of {known}, not {value!r:.60}")
+        return None
+    return ExecutionType[value.upper()]
+
+
+def _left_out(exported: Mapping[str, Any]) -> Iterator[Finding]:
+    """What an export says of a definition that has no place here, so that nothing is lost."""
+    project = exported.get("projectName")
+    if project and project != "default":
+        yield Finding(
+            severity=Severity.UNMAPPED,
+            key="projectName",
+            problem=f"the project {project!r:.200} is not kept: the definition goes into 'default'",
+            cure="nothing has to be done as long as names differ",
+        )
+
+
+def _drawing(wrapped: Mapping[str, Any], key: str) -> str | None:
+    """Where a front end drew the tasks: opaque, and kept as it is (specification §1.3)."""
+    value = wrapped.get(key)
+    if value is None or value == "":
+        return None
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _fault_of_name(name: object) -> str | None:
+    if name is None:
+        return "is missing; write it into the file, or give it with --name"
+    if not isinstance(name, str):
+        return "must be text"
+    if not name.strip():
+        return "is empty"
+    if name != name.strip():
+        return "begins or ends with white space"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed"
+    if not name.isprintable():
+        return "has a control character"
+    return None
+
+
+def _number(
+    entry: Mapping[str, Any],
+    key: str,
+    mistakes: list[str],
+    *,
+    default: int,
+    lowest: int,
+) -> int:
+    value = entry.get(key)
+    if value is None or value == "":
+        return default
+    try:
+        number = int(str(value).strip()[:20])
+    except ValueError:
+        number = lowest - 1
+    if not lowest <= number <= 10_000_000:
+        mistakes.append(f"{key}: must be a whole number from {lowest}, not {value!r:.60}")
+        return default
+    return number
+
+
+def _spark_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
+    """What no worker hands to spark-submit."""
+    for node in _nodes(document):
+        params = node.get("params")
+        if str(node.get("type", "")).upper() == "SPARK" and isinstance(params, dict):
+            for mistake in spark_keys.mistakes(params):
+                yield f"task {_name_of(node)}, {mistake}"
+
+
+def _parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
+    """Mistakes in declared parameters, which the master or a worker would only find later."""
+    try:
+        parse_properties(document.get("globalParams") or None)
+    except ParameterError as error:
+        # A list that is none, or an item without a name, has been found by the reader already.
+        if isinstance(document.get("globalParams"), list):
+            yield f"globalParams: {error}"
+    for node in _nodes(document):
+        params = node.get("params")
+        if isinstance(params, dict):
+            try:
+                parse_properties(params.get("localParams") or None)
+            except ParameterError as error:
+                yield f"task {_name_of(node)}, params.localParams: {error}"
+
+
+def _with_absolute_files(
+    document: Mapping[str, Any], folder: Path, resources: Path
+) -> Iterator[str]:
+    """Make the files that tasks name absolute, in place; yields a mistake for each missing one."""
+    for node in _nodes(document):
+        params = node.get("params")
+        if isinstance(params, str) and params.strip():
+            try:
+                params = json.loads(params)
+            except (ValueError, RecursionError):
+                continue  # The reader of the definition says so.
+            node["params"] = params
+        if not isinstance(params, dict):
+            continue
+        place = f"task {_name_of(node)}, params"
+        kind = str(node.get("type", "")).upper()
+        if kind in ("PYTHON", "PYSPARK", "SPARK_SQL"):
+            yield from _absolute(params, "file", f"{place}.file", folder, None)
+        if kind == "SPARK":
+            yield from _resource(params, "mainJar", f"{place}.mainJar", folder, resources)
+        listed = params.get("resourceList")
+        for index, entry in enumerate(listed if isinstance(listed, list) else ()):
+            where = f"{place}.resourceList[{index}]"
+            if isinstance(entry, dict):
+                yield from _resource({"": entry}, "", where, folder, resources)
+
+
+def _resource(
+    holder: dict[str, Any], key: str, where: str, folder: Path, resources: Path
+) -> Iterator[str]:
+    """A resource is given as text, or as an object that has the text in one of two keys."""
+    entry = holder.get(key)
+    if isinstance(entry, dict):
+        inner = next((name for name in ("res", "resourceName") if entry.get(name)), None)
+        if inner is not None:
+            yield from _absolute(entry, inner, f"{where}.{inner}", folder, resources)
+    else:
+        yield from _absolute(holder, key, where, folder, resources)
+
+
+def _absolute(
+    holder: dict[str, Any], key: str, where: str, folder: Path, resources: Path | None
+) -> Iterator[str]:
+    name = holder.get(key)
+    if name is None or name == "":
+        return  # Whether that will do is for the task type to say.
+    if not isinstance(name, str):
+        yield f"{where}: must be text"
+        return
+    # hdfs:, s3a: and their kin are Spark's own to fetch; what begins with a parameter may be one.
+    if _REMOTE.match(name) or name.startswith("$"):
+        return
+    path = (folder / name).absolute()
+    if _PLACEHOLDER.search(name):
+        holder[key] = str(path)
+        return
+    # On a long or odd name the operating system itself refuses to look.
+    try:
+        if path.is_file():
+            holder[key] = str(path)
+        elif path.is_dir():
+            yield f"{where}: {name!r:.200} is a folder, not a file"
+        elif resources is None or not (resources / name).is_file():
+            yield f"{where}: there is no file {name!r:.200} ({str(path)!s:.300})"
+    except OSError as error:
+        yield f"{where}: {name!r:.200}: {error.strerror}"
+
+
+def _nodes(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    tasks = document.get("tasks")
+    for node in tasks if isinstance(tasks, list) else ():
+        if isinstance(node, dict):
+            yield node
+
+
+def _name_of(node: Mapping[str, Any]) -> str:
+    return f"{str(node.get('name', ''))[:80]!r}"
+
+
+def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((entry[key] for key in keys if entry.get(key) is not None), None)
+
+
+def _refuse(mistake: str) -> NoReturn:
+    raise InvalidDefinitionError((mistake,))

@@ -1,0 +1,1 @@
+"""Documents: the JSON shapes that the command line and programs share."""

@@ -1,0 +1,151 @@
+"""Complements, their dates and their plans as rows: the documented fields of `-o json`.
+
+A date is given as text on the wall clock of the complement's zone, and as the instant beside it
+(`schedule_time`). Durations are in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from common.model.complements import ComplementState, DateState
+from common.model.states import FailureStrategy, Priority, ProcessState, TaskDependType
+from common.params import ParameterError, format_moment
+from common.zones import UnknownZoneError, zone_named
+from operations.documents.instances import name_of
+from operations.masking import masked
+
+if TYPE_CHECKING:
+    from common.store.people.complement_views import ComplementDateView, ComplementView
+    from operations.complementing import ComplementPlan, DatePlan
+
+COMPLEMENT_COLUMNS = (
+    "id",
+    "definition",
+    "state",
+    "dates",
+    "done",
+    "failure",
+    "running",
+    "parallelism",
+    "create_time",
+    "duration",
+)
+DATE_COLUMNS = ("date", "state", "process_instance_id", "start_time", "duration", "reason")
+PLAN_COLUMNS = ("date", "exists", "becomes")
+
+
+def date_text(schedule_time: datetime, timezone_id: str) -> str:
+    """A date as the clock of its complement's zone shows it."""
+    try:
+        return format_moment(schedule_time, zone_named(timezone_id))
+    except (UnknownZoneError, ParameterError):
+        # Somebody has spoilt the row.
+        return schedule_time.isoformat(sep=" ")
+
+
+def complement_row(view: ComplementView, *, now: datetime) -> dict[str, object]:
+    """One complement, its dates counted: all, those that have ended (`done`), and by state."""
+    from common.store.people.complement_views import ENDED_DATES
+
+    return {
+        "id": view.id,
+        "definition": view.definition_name,
+        "process_definition_id": view.process_definition_id,
+        "state": name_of(ComplementState, view.state),
+        "state_code": view.state,
+        "reason": view.state_reason,
+        "dates": view.count(),
+        "done": view.count(*ENDED_DATES),
+        **{str(state): view.count(state) for state in DateState},
+        "parallelism": view.parallelism,
+        "order": view.run_order,
+        "on_failure": view.on_failure,
+        "reprocess": view.reprocess,
+        "timezone": view.timezone_id,
+        "after_id": view.after_id or None,
+        "command_id": view.command_id or None,
+        "task_depend_type": name_of(TaskDependType, view.task_depend_type),
+        "failure_strategy": name_of(FailureStrategy, view.failure_strategy),
+        "priority": name_of(Priority, view.priority),
+        "worker_group_id": view.worker_group_id,
+        "start_nodes": _names(view.start_node_names),
+        "start_params": _params(view.start_params),
+        "create_time": view.create_time,
+        "end_time": view.end_time,
+        "duration": max(timedelta(), (view.end_time or now) - view.create_time),
+    }
+
+
+def date_row(date: ComplementDateView, *, timezone_id: str, now: datetime) -> dict[str, object]:
+    """One date of a complement, with the run that it has become."""
+    span = None
+    if date.start_time is not None:
+        span = max(timedelta(), (date.end_time or now) - date.start_time)
+    return {
+        "position": date.position,
+        "date": date_text(date.schedule_time, timezone_id),
+        "schedule_time": date.schedule_time,
+        "state": date.state,
+        "process_instance_id": date.process_instance_id or None,
+        "instance_state": name_of(ProcessState, date.instance_state),
+        "start_time": date.start_time,
+        "end_time": date.end_time,
+        "duration": span,
+        "reason": date.reason,
+    }
+
+
+def plan_row(plan: ComplementPlan, *, ends_at: datetime | None) -> dict[str, object]:
+    """One complement that would be made, with all of its dates."""
+    new, estimate = plan.new, plan.estimate
+    return {
+        "definition": plan.definition_name,
+        "process_definition_id": new.process_definition_id,
+        "timezone": new.timezone_id,
+        "parallelism": new.parallelism,
+        "order": str(new.order),
+        "on_failure": str(new.on_failure),
+        "reprocess": str(new.reprocess),
+        "dates": plan_date_rows(plan, plan.dates),
+        "to_run": plan.to_run,
+        "to_skip": len(plan.dates) - plan.to_run,
+        "typical_duration": None if estimate is None else estimate.typical,
+        "runs_known": 0 if estimate is None else estimate.runs,
+        "estimated_duration": None if estimate is None else estimate.total,
+        "estimated_end": ends_at,
+    }
+
+
+def plan_date_rows(plan: ComplementPlan, dates: Sequence[DatePlan]) -> list[dict[str, object]]:
+    return [
+        {
+            "date": date_text(each.schedule_time, plan.new.timezone_id),
+            "schedule_time": each.schedule_time,
+            "process_instance_id": each.process_instance_id,
+            "instance_state": each.instance_state,
+            "becomes": "runs" if each.skipped is None else "skipped",
+            "reason": each.skipped,
+        }
+        for each in dates
+    ]
+
+
+def _names(stored: str | None) -> list[str]:
+    return [name for name in (stored or "").split(",") if name]
+
+
+def _params(stored: str | None) -> object:
+    """The parameters as they were given; as the text that is stored, if that is no JSON.
+
+    Without the values of those whose names sound secret.
+    """
+    if not stored:
+        return {}
+    try:
+        return masked(json.loads(stored, parse_float=str), ())
+    except (ValueError, RecursionError):
+        return stored

@@ -1,0 +1,143 @@
+"""Process instances and task instances as rows: the documented fields of `-o json`.
+
+A state is given by name, and as the number that the tables hold beside it (`state_code`); a number
+that has no name here is shown as itself. Durations are in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from common.model.commands import CommandType
+from common.model.states import (
+    UNSTARTED_TASK_STATES,
+    FailureStrategy,
+    Priority,
+    ProcessState,
+    TaskState,
+)
+from orcaflow.cli.screens.progress import progress_row, progress_words, usage_row
+
+if TYPE_CHECKING:
+    from common.store.people.views import ProcessInstanceView, TaskInstanceView
+
+INSTANCE_COLUMNS = ("id", "definition", "state", "command_type", "start_time", "duration", "host")
+TASK_COLUMNS = ("id", "name", "task_type", "attempt", "state", "start_time", "duration", "host")
+
+
+def name_of(kind: type[IntEnum], number: int | None) -> str | None:
+    """The name of a stored number, or the number itself where this version has no word for it."""
+    if number is None:
+        return None
+    try:
+        return kind(number).name
+    except ValueError:
+        return str(number)
+
+
+def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, object]:
+    """One process instance. `wanted_state` is what a person asked for and it has not reached."""
+    return {
+        "id": view.id,
+        "name": view.name,
+        "definition": view.definition_name,
+        "process_definition_id": view.process_definition_id,
+        "state": name_of(ProcessState, view.state),
+        "state_code": view.state,
+        "wanted_state": name_of(ProcessState, view.wanted_state),
+        "reason": view.state_reason,
+        "command_type": name_of(CommandType, view.command_type),
+        "run_times": view.run_times,
+        "failure_strategy": name_of(FailureStrategy, view.failure_strategy),
+        "priority": name_of(Priority, view.priority),
+        "schedule_time": view.schedule_time,
+        "start_time": view.start_time,
+        "end_time": view.end_time,
+        "duration": _span(view.start_time, view.end_time, now),
+        "host": view.host,
+        "owner_epoch": view.owner_epoch,
+        "root_id": view.root_id or None,
+        "parent_task_instance_id": view.parent_task_instance_id or None,
+        "wanted_deadline": view.wanted_deadline,
+    }
+
+
+def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:
+    """One attempt. `valid` is false once another attempt has taken its place."""
+    return {
+        "id": view.id,
+        "process_instance_id": view.process_instance_id,
+        "name": view.name,
+        "task_type": view.task_type,
+        "attempt": view.attempt,
+        "state": name_of(TaskState, view.state),
+        "state_code": view.state,
+        "wanted_state": name_of(TaskState, view.wanted_state),
+        "reason": view.reason,
+        "failure_reason": view.failure_reason,
+        "exit_code": view.exit_code,
+        "valid": view.valid,
+        "submit_time": view.submit_time,
+        "start_time": view.start_time,
+        "end_time": view.end_time,
+        "duration": task_duration(view, now=now),
+        "host": view.host,
+        "pid": view.pid,
+        "retry_times": view.retry_times,
+        "max_retry_times": view.max_retry_times,
+        "retry_at": view.retry_at,
+        "log_path": view.log_path,
+        "execute_path": view.execute_path,
+        "memory_factor": view.memory_factor,
+        "app_link": view.app_link,
+        "ui_link": view.ui_link,
+        "history_link": view.history_link,
+        "progress": progress_row(view),
+        "usage": usage_row(view),
+        "due_at": view.due_at,
+        "branch": _names(view.branch),
+    }
+
+
+def task_table(
+    views: Sequence[TaskInstanceView], columns: Sequence[str], *, now: datetime
+) -> tuple[list[dict[str, object]], tuple[str, ...]]:
+    """Attempts for people, and which columns to show: some only if any attempt has a value."""
+    rows = [task_row(view, now=now) | {"progress": progress_words(view) or None} for view in views]
+    shown = [
+        column
+        for column in columns
+        if column not in _OCCASIONAL or any(row[column] is not None for row in rows)
+    ]
+    return rows, tuple(shown)
+
+
+_OCCASIONAL = ("progress", "failure_reason")
+
+
+def _names(stored: str | None) -> list[str] | None:
+    """The nodes that a branching task took; None for any other task."""
+    if stored is None:
+        return None
+    try:
+        names = json.loads(stored)
+    except (ValueError, RecursionError):
+        return None
+    return [str(name) for name in names] if isinstance(names, list) else None
+
+
+def task_duration(view: TaskInstanceView, *, now: datetime) -> timedelta | None:
+    """How long the attempt has run, or ran; None before a worker has started it."""
+    if view.state in UNSTARTED_TASK_STATES:
+        return None
+    return _span(view.start_time, view.end_time, now)
+
+
+def _span(start: datetime | None, end: datetime | None, now: datetime) -> timedelta | None:
+    if start is None:
+        return None
+    return max(timedelta(), (end or now) - start)

@@ -1,0 +1,394 @@
+"""Brings definitions from files into the database: all of them or, if anything is wrong, none.
+
+References by name are given this database's ids here; so are those to definitions of the same
+import, whose ids are drawn before any row is written, since dependents may look at each other.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from common.errors import NotAllowedError
+from common.model.imports import (
+    Awaits,
+    Catalog,
+    Finding,
+    Severity,
+    Target,
+    Wanted,
+    asks_for_all,
+    awaited,
+    cycles,
+    dependent_items,
+    number_references,
+    pool_names,
+    wanted,
+)
+from common.model.states import ReleaseState
+from common.store.people.definitions import (
+    DEFAULT_PROJECT,
+    DefinitionRow,
+    definition_by_name,
+    save_definition,
+    set_release_state,
+)
+from common.store.people.requests import (
+    Connection,
+    NamedDefinition,
+    datasource_names,
+    definitions_named,
+    definitions_with_ids,
+    insert_definition,
+    keep_drawing,
+    known_pools,
+    lock_imports,
+    make_worker_group,
+    new_definition_id,
+    set_execution_type,
+    tenant_ids,
+    worker_group_id,
+    worker_groups,
+)
+from common.store.people.schedule_requests import take_schedules_offline
+from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
+from operations.exported_schedule import ImportedSchedule, save_schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What became of one document."""
+
+    document: DefinitionDocument
+    id: int
+    version: int
+    release_state: ReleaseState
+    changed: bool
+    findings: tuple[Finding, ...]
+    schedule: ImportedSchedule | None = None
+
+
+def import_documents(
+    db: Connection,
+    documents: Sequence[DefinitionDocument],
+    *,
+    at: datetime,
+    online: bool | None,
+    zone: ZoneInfo,
+) -> list[Imported]:
+    """Save the documents within the caller's transaction; `InvalidFilesError` if any is wrong.
+
+    `online` is the release state afterwards; without it a new definition is ONLINE and a known one
+    stays as it is. One that goes OFFLINE takes its schedules along. Schedules of exports are made
+    OFFLINE, whatever `online` says, with their times read in `zone`.
+    """
+    lock_imports(db)
+    before = {each.name: definition_by_name(db, each.name) for each in documents}
+    ids = {
+        name: new_definition_id(db) if known is None else known.id for name, known in before.items()
+    }
+    catalog, made_groups = _catalog(db, [wanted(each.document) for each in documents], ids)
+    mistakes: list[Mistake] = []
+    numbered: dict[str, dict[str, Any]] = {}
+    for document in documents:
+        inner: dict[str, Any] = copy.deepcopy(dict(document.document))
+        mistakes.extend(
+            Mistake(place=document.place, text=str(finding))
+            for finding in number_references(inner, catalog)
+        )
+        numbered[document.name] = inner
+    if not mistakes:
+        mistakes.extend(_cycles(db, documents, numbered, ids))
+    if mistakes:
+        raise InvalidFilesError(mistakes)
+    doubts = _doubts(db, numbered, ids)
+    return [
+        _saved(
+            db,
+            document,
+            numbered[document.name],
+            before[document.name],
+            ids[document.name],
+            at=at,
+            online=online,
+            zone=zone,
+            made_groups=made_groups,
+            doubts=doubts[document.name],
+        )
+        for document in documents
+    ]
+
+
+def _saved(
+    db: Connection,
+    document: DefinitionDocument,
+    inner: Mapping[str, Any],
+    before: DefinitionRow | None,
+    definition_id: int,
+    *,
+    at: datetime,
+    online: bool | None,
+    zone: ZoneInfo,
+    made_groups: Iterable[str],
+    doubts: Sequence[Finding],
+) -> Imported:
+    tenant = inner.get("tenantId") if "tenantCode" in inner else document.tenant_id
+    values: dict[str, Any] = {
+        "process_definition_json": json.dumps(inner, ensure_ascii=False),
+        "description": document.description,
+        "global_params": document.global_params,
+        "timeout_minutes": document.timeout_minutes,
+        "tenant_id": tenant if isinstance(tenant, int) else -1,
+    }
+    version, state = 1, ReleaseState.OFFLINE
+    if before is None:
+        fits = insert_definition(
+            db,
+            definition_id=definition_id,
+            project_id=DEFAULT_PROJECT,
+            name=document.name,
+            at=at,
+            **values,
+        )
+        if not fits:
+            raise NotAllowedError(
+                f"{document.name!r} was made by somebody else just now; try again"
+            )
+    else:
+        saved = save_definition(db, name=document.name, at=at, **values)
+        version, state = saved.version, saved.release_state
+    keep_drawing(db, definition_id, locations=document.locations, connects=document.connects)
+    if document.execution_type is not None:
+        set_execution_type(db, definition_id, wanted=int(document.execution_type), at=at)
+    if online is not None or before is None:
+        state = ReleaseState.OFFLINE if online is False else ReleaseState.ONLINE
+        set_release_state(db, definition_id, wanted=state, at=at)
+        if state is ReleaseState.OFFLINE:
+            take_schedules_offline(db, [definition_id], at=at)
+    groups = wanted(inner).worker_group_names
+    schedule, about_it = _schedule(db, document, definition_id, groups, zone=zone, at=at)
+    return Imported(
+        document=document,
+        id=definition_id,
+        version=version,
+        release_state=state,
+        changed=before is None or before.version != version,
+        findings=(
+            *document.findings,
+            *(_of_new_group(name) for name in made_groups if name in groups),
+            *about_it,
+            *doubts,
+        ),
+        schedule=schedule,
+    )
+
+
+def _schedule(
+    db: Connection,
+    document: DefinitionDocument,
+    definition_id: int,
+    groups: Collection[str],
+    *,
+    zone: ZoneInfo,
+    at: datetime,
+) -> tuple[ImportedSchedule | None, list[Finding]]:
+    """The schedule of an export, with what is to be told of it; `groups` have been told of."""
+    if document.schedule is None:
+        return None, []
+    findings: list[Finding] = []
+    name, group = document.schedule.worker_group, -1
+    if name is not None:
+        known = worker_group_id(db, name)
+        group = make_worker_group(db, name) if known is None else known
+        if known is None and name not in groups:
+            findings.append(_of_new_group(name))
+    made, finding = save_schedule(
+        db,
+        document.schedule,
+        definition_id=definition_id,
+        worker_group_id=group,
+        zone=zone,
+        at=at,
+    )
+    return made, [*findings, finding]
+
+
+def _of_new_group(name: str) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        key="workerGroup",
+        problem=f"the worker group {name!r:.200} is new: its tasks wait until a worker serves it",
+        cure=f"orcaflow server start worker-server --groups {name}",
+    )
+
+
+def _catalog(
+    db: Connection, wanted: Sequence[Wanted], ids: Mapping[str, int]
+) -> tuple[Catalog, list[str]]:
+    """What the documents refer to, and the worker groups that had to be made for them."""
+    names = sorted({name for each in wanted for name in each.definition_names})
+    numbers = sorted({number for each in wanted for number in each.definition_ids})
+    definitions: dict[str, Target] = {}
+    for row in definitions_named(db, names):
+        # The default project's come first, and go before those of the same name elsewhere.
+        definitions.setdefault(row.name, Target(id=row.id, project_id=row.project_id))
+    for name, number in ids.items():
+        definitions[name] = Target(id=number, project_id=DEFAULT_PROJECT)
+    sources: dict[str, tuple[int, ...]] = {}
+    source_names: dict[int, str] = {}
+    if any(each.datasource_names or each.datasource_ids for each in wanted):
+        source_names = datasource_names(db)
+        for number, name in source_names.items():
+            sources[name] = (*sources.get(name, ()), number)
+    groups: dict[str, int] = {}
+    made: list[str] = []
+    wanted_groups = sorted({name for each in wanted for name in each.worker_group_names})
+    if wanted_groups:
+        for number, name in worker_groups(db).items():
+            groups.setdefault(name, number)
+    for name in wanted_groups:
+        if name not in groups:
+            groups[name] = make_worker_group(db, name)
+            made.append(name)
+    codes = sorted({code for each in wanted for code in each.tenant_codes})
+    return (
+        Catalog(
+            definitions=definitions,
+            definition_ids=frozenset(row.id for row in definitions_with_ids(db, numbers)),
+            datasources=sources,
+            datasource_ids=frozenset(source_names),
+            worker_groups=groups,
+            tenants=tenant_ids(db, codes) if codes else {},
+        ),
+        made,
+    )
+
+
+def _cycles(
+    db: Connection,
+    documents: Sequence[DefinitionDocument],
+    numbered: Mapping[str, Mapping[str, Any]],
+    ids: Mapping[str, int],
+) -> list[Mistake]:
+    """Places by way of which a definition of this import waits for itself, whatever lies between.
+
+    Follows ids, as the daemons do; rows may also name what they wait for.
+    """
+    called = {number: name for name, number in ids.items()}
+    places = {name: list(awaited(inner)) for name, inner in numbered.items()}
+    known = set(ids.values())
+    waiting = sorted({_number(each.target) for those in places.values() for each in those} - known)
+    targets: dict[str, list[int]] = {
+        name: [_number(each.target) for each in those] for name, those in places.items()
+    }
+    while waiting:
+        rows = definitions_with_ids(db, waiting)
+        known.update(waiting)
+        found: set[int] = set()
+        awaits = {row.id: list(awaited(_read(row))) for row in rows}
+        by_name = _ids_of_names(db, awaits.values(), ids)
+        for row in rows:
+            # One of another project may have the same name.
+            called[row.id] = row.name if row.name not in ids else f"{row.name} ({row.id})"
+            targets[called[row.id]] = [
+                each.target if isinstance(each.target, int) else by_name.get(each.target, 0)
+                for each in awaits[row.id]
+            ]
+            found.update(targets[called[row.id]])
+        waiting = sorted(found - known - {0})
+    graph = {
+        name: [called[number] for number in those if number in called]
+        for name, those in targets.items()
+    }
+    return [
+        Mistake(place=document.place, text=str(finding))
+        for document in documents
+        for finding in cycles(
+            document.name,
+            [
+                (place, called[_number(place.target)])
+                for place in places[document.name]
+                if _number(place.target) in called
+            ],
+            graph,
+        )
+    ]
+
+
+def _number(target: str | int) -> int:
+    """The id that a place refers to; every name has been turned into one before."""
+    return target if isinstance(target, int) else 0
+
+
+def _ids_of_names(
+    db: Connection, places: Iterable[Sequence[Awaits]], ids: Mapping[str, int]
+) -> dict[str, int]:
+    """What the places stand for at which rows name a definition instead of numbering it."""
+    names = {each.target for those in places for each in those if isinstance(each.target, str)}
+    found: dict[str, int] = {}
+    for row in definitions_named(db, sorted(names - set(ids))):
+        found.setdefault(row.name, row.id)
+    return found | {name: ids[name] for name in names if name in ids}
+
+
+def _doubts(
+    db: Connection, numbered: Mapping[str, Mapping[str, Any]], ids: Mapping[str, int]
+) -> dict[str, list[Finding]]:
+    """What the database makes of each document that may surprise: pools and tasks not there yet."""
+    doubts: dict[str, list[Finding]] = {name: [] for name in numbered}
+    wanted_pools = {name: list(pool_names(inner)) for name, inner in numbered.items()}
+    known = known_pools(db, sorted({pool for those in wanted_pools.values() for _, pool in those}))
+    looked_at = {
+        number
+        for inner in numbered.values()
+        for _, _, number, _ in dependent_items(inner)
+        if isinstance(number, int)
+    }
+    names = {number: name for name, number in ids.items()}
+    nodes = {row.id: _node_names(_read(row)) for row in definitions_with_ids(db, sorted(looked_at))}
+    nodes |= {number: _node_names(numbered[name]) for number, name in names.items()}
+    for name, inner in numbered.items():
+        doubts[name].extend(
+            Finding(
+                severity=Severity.WARNING,
+                node=node,
+                key="taskGroups",
+                problem=f"there is no pool {pool!r:.200} yet: the task fails unless it is made",
+                cure=f"orcaflow pool create {pool} --size N",
+            )
+            for node, pool in wanted_pools[name]
+            if pool not in known
+        )
+        doubts[name].extend(
+            Finding(
+                severity=Severity.WARNING,
+                node=node,
+                key=f"{where}.depTasks",
+                problem=f"the definition looked at has no task {item['depTasks']!r:.200}",
+            )
+            for node, where, number, item in dependent_items(inner)
+            if not asks_for_all(item) and number in nodes and item["depTasks"] not in nodes[number]
+        )
+    return doubts
+
+
+def _node_names(document: Mapping[str, Any]) -> frozenset[str]:
+    tasks = document.get("tasks")
+    return frozenset(
+        str(node.get("name"))
+        for node in (tasks if isinstance(tasks, list) else ())
+        if isinstance(node, dict)
+    )
+
+
+def _read(row: NamedDefinition) -> dict[str, Any]:
+    try:
+        document = json.loads(row.process_definition_json or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}

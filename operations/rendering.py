@@ -1,0 +1,159 @@
+"""Works out what a worker makes of a task's parameters, without running anything.
+
+Values of parameters whose names sound secret are masked, wherever they came to stand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from common.config import Config
+from common.errors import SchedulerError
+from common.model.commands import CommandType
+from common.params import (
+    Direct,
+    Property,
+    effective_parameters,
+    parse_properties,
+    substitute,
+    system_parameters,
+)
+from common.store.people.requests import TaskDocument
+from common.zones import zone_named
+from operations.masking import masked, secrets_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """`params` is the node's, every text in it with the parameters put in.
+
+    `origins` says where each parameter's value comes from; `put_out` is what the attempt has put
+    out for those downstream.
+    """
+
+    moment: datetime
+    parameters: Mapping[str, str]
+    origins: Mapping[str, str]
+    params: Mapping[str, Any]
+    put_out: Mapping[str, str]
+
+
+def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Rendered:
+    """Raises `SchedulerError` for a node or parameters that can't be read."""
+    zone = _zone(document, config)
+    moment = document.schedule_time or document.start_time or now
+    params = _params(document.task_json)
+    system = system_parameters(
+        moment=moment,
+        zone=zone,
+        complement=(document.history_cmd or "").startswith(CommandType.COMPLEMENT_DATA.name),
+        complement_uses_chosen_date=config.complement_uses_chosen_date,
+    )
+    global_properties = parse_properties(document.global_params or None)
+    local_properties = parse_properties(params.get("localParams") or None)
+    pool = parse_properties(document.input_pool or None)
+    start_params = _start_params(document.command_param)
+    parameters = effective_parameters(
+        global_properties,
+        local_properties,
+        system=system,
+        moment=moment,
+        zone=zone,
+        pool=pool,
+        start_params=start_params,
+    )
+    secrets = secrets_in(parameters)
+
+    def put_in(value: Any) -> Any:
+        match value:
+            case str():
+                return substitute(value, parameters, moment=moment, zone=zone)
+            case list():
+                return [put_in(item) for item in value]
+            case dict():
+                return {key: put_in(item) for key, item in value.items()}
+            case _:
+                return value
+
+    texts = {key: put_in(value) for key, value in params.items() if key != "localParams"}
+    put_out = {each.prop: each.value for each in parse_properties(document.var_pool or None)}
+    return Rendered(
+        moment=moment,
+        parameters=masked(dict(parameters), secrets),
+        origins={
+            name: _origin(name, global_properties, local_properties, pool, start_params)
+            for name in parameters
+        },
+        params=masked(texts, secrets),
+        put_out=masked(put_out, (*secrets, *secrets_in(put_out))),
+    )
+
+
+def _origin(
+    name: str,
+    global_properties: Iterable[Property],
+    local_properties: Iterable[Property],
+    pool: Iterable[Property],
+    start_params: Mapping[str, str],
+) -> str:
+    """Which of equal names counted, by the table of `common.params`."""
+    upstream = any(each.prop == name for each in pool)
+    if name in start_params:
+        return "start-up"
+    if any(
+        each.prop == name and each.direct is Direct.IN and (each.value or not upstream)
+        for each in local_properties
+    ):
+        return "local"
+    if upstream:
+        return "upstream"
+    return "global" if any(each.prop == name for each in global_properties) else "built-in"
+
+
+def _start_params(command_param: str | None) -> dict[str, str]:
+    """What the run was started with; it may stand in the command as an object, or as text."""
+    try:
+        given = json.loads(command_param or "{}", parse_int=str, parse_float=str)
+        start = given.get("StartParams") if isinstance(given, dict) else None
+        if isinstance(start, str) and start.strip():
+            start = json.loads(start, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise SchedulerError(f"the run's StartParams can't be read: {error}") from error
+    if not isinstance(start, dict):
+        return {}
+    return {
+        each.prop: each.value
+        for each in parse_properties([{"prop": k, "value": v} for k, v in start.items()])
+    }
+
+
+def _params(task_json: str) -> dict[str, Any]:
+    try:
+        node = json.loads(task_json)
+        params = node.get("params") if isinstance(node, dict) else None
+        if isinstance(params, str) and params:
+            params = json.loads(params)
+    except (ValueError, RecursionError) as error:
+        raise SchedulerError(f"the task's JSON can't be read: {error}") from error
+    if params is None or params == "":
+        return {}
+    if not isinstance(params, dict):
+        raise SchedulerError("the task's params are not an object")
+    return params
+
+
+def _zone(document: TaskDocument, config: Config) -> ZoneInfo:
+    """The zone that placeholders are read in: the run's own, else by the daemons' rule."""
+    if document.timezone_id is not None:
+        return zone_named(document.timezone_id)
+    if config.time_zone:
+        return ZoneInfo(config.time_zone)
+    # Here, because only a computer without a configured zone has to be asked for its own.
+    from tzlocal import get_localzone
+
+    return get_localzone()

@@ -1,0 +1,507 @@
+"""`orcaflow instance`: process instances, from their beginning to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orcaflow.cli.output import (
+    Format,
+    FormatOption,
+    escaped,
+    print_fields,
+    print_json,
+    print_rows,
+    say,
+    table,
+    write,
+)
+
+if TYPE_CHECKING:
+    from common.model.states import TaskDependType
+
+app = typer.Typer(
+    help="Look at process instances, watch, stop, pause and recover them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Until it has ended.")]
+_TimeoutOption = Annotated[
+    str | None,
+    typer.Option("--timeout", metavar="TIME", help="Wait no longer, as 90s, 10m or 2h."),
+]
+_Id = Annotated[int, typer.Argument(metavar="ID", help="Id of a process instance.", min=1)]
+
+
+@app.command(
+    name="list",
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow instance list --state failure\n"
+        "  orcaflow instance list --definition flights --limit 5 -o json\n"
+    ),
+)
+def list_(
+    *,
+    definition: Annotated[
+        str | None, typer.Option("--definition", metavar="NAME", help="Only of this definition.")
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only in this state, as running; repeat."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="No more than so many.")] = 20,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List process instances, the newest first.
+
+    Fields: id, name, definition, process_definition_id, state, state_code, wanted_state, reason,
+    command_type, run_times, failure_strategy, priority, schedule_time, start_time, end_time,
+    duration (seconds), host, owner_epoch.
+    """
+    from common.clock import SystemClock
+    from common.model.states import ProcessState
+    from common.store.people.views import process_instances
+    from operations.documents.instances import INSTANCE_COLUMNS, instance_row
+    from orcaflow.cli.session import opened
+
+    codes = None if not state else [int(read_state(ProcessState, each)) for each in state]
+    with opened() as session, session.engine.connect() as db:
+        found = process_instances(db, definition_name=definition, states=codes, limit=limit)
+    now = SystemClock().now()
+    print_rows(
+        [instance_row(view, now=now) for view in found],
+        form=form,
+        columns=INSTANCE_COLUMNS,
+        zone=session.zone,
+        none="There are no such process instances.",
+    )
+
+
+@app.command(epilog="Example: orcaflow instance show 12")
+def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
+    """Show a process instance with its parameters and every attempt at its tasks.
+
+    Fields: those of `list`, command_param, global_params, tasks (as in `task list`).
+    """
+    from common.clock import SystemClock
+    from common.store.people.views import process_instance_detail
+    from operations.documents.instances import TASK_COLUMNS, instance_row, task_row, task_table
+    from operations.lookup import instance_with_id
+    from orcaflow.cli.screens.progress import told
+    from orcaflow.cli.session import opened
+
+    with opened() as session, session.engine.connect() as db:
+        instance_with_id(db, process_instance_id)
+        detail = process_instance_detail(db, process_instance_id)
+    if detail is None:
+        raise typer.Exit(3)
+    now = SystemClock().now()
+    row = instance_row(detail.instance, now=now) | {
+        "command_param": detail.command_param,
+        "global_params": detail.global_params,
+    }
+    if form is Format.JSON:
+        print_json({**row, "tasks": [task_row(task, now=now) for task in detail.tasks]})
+        return
+    print_fields(row, zone=session.zone)
+    if detail.tasks:
+        write("")
+        wanted = (*TASK_COLUMNS, "progress", "failure_reason", "reason")
+        tasks, columns = task_table(detail.tasks, wanted, now=now)
+        write(table(tasks, columns, zone=session.zone))
+    for task in detail.tasks:
+        if known := list(told(task)):
+            write("")
+            write(f"{escaped(task.name)} (task instance {task.id}, attempt {task.attempt}):")
+            for label, text in known:
+                write(f"  {label:<11}  {text}")
+
+
+@app.command(epilog="Example: orcaflow instance watch 12")
+def watch(
+    process_instance_id: _Id,
+    *,
+    timeout: Annotated[
+        str | None,
+        typer.Option("--timeout", metavar="TIME", help="Watch no longer, as 90s, 10m or 2h."),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show a process instance as it goes, until its end; exit code 0 if it succeeded, else 1.
+
+    Fields: instance (as in `list`), tasks (as in `task list`).
+    """
+    from common.clock import SystemClock
+    from operations.documents.instances import instance_row, task_row
+    from orcaflow.cli.commands.run import read_span
+    from orcaflow.cli.screens.watch import watch as watch_instance
+    from orcaflow.cli.session import opened
+
+    patience = None if timeout is None else read_span(timeout)
+    with opened() as session:
+        try:
+            sight = watch_instance(
+                session,
+                process_instance_id,
+                timeout=patience,
+                to_stdout=form is not Format.JSON,
+            )
+        except KeyboardInterrupt:
+            say(f"\nNot watching any more; process instance {process_instance_id} goes on.")
+            raise typer.Exit(130) from None
+    if form is Format.JSON:
+        now = SystemClock().now()
+        print_json(
+            {
+                "instance": instance_row(sight.instance, now=now),
+                "tasks": [task_row(task, now=now) for task in sight.tasks.values()],
+            }
+        )
+    if not sight.succeeded:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: orcaflow instance stop 12 --wait")
+def stop(
+    process_instance_id: _Id,
+    *,
+    wait: _WaitOption = False,
+    timeout: _TimeoutOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Ask for a process instance to be stopped: its tasks are ended, and no other begins.
+
+    Asking again is harmless; one that has ended is refused with exit code 4. A sub process is
+    stopped with its whole tree. With --wait the exit code is 0 if it was stopped, and 1 if it came
+    to its own end before. Fields: command_id, instance (as in `list`).
+    """
+    _signal(process_instance_id, "STOP", wait=wait, timeout=timeout, form=form)
+
+
+@app.command(epilog="Example: orcaflow instance pause 12 --wait")
+def pause(
+    process_instance_id: _Id,
+    *,
+    wait: _WaitOption = False,
+    timeout: _TimeoutOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Ask for a process instance to be paused: what runs goes on to its end, and no other begins.
+
+    Tasks that wait in the queue are taken back. Asking again is harmless; one that has ended is
+    refused with exit code 4. `resume` goes on. With --wait the exit code is 0 if it was paused, and
+    1 if it came to its own end before. Fields: command_id, instance (as in `list`).
+    """
+    _signal(process_instance_id, "PAUSE", wait=wait, timeout=timeout, form=form)
+
+
+@app.command(epilog="Example: orcaflow instance resume 12 --wait")
+def resume(
+    process_instance_id: _Id,
+    *,
+    wait: _WaitOption = False,
+    timeout: _TimeoutOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Go on with a process instance that was paused or stopped.
+
+    Tasks that were paused or killed run again, then all that never began; what succeeded stays.
+    Exit code 4 if it is in another state, or is being recovered already. Fields: command_id,
+    instance (as in `list`), and with --wait tasks (as in `task list`).
+    """
+    _recover(process_instance_id, "RECOVER_SUSPENDED_PROCESS", wait, timeout, form)
+
+
+@app.command(
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow instance rerun 12 --failed --wait\n"
+        "  orcaflow instance rerun 12 --all\n"
+    )
+)
+def rerun(
+    process_instance_id: _Id,
+    *,
+    failed: Annotated[
+        bool,
+        typer.Option(
+            "--failed/--all", help="Only what failed and what comes after it, or everything."
+        ),
+    ] = False,
+    wait: _WaitOption = False,
+    timeout: _TimeoutOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Run a process instance that has ended again: all of it, or with --failed what is not good.
+
+    It stays the same instance, with its date. --failed keeps every success, and also runs what
+    never began. Exit code 4 if its state forbids it, or it is being recovered already. Fields:
+    command_id, instance (as in `list`), and with --wait tasks (as in `task list`).
+    """
+    kind = "START_FAILURE_TASK_PROCESS" if failed else "REPEAT_RUNNING"
+    _recover(process_instance_id, kind, wait, timeout, form)
+
+
+@app.command(epilog="Example: orcaflow instance recover 12 --wait")
+def recover(
+    process_instance_id: _Id,
+    *,
+    wait: _WaitOption = False,
+    timeout: _TimeoutOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Go on where a process instance ended: as `resume`, or as `rerun --failed` if it failed.
+
+    Exit code 4 if it succeeded, still goes on, or is being recovered already. Fields: command_id,
+    instance (as in `list`), and with --wait tasks (as in `task list`).
+    """
+    _recover(process_instance_id, None, wait, timeout, form)
+
+
+@app.command(
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow instance execute 12 --tasks join,report\n"
+        "  orcaflow instance execute 12 --tasks join --post --wait\n"
+    )
+)
+def execute(
+    process_instance_id: _Id,
+    *,
+    tasks: Annotated[
+        str, typer.Option("--tasks", metavar="A,B", help="Tasks of the instance to run again.")
+    ],
+    only: Annotated[bool, typer.Option("--only", help="These alone; that is the default.")] = False,
+    pre: Annotated[bool, typer.Option("--pre", help="And all before them.")] = False,
+    post: Annotated[bool, typer.Option("--post", help="And all after them.")] = False,
+    wait: _WaitOption = False,
+    timeout: _TimeoutOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Run chosen tasks of a process instance that has ended, and nothing else of it.
+
+    Exit code 3 for a task that it has not, 4 for a sub process (execute them in its own definition)
+    or if it is being recovered already. Fields: command_id, instance (as in `list`), and with
+    --wait tasks (as in `task list`).
+    """
+    from common.model.states import TaskDependType
+    from common.store.people.requests import run_shape
+    from operations.lookup import instance_with_id, nodes_named
+    from orcaflow.cli.session import opened
+
+    if only + pre + post > 1:
+        raise typer.BadParameter("--only, --pre and --post exclude each other")
+    with opened() as session, session.engine.connect() as db:
+        instance_with_id(db, process_instance_id)
+        shape = run_shape(db, process_instance_id)
+        names = nodes_named(
+            "" if shape is None else shape.process_instance_json,
+            tasks,
+            owner=f"process instance {process_instance_id}",
+            option="--tasks",
+        )
+    mode = TaskDependType.TASK_ONLY
+    if pre or post:
+        mode = TaskDependType.TASK_PRE if pre else TaskDependType.TASK_POST
+    _recover(
+        process_instance_id,
+        "EXECUTE_TASK",
+        wait,
+        timeout,
+        form,
+        param={"StartNodeNameList": ",".join(names)},
+        mode=mode,
+    )
+
+
+@app.command(
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow instance why 12\n"
+        "  orcaflow instance why 12 --task report\n"
+        "  orcaflow instance why --command 34 -o json\n"
+    )
+)
+def why(
+    process_instance_id: Annotated[
+        int | None, typer.Argument(metavar="ID", help="Id of a process instance.", min=1)
+    ] = None,
+    *,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="NAME", help="Why this task of it is not done.")
+    ] = None,
+    command: Annotated[
+        int | None,
+        typer.Option("--command", metavar="ID", help="Why this command still waits.", min=1),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Say why a process instance is not done: what it waits for, and what that waits for.
+
+    With --task also for a task that has not begun. Everything is read at one moment, from the
+    tables and ZooKeeper. Fields of each cause: cause (a word for programs), subject, since, next
+    (what will be looked at), next_at, text, depth (below the cause before it).
+    """
+    import difflib
+
+    from common.errors import NotFoundError
+    from common.model.states import ProcessState
+    from common.why import task_names, why_command, why_instance, why_task
+    from operations.documents.instances import name_of
+    from operations.explaining import facts_of_instance, facts_of_waiting, print_causes
+    from orcaflow.cli.session import opened
+
+    if (process_instance_id is None) == (command is None):
+        raise typer.BadParameter("give the ID of a process instance, or --command ID")
+    if command is not None:
+        if task is not None:
+            raise typer.BadParameter("--task goes with the ID of a process instance")
+        with opened() as session:
+            waiting = facts_of_waiting(session, command)
+        if isinstance(waiting, str):
+            raise NotFoundError(waiting)
+        print_causes(why_command(*waiting), form=form, zone=session.zone)
+        return
+    number = process_instance_id or 0
+    with opened() as session:
+        facts = facts_of_instance(session, number)
+    run = facts.runs[number]
+    if form is not Format.JSON:
+        state = name_of(ProcessState, run.state)
+        write(f"process instance {number} ({escaped(run.name)}) is {state}")
+    if task is None:
+        causes = why_instance(facts, number)
+    else:
+        names = task_names(run, facts.task_types)
+        if task not in names and task not in {each.name for each in run.attempts}:
+            near = difflib.get_close_matches(task, names, n=1)
+            perhaps = f"; did you mean {near[0]!r}?" if near else ""
+            raise NotFoundError(f"process instance {number} has no task {task!r:.200}{perhaps}")
+        causes = why_task(facts, number, task)
+    print_causes(causes, form=form, zone=session.zone)
+
+
+def _signal(
+    process_instance_id: int, kind: str, *, wait: bool, timeout: str | None, form: Format
+) -> None:
+    from common.clock import SystemClock
+    from common.model.commands import CommandType
+    from common.model.states import ProcessState
+    from operations.documents.instances import instance_row
+    from operations.instance_commands import ask
+    from orcaflow.cli.commands.run import patience_of
+    from orcaflow.cli.screens.watch import look
+    from orcaflow.cli.screens.watch import watch as watch_instance
+    from orcaflow.cli.session import opened
+
+    patience = patience_of(timeout, wait=wait)
+    with opened() as session:
+        asked = ask(session, process_instance_id, CommandType[kind])
+        if wait:
+            sight = watch_instance(
+                session,
+                asked.process_instance_id,
+                timeout=patience,
+                to_stdout=form is not Format.JSON,
+            )
+        else:
+            sight = look(session, asked.process_instance_id)
+    if form is Format.JSON:
+        row = instance_row(sight.instance, now=SystemClock().now())
+        print_json({"command_id": asked.command_id, "instance": row})
+    elif not wait:
+        done = "stopped" if kind == "STOP" else "paused"
+        write(f"asked for process instance {asked.process_instance_id} to be {done}")
+    if wait and sight.instance.state != ProcessState[kind]:
+        # It came to its own end before the command reached it.
+        raise typer.Exit(1)
+
+
+def _recover(
+    process_instance_id: int,
+    kind: str | None,
+    wait: bool,
+    timeout: str | None,
+    form: Format,
+    *,
+    param: Mapping[str, object] | None = None,
+    mode: TaskDependType | None = None,
+) -> None:
+    from common.model.commands import CommandType
+    from common.model.states import TaskDependType
+    from operations.instance_commands import (
+        TAKEN_WITHIN,
+        ask,
+        await_taken,
+        await_taken_or_time_out,
+        recovery_of,
+    )
+    from operations.lookup import instance_with_id
+    from orcaflow.cli.commands.run import patience_of, tell_begun, watched
+    from orcaflow.cli.session import opened
+
+    patience = patience_of(timeout, wait=wait)
+    with opened() as session:
+        if kind is None:
+            with session.engine.connect() as db:
+                named = instance_with_id(db, process_instance_id)
+                # What decides is the root of a tree, to which the command goes.
+                found = instance_with_id(db, named.root_id or named.id)
+            command_type = recovery_of(found.state)
+        else:
+            command_type = CommandType[kind]
+        asked = ask(
+            session,
+            process_instance_id,
+            command_type,
+            param=param,
+            task_depend_type=mode or TaskDependType.TASK_POST,
+        )
+        try:
+            if not wait:
+                if await_taken(session, asked, patience=TAKEN_WITHIN):
+                    tell_begun(session, asked.command_id, asked.process_instance_id, form)
+                else:
+                    _tell_waiting(asked.command_id, form)
+                return
+            await_taken_or_time_out(session, asked, patience)
+            ended_well = watched(
+                session, asked.command_id, asked.process_instance_id, patience, form
+            )
+        except KeyboardInterrupt:
+            say(
+                "\nNot watching any more; it goes on."
+                f" Watch it: `orcaflow instance watch {asked.process_instance_id}`"
+            )
+            raise typer.Exit(130) from None
+    if not ended_well:
+        raise typer.Exit(1)
+
+
+def _tell_waiting(command_id: int, form: Format) -> None:
+    say(
+        f"command {command_id} waits: no master has taken it yet. It is carried out when one does"
+        f" (orcaflow instance why --command {command_id})"
+    )
+    if form is Format.JSON:
+        print_json({"command_id": command_id, "instance": None})
+
+
+def read_state(kind: type, text: str) -> int:
+    """A state by name, in any case; a usage error names those that there are."""
+    names = {member.name: int(member) for member in kind}  # type: ignore[attr-defined]
+    code = names.get(text.upper().replace("-", "_"))
+    if code is None:
+        raise typer.BadParameter(
+            f"{text!r} is no state; known are {', '.join(name.lower() for name in names)}",
+            param_hint="--state",
+        )
+    return code

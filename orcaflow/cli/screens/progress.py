@@ -1,0 +1,159 @@
+"""Spark applications as a person reads them: how far one has come, where it is, what it has cost.
+
+Everything here comes out of columns that an attempt could write (`common.model.spark`), so it is
+read as such and escaped; a link is only one if it is an address of the web. Reads no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from common.model.spark import Progress, Usage, progress_from, usage_from
+from orcaflow.cli.output import duration, escaped
+
+if TYPE_CHECKING:
+    from common.store.people.views import TaskInstanceView
+
+_BAR_CELLS = 10
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def progress_of(task: TaskInstanceView) -> Progress | None:
+    """How far the attempt's application has come; None if it has said nothing of that."""
+    return None if task.progress is None else progress_from(task.progress)
+
+
+def progress_row(task: TaskInstanceView) -> dict[str, object] | None:
+    """The same as a field of `-o json`: the counts, and `share`, which is 0 to 1 or null."""
+    progress = progress_of(task)
+    return None if progress is None else {**asdict(progress), "share": progress.share}
+
+
+def usage_row(task: TaskInstanceView) -> dict[str, object] | None:
+    """What the attempt has cost, as a field of `-o json`."""
+    return None if task.usage is None else asdict(usage_from(task.usage))
+
+
+def progress_words(task: TaskInstanceView) -> str:
+    """How far the attempt's application has come, or came, in words; "" if nothing is known."""
+    progress = progress_of(task)
+    if progress is None:
+        return ""
+    # Nothing runs of what is over, though its last word may have been of something that did.
+    over = task.end_time is not None
+    return in_words(replace(progress, tasks_running=0, jobs_running=0) if over else progress)
+
+
+def applications(task: TaskInstanceView) -> list[str]:
+    """The ids of its applications; there may be several, one after the other."""
+    return [each for each in (task.app_link or "").split(",") if each]
+
+
+def link(text: str | None) -> str | None:
+    """The address, if it is one that a person may be sent to."""
+    if not text or not text.startswith(("http://", "https://")):
+        return None
+    return text if text.isprintable() and " " not in text else None
+
+
+def in_words(progress: Progress) -> str:
+    """Like `tasks 12/40 (3 running)`; "" before there is anything to count."""
+    if not progress.tasks:
+        running = progress.jobs_running
+        return f"{running} job{'' if running == 1 else 's'} running" if running else ""
+    asides = [
+        f"{count} {what}"
+        for count, what in (
+            (progress.tasks_running, "running"),
+            (progress.tasks_failed, "failed"),
+        )
+        if count
+    ]
+    aside = f" ({', '.join(asides)})" if asides else ""
+    return f"tasks {progress.tasks_done}/{progress.tasks}{aside}"
+
+
+def bar(progress: Progress) -> str:
+    """The share that is done, for a terminal; "" before it is known."""
+    share = progress.share
+    if share is None:
+        return ""
+    # Full only when all is done.
+    full = int(share * _BAR_CELLS)
+    return "█" * full + "░" * (_BAR_CELLS - full)
+
+
+def told(task: TaskInstanceView) -> Iterator[tuple[str, str]]:
+    """All that is known of an attempt's applications: pairs of a label and a text."""
+    ids = applications(task)
+    if ids:
+        yield "application", escaped(", ".join(ids))
+    for label, address in (("UI", task.ui_link), ("history", task.history_link)):
+        if found := link(address):
+            yield label, found
+    if words := progress_words(task):
+        yield "progress", words
+    progress = progress_of(task)
+    if progress is not None and (moved := _moved(progress)):
+        yield "data", moved
+    if task.usage is not None and (cost := _cost(usage_from(task.usage))):
+        yield "cost", cost
+    if task.memory_factor != 1:
+        yield "memory", f"× {task.memory_factor:g} of what is configured, up to the task's ceiling"
+
+
+def where(task: TaskInstanceView) -> str:
+    """The newest application and where to look at it, in one line; "" if there is none."""
+    ids = applications(task)
+    address = link(task.ui_link) or link(task.history_link)
+    return "  ".join(part for part in (escaped(ids[-1]) if ids else "", address or "") if part)
+
+
+def _moved(progress: Progress) -> str:
+    parts = []
+    for what, rows, number in (
+        ("in", progress.rows_in, progress.bytes_in),
+        ("out", progress.rows_out, progress.bytes_out),
+    ):
+        if rows or number:
+            parts.append(f"{what} {_counted(rows)} rows, {size(number)}")
+    parts += [
+        f"{what} {size(number)}"
+        for what, number in (
+            ("shuffled", progress.shuffle_write_bytes),
+            ("spilled", progress.spill_bytes),
+            ("executor memory", progress.executor_memory_bytes),
+        )
+        if number
+    ]
+    return "; ".join(parts)
+
+
+def _cost(usage: Usage) -> str:
+    parts = []
+    if usage.run_seconds:
+        parts.append(f"ran {duration(timedelta(seconds=usage.run_seconds))}")
+    if usage.cpu_seconds:
+        parts.append(f"CPU {duration(timedelta(seconds=usage.cpu_seconds))}")
+    if usage.peak_memory_bytes:
+        parts.append(f"peak memory {size(usage.peak_memory_bytes)}")
+    if usage.core_seconds:
+        parts.append(f"{usage.core_seconds / 3600:.2g} core-hours")
+    return ", ".join(parts)
+
+
+def size(number: int) -> str:
+    """A number of bytes with three digits or so, in powers of 1,000."""
+    amount = float(number)
+    for unit in _UNITS[:-1]:
+        if amount < 999.5:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} {_UNITS[-1]}"
+
+
+def _counted(number: int) -> str:
+    return f"{number:,}"
