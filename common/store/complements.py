@@ -288,4 +288,4 @@ def claim_dates(db: Connection, dates: Mapping[int, int], *, now: datetime) -> f
 
 def note_runs_of_dates(db: Connection, runs: Mapping[int, int]) -> None:
     """Note which process instances have been made for claimed dates, by the ids of the dates."""
-    db.execute(_NOTE_RUNS, {"born_date_id": list(runs), "born_run_id": list(runs.values())})
+    db.execute(_NOTE_RUNS, {"created_date_id": list(runs), "created_run_id": list(runs.values())})

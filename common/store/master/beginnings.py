@@ -264,9 +264,9 @@ def _born(
     children: Mapping[int, ChildOf], params: Sequence[str | None] | None = None
 ) -> dict[str, list[Any]]:
     return {
-        "born_task_id": [child_of.task_instance_id for child_of in children.values()],
-        "born_child_id": list(children),
-        "born_param": list(params or [None] * len(children)),
+        "created_task_id": [child_of.task_instance_id for child_of in children.values()],
+        "created_child_id": list(children),
+        "created_param": list(params or [None] * len(children)),
     }
 
 

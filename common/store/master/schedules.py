@@ -238,7 +238,9 @@ def read_schedule(db: Connection, schedule_id: int) -> Schedule | None:
 
 def note_runs_of_fires(db: Connection, runs: Mapping[int, int]) -> None:
     """Note in the ledger which process instances have been made, by the ids of their commands."""
-    db.execute(_NOTE_RUNS, {"born_command_id": list(runs), "born_run_id": list(runs.values())})
+    db.execute(
+        _NOTE_RUNS, {"created_command_id": list(runs), "created_run_id": list(runs.values())}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
