@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-import typer
-
 from common.errors import NotAllowedError, NotFoundError
+from operations.errors import UsageError
 
 if TYPE_CHECKING:
     from common.store.people.definitions import DefinitionRow
@@ -71,7 +70,7 @@ def worker_group_named(db: Connection, name: str) -> int:
     return found
 
 
-def nodes_named(process_json: str, names: str, *, owner: str, option: str) -> list[str]:
+def nodes_named(process_json: str, names: str, *, owner: str, field: str) -> list[str]:
     """The tasks of a comma list, each of which must be there: a master would leave out others."""
     from common.model.definitions import read_process_json
     from common.task_types import known_task_types
@@ -79,7 +78,7 @@ def nodes_named(process_json: str, names: str, *, owner: str, option: str) -> li
     graph = read_process_json(process_json, task_types=known_task_types())
     asked = [name.strip() for name in names.split(",") if name.strip()]
     if not asked:
-        raise typer.BadParameter("names no task", param_hint=option)
+        raise UsageError(field, "names no task")
     for name in asked:
         if name not in graph.nodes:
             near = difflib.get_close_matches(name, list(graph.nodes), n=1)

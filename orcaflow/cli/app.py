@@ -30,6 +30,7 @@ from orcaflow.cli.commands import (
     version,
 )
 from orcaflow.cli.output import say
+from orcaflow.cli.usage import translate_usage_errors
 
 DEBUG_VARIABLE = "ORCAFLOW_DEBUG"
 
@@ -71,6 +72,7 @@ app.add_typer(server.app, name="server")
 app.add_typer(config.app, name="config")
 app.command(name="doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command(name="version", epilog=version.EXAMPLES)(version.version)
+translate_usage_errors(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 
+from operations.errors import UsageError
 from orcaflow.cli.app import main
+from orcaflow.cli.usage import translate_usage_errors
 
 ROOT = Path(__file__).resolve().parents[2]
 # Not pydantic: typer itself looks for it.
@@ -190,3 +194,45 @@ def test_waiting_options_need_waiting(cli: Cli) -> None:
     assert cli("run", "x", "--depend", "only")[0] == 2
     assert cli("run", "x", "--param", "novalue")[0] == 2
     assert cli("run", "x", "-p", "a=1", "-p", "a=2")[0] == 2
+
+
+def an_app(error: UsageError) -> typer.Typer:
+    """A command of a group, which only raises the error."""
+    group = typer.Typer(rich_markup_mode=None)
+
+    @group.command()
+    def make(
+        name: str,
+        kind: Annotated[str, typer.Argument(metavar="KIND-OF-IT")] = "",
+        from_: Annotated[str, typer.Option("-f", "--since")] = "",
+    ) -> None:
+        raise error
+
+    @group.command()
+    def other() -> None: ...
+
+    app = typer.Typer(rich_markup_mode=None)
+    app.add_typer(group, name="group")
+    translate_usage_errors(app)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("name", " for NAME"),
+        ("kind", " for KIND-OF-IT"),
+        ("from", " for --since"),
+        ("start_nodes", " for --start-nodes"),
+        (None, ""),
+    ],
+)
+def test_a_usage_error_of_an_operation_names_the_option_that_gave_the_field(
+    capsys: pytest.CaptureFixture[str], field: str | None, hint: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        an_app(UsageError(field, "is no good"))(args=["group", "make", "x"], prog_name="orcaflow")
+    assert end.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("Usage: orcaflow group make [OPTIONS] ")
+    assert err.splitlines()[-1] == f"Error: Invalid value{hint}: is no good"

@@ -546,7 +546,7 @@ def _settings(
             definition.process_definition_json or "",
             ",".join(start_nodes),
             owner=repr(definition.name),
-            option="--start-node",
+            field="start_node",
         )
     mode = TaskDependType.TASK_POST
     if only or pre:

@@ -305,7 +305,7 @@ def execute(
             "" if shape is None else shape.process_instance_json,
             tasks,
             owner=f"process instance {process_instance_id}",
-            option="--tasks",
+            field="tasks",
         )
     mode = TaskDependType.TASK_ONLY
     if pre or post:

@@ -120,7 +120,7 @@ def run(
                     definition.process_definition_json or "",
                     start_nodes,
                     owner=repr(definition.name),
-                    option="--start-nodes",
+                    field="start_nodes",
                 )
                 document["StartNodeNameList"] = ",".join(names)
             _check_size(session, document)

@@ -1,0 +1,44 @@
+"""Usage errors of operations as errors of the command line, with the option's name as the hint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand
+
+from operations.errors import UsageError
+
+
+def translate_usage_errors(app: typer.Typer) -> None:
+    """Have every command of the app and of its groups report `UsageError` as a usage error."""
+    for command in app.registered_commands:
+        command.cls = _Command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            translate_usage_errors(group.typer_instance)
+
+
+class _Command(TyperCommand):
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            # With the command's context, whose usage is printed before the message.
+            raise typer.BadParameter(
+                error.message, ctx=ctx, param_hint=_hint(self, error.field)
+            ) from error
+
+
+def _hint(command: TyperCommand, field: str | None) -> str | None:
+    """The option or argument that gives the field; `--field` if the command has none so named."""
+    if field is None:
+        return None
+    for param in command.params:
+        if param.name in (field, f"{field}_"):
+            if isinstance(param, TyperArgument):
+                return param.metavar or param.name.upper()
+            long = [option for option in param.opts if option.startswith("--")]
+            if long:
+                return long[0]
+    return "--" + field.strip("_").replace("_", "-")
