@@ -1,9 +1,9 @@
-"""Why something is not running: facts from the tables turned into a chain of causes.
+"""Explains why something is not running: facts from the tables become a chain of causes.
 
-Pure: it is given rows of one moment, who was alive then, and the time;
-`common.store.people.reasons` reads the rows. A *cause* says what holds something back, since when,
-and what will be looked at next; the causes behind a cause hang below it. The word in `Cause.cause`
-is for programs and never changes its meaning; the sentence is for people.
+Pure: it is given rows of one moment, the daemons alive then, and the time;
+`common.store.people.reasons` reads the rows. A *cause* names what blocks something, since when, and
+the next check; the causes behind a cause hang below it. `Cause.cause` is a code for programs and
+never changes its meaning; `Cause.text` is a sentence for people.
 """
 
 from common.why.causes import Cause, CauseKind

@@ -1,4 +1,4 @@
-"""What a cause is: what holds something back, since when, and what will be looked at next. Pure."""
+"""A cause: what blocks something, since when, and the next check. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class CauseKind(StrEnum):
-    """What a cause is, for programs."""
+    """The kind of a cause, as programs read it; a value never changes its meaning."""
 
     ENDED = "ended"
     SUPERSEDED = "superseded"
@@ -50,7 +50,7 @@ class CauseKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One reason; `because` are the reasons behind it. `next` is what is looked at, and when."""
+    """One cause; `because` are the causes behind it. `next` is the next check or step."""
 
     cause: CauseKind
     subject: str

@@ -1,4 +1,4 @@
-"""The facts that causes are found in: rows of one moment, and who was alive then. Pure."""
+"""The facts that causes follow from: rows of one moment, and the daemons alive then. Pure."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolWait:
-    """What an attempt asks of one pool. `size` is None if there is no such pool."""
+    """The slots that an attempt needs of one pool. `size` is None if there is no such pool."""
 
     name: str
     slots: int
@@ -117,7 +117,7 @@ class PoolWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlace:
-    """Where a submitted attempt stands; `group_id` is 0 for any worker.
+    """The place of a submitted attempt in the queue; `group_id` is 0 for any worker.
 
     `served_by` are incarnations of workers that have taken tasks of the group: proof that they
     serve it, but no worker is known not to.
@@ -132,7 +132,7 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """Who is alive. `running` counts attempts by worker, `owned` live runs by master."""
+    """The living daemons. `running` counts attempts by worker, `owned` live runs by master."""
 
     masters: frozenset[Node]
     workers: frozenset[Node]
@@ -142,7 +142,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All of one moment. `alive` is None if ZooKeeper could not be asked.
+    """All facts of one moment. `alive` is None if ZooKeeper was unreachable.
 
     `children` and `child_commands` are by the id of the SUB_PROCESS attempt that wants the child.
     """

@@ -1,4 +1,4 @@
-"""The tasks of one run as its definition and its rows have them: who can still come. Pure."""
+"""The tasks of one run, from its definition and its rows: those that can still begin. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BAD_ENDS: Final = frozenset(
 
 
 class Shape:
-    """The tasks of a run, and which of them can still come."""
+    """The DAG of a run with the state of its tasks."""
 
     def __init__(self, graph: ProcessGraph, dag: Dag, begun: Mapping[str, Attempt]) -> None:
         self.graph = graph
@@ -30,10 +30,10 @@ class Shape:
         self.begun = begun
         self._above: dict[str, tuple[str, ...]] = {}
         self.left_out = self._left_out()
-        """Tasks that no way leads to any more, each with the branching task that decided it."""
+        """Tasks that no path reaches any more, each with the branching task that decided it."""
 
     def working_above(self, name: str) -> tuple[str, ...]:
-        """The tasks above that really run: what is forbidden passes its own upstream on."""
+        """Return the upstream tasks that run: a forbidden one is replaced by its own upstream."""
         if name not in self._above:
             self._above[name] = tuple(self._look_above(name))
         return self._above[name]
@@ -54,24 +54,24 @@ class Shape:
                     waiting.append(each)
 
     def is_open(self, name: str) -> bool:
-        """Whether an end of it is still to come."""
+        """True if its end is still to come."""
         attempt = self.begun.get(name)
         return attempt is None or is_live(attempt) or attempt.retry_at is not None
 
     def is_bad(self, name: str) -> bool:
-        """Whether it has ended so that nothing builds on it; a branching task may all the same."""
+        """True if it ended so that only a branching task may still follow."""
         attempt = self.begun.get(name)
         if attempt is None or self.is_open(name):
             return False
         return attempt.state in BAD_ENDS or attempt.state == TaskState.PAUSE
 
     def is_looked_at(self, name: str) -> bool:
-        """Whether a CONDITIONS decides what its failure means."""
+        """True if a CONDITIONS task evaluates its end."""
         below = self.dag.downstream.get(name, ())
         return any(self.graph.nodes[each].task_type == "CONDITIONS" for each in below)
 
     def frontier(self, names: Sequence[str]) -> list[str]:
-        """Of these and what they wait for, the tasks that wait for no other task."""
+        """Return those tasks, among these and all they wait for, that wait for no other task."""
         waiting = deque(names)
         seen = dict.fromkeys(waiting)
         found: list[str] = []
@@ -108,8 +108,24 @@ class Shape:
         return above if taken is not None and name not in taken else None
 
 
+class Shapes:
+    """The shapes of runs, each read once; None for one whose definition can't be read."""
+
+    def __init__(self, task_types: frozenset[str]) -> None:
+        self._task_types = task_types
+        self._known: dict[int, Shape | None] = {}
+
+    def of(self, run: Run) -> Shape | None:
+        if run.id not in self._known:
+            graph, dag = graph_of(run, self._task_types)
+            self._known[run.id] = (
+                None if graph is None or dag is None else Shape(graph, dag, attempts_by_name(run))
+            )
+        return self._known[run.id]
+
+
 def graph_of(run: Run, task_types: frozenset[str]) -> tuple[ProcessGraph | None, Dag | None]:
-    """The graph of a run and what its first command selected; None twice if they can't be read."""
+    """Return a run's graph and the DAG its first command selected; None twice if unreadable."""
     try:
         graph = read_process_json(run.process_instance_json, task_types=task_types)
         names = start_node_names(run.command_param)
@@ -118,8 +134,12 @@ def graph_of(run: Run, task_types: frozenset[str]) -> tuple[ProcessGraph | None,
         return None, None
 
 
+def attempts_by_name(run: Run) -> dict[str, Attempt]:
+    return {each.name: each for each in run.attempts}
+
+
 def is_live(attempt: Attempt) -> bool:
-    """Whether the attempt has not ended; one in a state that is not known here has."""
+    """True if the attempt has not ended; an unknown state counts as ended."""
     try:
         return not TaskState(attempt.state).is_finished
     except ValueError:
@@ -127,7 +147,7 @@ def is_live(attempt: Attempt) -> bool:
 
 
 def names_in(stored: str | None) -> tuple[str, ...] | None:
-    """A column's JSON list of names; None if there is none that can be read."""
+    """Return a column's JSON list of names; None if it is empty or unreadable."""
     if stored is None:
         return None
     try:

@@ -1,0 +1,89 @@
+"""Causes for SUB_PROCESS and DEPENDENT attempts, which wait for other runs. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from common.model.states import ProcessState
+from common.why.causes import Cause, CauseKind
+from common.why.commands import command_cause
+from common.why.facts import Attempt, Facts, Run
+from common.why.phrases import MAX_LISTED, state_name, task_subject
+
+
+def sub_process_cause(
+    facts: Facts, attempt: Attempt, behind_child: Callable[[Run], tuple[Cause, ...]]
+) -> Cause:
+    """Build the cause for a SUB_PROCESS attempt; `behind_child` explains a child that has begun."""
+    child = child_of(facts, attempt)
+    command = facts.child_commands.get(attempt.id)
+    because: tuple[Cause, ...] = ()
+    later: str | None = None
+    if command is not None:
+        text = f"task {attempt.name!r} waits for its sub process to begin"
+        because = (command_cause(facts, command),)
+    elif child is not None:
+        state = state_name(ProcessState, child.state)
+        text = f"task {attempt.name!r} waits for its sub process, instance {child.id} ({state})"
+        because = behind_child(child)
+    else:
+        text = f"task {attempt.name!r} waits for its sub process, of which there is no trace yet"
+        later = "its owner looks at it within a few seconds"
+    return Cause(
+        cause=CauseKind.SUB_PROCESS,
+        subject=task_subject(attempt),
+        text=text,
+        since=attempt.start_time or attempt.submit_time,
+        next=later,
+        because=because,
+    )
+
+
+def child_of(facts: Facts, attempt: Attempt) -> Run | None:
+    """Return the run that a SUB_PROCESS attempt has begun."""
+    return facts.runs.get(facts.children.get(attempt.id, 0))
+
+
+def dependent_cause(attempt: Attempt) -> Cause:
+    entries = [entry for entry in _entries(attempt.evidence) if entry.get("result") == "WAITING"]
+    because = tuple(_of_evidence(entry) for entry in entries[:MAX_LISTED])
+    more = f" ({len(entries)} in all)" if len(entries) > MAX_LISTED else ""
+    return Cause(
+        cause=CauseKind.DEPENDENT,
+        subject=task_subject(attempt),
+        text=f"task {attempt.name!r} waits for other process instances{more}"
+        if attempt.evidence
+        else f"task {attempt.name!r} has not looked at what it depends on yet",
+        since=attempt.start_time or attempt.submit_time,
+        next="looked at again whenever a process instance ends, and every few seconds",
+        because=because,
+    )
+
+
+def _entries(evidence: str | None) -> Sequence[Mapping[str, Any]]:
+    try:
+        entries = json.loads(evidence or "[]")
+    except (ValueError, RecursionError):
+        return ()
+    if isinstance(entries, dict):
+        entries = entries.get("evidence", ())
+    return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else ()
+
+
+def _of_evidence(entry: Mapping[str, Any]) -> Cause:
+    run = entry.get("run")
+    key = str(entry.get("key", "?"))
+    interval = f" from {entry['from']} to {entry.get('to')}" if entry.get("from") else ""
+    if isinstance(run, dict):
+        looked = f"looked at process instance {run.get('id')} in state {run.get('state')}"
+        later = f"orcaflow instance why {run.get('id')} tells more"
+    else:
+        looked, later = "found no process instance to look at", None
+    return Cause(
+        cause=CauseKind.DEPENDENT,
+        subject=f"dependent item {key}",
+        text=f"item {key}{interval}: {looked} ({entry.get('why', '')})",
+        next=later,
+    )
