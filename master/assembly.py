@@ -16,7 +16,7 @@ from common.config import MasterConfig
 from common.model.cluster import Node
 from common.registry.protocol import Registry
 from common.runtime.wakes import Wakes
-from common.store.ports import (
+from common.store.master.ports import (
     CommandStore,
     ComplementStore,
     DependentStore,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from common.store.ports import AttemptPaths, ClaimedTask
+from common.store.worker.ports import AttemptPaths, ClaimedTask
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from common.clock import Clock
 from common.config import WorkerConfig
 from common.registry.protocol import Registry
 from common.runtime.wakes import Wakes
-from common.store.ports import AttemptEnd, AttemptFolders, TaskStore
+from common.store.worker.ports import AttemptEnd, AttemptFolders, TaskStore
 from worker.attempts import Ended, LocalAttempts, Started
 from worker.identity import Identity
 from worker.loops.claim_loop import ClaimLoop

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from common.store.ports import AttemptEnd, ClaimedTask
+from common.store.worker.ports import AttemptEnd, ClaimedTask
 
 Ended: TypeAlias = Callable[[AttemptEnd], None]
 """Told of an attempt whose processes are gone; on any thread, so it must not wait."""

@@ -22,7 +22,7 @@ from common.params import (
     parse_properties,
     system_parameters,
 )
-from common.store.ports import ClaimedTask
+from common.store.worker.ports import ClaimedTask
 from common.zones import UnknownZoneError, zone_named
 from worker import task_log, tenants, tracing
 from worker.processes import outputs

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.masking import MASK, is_secret
-from common.store.ports import ClaimedTask
+from common.store.worker.ports import ClaimedTask
 from worker.masking import masked, printable
 
 _PREFIX = "[orcaflow]"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from common.store.ports import AttemptFolders
+from common.store.worker.ports import AttemptFolders
 
 # Parents may be passed through but not listed; what is inside belongs to one attempt.
 _PARENT_MODE = 0o711

@@ -83,3 +83,23 @@ class ProcessRow:
     wanted_deadline: datetime | None = None
     parent_task_instance_id: int = 0
     timezone_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """How an attempt ended, as its row says; it waits until the owner settles it.
+
+    `has_output` without `var_pool`: it put something out that this report does not carry, and that
+    its row does. Only a look at the rows may be acted on then.
+    """
+
+    process_instance_id: int
+    task_instance_id: int
+    name: str
+    attempt: int
+    state: TaskState
+    end_time: datetime
+    reason: str | None = None
+    var_pool: str | None = None
+    has_output: bool = False
+    failure: FailureReason | None = None

@@ -1,15 +1,14 @@
-"""Complements and their dates as they are written: new ones, and a date that begins.
+"""Writes new complements with their dates, and reads the definitions downstream of one.
 
-Which dates there are says whoever asks; what is left out, since it has been run before, is found
-out here. Claiming a date is part of the transaction that makes its process instance. Used where
-commands are carried out, and by the command line; `common.store.master.complement_progress` moves
-them on.
+The caller says which dates there are; those left out, because they have been run before, are found
+here. Used where a master carries out commands, and by the command line;
+`common.store.master.complement_progress` moves complements on.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
-    exists,
     func,
     insert,
     literal,
@@ -37,7 +35,7 @@ from sqlalchemy import (
 from common.model.complements import ComplementState, DateState, NewComplement, Reprocess
 from common.model.plans import DependentDefinition
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
-from common.store.master.schedules import read_schedules
+from common.store.schedules import read_schedules
 from common.store.tables import (
     complement,
     complement_date,
@@ -239,53 +237,3 @@ def read_dependents(db: Connection) -> tuple[DependentDefinition, ...]:
         )
         for row in rows
     )
-
-
-# A date begins: part of the transaction that takes its command
-
-_CLAIMING: Final = unnested("claiming", date_id=Integer, command_id=Integer)
-_WANTED: Final = (
-    select(complement_date.c.id)
-    .join_from(_CLAIMING, complement_date, complement_date.c.id == _CLAIMING.c.date_id)
-    .where(complement_date.c.command_id == _CLAIMING.c.command_id)
-    .where(complement_date.c.state == DateState.SUBMITTED)
-    .where(
-        exists()
-        .where(complement.c.id == complement_date.c.complement_id)
-        .where(complement.c.state == ComplementState.RUNNING)
-    )
-    # One that stays locked elsewhere loses its command, is found to have lost it, and gets another:
-    # it keeps no other command waiting.
-    .with_for_update(of=complement_date, key_share=True, skip_locked=True)
-    .cte("wanted")
-)
-_CLAIM: Final = (
-    update(complement_date)
-    .where(complement_date.c.id == _WANTED.c.id)
-    .where(complement_date.c.state == DateState.SUBMITTED)
-    .values(state=DateState.RUNNING.value, update_time=bindparam("now", type_=_MOMENT))
-    .returning(complement_date.c.command_id)
-)
-_CREATED: Final = unnested("created", date_id=Integer, run_id=Integer)
-_NOTE_RUNS: Final = (
-    update(complement_date)
-    .where(complement_date.c.id == _CREATED.c.date_id)
-    .values(process_instance_id=_CREATED.c.run_id)
-)
-
-
-def claim_dates(db: Connection, dates: Mapping[int, int], *, now: datetime) -> frozenset[int]:
-    """SUBMITTED → RUNNING for the dates that wait for these commands still; the commands' ids.
-
-    `dates` are the ids of dates by those of commands. Only a date whose row names this very command
-    is claimed, so that none is begun twice, and none whose complement is to begin no further ones.
-    """
-    if not dates:
-        return frozenset()
-    asked = {"claiming_date_id": list(dates.values()), "claiming_command_id": list(dates)}
-    return frozenset(db.scalars(_CLAIM, asked | {"now": now}))
-
-
-def note_runs_of_dates(db: Connection, runs: Mapping[int, int]) -> None:
-    """Note which process instances have been made for claimed dates, by the ids of the dates."""
-    db.execute(_NOTE_RUNS, {"created_date_id": list(runs), "created_run_id": list(runs.values())})

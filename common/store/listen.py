@@ -37,10 +37,10 @@ from psycopg2 import sql
 
 from common.clock import Clock, SystemClock
 from common.errors import ServiceUnreachableError
+from common.model.instances import TaskReport
 from common.model.retry_policy import reason_from
 from common.model.states import TaskState
 from common.store.connect import connect
-from common.store.ports import TaskReport
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 5.0

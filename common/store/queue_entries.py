@@ -1,22 +1,34 @@
-"""What a row says about its place in the registry's queue (specification §4.4). Pure.
+"""The place of an attempt in the registry's queue, from its rows (specification §4.4). Does no I/O.
 
-Adds the word *yield*: what a complement began gives way to all else of the same priority.
+Adds the word *yield*: attempts of complements give way to all others of the same priority. Used by
+every side of the store.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from sqlalchemy import func
+
 from common.model.cluster import ANY_WORKER, QueueEntry, ip_number
 from common.model.commands import CommandType
+from common.store.tables import process_instance
+
+# The same as `is_complement`, as a condition on the row of the process instance.
+IS_COMPLEMENT: Final = (
+    func.split_part(func.coalesce(process_instance.c.history_cmd, ""), ",", 1)
+    == CommandType.COMPLEMENT_DATA.name
+)
 
 
 def queue_hosts(ip_list: str | None) -> str:
-    """The addresses of a worker group as a queue entry names them (specification §4.4)."""
+    """The addresses of a worker group in the form of a queue entry (specification §4.4)."""
     numbers = []
     for address in (ip_list or "").split(","):
         try:
             numbers.append(str(ip_number(address)))
         except ValueError:
-            # A host's name can't be told as a number: its workers go by the group's id.
+            # A host name has no number: its workers are matched by the id of the group.
             continue
     return ",".join(numbers) or ANY_WORKER
 
@@ -27,7 +39,7 @@ def effective_group(task_group_id: int, process_group_id: int) -> int:
 
 
 def is_complement(history_cmd: str | None) -> bool:
-    """Whether a run with these commands, the first of which began it, is one of a complement."""
+    """True for a run that a complement began: its first command says so."""
     return (history_cmd or "").partition(",")[0] == CommandType.COMPLEMENT_DATA.name
 
 

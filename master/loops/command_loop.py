@@ -28,7 +28,7 @@ from common.model.plans import (
 )
 from common.registry.protocol import Membership, Mutex
 from common.runtime import metrics
-from common.store.ports import CommandStore
+from common.store.master.ports import CommandStore
 from master.commands import plan
 from master.commands.origin import Origin
 from master.identity import Identity

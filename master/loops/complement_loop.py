@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from common.clock import Clock
-from common.store.ports import ComplementStore
+from common.store.master.ports import ComplementStore
 from master.identity import Identity
 from master.logic.complement import step
 

@@ -28,7 +28,7 @@ from common.errors import ServiceUnreachableError
 from common.model.control import Dependent, read_control
 from common.model.states import TaskState
 from common.model.upstream import Answer, Question
-from common.store.ports import DependentStore, WaitingDependent
+from common.store.master.ports import DependentStore, WaitingDependent
 from common.zones import UnknownZoneError, zone_named
 from master.identity import Identity
 from master.logic.deadlocks import runs_needed, wait_cycles

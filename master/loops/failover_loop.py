@@ -14,7 +14,7 @@ from datetime import timedelta
 from common.clock import Clock
 from common.model.cluster import NodeKind
 from common.registry.protocol import Membership, Mutex
-from common.store.ports import FailoverStore
+from common.store.master.ports import FailoverStore
 from master.identity import Identity
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from common.clock import Clock
-from common.store.ports import HoldStore
+from common.store.master.ports import HoldStore
 from master.identity import Identity
 from master.loops.queue_loop import QueueLoop
 

@@ -18,7 +18,7 @@ from datetime import timedelta
 from common.clock import Clock
 from common.model.cluster import QueueEntry
 from common.registry.protocol import KillQueue, RegistryUnavailableError, TaskQueue
-from common.store.ports import RunStore, Saved
+from common.store.master.ports import RunStore, Saved
 from master.identity import Identity
 
 log = logging.getLogger(__name__)

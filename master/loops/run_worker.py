@@ -25,18 +25,10 @@ from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreach
 from common.model.commands import BadCommandError, start_node_names
 from common.model.control import Dependent, SubProcess
 from common.model.decisions import Decision, FinishProcess, KillTask
-from common.model.instances import Ownership
+from common.model.instances import Ownership, TaskReport
 from common.model.states import ProcessState, TaskDependType, TaskState
 from common.runtime import metrics
-from common.store.ports import (
-    Intent,
-    LoadedRun,
-    RunStore,
-    Saved,
-    Step,
-    TaskReport,
-    UnreadableRun,
-)
+from common.store.master.ports import Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
 from common.zones import UnknownZoneError
 from master.engine.advance import advance
 from master.engine.events import (

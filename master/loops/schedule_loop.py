@@ -16,7 +16,7 @@ from common.clock import Clock
 from common.firing import MISFIRE_THRESHOLD, plan_fires
 from common.model.schedules import FireOutcome, FirePlan, Schedule
 from common.runtime import metrics
-from common.store.ports import ScheduleStore
+from common.store.master.ports import ScheduleStore
 from master.identity import Identity
 
 log = logging.getLogger(__name__)

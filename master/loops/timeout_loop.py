@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from common.clock import Clock
-from common.store.ports import TimeoutStore
+from common.store.master.ports import TimeoutStore
 from master.identity import Identity
 
 log = logging.getLogger(__name__)

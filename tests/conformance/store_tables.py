@@ -42,12 +42,7 @@ from common.store.master.complement_progress import PostgresComplementStore
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.failover import PostgresFailoverStore
 from common.store.master.holds import PostgresHoldStore
-from common.store.master.runs import PostgresRunStore
-from common.store.master.schedules import PostgresScheduleStore
-from common.store.master.timeouts import PostgresTimeoutStore
-from common.store.ports import (
-    AttemptEnd,
-    AttemptFolders,
+from common.store.master.ports import (
     CommandStore,
     ComplementStore,
     DependentStore,
@@ -60,9 +55,12 @@ from common.store.ports import (
     Saved,
     ScheduleStore,
     Step,
-    TaskStore,
     TimeoutStore,
 )
+from common.store.master.runs import PostgresRunStore
+from common.store.master.schedules import PostgresScheduleStore
+from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.worker.ports import AttemptEnd, AttemptFolders, TaskStore
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
 from tests.memory.store import (

@@ -19,7 +19,7 @@ from common.model.states import (
     WarningType,
 )
 from common.store import tables as t
-from common.store.ports import Step
+from common.store.master.ports import Step
 from common.store.transaction import StoreConflictError
 from tests.builders import NOON
 from tests.conformance.store_tables import (

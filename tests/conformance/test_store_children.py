@@ -28,7 +28,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import Channel, read_task_report
-from common.store.ports import Saved, Step
+from common.store.master.ports import Saved, Step
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,

@@ -21,7 +21,7 @@ from common.model.states import (
     ReleaseState,
 )
 from common.store import tables as t
-from common.store.ports import Intent, Planner
+from common.store.master.ports import Intent, Planner
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,

@@ -35,7 +35,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.ports import Progressed
+from common.store.master.ports import Progressed
 from master.logic.complement import step
 from tests.builders import NOON
 from tests.conformance.store_tables import (

@@ -25,7 +25,7 @@ from common.model.states import (
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
 from common.store import tables as t
 from common.store.listen import read_task_report
-from common.store.ports import Saved, WaitingDependent
+from common.store.master.ports import Saved, WaitingDependent
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,

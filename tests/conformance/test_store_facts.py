@@ -24,7 +24,7 @@ from common.model.spark import Progress, SparkFacts, Usage, progress_from, usage
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.store import tables as t
 from common.store.listen import read_task_report
-from common.store.ports import ClaimedTask
+from common.store.worker.ports import ClaimedTask
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,

@@ -22,7 +22,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.ports import Released
+from common.store.master.ports import Released
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,

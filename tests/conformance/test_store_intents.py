@@ -28,7 +28,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.store import tables as t
-from common.store.ports import Intent, Saved, UnreadableRun
+from common.store.master.ports import Intent, Saved, UnreadableRun
 from common.store.transaction import StoreConflictError
 from tests.builders import NOON
 from tests.conformance.store_tables import (

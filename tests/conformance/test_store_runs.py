@@ -21,7 +21,7 @@ from common.model.states import (
     TaskState,
 )
 from common.store import tables as t
-from common.store.ports import Saved, Step
+from common.store.master.ports import Saved, Step
 from common.store.transaction import StoreConflictError
 from tests.builders import NOON
 from tests.conformance.store_tables import (

@@ -22,7 +22,7 @@ from common.model.schedules import (
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.ports import Fired
+from common.store.master.ports import Fired
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,

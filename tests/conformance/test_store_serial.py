@@ -23,7 +23,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.ports import Intent, Released
+from common.store.master.ports import Intent, Released
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,

@@ -18,7 +18,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import read_task_report
-from common.store.ports import DataSource
+from common.store.worker.ports import DataSource
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,

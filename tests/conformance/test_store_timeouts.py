@@ -25,7 +25,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.ports import Intent
+from common.store.master.ports import Intent
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,

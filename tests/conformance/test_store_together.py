@@ -58,7 +58,7 @@ from common.model.states import (
 )
 from common.model.upstream import Question
 from common.store import tables as t
-from common.store.ports import Released, Saved, Step
+from common.store.master.ports import Released, Saved, Step
 from common.store.transaction import StoreConflictError
 from master.logic.complement import step
 from tests.builders import NOON

@@ -8,7 +8,7 @@ from common.model.commands import CommandType
 from common.model.instances import Ownership
 from common.model.plans import Drop
 from common.store import tables as t
-from common.store.ports import WaitingDependent
+from common.store.master.ports import WaitingDependent
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,

@@ -10,7 +10,7 @@ import pytest
 
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
-from common.store.ports import AttemptEnd
+from common.store.worker.ports import AttemptEnd
 from tests.integration.spark_host import SparkHost, a_profile, spark_host
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks

@@ -17,7 +17,7 @@ from common.model.failures import FailureReason
 from common.model.quality import QualityState
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
-from common.store.ports import AttemptEnd, DataSource
+from common.store.worker.ports import AttemptEnd, DataSource
 from tests.integration.spark_host import SparkHost, a_profile, spark_host
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks

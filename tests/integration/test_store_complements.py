@@ -34,7 +34,7 @@ from common.store.complements import create_complements
 from common.store.connect import engine
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.complement_progress import PostgresComplementStore
-from common.store.ports import Progressed
+from common.store.master.ports import Progressed
 from master.logic.complement import step
 from tests.builders import NOON
 

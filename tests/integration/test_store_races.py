@@ -54,11 +54,12 @@ from common.store.connect import engine
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.failover import PostgresFailoverStore
 from common.store.master.holds import PostgresHoldStore
+from common.store.master.ports import Saved, Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.people.requests import lock_pool, remove_pool
-from common.store.ports import AttemptEnd, AttemptFolders, Saved, Step
 from common.store.transaction import transaction
+from common.store.worker.ports import AttemptEnd, AttemptFolders
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
 

@@ -18,8 +18,9 @@ from common.firing import plan_fires
 from common.model.schedules import FirePlan, Schedule
 from common.store import tables as t
 from common.store.connect import engine
-from common.store.master.schedules import PostgresScheduleStore, read_schedule, read_schedules
-from common.store.ports import Fired
+from common.store.master.ports import Fired
+from common.store.master.schedules import PostgresScheduleStore
+from common.store.schedules import read_schedule, read_schedules
 from tests.builders import NOON
 
 UTC_ZONE = ZoneInfo("UTC")

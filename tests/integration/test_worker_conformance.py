@@ -21,7 +21,7 @@ import psycopg2
 import pytest
 
 from common.model.states import TaskState
-from common.store.ports import AttemptEnd, ClaimedTask, DataSource
+from common.store.worker.ports import AttemptEnd, ClaimedTask, DataSource
 from tests.integration.test_worker_host import Host, Signpost
 from worker.processes import attempt_processes
 

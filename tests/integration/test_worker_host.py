@@ -16,7 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
-from common.store.ports import AttemptEnd, ClaimedTask
+from common.store.worker.ports import AttemptEnd, ClaimedTask
 from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.processes.supervising import DirectoryPolicy, Prepare, Supervisor

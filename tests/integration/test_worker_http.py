@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from common.model.states import TaskState
-from common.store.ports import AttemptEnd
+from common.store.worker.ports import AttemptEnd
 from tests.integration.test_worker_conformance import ANSWERS, Request, Server
 from tests.integration.test_worker_host import Host
 from worker.tasks.base import TaskSettings

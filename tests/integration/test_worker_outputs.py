@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from common.model.states import TaskState
-from common.store.ports import AttemptEnd, ClaimedTask
+from common.store.worker.ports import AttemptEnd, ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from tests.integration.test_worker_supervisor import a_daemon_that_dies
 from worker.processes.outputs import Declared

@@ -13,7 +13,7 @@ import pytest
 
 from common.embedded.addresses import PostgresAddress
 from common.model.states import TaskState
-from common.store.ports import AttemptEnd, DataSource
+from common.store.worker.ports import AttemptEnd, DataSource
 from tests.integration.test_worker_conformance import rows
 from tests.integration.test_worker_host import Host
 from worker.tasks.base import TaskSettings

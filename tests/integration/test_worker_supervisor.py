@@ -15,7 +15,7 @@ import pytest
 
 from common.host import is_alive
 from common.model.states import TaskState
-from common.store.ports import ClaimedTask
+from common.store.worker.ports import ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from worker.processes.supervising import Prepared
 from worker.tasks.base import TaskSettings

@@ -49,7 +49,7 @@ from common.store.master.commands import (
     refused,
     understand,
 )
-from common.store.ports import Planner
+from common.store.master.ports import Planner
 from common.store.transaction import storable, unstorable
 from tests.memory.complements import create_complements, wants_to_begin
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction

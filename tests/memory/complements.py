@@ -21,7 +21,7 @@ from common.model.complements import (
     Reprocess,
 )
 from common.model.states import ProcessState
-from common.store.ports import Progressed
+from common.store.master.ports import Progressed
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import (
     CommandRecord,

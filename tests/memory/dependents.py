@@ -9,7 +9,7 @@ from datetime import datetime
 from common.model.cluster import Node
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
-from common.store.ports import WaitingDependent
+from common.store.master.ports import WaitingDependent
 from common.store.transaction import storable
 from tests.memory.database import MemoryDatabase
 from tests.memory.rows import DEPENDENT, EPOCH, ProcessRecord, TaskRecord

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from common.model.cluster import Node, QueueEntry
-from common.model.instances import Ownership
+from common.model.instances import Ownership, TaskReport
 from common.model.retry_policy import reason_from
 from common.model.states import LIVE_TASK_STATES, ProcessState, TaskState
-from common.store.ports import Intent, LoadedRun, Saved, Step, TaskReport, UnreadableRun
+from common.store.master.ports import Intent, LoadedRun, Saved, Step, UnreadableRun
 from tests.memory.database import MemoryDatabase
 from tests.memory.reading import entry_of, process_row, task_row
 from tests.memory.rows import EPOCH, SUB_PROCESS, ProcessRecord, TaskRecord

@@ -31,7 +31,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
-from common.store.ports import Saved, Step
+from common.store.master.ports import Saved, Step
 from common.store.transaction import StoreConflictError, storable
 from tests.memory.alerts import alert_of_end, alert_of_lost_attempts
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction

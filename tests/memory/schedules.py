@@ -15,7 +15,7 @@ from common.model.schedules import (
     Schedule,
 )
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
-from common.store.ports import Fired
+from common.store.master.ports import Fired
 from common.store.transaction import storable, unstorable
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.rows import CommandRecord, FireRecord, ScheduleRecord

@@ -1,7 +1,7 @@
 """The store's protocols in memory: what the simulator runs the real loops on.
 
 One name for what stands in a module a subject: the tables and their rows (`rows`), transactions
-over them (`database`), and for each protocol of `common.store.ports` a store over the database.
+over them (`database`), and for each port of the master and the worker a store over the database.
 All is single-threaded and deterministic: rows are visited in order of id and nothing iterates over
 a set. `common.store` and these stores pass one conformance suite.
 """

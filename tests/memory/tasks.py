@@ -12,14 +12,14 @@ from common.model.cluster import Node
 from common.model.quality import COMPARED, MAX_FORMER, QualityResult, QualityState
 from common.model.spark import SparkFacts
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
-from common.store.ports import (
+from common.store.transaction import storable
+from common.store.worker.ports import (
     AttemptEnd,
     AttemptFolders,
     AttemptPaths,
     ClaimedTask,
     DataSource,
 )
-from common.store.transaction import storable
 from common.store.worker.task_facts import facts_of
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import ProcessRecord, QualityRecord, TaskRecord, TenantRecord

@@ -50,7 +50,7 @@ from common.model.states import (
     TaskDependType,
     TaskState,
 )
-from common.store.ports import AttemptEnd
+from common.store.worker.ports import AttemptEnd
 from master.commands import plan
 from master.commands.origin import Origin
 from tests.builders import NOON, a_definition_json

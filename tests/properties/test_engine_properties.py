@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
+from common.model.instances import TaskReport
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
-from common.store.ports import AttemptEnd, AttemptFolders, TaskReport
+from common.store.worker.ports import AttemptEnd, AttemptFolders
 from tests.memory.store import MemoryDatabase, MemoryRunStore, ProcessRecord, TaskRecord
 from tests.simulation.fingerprint import differences
 from tests.simulation.world import watched

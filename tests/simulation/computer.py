@@ -16,7 +16,7 @@ from random import Random
 from common.model.failures import FailureReason
 from common.model.retry_policy import reason_from
 from common.model.states import TaskState
-from common.store.ports import AttemptEnd, ClaimedTask
+from common.store.worker.ports import AttemptEnd, ClaimedTask
 from tests.simulation.definitions import FAILURES, GOOD_VALUE, OTHER_VALUES, PARAMETER
 from tests.simulation.virtual_clock import VirtualClock
 from worker.attempts import Ended

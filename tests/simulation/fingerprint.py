@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.store.ports import LoadedRun
+from common.store.master.ports import LoadedRun
 from master.engine.run import ProcessRun, TaskPhase, TaskRun
 from master.loops.run_worker import RunWorker
 from tests.memory.store import MemoryRunStore

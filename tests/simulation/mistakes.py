@@ -25,7 +25,8 @@ from common.model.retry_policy import RetryPolicy
 from common.model.schedules import Fire, FirePlan, FirePlanner, Schedule
 from common.model.states import TaskState
 from common.model.upstream import Absence
-from common.store.ports import AttemptEnd, AttemptFolders, ClaimedTask, Fired
+from common.store.master.ports import Fired
+from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask
 from master.commands.restart import all_begun, plan_restart
 from master.engine.run import ProcessRun
 from master.logic import complement, dependent

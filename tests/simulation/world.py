@@ -17,12 +17,12 @@ from zoneinfo import ZoneInfo
 from common.config import MasterConfig, WorkerConfig
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Heartbeat, Node
-from common.model.instances import Ownership
+from common.model.instances import Ownership, TaskReport
 from common.model.states import TaskState
 from common.runtime.outages import OutageTolerant
 from common.runtime.service import Loop
 from common.store.listen import Channel, Notification
-from common.store.ports import AttemptFolders, TaskReport
+from common.store.worker.ports import AttemptFolders
 from master.assembly import Master, Stores
 from master.engine.run import ImpossibleError
 from master.loops.heartbeat import HeartbeatLoop

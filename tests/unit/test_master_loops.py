@@ -29,7 +29,7 @@ from common.runtime import metrics
 from common.runtime.service import LoopThread
 from common.runtime.wakes import Wakes
 from common.store.listen import Channel, Notification
-from common.store.ports import Fired, Planner, Released, WaitingDependent
+from common.store.master.ports import Fired, Planner, Released, WaitingDependent
 from master.commands.origin import Origin
 from master.graphs import GraphCache
 from master.identity import Identity

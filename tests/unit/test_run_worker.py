@@ -16,12 +16,13 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.commands import Command, CommandType
 from common.model.failures import FailureReason
-from common.model.instances import Ownership
+from common.model.instances import Ownership, TaskReport
 from common.model.plans import Complement, Handled, Plan, Snapshot
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
-from common.store.ports import AttemptEnd, AttemptFolders, Intent, LoadedRun, Saved, TaskReport
+from common.store.master.ports import Intent, LoadedRun, Saved
 from common.store.transaction import StoreConflictError
+from common.store.worker.ports import AttemptEnd, AttemptFolders
 from master.commands import plan
 from master.commands.origin import Origin
 from master.graphs import GraphCache

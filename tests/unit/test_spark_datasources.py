@@ -17,7 +17,7 @@ from common.model.imports import (
     number_references,
     wanted,
 )
-from common.store.ports import DataSource
+from common.store.worker.ports import DataSource
 from worker.spark.session.datasources import finder
 from worker.tasks.base import TaskParameterError
 from worker.tasks.spark_datasource import SparkDatasource, spark_datasources

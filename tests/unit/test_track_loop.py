@@ -17,7 +17,7 @@ from common.model.failures import FailureReason
 from common.model.spark import LIMIT_BYTES, Progress, SparkFacts, Usage, progress_from
 from common.model.states import TaskState
 from common.runtime import metrics
-from common.store.ports import AttemptFolders
+from common.store.worker.ports import AttemptFolders
 from tests.builders import NOON
 from tests.memory.store import MemoryDatabase, MemoryTaskStore
 from worker.loops.track_loop import TrackLoop, read_facts

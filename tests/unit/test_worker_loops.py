@@ -20,7 +20,7 @@ from common.model.states import TaskState
 from common.registry.protocol import RegistryUnavailableError
 from common.runtime import metrics
 from common.runtime.admission import Admission
-from common.store.ports import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
+from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
 from master.identity import Identity
 from master.loops.queue_loop import QueueLoop
 from tests.memory.registry import MemoryRegistry, MemoryZooKeeper

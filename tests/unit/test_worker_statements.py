@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from common.params import DataType
-from common.store.ports import DataSource
+from common.store.worker.ports import DataSource
 from worker.tasks.base import TaskParameterError
 from worker.tasks.datasource import Target, target
 from worker.tasks.statements import Statement, statements

@@ -25,7 +25,7 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, QueueEntry
 from common.model.states import TaskState
 from common.registry.protocol import Membership, Standing, TaskQueue
-from common.store.ports import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
+from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
 from worker.attempts import Attempts, Ended
 from worker.processes.quality_report import needs_former
 from worker.tasks.datasource import datasource_ids, needs_datasource

@@ -16,7 +16,7 @@ from common.clock import Clock
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
 from common.registry.protocol import Membership, Standing
-from common.store.ports import TaskStore
+from common.store.worker.ports import TaskStore
 from worker.attempts import LocalAttempts
 from worker.identity import Identity
 

@@ -16,7 +16,7 @@ from common.clock import Clock
 from common.model.cluster import Node
 from common.model.states import TaskState
 from common.registry.protocol import KillQueue, Membership, Standing
-from common.store.ports import AttemptEnd, TaskStore
+from common.store.worker.ports import AttemptEnd, TaskStore
 from worker.attempts import Attempts, Ended
 
 log = logging.getLogger(__name__)

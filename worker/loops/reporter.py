@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from common.model.cluster import Node
 from common.runtime import metrics
-from common.store.ports import AttemptEnd, TaskStore
+from common.store.worker.ports import AttemptEnd, TaskStore
 
 log = logging.getLogger(__name__)
 

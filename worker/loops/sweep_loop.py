@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Final
 
 from common.clock import Clock
-from common.store.ports import TaskStore
+from common.store.worker.ports import TaskStore
 from worker.spark.managers.base import ApplicationManager, ManagerError
 from worker.spark.managers.settings import ManagerSettings
 from worker.spark.managers.sweep import Sight, Sweep, decide, sights

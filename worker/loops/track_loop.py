@@ -20,7 +20,7 @@ from typing import TypeAlias
 from common.model.cluster import Node
 from common.model.spark import LIMIT_BYTES, SparkFacts
 from common.runtime import metrics
-from common.store.ports import TaskStore
+from common.store.worker.ports import TaskStore
 from worker.workspace import is_own_file
 
 _LOOK = timedelta(seconds=0.5)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from common.model.quality import LIMIT_BYTES, QualityResult, results_from
-from common.store.ports import ClaimedTask
+from common.store.worker.ports import ClaimedTask
 from worker.workspace import artefact_path, is_own_file
 
 QUALITY: Final = "quality.json"

@@ -37,7 +37,7 @@ from common.host import process_start_time
 from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.runtime import metrics
-from common.store.ports import AttemptEnd, ClaimedTask
+from common.store.worker.ports import AttemptEnd, ClaimedTask
 from worker import task_log, workspace
 from worker.attempts import Ended, Started
 from worker.loops.track_loop import read_facts

@@ -22,7 +22,7 @@ from common.errors import SchedulerError
 from common.masking import is_secret
 from common.params import DataType, Direct, Property, replace_placeholders, substitute
 from common.spark_config import SparkConfig
-from common.store.ports import ClaimedTask
+from common.store.worker.ports import ClaimedTask
 from common.task_types import ENTRY_POINT_GROUP
 from worker.workspace import Account, artefact_path, make_artefact, write_file
 

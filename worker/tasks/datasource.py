@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from common.model import datasource_references
-from common.store.ports import ClaimedTask, DataSource
+from common.store.worker.ports import ClaimedTask, DataSource
 from worker.tasks.base import TaskParameterError, read_node
 
 _TYPES: Final = frozenset({"SQL", "PROCEDURE"})

@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from common.model.datasource_references import SparkSource, spark_sources
-from common.store.ports import DataSource
+from common.store.worker.ports import DataSource
 from worker.tasks.base import TaskParameterError
 
 MAX_DATASOURCES: Final = 20

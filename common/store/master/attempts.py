@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Integer, Text, and_, exists, func, select
+from sqlalchemy import Connection, Integer, Text, and_, exists, select
 
 from common.model.cluster import QueueEntry
-from common.model.commands import CommandType
 from common.store.queue_entries import effective_group, is_complement, queue_entry
-from common.store.tables import process_instance, task_group_queue, task_instance, worker_group
+from common.store.tables import task_group_queue, task_instance, worker_group
 from common.store.transaction import AnyRow, StoreConflictError, any_of, unnested
 
 AttemptName: TypeAlias = tuple[int, str, int]
@@ -30,12 +29,6 @@ IS_NAMED: Final = and_(
 
 # Whether slots in pools become free, or a wait for them ends, when the attempt is over.
 USES_POOLS: Final = exists().where(task_group_queue.c.task_id == task_instance.c.id)
-
-# As `queue_entries.is_complement` reads the same column.
-IS_COMPLEMENT: Final = (
-    func.split_part(func.coalesce(process_instance.c.history_cmd, ""), ",", 1)
-    == CommandType.COMPLEMENT_DATA.name
-)
 
 _ADDRESS_LISTS: Final = select(worker_group.c.id, worker_group.c.ip_list).where(
     worker_group.c.id == any_of("ids")

@@ -37,7 +37,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
-from common.store.complements import claim_dates, note_runs_of_dates
+from common.store.master.complement_dates import claim_dates, note_runs_of_dates
 from common.store.master.schedules import note_runs_of_fires
 from common.store.master.serial import other_live_runs, want_stopped
 from common.store.master.submissions import SUB_PROCESS

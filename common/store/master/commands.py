@@ -80,11 +80,11 @@ from common.store.master.beginnings import (
     note_runs,
     refused,
 )
+from common.store.master.ports import Planner
 from common.store.master.recoveries import Recoverer
 from common.store.master.serial import lock_definitions
 from common.store.master.snapshots import Snapshots, known_state
 from common.store.master.submissions import SUB_PROCESS
-from common.store.ports import Planner
 from common.store.tables import (
     TURN_OF_COMMAND,
     command,

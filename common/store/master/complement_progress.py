@@ -57,8 +57,8 @@ from common.model.complements import (
 from common.model.states import LIVE_PROCESS_STATES, ProcessState
 from common.store import tables
 from common.store.complements import date_command_param
+from common.store.master.ports import Progressed
 from common.store.master.serial import want_stopped
-from common.store.ports import Progressed
 from common.store.tables import (
     command,
     complement,

@@ -36,8 +36,8 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
+from common.store.master.ports import WaitingDependent
 from common.store.master.submissions import DEPENDENT
-from common.store.ports import WaitingDependent
 from common.store.tables import process_definition, process_instance, task_instance
 from common.store.transaction import (
     AnyRow,

@@ -43,11 +43,11 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
-from common.store.master.attempts import IS_COMPLEMENT, Place, queue_entries
+from common.store.master.attempts import Place, queue_entries
+from common.store.master.ports import Released
 from common.store.master.recoveries import BEGUN, ENDED_WAITING
 from common.store.master.serial import is_serial_no_more, lock_definitions
-from common.store.ports import Released
-from common.store.queue_entries import effective_group
+from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
     OWN_RECOVERY,
     command,

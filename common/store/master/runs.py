@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DataError, IntegrityError
 
 from common.model.cluster import Node, QueueEntry
-from common.model.instances import Ownership, ProcessRow, TaskRow
+from common.model.instances import Ownership, ProcessRow, TaskReport, TaskRow
 from common.model.retry_policy import reason_from
 from common.model.states import (
     FINISHED_TASK_STATES,
@@ -38,12 +38,11 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
-from common.store.master.attempts import IS_COMPLEMENT
 from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts
+from common.store.master.ports import Intent, LoadedRun, Saved, Step, UnreadableRun
 from common.store.master.save import is_owned, ownership_of, run_ids, save
 from common.store.master.submissions import SUB_PROCESS
-from common.store.ports import Intent, LoadedRun, Saved, Step, TaskReport, UnreadableRun
-from common.store.queue_entries import queue_entry
+from common.store.queue_entries import IS_COMPLEMENT, queue_entry
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
     process_instance,

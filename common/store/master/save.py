@@ -60,6 +60,7 @@ from common.store.master.attempts import (
     require_all,
 )
 from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts, end_processes
+from common.store.master.ports import Saved, Step
 from common.store.master.submissions import (
     Submission,
     Submitted,
@@ -71,7 +72,6 @@ from common.store.master.submissions import (
 )
 from common.store.master.withdrawals import WITHDRAWN as WITHDRAWN  # noqa: PLC0414  # Re-exported.
 from common.store.master.withdrawals import Ending, Withdrawals, end_attempts
-from common.store.ports import Saved, Step
 from common.store.tables import process_instance, task_instance
 from common.store.transaction import (
     AnyRow,

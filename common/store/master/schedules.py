@@ -1,16 +1,16 @@
-"""Schedules in `t_ds_schedules` and the ledger of their fires: reads them, and fires what is due.
+"""Fires the schedules that are due and keeps the ledger of their fires.
 
-Which fires are due and what becomes of them says the planner; here it only becomes rows, of which
-the ledger's unique key lets none come twice. Used by the schedule loop of a master, where commands
-are carried out, and by the command line.
+The planner says which fires are due and what becomes of them; here that only becomes rows, of which
+the ledger's unique key lets none come twice. Used by the schedule loop of a master, and where its
+commands are carried out.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -39,22 +39,16 @@ from common.model.schedules import (
     FireOutcome,
     FirePlan,
     FirePlanner,
-    MisfirePolicy,
     Schedule,
 )
 from common.model.states import (
-    ExecutionType,
-    FailureStrategy,
-    Priority,
-    ReleaseState,
     TaskDependType,
-    WarningType,
 )
-from common.store.ports import Fired
-from common.store.tables import command, process_definition, schedule, schedule_fire
+from common.store.master.ports import Fired
+from common.store.schedules import IS_ONLINE, SCHEDULES, schedule_of
+from common.store.tables import command, schedule, schedule_fire
 from common.store.transaction import (
     AnyRow,
-    any_of,
     storable,
     transaction,
     unnested,
@@ -68,42 +62,9 @@ log = logging.getLogger(__name__)
 _MOST_FIRES: Final = 20_000
 
 _MOMENT: Final = DateTime(timezone=True)
-_IS_ONLINE: Final = schedule.c.release_state == ReleaseState.ONLINE
-_CAN_FIRE: Final = _IS_ONLINE & schedule.c.fault.is_(None)
-_SCHEDULES: Final = select(
-    schedule.c.id,
-    schedule.c.process_definition_id,
-    process_definition.c.name.label("definition_name"),
-    func.coalesce(
-        (process_definition.c.release_state == ReleaseState.ONLINE)
-        & (process_definition.c.flag == 1),
-        False,
-    ).label("definition_is_online"),
-    schedule.c.crontab,
-    schedule.c.timezone_id,
-    schedule.c.missing_time,
-    schedule.c.repeated_time,
-    schedule.c.start_time,
-    schedule.c.end_time,
-    schedule.c.misfire_policy,
-    schedule.c.misfire_limit,
-    schedule.c.deadline,
-    schedule.c.execution_type,
-    schedule.c.start_params,
-    schedule.c.failure_strategy,
-    schedule.c.user_id,
-    schedule.c.warning_type,
-    schedule.c.warning_group_id,
-    schedule.c.process_instance_priority,
-    schedule.c.worker_group_id,
-    schedule.c.counted_from,
-    schedule.c.next_fire_time,
-).outerjoin_from(
-    schedule, process_definition, process_definition.c.id == schedule.c.process_definition_id
-)
-_ONLINE: Final = _SCHEDULES.where(_IS_ONLINE).order_by(schedule.c.id)
+_CAN_FIRE: Final = IS_ONLINE & schedule.c.fault.is_(None)
 _DUE: Final = (
-    _SCHEDULES.where(_CAN_FIRE)
+    SCHEDULES.where(_CAN_FIRE)
     .where(
         or_(
             schedule.c.counted_from.is_not(None),
@@ -212,30 +173,6 @@ class PostgresScheduleStore:
         return Fired(commands=commands, fires=len(noted), next_due=next_due)
 
 
-def read_schedules(
-    db: Connection, definition_ids: Collection[int] | None = None
-) -> dict[int, tuple[Schedule, ...]]:
-    """The ONLINE ones in order of id, by the ids of their definitions; of these, or of all.
-
-    A definition without any is missing. Raises `ValueError` for a row that can't be read.
-    """
-    statement, wanted = _ONLINE, {}
-    if definition_ids is not None:
-        statement = _ONLINE.where(schedule.c.process_definition_id == any_of("ids"))
-        wanted = {"ids": sorted(definition_ids)}
-    found: dict[int, tuple[Schedule, ...]] = {}
-    for row in db.execute(statement, wanted):
-        before = found.get(row.process_definition_id, ())
-        found[row.process_definition_id] = (*before, _schedule(row))
-    return found
-
-
-def read_schedule(db: Connection, schedule_id: int) -> Schedule | None:
-    """One schedule, ONLINE or not. Raises `ValueError` if its row can't be read."""
-    row = db.execute(_SCHEDULES.where(schedule.c.id == schedule_id)).first()
-    return None if row is None else _schedule(row)
-
-
 def note_runs_of_fires(db: Connection, runs: Mapping[int, int]) -> None:
     """Note in the ledger which process instances have been made, by the ids of their commands."""
     db.execute(
@@ -266,7 +203,7 @@ def _planned(rows: Sequence[AnyRow], planner: FirePlanner) -> list[_Planned]:
 
 def _plan(row: AnyRow, planner: FirePlanner) -> _Planned:
     try:
-        found = _schedule(row)
+        found = schedule_of(row)
     except ValueError as error:
         # Somebody has lifted a constraint: the others fire all the same.
         return _faulty(row.id, f"the row can't be read: {error}")
@@ -359,31 +296,3 @@ def _move_on(db: Connection, planned: Sequence[_Planned]) -> None:
     spoilt = {one.schedule_id: one.plan.fault for one in planned if one.plan.fault is not None}
     if spoilt:
         db.execute(_FIND_FAULT, {"spoilt_id": list(spoilt), "spoilt_fault": list(spoilt.values())})
-
-
-def _schedule(row: AnyRow) -> Schedule:
-    return Schedule(
-        id=row.id,
-        process_definition_id=row.process_definition_id,
-        definition_name=row.definition_name,
-        definition_is_online=row.definition_is_online,
-        crontab=row.crontab,
-        timezone_id=row.timezone_id,
-        missing_time=row.missing_time,
-        repeated_time=row.repeated_time,
-        start_time=row.start_time,
-        end_time=row.end_time,
-        misfire_policy=MisfirePolicy(row.misfire_policy),
-        misfire_limit=row.misfire_limit,
-        deadline=timedelta(seconds=row.deadline) if row.deadline else None,
-        execution_type=(None if row.execution_type is None else ExecutionType(row.execution_type)),
-        start_params=row.start_params,
-        failure_strategy=FailureStrategy(row.failure_strategy),
-        user_id=row.user_id,
-        warning_type=WarningType(row.warning_type),
-        warning_group_id=row.warning_group_id,
-        priority=Priority(row.process_instance_priority),
-        worker_group_id=row.worker_group_id,
-        counted_from=row.counted_from,
-        next_fire_time=row.next_fire_time,
-    )

@@ -44,8 +44,8 @@ from common.model.states import (
 )
 from common.store.complements import read_dependents
 from common.store.master.runs import ATTEMPTS, names_in, task_row
-from common.store.master.schedules import read_schedules
 from common.store.master.submissions import SUB_PROCESS
+from common.store.schedules import read_schedules
 from common.store.tables import process_definition, process_instance, task_instance
 from common.store.transaction import LOCK_NOT_AVAILABLE, AnyRow, any_of
 

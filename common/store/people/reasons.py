@@ -17,9 +17,8 @@ from common.model.cluster import Node
 from common.model.definitions import MASTER_TASK_TYPES
 from common.model.retry_policy import reason_from
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
-from common.store.master.attempts import IS_COMPLEMENT
 from common.store.people.views import pool_users
-from common.store.queue_entries import effective_group
+from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
     command,
     process_definition,

@@ -33,8 +33,7 @@ from sqlalchemy import (
 from common.model.cluster import Node
 from common.model.spark import SparkFacts
 from common.model.states import LIVE_PROCESS_STATES, TaskState, TimeoutStrategy
-from common.store.master.attempts import IS_COMPLEMENT
-from common.store.ports import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
+from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
     datasource,
@@ -55,6 +54,7 @@ from common.store.transaction import (
     transaction,
     unnested,
 )
+from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
 from common.store.worker.quality import FORMER, keep_quality
 from common.store.worker.task_facts import (
     FACTS_TYPES,

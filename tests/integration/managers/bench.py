@@ -12,7 +12,7 @@ from typing import Any
 
 from common.model.spark import SparkFacts
 from common.spark_config import SparkConfig
-from common.store.ports import AttemptEnd
+from common.store.worker.ports import AttemptEnd
 from tests.integration.managers.submit import MARK
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks

@@ -1,29 +1,26 @@
-"""What the loops ask of the tables: narrow protocols, one for each side that asks.
+"""The ports through which a master's loops reach the tables: a narrow protocol for each loop.
 
-`common.store` fulfils them on PostgreSQL and the simulator in memory; one conformance suite runs on
-both. Every method is one transaction and atomic. Every change names the owner and the state it
-expects; what did not match is left out of the answer and never an error, save for a lost run. All
-times are aware. Any method may raise `ServiceUnreachableError`: then nothing is known of its
-outcome, and the caller must look at the tables before it acts on what it believed.
+`common.store.master` implements them on PostgreSQL, the simulator in memory; one conformance suite
+runs on both. Every method is one transaction and atomic. Every change names the owner and the state
+it expects; rows that do not match are left out of the answer and never an error, save for a lost
+run. All times are aware. Any method may raise `ServiceUnreachableError`: its outcome is then
+unknown, and the caller must read the tables before it acts on what it believed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from common.model.cluster import KillEntry, Node, QueueEntry
 from common.model.commands import Command
 from common.model.complements import ComplementDecider
 from common.model.decisions import Decision
-from common.model.failures import FailureReason
-from common.model.instances import Ownership, ProcessRow, TaskRow
+from common.model.instances import Ownership, ProcessRow, TaskReport, TaskRow
 from common.model.plans import Handled, Plan, Snapshot
-from common.model.quality import QualityResult
 from common.model.schedules import FirePlanner
-from common.model.spark import SparkFacts
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question
 
@@ -83,26 +80,6 @@ class UnreadableRun:
     ownership: Ownership
     reason: str
     live: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskReport:
-    """How an attempt ended, as its row says; it waits until the owner settles it.
-
-    `has_output` without `var_pool`: it put something out that this report does not carry, and that
-    its row does. Only a look at the rows may be acted on then.
-    """
-
-    process_instance_id: int
-    task_instance_id: int
-    name: str
-    attempt: int
-    state: TaskState
-    end_time: datetime
-    reason: str | None = None
-    var_pool: str | None = None
-    has_output: bool = False
-    failure: FailureReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,194 +163,6 @@ class RunStore(Protocol):
         """Submitted attempts of this node's runs that no worker has claimed yet.
 
         It is what the queue must hold.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataSource:
-    """A row of `t_ds_datasource`. `connection_params` holds a password: it is never logged."""
-
-    id: int
-    name: str
-    type: int
-    connection_params: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedTask:
-    """An attempt that this worker, and no other, may start; with all that its process needs.
-
-    `input_pool` is a JSON list of properties that upstream tasks put out, `start_params` a JSON
-    object of values given with the command. `timeout` is set when the attempt is to fail after it,
-    counted from its start. `datasource` and `datasources` are filled by whoever knows that the task
-    needs them.
-    """
-
-    id: int
-    process_instance_id: int
-    process_definition_id: int
-    process_name: str
-    name: str
-    attempt: int
-    task_type: str
-    task_json: str
-    global_params: str | None
-    schedule_time: datetime | None
-    complement: bool
-    tenant_code: str | None
-    queue: str | None
-    executor_id: int
-    execute_path: str
-    log_path: str
-    start_time: datetime
-    submit_time: datetime | None = None
-    input_pool: str | None = None
-    start_params: str | None = None
-    timeout: timedelta | None = None
-    datasource: DataSource | None = None
-    datasources: tuple[DataSource, ...] = ()
-    """All that it names; `datasource` is the first."""
-    former_quality: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """What its rules that compare have measured in former runs, newest first. Filled likewise."""
-    timezone_id: str | None = None
-    """The zone in which the run reads its dates; None is the cluster's own."""
-    memory_factor: float = 1.0
-    """By what its memory is multiplied, since an earlier attempt had too little."""
-    lost_attempts: tuple[int, ...] = ()
-    """The attempts that it makes up for, newest first: ids of those whose workers were lost, one
-    after the other, right before it. Their applications may still run."""
-    ended_attempts: tuple[int, ...] = ()
-    """The other attempts before it, newest first: nothing of theirs should be left."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnd:
-    """What a worker has to say of an attempt that is over.
-
-    `var_pool` is what the attempt puts out for those downstream: a JSON list of properties. `facts`
-    is the last that it said of its Spark application; what they leave empty stays in the row as it
-    was told before. `failure` is why it failed, where the worker knows it.
-    """
-
-    task_instance_id: int
-    state: TaskState
-    end_time: datetime
-    exit_code: int | None = None
-    pid: int | None = None
-    reason: str | None = None
-    var_pool: str | None = None
-    facts: SparkFacts | None = None
-    failure: FailureReason | None = None
-    quality: tuple[QualityResult, ...] = ()
-    """What its rules on data have found."""
-
-    @property
-    def failure_told(self) -> FailureReason | None:
-        """Why it failed, as the worker found it or else as the attempt said; None if it did not."""
-        if self.state is TaskState.FAILURE and self.failure is None and self.facts is not None:
-            return self.facts.failure
-        return self.failure if self.state in (TaskState.FAILURE, TaskState.KILL) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptPaths:
-    """Where an attempt works and writes its log, on the worker's host."""
-
-    execute_path: str
-    log_path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFolders:
-    """The folders on the worker's host that hold the directories and the logs of all attempts.
-
-    Only numbers become parts of a path below them. A store that writes paths by a statement of its
-    own must write what `paths` gives.
-    """
-
-    work: str
-    logs: str
-
-    def paths(
-        self, process_definition_id: int, process_instance_id: int, task_instance_id: int
-    ) -> AttemptPaths:
-        """Where an attempt works and writes its log."""
-        place = f"{process_definition_id:d}/{process_instance_id:d}/{task_instance_id:d}"
-        return AttemptPaths(
-            execute_path=f"{self.work}/{place}", log_path=f"{self.logs}/{place}.log"
-        )
-
-
-class TaskStore(Protocol):
-    """Task instances, as the worker that runs them sees them."""
-
-    def claim(
-        self,
-        node: Node,
-        task_instance_ids: Collection[int],
-        *,
-        folders: AttemptFolders,
-        now: datetime,
-    ) -> tuple[ClaimedTask, ...]:
-        """SUBMITTED → RUNNING for those that still may start, in the order of the ids given.
-
-        An attempt that is missing from the answer was finished, withdrawn or claimed by somebody
-        else.
-        """
-        ...
-
-    def started(self, node: Node, pids: dict[int, tuple[int, float]]) -> None:
-        """Note the process (pid, start time) of running attempts, by task instance id."""
-        ...
-
-    def report(self, node: Node, ends: Sequence[AttemptEnd]) -> frozenset[int]:
-        """RUNNING → final for attempts that this incarnation still holds; their ids.
-
-        Reporting an attempt twice is harmless: the second time it is not in the answer.
-        """
-        ...
-
-    def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
-        """Those of these data sources that exist, by id."""
-        ...
-
-    def former_quality(
-        self, task_instance_ids: Collection[int]
-    ) -> dict[int, dict[str, tuple[float, ...]]]:
-        """What rules that compare have measured before the runs of these attempts, newest first.
-
-        By task instance id and rule; of runs of the same definition that stand for an earlier time,
-        and without what broke its rule.
-        """
-        ...
-
-    def running(self, node: Node) -> dict[int, bool]:
-        """The attempts that this incarnation holds, and whether a kill of each is wanted."""
-        ...
-
-    def adopt(self, node: Node, task_instance_ids: Collection[int]) -> frozenset[int]:
-        """Make a former incarnation's running attempts at this address this one's; their ids."""
-        ...
-
-    def tell_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
-        """Note what running attempts say of their Spark applications, by task instance id.
-
-        Only of attempts that this incarnation holds; others are passed over. What the facts leave
-        empty stays as it was told before. The reason of a failure is not noted here: it belongs to
-        an attempt's end.
-        """
-        ...
-
-    def over(self, task_instance_ids: Collection[int]) -> dict[int, bool | None]:
-        """Whether nothing may run of these attempts any more; an answer for every id.
-
-        True: it is over for good, and an application that still runs for it is nobody's. False: it
-        may have one. None: there is no such attempt, which says nothing of an id that may be
-        another database's. An attempt whose worker was lost is not over while the attempt that
-        makes up for it is still to come or is not over itself, since that may take its application
-        up; a run that is paused keeps what it promised. It is over once an attempt after it has
-        ended otherwise, nothing is to make up for it, or its run has ended.
         """
         ...
 
