@@ -22,7 +22,7 @@ from common.clock import SystemClock
 from common.config import Config, database_url, load
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.model.cluster import NodeKind
-from orcaflow.cli.output import counted
+from operations.texts import counted
 
 if TYPE_CHECKING:
     from common.store.people.requests import Engine

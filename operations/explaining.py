@@ -13,8 +13,8 @@ from common.store.people.reasons import facts_of, facts_of_command, moment
 from common.store.people.requests import refusal_of
 from common.task_types import known_task_types
 from common.why import Cause, Facts, PendingCommand
+from operations.session import Session
 from orcaflow.cli.output import Format, escaped, print_json, shown, write
-from orcaflow.cli.session import Session
 
 PATIENCE = timedelta(seconds=3)
 

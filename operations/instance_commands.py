@@ -27,9 +27,9 @@ from common.store.people.requests import (
 from common.store.people.views import ProcessInstanceView
 from operations.documents.instances import name_of
 from operations.lookup import instance_with_id
+from operations.session import Session
 from orcaflow.cli.output import say
 from orcaflow.cli.screens.watch import WatchTimeoutError
-from orcaflow.cli.session import Session
 
 TAKEN_WITHIN = timedelta(seconds=5)
 

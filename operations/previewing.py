@@ -14,7 +14,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 from common.cron import MissingTime, RepeatedTime, Timetable
-from orcaflow.cli.output import duration
+from operations.texts import duration
 
 _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)

@@ -15,17 +15,8 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from orcaflow.cli.output import (
-    Format,
-    FormatOption,
-    counted,
-    duration,
-    escaped,
-    print_json,
-    print_rows,
-    shown,
-    write,
-)
+from operations.texts import counted, duration
+from orcaflow.cli.output import Format, FormatOption, escaped, print_json, print_rows, shown, write
 
 if TYPE_CHECKING:
     from common.config import Config
@@ -146,7 +137,7 @@ def simulate(
     from common.clock import SystemClock
     from common.schedule_simulator import simulate
     from operations.scheduling import cluster_zone, moment_option
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     assumed = _span(assume, "--assume")
     with opened() as session:

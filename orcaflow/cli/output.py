@@ -17,6 +17,8 @@ from typing import Annotated
 
 import typer
 
+from operations.texts import duration
+
 Row = Mapping[str, object]
 
 
@@ -137,21 +139,6 @@ def shown(value: object, zone: tzinfo | None = None) -> str:
             return ", ".join(shown(item, zone) for item in value)
         case _:
             return escaped(str(value))
-
-
-def counted(number: int, what: str) -> str:
-    """A number with its noun: `1 task`, `2 tasks`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def duration(span: timedelta) -> str:
-    """A span of time, with tenths while it is short."""
-    seconds = max(0.0, span.total_seconds())
-    if seconds < 60:
-        return f"{seconds:.1f}s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m{rest:02d}s" if hours else f"{minutes}m{rest:02d}s"
 
 
 def _json(value: object) -> object:

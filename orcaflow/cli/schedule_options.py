@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from common.model.schedules import Schedule
     from common.store.people.requests import Connection
     from common.store.people.schedule_views import ScheduleView
-    from orcaflow.cli.session import Session
+    from operations.session import Session
 
 _MAX_MISFIRES = 1000
 

@@ -7,15 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orcaflow.cli.output import (
-    Format,
-    duration,
-    escaped,
-    escaped_log,
-    print_json,
-    print_rows,
-    table,
-)
+from operations.texts import duration
+from orcaflow.cli.output import Format, escaped, escaped_log, print_json, print_rows, table
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ import typer
 from typer.core import TyperGroup
 
 from common.model.complements import Downstream, OnFailure, Reprocess, RunOrder
+from operations.texts import counted
 from orcaflow.cli.commands.run import OnFailure as OnTaskFailure
 from orcaflow.cli.commands.run import Urgency
 from orcaflow.cli.output import (
     Format,
     FormatOption,
     Row,
-    counted,
     escaped,
     print_fields,
     print_json,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from common.store.people.complement_views import ComplementView
     from common.store.people.definitions import DefinitionRow
     from common.store.people.requests import Connection
-    from orcaflow.cli.session import Session
+    from operations.session import Session
 
 PARALLELISM_LIMIT = 1000
 """As `common.complementing` has it, which takes too long to import for `--help`."""
@@ -209,9 +209,9 @@ def run(
     from operations.complementing import ComplementOptions, look_ahead, planned_complements
     from operations.lookup import definition_named
     from operations.scheduling import cluster_zone
+    from operations.session import opened
     from orcaflow.cli.commands.run import patience_of
     from orcaflow.cli.screens.complement_plan import print_plan
-    from orcaflow.cli.session import opened
 
     if plan and wait:
         raise typer.BadParameter("--plan begins nothing that could be waited for; leave out one")
@@ -291,8 +291,8 @@ def list_(
     from common.store.people.complement_views import complements
     from operations.documents.complements import COMPLEMENT_COLUMNS, complement_row
     from operations.lookup import definition_named
+    from operations.session import opened
     from orcaflow.cli.commands.instance import read_state
-    from orcaflow.cli.session import opened
 
     codes = None if not state else [int(read_state(ComplementState, each)) for each in state]
     with opened() as session, session.engine.connect() as db:
@@ -339,7 +339,7 @@ def show(
     from common.clock import SystemClock
     from common.store.people.complement_views import complements_after, dates_of_complement
     from operations.documents.complements import DATE_COLUMNS, complement_row, date_row
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     wanted = None if not state else [_date_state(each) for each in state]
     with opened() as session, session.engine.connect() as db:
@@ -387,8 +387,8 @@ def pause(
     """
     from common.model.complements import ComplementState
     from common.store.people.complement_requests import pause_complement
+    from operations.session import opened
     from orcaflow.cli.commands.run import patience_of
-    from orcaflow.cli.session import opened
 
     patience = patience_of(timeout, wait=wait)
     harmless = (ComplementState.READY_PAUSE, ComplementState.PAUSE)
@@ -410,7 +410,7 @@ def resume(complement_id: _Id, form: FormatOption = Format.TABLE) -> None:
     """
     from common.model.complements import ComplementState
     from common.store.people.complement_requests import resume_complement
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session:
         with session.engine.begin() as db:
@@ -440,8 +440,8 @@ def cancel(
     """
     from common.model.complements import ComplementState
     from common.store.people.complement_requests import cancel_complement
+    from operations.session import opened
     from orcaflow.cli.commands.run import read_span
-    from orcaflow.cli.session import opened
 
     patience = read_span(timeout)
     harmless = (ComplementState.READY_STOP, ComplementState.STOP)
@@ -467,7 +467,7 @@ def retry(complement_id: _Id, form: FormatOption = Format.TABLE) -> None:
     from common.errors import NotAllowedError
     from common.store.people.complement_requests import retry_complement
     from operations.documents.complements import complement_row
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session:
         with session.engine.begin() as db:
@@ -509,8 +509,8 @@ def wait(
 
     Ctrl-C ends the watching and not the complements. Fields: complements (as in `list`).
     """
+    from operations.session import opened
     from orcaflow.cli.commands.run import patience_of
-    from orcaflow.cli.session import opened
 
     patience = patience_of(timeout, wait=True)
     with opened() as session:

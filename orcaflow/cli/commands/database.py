@@ -24,7 +24,7 @@ def upgrade(form: FormatOption = Format.TABLE) -> None:
     from common.store.connect import place_of
     from common.store.schema import REVISION
     from common.store.schema import upgrade as upgrade_schema
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened(checked=False) as session:
         applied = upgrade_schema(session.engine, os_user=getpass.getuser())
@@ -45,7 +45,7 @@ def check(form: FormatOption = Format.TABLE) -> None:
     """
     from common.store.connect import place_of
     from common.store.schema import REVISION
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session:
         place = place_of(session.url)

@@ -94,7 +94,7 @@ def create(
         postgresql_params,
         url_params,
     )
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     _check_name(name)
     if (url is None) == (address is None):
@@ -149,7 +149,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     create_time, update_time.
     """
     from common.store.people.views import datasources
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         found = datasources(db)
@@ -168,7 +168,7 @@ def remove(name: _Name, form: FormatOption = Format.TABLE) -> None:
     from common.errors import NotAllowedError
     from common.store.people.definitions import definitions
     from common.store.people.requests import remove_datasource
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.begin() as db:
         found = _found(db, name)
@@ -202,7 +202,7 @@ def try_(name: _Name, form: FormatOption = Format.TABLE) -> None:
     from common.errors import ServiceUnreachableError
     from common.store.people.requests import try_database
     from operations.datasources import connection_url
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         found = _found(db, name)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from operations.texts import counted
 from orcaflow.cli.output import (
     Format,
     FormatOption,
-    counted,
     print_fields,
     print_json,
     print_rows,
@@ -95,7 +95,7 @@ def import_(
     from common.model.states import ReleaseState
     from operations.importing import import_documents
     from operations.scheduling import cluster_zone
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     documents = _read(files, name, mapped)
     with opened() as session, session.engine.begin() as db:
@@ -204,7 +204,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     update_time.
     """
     from common.store.people.definitions import definitions
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         rows = [_row(found) for found in definitions(db)]
@@ -236,7 +236,7 @@ def show(
     from common.task_types import known_task_types
     from operations.documents.schedules import SCHEDULE_COLUMNS, schedule_cells, schedule_row
     from operations.scheduling import cluster_zone
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         found = _found(db, name)
@@ -291,7 +291,7 @@ def export(
     Other definitions, data sources and worker groups are named, since ids mean nothing elsewhere.
     """
     from operations.exporting import exported
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         print_json(exported(db, _found(db, name)))
@@ -357,7 +357,7 @@ def set_(
     from common.clock import SystemClock
     from common.model.states import ExecutionType
     from common.store.people.requests import set_execution_type
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     wanted = ExecutionType[execution_type.name]
     rows = []
@@ -429,7 +429,7 @@ def _release(names: list[str], wanted: ReleaseState, form: Format) -> None:
     from common.store.people.definitions import set_release_state
     from common.store.people.schedule_requests import take_schedules_offline
     from common.store.people.schedule_views import schedules
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     rows = []
     waiting: list[str] = []

@@ -67,7 +67,7 @@ def list_(
     from common.model.states import ProcessState
     from common.store.people.views import process_instances
     from operations.documents.instances import INSTANCE_COLUMNS, instance_row
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     codes = None if not state else [int(read_state(ProcessState, each)) for each in state]
     with opened() as session, session.engine.connect() as db:
@@ -92,8 +92,8 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     from common.store.people.views import process_instance_detail
     from operations.documents.instances import TASK_COLUMNS, instance_row, task_row, task_table
     from operations.lookup import instance_with_id
+    from operations.session import opened
     from orcaflow.cli.screens.progress import told
-    from orcaflow.cli.session import opened
 
     with opened() as session, session.engine.connect() as db:
         instance_with_id(db, process_instance_id)
@@ -138,9 +138,9 @@ def watch(
     """
     from common.clock import SystemClock
     from operations.documents.instances import instance_row, task_row
+    from operations.session import opened
     from orcaflow.cli.commands.run import read_span
     from orcaflow.cli.screens.watch import watch as watch_instance
-    from orcaflow.cli.session import opened
 
     patience = None if timeout is None else read_span(timeout)
     with opened() as session:
@@ -294,7 +294,7 @@ def execute(
     from common.model.states import TaskDependType
     from common.store.people.requests import run_shape
     from operations.lookup import instance_with_id, nodes_named
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     if only + pre + post > 1:
         raise typer.BadParameter("--only, --pre and --post exclude each other")
@@ -357,7 +357,7 @@ def why(
     from common.why import task_names, why_command, why_instance, why_task
     from operations.documents.instances import name_of
     from operations.explaining import facts_of_instance, facts_of_waiting, print_causes
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     if (process_instance_id is None) == (command is None):
         raise typer.BadParameter("give the ID of a process instance, or --command ID")
@@ -397,10 +397,10 @@ def _signal(
     from common.model.states import ProcessState
     from operations.documents.instances import instance_row
     from operations.instance_commands import ask
+    from operations.session import opened
     from orcaflow.cli.commands.run import patience_of
     from orcaflow.cli.screens.watch import look
     from orcaflow.cli.screens.watch import watch as watch_instance
-    from orcaflow.cli.session import opened
 
     patience = patience_of(timeout, wait=wait)
     with opened() as session:
@@ -445,8 +445,8 @@ def _recover(
         recovery_of,
     )
     from operations.lookup import instance_with_id
+    from operations.session import opened
     from orcaflow.cli.commands.run import patience_of, tell_begun, watched
-    from orcaflow.cli.session import opened
 
     patience = patience_of(timeout, wait=wait)
     with opened() as session:

@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orcaflow.cli.output import (
-    Format,
-    FormatOption,
-    counted,
-    print_json,
-    print_rows,
-    say,
-    table,
-    write,
-)
+from operations.texts import counted
+from orcaflow.cli.output import Format, FormatOption, print_json, print_rows, say, table, write
 
 if TYPE_CHECKING:
     from common.store.people.requests import Connection
@@ -65,7 +57,7 @@ def create(
     """Make a pool. Exit code 4 if there is one of that name. Fields: id, name, size."""
     from common.errors import NotAllowedError
     from common.store.people.requests import create_pool
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     _check_name(name)
     with opened() as session, session.engine.begin() as db:
@@ -88,7 +80,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     Fields: id, name, size, used (slots), free, waiting (attempts), description.
     """
     from common.store.people.views import pools
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         found = pools(db)
@@ -107,7 +99,7 @@ def show(name: _Name, form: FormatOption = Format.TABLE) -> None:
     Fields: those of `list`, holders and waiters (both: task_instance_id, task, process_instance_id,
     slots, priority, since).
     """
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         pool = _found(db, name)
@@ -145,7 +137,7 @@ def resize(name: _Name, *, size: _SizeOption, form: FormatOption = Format.TABLE)
     """
     from common.clock import SystemClock
     from common.store.people.requests import resize_pool
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.begin() as db:
         _found(db, name)
@@ -167,7 +159,7 @@ def remove(name: _Name, form: FormatOption = Format.TABLE) -> None:
     """
     from common.errors import NotAllowedError
     from common.store.people.requests import lock_pool, remove_pool
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.begin() as db:
         _found(db, name)

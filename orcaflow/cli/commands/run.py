@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from common.store.people.definitions import DefinitionRow
     from common.store.people.requests import PutCommand
     from common.store.people.views import ProcessInstanceView
-    from orcaflow.cli.session import Session
+    from operations.session import Session
 
 EXAMPLES = (
     "\b\n"
@@ -98,7 +98,7 @@ def run(
     from common.model.states import FailureStrategy, Priority, TaskDependType
     from common.store.people.requests import put_start
     from operations.lookup import definition_named, nodes_named, worker_group_named
-    from orcaflow.cli.session import moment_of, opened
+    from operations.session import moment_of, opened
 
     params = _params(param or [])
     patience = patience_of(timeout, wait=wait)

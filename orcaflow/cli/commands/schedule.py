@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from operations import simulating
+from operations.texts import counted
 from orcaflow.cli.commands.run import OnFailure, Urgency
 from orcaflow.cli.output import (
     Format,
     FormatOption,
-    counted,
     escaped,
     print_fields,
     print_json,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from common.store.people.requests import Connection
     from common.store.people.schedule_views import ScheduleView
     from operations.previewing import ComingFire
-    from orcaflow.cli.session import Session
+    from operations.session import Session
 
     Outcomes: TypeAlias = dict[str, int]
 
@@ -134,7 +134,7 @@ def create(
     from common.store.people.schedule_views import schedules
     from operations.lookup import definition_named
     from operations.scheduling import check_released, cluster_zone, stored_name
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     cron = cron_of(cron)
     now = SystemClock().now()
@@ -203,7 +203,7 @@ def list_(
     from operations.documents.schedules import SCHEDULE_COLUMNS, schedule_cells, schedule_row
     from operations.lookup import definition_named
     from operations.scheduling import cluster_zone
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         definition = None if name is None else definition_named(db, name)
@@ -241,7 +241,7 @@ def show(schedule_id: _Id, form: FormatOption = Format.TABLE) -> None:
     )
     from operations.previewing import coming
     from operations.scheduling import as_schedule, cluster_zone
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         (view,) = _with_ids(db, [schedule_id])
@@ -363,7 +363,7 @@ def edit(
     from common.model.states import ReleaseState
     from common.store.people.schedule_requests import edit_schedule, lock_schedules
     from operations.scheduling import cluster_zone, stored_name, zone_of_schedule
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     if param and no_params:
         raise typer.BadParameter("--param and --no-params exclude each other")
@@ -420,7 +420,7 @@ def delete(
     from common.errors import NotAllowedError
     from common.model.states import ReleaseState
     from common.store.people.schedule_requests import delete_schedules, lock_schedules
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.begin() as db:
         lock_schedules(db, ids)
@@ -571,7 +571,7 @@ def fires(
     from operations.documents.schedules import fire_row
     from operations.lookup import definition_named
     from operations.scheduling import cluster_zone, local_text, zone_of_schedule
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     words = None if not outcome else [each.value for each in outcome]
     with opened() as session, session.engine.connect() as db:
@@ -620,7 +620,7 @@ def _release(
     from common.model.states import ReleaseState
     from common.store.people.schedule_requests import lock_schedules, release_schedules
     from operations.scheduling import as_schedule, check_released, check_schedule, cluster_zone
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     if (bool(ids)) + all_ + (definition is not None) != 1:
         raise typer.BadParameter("give IDs of schedules, or --definition NAME, or --all")
@@ -762,7 +762,7 @@ def _of_target(
     from common.firing import ScheduleFaultError, timetable_of
     from operations.documents.schedules import head_of, overdue_row
     from operations.scheduling import as_schedule, cluster_zone, schedules_of
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         views = schedules_of(db, target)

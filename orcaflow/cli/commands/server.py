@@ -199,7 +199,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     from common.config import load
     from operations.daemons import health
     from operations.members import members
-    from orcaflow.cli.session import zone_of
+    from operations.session import zone_of
 
     config = load()
     zone = zone_of(config)

@@ -18,8 +18,8 @@ from orcaflow.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from operations.session import Session
     from operations.task_log import TaskLog
-    from orcaflow.cli.session import Session
 
 app = typer.Typer(
     help="Look at attempts at tasks, their logs and parameters.",
@@ -69,8 +69,8 @@ def list_(
     from common.store.people.views import task_instances
     from operations.documents.instances import TASK_COLUMNS, task_row, task_table
     from operations.lookup import instance_with_id
+    from operations.session import opened
     from orcaflow.cli.commands.instance import read_state
-    from orcaflow.cli.session import opened
 
     codes = None if not state else [int(read_state(TaskState, each)) for each in state]
     with opened() as session, session.engine.connect() as db:
@@ -109,8 +109,8 @@ def log(
     It is read on the computer that ran the task, below $ORCAFLOW_HOME/tasks/logs.
     """
     from operations.lookup import task_with_id
+    from operations.session import opened
     from operations.task_log import opened_log
-    from orcaflow.cli.session import opened
 
     with opened() as session:
         with session.engine.connect() as db:
@@ -144,7 +144,7 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     from common.store.people.requests import task_document
     from operations.lookup import task_with_id
     from operations.rendering import rendered
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session, session.engine.connect() as db:
         task = task_with_id(db, task_instance_id)
@@ -197,7 +197,7 @@ def force_success(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> N
     from common.store.people.requests import force_success as force
     from operations.documents.instances import name_of, task_row
     from operations.lookup import instance_with_id, task_with_id
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     now = SystemClock().now()
     with opened() as session, session.engine.begin() as db:
@@ -244,7 +244,7 @@ def why(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     from common.why import Cause, CauseKind, why_task
     from operations.explaining import facts_of_instance, print_causes
     from operations.lookup import task_with_id
-    from orcaflow.cli.session import opened
+    from operations.session import opened
 
     with opened() as session:
         with session.engine.connect() as db:

@@ -8,18 +8,8 @@ from datetime import datetime, tzinfo
 from common.clock import SystemClock
 from operations.complementing import ComplementPlan, end_of
 from operations.documents.complements import PLAN_COLUMNS, date_text, plan_date_rows, plan_row
-from orcaflow.cli.output import (
-    Format,
-    Row,
-    counted,
-    duration,
-    escaped,
-    print_json,
-    say,
-    shown,
-    table,
-    write,
-)
+from operations.texts import counted, duration
+from orcaflow.cli.output import Format, Row, escaped, print_json, say, shown, table, write
 
 _SHOWN_DATES = 20
 """As many dates are shown all; of more the first and the last few."""

@@ -34,9 +34,10 @@ from common.store.people.requests import Connection, server_time
 from operations.complementing import typical_duration
 from operations.documents.complements import date_text
 from operations.documents.instances import name_of
-from orcaflow.cli.output import counted, duration, escaped, shown
+from operations.session import Session
+from operations.texts import counted, duration
+from orcaflow.cli.output import escaped, shown
 from orcaflow.cli.screens.watch import WatchTimeoutError
-from orcaflow.cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

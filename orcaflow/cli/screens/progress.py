@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from common.model.spark import Progress, Usage, progress_from, usage_from
-from orcaflow.cli.output import duration, escaped
+from operations.texts import duration
+from orcaflow.cli.output import escaped
 
 if TYPE_CHECKING:
     from common.store.people.views import TaskInstanceView

@@ -27,10 +27,11 @@ from common.store.people.views import task_instances
 from common.task_types import known_task_types
 from operations.documents.instances import name_of, task_duration
 from operations.lookup import instance_with_id
+from operations.session import Session
 from operations.task_log import last_lines
-from orcaflow.cli.output import duration, escaped, escaped_log, shown
+from operations.texts import duration
+from orcaflow.cli.output import escaped, escaped_log, shown
 from orcaflow.cli.screens.progress import bar, progress_of, progress_words, where
-from orcaflow.cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -1,7 +1,7 @@
-"""What a command needs of the installation: its settings, its database, its zone.
+"""The settings, the database and the zone of one installation, as operations are given them.
 
-The database is only reached through `common.store`; opening checks its schema, so that a command on
-an empty or foreign database says what to do and not which table is missing.
+The database is only reached through `common.store`; opening checks its schema, so that an operation
+on an empty or foreign database says what to do and not which table is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Settings and database of one command."""
+    """The settings and the database that one or more operations work with."""
 
     def __init__(self, config: Config, engine: Engine, url: str) -> None:
         self.config = config
