@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from common.config import FILES, Config, default_conf_dir, documented_settings, effective, rendered
+from common.config import FILES, Config, default_conf_dir, effective
+from common.config.rendering import documented_settings, rendered
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"

@@ -26,7 +26,7 @@ DOORS = {
         "worker/processes/supervising.py",
     ),
     "pyspark": ("worker/spark/",),
-    "pydantic": ("common/config.py",),
+    "pydantic": ("common/config/reading.py",),
     "alembic": ("common/store/",),
     "structlog": ("common/runtime/log.py",),
     "prometheus_client": ("common/runtime/metrics.py", "common/runtime/service.py"),

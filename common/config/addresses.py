@@ -1,0 +1,77 @@
+"""The addresses of PostgreSQL and ZooKeeper: the configured servers, or the embedded ones."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from common.config.settings import Config
+
+
+def database_url(config: Config) -> str:
+    """Return SQLAlchemy's URL of the configured server, or of the embedded one that is running."""
+    if config.database.url:
+        return re.sub(
+            r"^postgres(ql)?(\+psycopg2)?://", "postgresql+psycopg2://", config.database.url
+        )
+    # Slow to import, and readers of mere settings don't need it.
+    from common.embedded.addresses import postgres_address
+
+    return postgres_address(config.home).url
+
+
+def database_dsn(config: Config) -> str:
+    """Return the server of `database_url` as libpq, psql and psycopg2 take it."""
+    if config.database.url:
+        return libpq_dsn(config.database.url)
+    from common.embedded.addresses import postgres_address
+
+    return postgres_address(config.home).dsn
+
+
+def zookeeper_hosts(config: Config) -> str:
+    """Return the configured ensemble, or the embedded server that is running."""
+    if config.zookeeper.hosts:
+        return config.zookeeper.hosts
+    from common.embedded.addresses import zookeeper_address
+
+    return zookeeper_address(config.home).hosts
+
+
+def libpq_dsn(url: str) -> str:
+    """Turn an SQLAlchemy URL of PostgreSQL into libpq's pairs; `ValueError` if it is none."""
+    # Messages must not repeat the URL: its password is a secret, and in a broken URL its place is
+    # unknown.
+    form = "it must be like postgresql+psycopg2://user:password@host:port/name"
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError(form) from None
+    if parts.scheme not in ("postgresql+psycopg2", "postgresql", "postgres"):
+        raise ValueError(form)
+    escapes = f"{form}; signs like @ : / ? # in the password are written as %40 %3A %2F %3F %23"
+    try:
+        port = parts.port
+    except ValueError:
+        # A password with such a sign in it ends up here, or as a part of the path.
+        raise ValueError(escapes) from None
+    if "@" in parts.path or "@" in parts.query or parts.fragment:
+        raise ValueError(escapes)
+    pairs = {
+        "host": unquote(parts.hostname or ""),
+        "port": str(port or ""),
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "dbname": unquote(parts.path.lstrip("/")),
+        **dict(parse_qsl(parts.query)),
+    }
+    if not pairs["dbname"]:
+        raise ValueError(f"it names no database; {form}")
+    return " ".join(f"{name}={_dsn_value(value)}" for name, value in pairs.items() if value)
+
+
+def _dsn_value(value: str) -> str:
+    if re.fullmatch(r"[\w./:@%+-]+", value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,47 @@
+"""The keys of all settings, as files, variables and options name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+
+from common.config.settings import Config
+from common.spark_config import DEFAULT, PROFILES, profile_keys, profile_of
+
+ENVIRONMENT_PREFIX = "ORCAFLOW_"
+CONF_DIR_VARIABLE = "ORCAFLOW_CONF_DIR"
+
+FILES: Mapping[str, tuple[str, ...]] = {
+    "common.toml": ("", "database", "zookeeper", "command", "embedded"),
+    "master.toml": ("master",),
+    "worker.toml": ("worker", "spark", f"{PROFILES}.{DEFAULT}"),
+}
+"""The sections of each file; the section without a name is the head of the file."""
+
+
+def known_keys(values: Mapping[str, object]) -> frozenset[str]:
+    """Return all keys, including those of the profiles that `values` names."""
+    known = _closed_keys()
+    for key in values:
+        if (profile := profile_of(key)) is not None:
+            known |= profile_keys(profile[0]) | ({key} if not profile[1] else frozenset())
+    return known
+
+
+@cache
+def _closed_keys() -> frozenset[str]:
+    return frozenset(key for key, _ in flattened(Config()))
+
+
+def flattened(owner: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    for item in fields(owner):  # type: ignore[arg-type]  # Always one of the classes of settings.
+        value = getattr(owner, item.name)
+        key = f"{prefix}{item.name}"
+        if key == PROFILES:
+            for name in sorted(value):
+                yield from flattened(value[name], f"{key}.{name}.")
+        elif is_dataclass(value):
+            yield from flattened(value, f"{key}.")
+        elif key != "origins":
+            yield key, value

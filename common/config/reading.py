@@ -1,0 +1,220 @@
+"""Reads the settings from their sources, and reports every mistake at once with its place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from common.config.addresses import libpq_dsn
+from common.config.keys import CONF_DIR_VARIABLE, ENVIRONMENT_PREFIX, FILES, known_keys
+from common.config.settings import DEFAULT_HOME, Config
+from common.errors import ConfigurationError
+from common.spark_config import DEFAULT, PROFILES, conf_from, is_conf, profile_of
+from common.spark_config import mistakes as spark_mistakes
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+
+def load(*, overrides: Mapping[str, object] | None = None) -> Config:
+    """Read the configuration in force; one `ConfigurationError` lists every mistake.
+
+    `overrides` are options of a command line, by full key (`master.port`).
+    """
+    mistakes: list[str] = []
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in _layers(mistakes):
+        for key, value, place in layer:
+            values[key] = value
+            origins[key] = place or origin
+    for key, value in (overrides or {}).items():
+        values[key] = value
+        origins[key] = "command line"
+    config = _validated(values, origins, mistakes)
+    if mistakes or config is None:
+        raise ConfigurationError("\n".join(["the configuration is wrong:", *_indented(mistakes)]))
+    return config
+
+
+def default_conf_dir() -> Path | None:
+    """Find the shipped folder: beside the packages in a checkout, in `orcaflow` if installed."""
+    top = Path(__file__).resolve().parents[2]
+    for folder in (top / "conf", top / "orcaflow" / "_conf"):
+        if (folder / "common.toml").is_file():
+            return folder
+    return None
+
+
+def _layers(
+    mistakes: list[str],
+) -> Iterator[tuple[str, list[tuple[str, object, str]]]]:
+    """Yield each source, weakest first: its name, and its (key, value, place) triples."""
+    folders = []
+    shipped = default_conf_dir()
+    if shipped is not None:
+        folders.append(shipped)
+    named = os.environ.get(CONF_DIR_VARIABLE)
+    if named:
+        folder = Path(named).expanduser()
+        if folder.is_dir():
+            folders.append(folder)
+        else:
+            mistakes.append(f"{CONF_DIR_VARIABLE}: {folder} is not a folder")
+    for folder in folders:
+        for file in FILES:
+            path = folder / file
+            if path.exists():
+                yield str(path), _of_file(path, mistakes)
+    yield "environment", _of_environment()
+
+
+def _of_file(path: Path, mistakes: list[str]) -> list[tuple[str, object, str]]:
+    import tomllib
+
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        mistakes.append(f"{path}: {error}")
+        return []
+    found: list[tuple[str, object, str]] = []
+    for key, value in _pairs(document):
+        # All profiles are where the one is that is always there.
+        section = f"{PROFILES}.{DEFAULT}" if profile_of(key) else key.rpartition(".")[0]
+        home = next((file for file, own in FILES.items() if section in own), None)
+        if home is not None and home != path.name and key in known_keys({key: value}):
+            mistakes.append(f"{path}: {key} belongs into {home}")
+        else:
+            found.append((key, value, ""))
+    return found
+
+
+def _of_environment() -> list[tuple[str, object, str]]:
+    """Return the variables with our prefix that are settings.
+
+    A name without a double underscore that is no setting may be something else of Orcaflow's (what
+    a task is given, for example), so it is not a mistake.
+    """
+    found: list[tuple[str, object, str]] = []
+    for variable, value in sorted(os.environ.items()):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONF_DIR_VARIABLE:
+            continue
+        key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+        if "." in key or key in known_keys({}):
+            found.append((key, value, variable))
+    return found
+
+
+def _pairs(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in document.items():
+        key = f"{prefix}{name}"
+        profile = profile_of(key)
+        # A table without a key still makes a profile, and a free map is one value.
+        whole = profile is not None and (profile[1] == "conf" or not (profile[1] or value))
+        if isinstance(value, dict) and not whole:
+            yield from _pairs(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _validated(
+    values: Mapping[str, object], origins: dict[str, str], mistakes: list[str]
+) -> Config | None:
+    from pydantic import TypeAdapter, ValidationError
+
+    known = known_keys(values)
+    nested: dict[str, Any] = {"spark": {"profiles": {DEFAULT: {}}}}
+    for key, value in values.items():
+        if key not in known:
+            mistakes.append(f"{origins[key]}: {key} is not a setting{_perhaps(key, known)}")
+            continue
+        if is_conf(key):
+            try:
+                value = conf_from(value)
+            except ValueError as error:
+                mistakes.append(f"{origins[key]}: {key}: {error}")
+                continue
+        if (profile := profile_of(key)) is not None:
+            profiles = nested["spark"]["profiles"].setdefault(profile[0], {})
+            profiles.update({profile[1]: value} if profile[1] else {})
+            continue
+        section, _, name = key.rpartition(".")
+        (nested.setdefault(section, {}) if section else nested)[name] = value
+    home = nested.get("home")
+    if isinstance(home, str):
+        nested["home"] = Path(home or DEFAULT_HOME).expanduser().absolute()
+    else:
+        nested.setdefault("home", Path(DEFAULT_HOME).expanduser())
+    for key, check in _CHECKS.items():
+        if isinstance(value := values.get(key), str) and value:
+            try:
+                check(value)
+            except ValueError as error:
+                mistakes.append(f"{origins[key]}: {key}: {error}")
+    mistakes.extend(f"{origins[key]}: {key}: {wrong}" for key, wrong in spark_mistakes(values))
+    try:
+        return TypeAdapter(Config).validate_python({**nested, "origins": origins})
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False)
+        mistakes.extend(_mistake(detail, origins) for detail in details)
+        return None
+
+
+def _mistake(detail: ErrorDetails, origins: Mapping[str, str]) -> str:
+    """Say in one line the place, key and problem; and the value, unless it may hold a secret."""
+    key = ".".join(str(part) for part in detail["loc"])
+    message = detail["msg"]
+    value = "" if key in ("database.url", "zookeeper.digest") else f" (it is {detail['input']!r})"
+    return f"{origins.get(key, 'default')}: {key}: {message[:1].lower()}{message[1:]}{value}"
+
+
+def _check_hosts(hosts: str) -> None:
+    for host in hosts.split(","):
+        name, _, port = host.strip().rpartition(":")
+        if not name or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(f"{host.strip()!r} is not host:port")
+
+
+def _check_root(root: str) -> None:
+    # As ZooKeeper itself would refuse it, only later and less clearly.
+    parts = root.split("/")
+    if parts[0] or not all(parts[1:]) or {".", ".."} & set(parts) or not root.isprintable():
+        raise ValueError(f"{root!r} is not the path of a node, as /dolphinscheduler is")
+
+
+def _check_digest(digest: str) -> None:
+    if ":" not in digest:
+        raise ValueError("it must be user:password")
+
+
+def _check_time_zone(name: str) -> None:
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(name)
+    except (KeyError, OSError, ValueError) as error:
+        text = f"{name!r} is no zone of the tz database, as Asia/Shanghai is"
+        raise ValueError(text) from error
+
+
+_CHECKS: Mapping[str, Callable[[str], object]] = {
+    "time_zone": _check_time_zone,
+    "database.url": libpq_dsn,
+    "zookeeper.hosts": _check_hosts,
+    "zookeeper.root": _check_root,
+    "zookeeper.digest": _check_digest,
+}
+"""Checks that a type can't express, each given a non-empty value. All of them are tried."""
+
+
+def _perhaps(key: str, known: frozenset[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(key, sorted(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"  {line}" for line in lines]

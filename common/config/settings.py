@@ -1,0 +1,201 @@
+"""The settings themselves: each field is one, with its default and a line on why to change it.
+
+The docstrings are printed into `conf/*.toml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le
+
+from common.spark_config import SparkConfig
+
+DEFAULT_HOME = "~/.orcaflow"
+_FORBID_UNKNOWN: dict[str, object] = {"extra": "forbid"}
+Port = Annotated[int, Ge(1), Le(65535)]
+PortOrFree = Annotated[int, Ge(0), Le(65535)]
+Positive = Annotated[int, Ge(1)]
+Seconds = Annotated[float, Gt(0), Le(86_400)]
+WholeSeconds = Annotated[int, Ge(1), Le(86_400)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseConfig:
+    """PostgreSQL: its address, and limits of time."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    url: str = field(default="", repr=False)
+    """As postgresql+psycopg2://user:password@host:port/name; empty uses the embedded server."""
+    pool_size: Positive = 5
+    """Connections that a daemon keeps open."""
+    statement_timeout_seconds: Seconds = 30
+    """A statement that takes longer is given up: nothing that a loop asks for should."""
+    connect_timeout_seconds: WholeSeconds = 5
+    """A server that does not answer for so long counts as unreachable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZookeeperConfig:
+    """ZooKeeper: its address, and the silence after which a daemon counts as dead."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    hosts: str = ""
+    """As host:port,host:port; empty uses the embedded server."""
+    root: str = "/dolphinscheduler"
+    """Everything that Orcaflow keeps in ZooKeeper is below this node."""
+    session_timeout_seconds: Annotated[float, Ge(2), Le(86_400)] = 10
+    """A daemon that is silent for so long counts as dead, and others take its work over."""
+    connection_timeout_seconds: Seconds = 10
+    """A start fails when ZooKeeper does not answer for so long."""
+    digest: str = field(default="", repr=False)
+    """user:password for ZooKeeper's digest scheme; empty does without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandConfig:
+    """Limits of a row of `t_ds_command`."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    param_limit_bytes: Positive = 1_000_000
+    """A longer command_param is refused unread, so that one row can't eat the master's memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedConfig:
+    """The PostgreSQL and the ZooKeeper that Orcaflow starts itself if none are named."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    postgres_port: PortOrFree = 0
+    """Port of the embedded PostgreSQL; 0 takes a free one and keeps it while it is free."""
+    zookeeper_port: PortOrFree = 0
+    """Port of the embedded ZooKeeper; 0 takes a free one and keeps it while it is free."""
+    zookeeper_tick_ms: Annotated[int, Ge(50)] = 500
+    """ZooKeeper's own unit of time: half a second lets sessions be as short as a second."""
+    zookeeper_heap_mb: Annotated[int, Ge(32)] = 128
+    """Memory for ZooKeeper's Java heap; the queue of a hundred thousand tasks fits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterConfig:
+    """A master daemon."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    host: str = "127.0.0.1"
+    """The master's name to others: host:port is its identity in the tables and in ZooKeeper."""
+    port: Port = 5678
+    """Serves health and metrics; several masters on one host differ by it."""
+    exec_threads: Positive = 100
+    """Process instances that do work at the same time (not threads); sites set 1000 or more."""
+    exec_task_num: Annotated[int, Ge(0)] = 0
+    """Tasks of one process instance on workers at the same time; 0 is no limit but the slots."""
+    fetch_size: Positive = 50
+    """Commands taken at once: fewer spread the work better, more cost less."""
+    heartbeat_interval_seconds: Seconds = 10
+    """Interval of reports on load and memory; the session alone shows that the daemon lives."""
+    command_poll_seconds: Seconds = 1.0
+    """Commands are noticed at once; this finds the one whose notification was missed."""
+    repair_interval_seconds: Seconds = 1.0
+    """Interval at which the queue and the timers are compared with the tables and repaired."""
+    failover_interval_seconds: Seconds = 2.0
+    """Interval at which owners in the tables are compared with living daemons."""
+    hold_interval_seconds: Seconds = 2.0
+    """Interval at which delays, pools and waiting instances are checked without a notification."""
+    timeout_interval_seconds: Seconds = 1.0
+    """Interval at which time-outs are checked, and so the largest delay of one."""
+    dependent_interval_seconds: Seconds = 5.0
+    """Interval at which DEPENDENT tasks check their upstream without a notification."""
+    schedule_interval_seconds: Seconds = 5.0
+    """Interval at which schedules are read again while none is due and none is notified."""
+    misfire_threshold_seconds: Annotated[float, Gt(0), Le(86_400)] = 60
+    """A fire later than this is a misfire; the schedule's policy decides on it."""
+    complement_interval_seconds: Seconds = 1.0
+    """Interval at which live complements are checked without a notification."""
+    stop_deadline_seconds: Annotated[float, Gt(0), Le(86_400)] = 13
+    """A stop is over after this, whatever workers do; take worker.kill_grace_seconds + 8."""
+    max_cpuload_avg: Annotated[float, Gt(0)] = 100
+    """Above this load average no new command is taken."""
+    reserved_memory_gb: Annotated[float, Ge(0)] = 0.1
+    """With less available memory than this no new command is taken."""
+    http_host: str = "127.0.0.1"
+    """Address that serves health and metrics; other than loopback shows them to the network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """A worker daemon."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    host: str = "127.0.0.1"
+    """The worker's name to others: host:port is its identity in the tables and in ZooKeeper."""
+    port: Port = 1234
+    """Serves health and metrics; several workers on one host differ by it."""
+    exec_threads: Positive = 100
+    """Slots: tasks at the same time (not threads). Those of complements don't keep others out."""
+    complement_threads: Annotated[int, Ge(0)] = 0
+    """Tasks of complements at the same time, in slots that are empty; 0 is as many as slots."""
+    complement_niceness: Annotated[int, Ge(0), Le(19)] = 5
+    """Niceness of complement tasks: 0 competes for the processor as others do, 19 the least."""
+    groups: str = ""
+    """Worker groups that it serves, as a,b; empty serves only tasks that ask for no group."""
+    heartbeat_interval_seconds: Seconds = 10
+    """Interval of reports on load and memory; the session alone shows that the daemon lives."""
+    fetch_task_num: Positive = 20
+    """Tasks claimed in one go: more cost less, fewer spread the work better."""
+    max_cpuload_avg: Annotated[float, Gt(0)] = 100
+    """Above this load average no new task is claimed."""
+    reserved_memory_gb: Annotated[float, Ge(0)] = 0.1
+    """With less available memory than this no new task is claimed."""
+    kill_grace_seconds: Annotated[float, Ge(0), Le(86_400)] = 5
+    """A stopped task has so long to end by itself after TERM before it is killed."""
+    log_limit_bytes: Annotated[int, Ge(10_000)] = 100_000_000
+    """A task's log is cut off here, so that one task can't fill the disk."""
+    working_directory_policy: Literal["never", "on_success", "always"] = "on_success"
+    """Removal of an attempt's own directory: never, on_success (failures are kept), always."""
+    tenant_mode: Literal["single", "tenant"] = "single"
+    """Account that runs tasks: the worker's own (single) or the tenant's (tenant; needs sudo)."""
+    python: str = ""
+    """Interpreter for PYTHON and PYSPARK tasks; empty is the worker's own."""
+    spark_home: str = ""
+    """A Spark installation; empty uses the one inside the pyspark package."""
+    env_path: str = ""
+    """A shell file that is sourced before each SHELL task; empty sources nothing."""
+    http_denied: str = "169.254.0.0/16,fe80::/10"
+    """Networks that HTTP tasks may not reach, as a,b: here those with a cloud's own secrets."""
+    data_dir: str = ""
+    """Folder for data that tasks share; empty is $ORCAFLOW_HOME/data."""
+    http_host: str = "127.0.0.1"
+    """Address that serves health and metrics; other than loopback shows them to the network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that can be set. Code gets the part it needs."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    home: Path = Path(DEFAULT_HOME)
+    """Data, logs, pid files and tasks' directories are below it; usually set as ORCAFLOW_HOME."""
+    time_zone: str = ""
+    """Zone of schedules and of times in parameters that name none; empty is this computer's."""
+    complement_uses_chosen_date: bool = True
+    """A complement run's business date is the chosen date (true), or the day before it (false)."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Least severity that a daemon's log holds."""
+    database: DatabaseConfig = field(default_factory=DatabaseConfig)
+    zookeeper: ZookeeperConfig = field(default_factory=ZookeeperConfig)
+    command: CommandConfig = field(default_factory=CommandConfig)
+    embedded: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+    master: MasterConfig = field(default_factory=MasterConfig)
+    worker: WorkerConfig = field(default_factory=WorkerConfig)
+    spark: SparkConfig = field(default_factory=SparkConfig)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)

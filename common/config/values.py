@@ -1,0 +1,66 @@
+"""The values in force, for people and for scripts; secrets are masked for people."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from common.config.addresses import database_dsn, database_url, zookeeper_hosts
+from common.config.keys import flattened
+from common.config.settings import Config
+from common.spark_config import shown_conf
+
+MASK = "***"
+DERIVED_KEYS = ("database.dsn", "database.url", "zookeeper.hosts")
+"""Keys that `get` resolves: the configured server, or else the embedded one."""
+
+
+def effective(config: Config) -> list[tuple[str, str, str]]:
+    """Return every key with its value and origin; secrets are masked."""
+    return [
+        (key, shown(key, value), config.origins.get(key, "default"))
+        for key, value in flattened(config)
+    ]
+
+
+def get(config: Config, key: str) -> str:
+    """Return one value, secrets included, for scripts; `KeyError` if there is no such key.
+
+    `database.dsn` (for libpq), `database.url` (for SQLAlchemy) and `zookeeper.hosts` are those of
+    the embedded servers if none are configured; `ServiceUnreachableError` if they are not running.
+    """
+    match key:
+        case "database.dsn":
+            return database_dsn(config)
+        case "database.url":
+            return database_url(config)
+        case "zookeeper.hosts":
+            return zookeeper_hosts(config)
+        case _:
+            known = dict(flattened(config))
+            map_key, _, setting = key.partition(".conf.")
+            if setting and isinstance(conf := known.get(f"{map_key}.conf"), Mapping):
+                return as_text(conf[setting])
+            return as_text(known[key])
+
+
+def shown(key: str, value: object) -> str:
+    """Return the value as a person may see it: secrets are masked."""
+    if isinstance(value, Mapping):
+        return shown_conf(value)
+    text = as_text(value)
+    if key == "database.url":
+        masked = re.sub(r"(://[^:/?#]*:).*@", rf"\1{MASK}@", text)
+        return re.sub(r"((?:^|[?&])(?:ssl)?password=)[^&]*", rf"\1{MASK}", masked)
+    if key == "zookeeper.digest" and text:
+        return MASK
+    return text
+
+
+def as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value))
+    return str(value)
