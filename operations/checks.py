@@ -192,7 +192,7 @@ def _clock_finding(skew: timedelta) -> Finding:
 
 def _zookeeper(config: Config) -> Iterator[Finding]:
     from common.config import zookeeper_hosts
-    from operations.daemons import health
+    from operations.health import health
     from operations.members import members
 
     try:

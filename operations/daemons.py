@@ -10,7 +10,6 @@ fails its tasks over; workers are started before masters for the same reason.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
@@ -38,6 +37,7 @@ from common.embedded.zookeeper import EmbeddedZookeeper
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.host import is_alive
 from common.runtime.pid_file import pid_file, running_pid
+from operations.health import health
 from operations.installation import packages_root
 
 _QUIT_PATIENCE = timedelta(seconds=20)
@@ -527,31 +527,6 @@ class Cluster:
             if lines:
                 return f"; the end of {path}:\n" + "\n".join(f"  {line}" for line in lines)
         return f"; it wrote nothing to {self._out(kind, port)}"
-
-
-def health(
-    host: str, port: int, *, within: timedelta = timedelta(seconds=2)
-) -> tuple[str, str | None]:
-    """What `/readyz` says: ready, not ready with the reason, or not answering."""
-    # A wildcard is an address to listen on, not to talk to.
-    place = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
-    connection = http.client.HTTPConnection(place, port, timeout=within.total_seconds())
-    try:
-        connection.request("GET", "/readyz")
-        answer = connection.getresponse()
-        body = answer.read(100_000)
-    except (OSError, http.client.HTTPException) as error:
-        return "not answering", str(error)
-    finally:
-        connection.close()
-    if answer.status == 200:
-        return "ready", None
-    try:
-        problems = json.loads(body)["problems"]
-        reason = "; ".join(f"{each['part']}: {each['why']}" for each in problems)
-    except (ValueError, KeyError, TypeError):
-        reason = f"/readyz answers {answer.status}"
-    return "not ready", reason
 
 
 def _plain(line: str) -> list[str]:

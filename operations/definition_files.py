@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from common.errors import InvalidDefinitionError
 from common.model import spark_keys
@@ -41,16 +41,14 @@ from common.params import ParameterError, parse_properties
 from common.task_types import known_task_types
 from operations.exported_schedule import ExportedSchedule, read_schedule
 from operations.lint_warnings import lint_warnings
+from operations.strict_json import content_of, strict_json
 
-MAX_BYTES = 10_000_000
-MAX_DEPTH = 100
 MAX_NAME_LENGTH = 200
 
 _EXPORTED_NAME_KEY = "processDefinitionName"
 _NAME_KEYS = ("name", _EXPORTED_NAME_KEY)
 _DESCRIPTION_KEYS = ("description", "processDefinitionDescription")
 _JSON_KEY = "processDefinitionJson"
-_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 _PLACEHOLDER = re.compile(r"\$[{\[]")
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # How `common.model.definitions` and this module begin a mistake: the node, then the key in it.
@@ -210,7 +208,7 @@ def read_definition_files(
 def _entries(path: Path, name: str | None, mistakes: list[Mistake]) -> list[_Entry]:
     file = Place(file=path)
     try:
-        document = strict_json(_content(path))
+        document = strict_json(content_of(path))
     except InvalidDefinitionError as error:
         mistakes.extend(Mistake(place=file, text=text) for text in error.mistakes)
         return []
@@ -229,89 +227,6 @@ def _entries(path: Path, name: str | None, mistakes: list[Mistake]) -> list[_Ent
         if made is not None:
             found.append(made)
     return found
-
-
-def _content(path: Path) -> bytes:
-    try:
-        if path.is_dir():
-            _refuse("is a folder, not a file")
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        _refuse(f"can't be read: {reason}")
-    if len(content) > MAX_BYTES:
-        _refuse(f"is larger than {MAX_BYTES // 1_000_000} MB")
-    return content
-
-
-def strict_json(content: bytes) -> Any:
-    """The document, refusing what JSON readers silently bend: repeated keys, NaN, deep nesting."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        _refuse(f"line {line}: byte {error.start} is not UTF-8")
-    _check_depth(content)
-    mistakes: list[str] = []
-
-    def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            seen: set[str] = set()
-            for key, _ in pairs:
-                if key in seen:
-                    near = made.get("name")
-                    where = f" (in the object named {near!r:.80})" if isinstance(near, str) else ""
-                    mistakes.append(f"the key {key!r:.80} stands twice{where}")
-                seen.add(key)
-        return made
-
-    def constant(word: str) -> None:
-        mistakes.append(f"{word} is not JSON")
-
-    try:
-        document = json.loads(text, object_pairs_hook=of_pairs, parse_constant=constant)
-    except json.JSONDecodeError as error:
-        _refuse(f"line {error.lineno} column {error.colno}: not JSON: {error.msg}")
-    except ValueError as error:
-        # A whole number of thousands of digits is refused by Python itself.
-        _refuse(str(error))
-    mistakes.extend(f"{where}: {bad}" for where, bad in _unstorable(document, ""))
-    if mistakes:
-        raise InvalidDefinitionError(tuple(mistakes))
-    return document
-
-
-def _check_depth(content: bytes) -> None:
-    """Before parsing, since the parser itself recurses."""
-    depth = 0
-    for token in _STRING_OR_BRACKET.finditer(content):
-        sign = token.group()
-        if sign in (b"[", b"{"):
-            depth += 1
-            if depth > MAX_DEPTH:
-                line = content.count(b"\n", 0, token.start()) + 1
-                _refuse(f"line {line}: nested more than {MAX_DEPTH} levels deep")
-        elif sign in (b"]", b"}"):
-            depth -= 1
-
-
-def _unstorable(value: object, where: str) -> Iterator[tuple[str, str]]:
-    """Texts that PostgreSQL or a process can't be given, and where they stand."""
-    if isinstance(value, str):
-        if "\0" in value:
-            yield where or "the text", "has a NUL character"
-        elif any("\ud800" <= character <= "\udfff" for character in value):
-            yield where or "the text", "has half of a surrogate pair, which is no character"
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _unstorable(item, f"{where}[{index}]")
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            inner = f"{where}.{key!s:.80}" if where else f"{key!s:.80}"
-            yield from _unstorable(key, f"the key {key!r:.80}")
-            yield from _unstorable(item, inner)
 
 
 def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake]) -> _Entry | None:
@@ -601,7 +516,3 @@ def _name_of(node: Mapping[str, Any]) -> str:
 
 def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
     return next((entry[key] for key in keys if entry.get(key) is not None), None)
-
-
-def _refuse(mistake: str) -> NoReturn:
-    raise InvalidDefinitionError((mistake,))

@@ -197,7 +197,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from common.config import load
-    from operations.daemons import health
+    from operations.health import health
     from operations.members import members
     from operations.session import zone_of
 

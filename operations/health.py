@@ -1,0 +1,32 @@
+"""Asks a daemon for its readiness over HTTP; nothing else is asked of a daemon's page here."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from datetime import timedelta
+
+
+def health(
+    host: str, port: int, *, within: timedelta = timedelta(seconds=2)
+) -> tuple[str, str | None]:
+    """The answer of `/readyz`: ready, not ready with the reason, or not answering."""
+    # A wildcard is an address to listen on, not to talk to.
+    place = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
+    connection = http.client.HTTPConnection(place, port, timeout=within.total_seconds())
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        body = answer.read(100_000)
+    except (OSError, http.client.HTTPException) as error:
+        return "not answering", str(error)
+    finally:
+        connection.close()
+    if answer.status == 200:
+        return "ready", None
+    try:
+        problems = json.loads(body)["problems"]
+        reason = "; ".join(f"{each['part']}: {each['why']}" for each in problems)
+    except (ValueError, KeyError, TypeError):
+        reason = f"/readyz answers {answer.status}"
+    return "not ready", reason

@@ -1,0 +1,108 @@
+"""JSON from files and texts of people, read strictly and within limits of size and depth.
+
+Python's reader keeps the last of repeated keys, accepts NaN and recurses as deep as a text nests;
+here each of these is a mistake with its place. Nothing here knows what the document means.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from common.errors import InvalidDefinitionError
+
+MAX_BYTES: Final = 10_000_000
+MAX_DEPTH: Final = 100
+
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a file; `InvalidDefinitionError` if it can't be read or is too large."""
+    try:
+        if path.is_dir():
+            _refuse("is a folder, not a file")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        _refuse(f"can't be read: {reason}")
+    if len(content) > MAX_BYTES:
+        _refuse(f"is larger than {MAX_BYTES // 1_000_000} MB")
+    return content
+
+
+def strict_json(content: bytes) -> Any:
+    """The document; `InvalidDefinitionError` for repeated keys, NaN, deep nesting and NUL."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        _refuse(f"line {line}: byte {error.start} is not UTF-8")
+    _check_depth(content)
+    mistakes: list[str] = []
+
+    def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    near = made.get("name")
+                    where = f" (in the object named {near!r:.80})" if isinstance(near, str) else ""
+                    mistakes.append(f"the key {key!r:.80} stands twice{where}")
+                seen.add(key)
+        return made
+
+    def constant(word: str) -> None:
+        mistakes.append(f"{word} is not JSON")
+
+    try:
+        document = json.loads(text, object_pairs_hook=of_pairs, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        _refuse(f"line {error.lineno} column {error.colno}: not JSON: {error.msg}")
+    except ValueError as error:
+        # A whole number of thousands of digits is refused by Python itself.
+        _refuse(str(error))
+    mistakes.extend(f"{where}: {bad}" for where, bad in _unstorable(document, ""))
+    if mistakes:
+        raise InvalidDefinitionError(tuple(mistakes))
+    return document
+
+
+def _check_depth(content: bytes) -> None:
+    """Before parsing, since the parser itself recurses."""
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(content):
+        sign = token.group()
+        if sign in (b"[", b"{"):
+            depth += 1
+            if depth > MAX_DEPTH:
+                line = content.count(b"\n", 0, token.start()) + 1
+                _refuse(f"line {line}: nested more than {MAX_DEPTH} levels deep")
+        elif sign in (b"]", b"}"):
+            depth -= 1
+
+
+def _unstorable(value: object, where: str) -> Iterator[tuple[str, str]]:
+    """Texts that PostgreSQL or a process can't be given, and where they stand."""
+    if isinstance(value, str):
+        if "\0" in value:
+            yield where or "the text", "has a NUL character"
+        elif any("\ud800" <= character <= "\udfff" for character in value):
+            yield where or "the text", "has half of a surrogate pair, which is no character"
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unstorable(item, f"{where}[{index}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            inner = f"{where}.{key!s:.80}" if where else f"{key!s:.80}"
+            yield from _unstorable(key, f"the key {key!r:.80}")
+            yield from _unstorable(item, inner)
+
+
+def _refuse(mistake: str) -> NoReturn:
+    raise InvalidDefinitionError((mistake,))
