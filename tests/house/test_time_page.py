@@ -1,4 +1,4 @@
-"""The README's page on time says what the code does: each of its tables is worked out again."""
+"""`docs/time.md` agrees with the code: each of its tables is worked out again."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from common.model.schedules import FireOutcome, MisfirePolicy, Schedule
 from common.params import parse_moment, system_parameters
 from common.store.tables import schedule
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "time.md"
 NEW_YORK = ZoneInfo("America/New_York")
 
 
 def table(first_column: str, *, second: str = "") -> list[dict[str, str]]:
     """The rows of the table on the page whose head begins with these columns, by column."""
-    page = README.read_text().partition("\n## Time\n")[2].partition("\n## ")[0]
     head = f"| {first_column} | {second}"
-    lines = page.splitlines()
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
     (start,) = (number for number, line in enumerate(lines) if line.startswith(head))
     names, _, *rows = (
         [cell.strip() for cell in line.strip("|").split("|")]
