@@ -338,6 +338,31 @@ def test_a_claim_does_not_wait_for_a_withdrawal(here: Engine, there: Engine) -> 
     assert claim(here, WORKER, [withdrawn]) == []
 
 
+def test_the_update_of_a_claim_is_a_fence_without_the_lock_of_its_look(
+    here: Engine, there: Engine
+) -> None:
+    (task_id,) = submit(here, a_run(here), "a")
+
+    @event.listens_for(here, "before_cursor_execute", retval=True)
+    def look_without_a_lock(
+        _db: Any, _cursor: Any, statement: str, values: Any, *_: Any
+    ) -> tuple[str, Any]:
+        return statement.replace("FOR NO KEY UPDATE OF t_ds_task_instance SKIP LOCKED", ""), values
+
+    with ThreadPoolExecutor(1) as pool, there.connect() as other:
+        other.execute(
+            update(t.task_instance)
+            .where(t.task_instance.c.id == task_id)
+            .values(state=9, end_time=NOON)
+        )
+        claiming = pool.submit(claim, here, WORKER, [task_id])
+        # The look has found the row as it was; the UPDATE waits for the withdrawal.
+        until_blocked(there, "here")
+        other.commit()
+        assert claiming.result() == []
+    assert attempt(here, task_id).state == TaskState.KILL
+
+
 def test_workers_that_claim_at_once_get_each_attempt_once(here: Engine, there: Engine) -> None:
     ids = submit(here, a_run(here), *(f"t{n}" for n in range(60)))
     with ThreadPoolExecutor(2) as pool:

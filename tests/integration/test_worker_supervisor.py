@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from common.host import is_alive
 from common.model.states import TaskState
 from common.store.worker.ports import ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
+from worker.processes.attempt_processes import Seen, look
 from worker.processes.supervising import Prepared
 from worker.tasks.base import TaskSettings
 
@@ -554,12 +556,40 @@ def test_what_is_not_adopted_is_killed_before_anything_else_happens(
 
 def test_a_record_whose_pid_means_somebody_else_by_now_harms_nobody(tmp_path: Path) -> None:
     host = Host(tmp_path)
-    bystander = subprocess.Popen(["sleep", "600"])
+    bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
     record = tmp_path / "tasks" / "records" / "7"
     record.write_text(
         f'{{"task_type": "SHELL", "execute_path": "/x", "log_path": "/x"}}\npid {bystander.pid}\n'
     )
     host.supervisor.adopt(frozenset())
+    assert bystander.poll() is None
+    bystander.kill()
+    bystander.wait()
+    host.supervisor.close()
+
+
+@pytest.mark.parametrize("adopted", [{7}, frozenset()], ids=["adopted", "not adopted"])
+def test_t24_a_pid_that_is_reused_as_it_is_adopted_harms_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopted: set[int]
+) -> None:
+    host = Host(tmp_path)
+    bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    record = tmp_path / "tasks" / "records" / "7"
+    record.write_text(
+        f'{{"task_type": "SHELL", "execute_path": "/x", "log_path": "/x"}}\npid {bystander.pid}\n'
+    )
+
+    def looked_just_before(pid: int, execute_path: str) -> Seen:
+        # The attempt's leader: it ends, and the bystander gets its pid, before the pid is pinned.
+        (other,) = (each for each in look() if each.pid == pid)
+        return replace(other, started=other.started - 1, execute_path=execute_path)
+
+    monkeypatch.setattr("worker.processes.attempt_processes.seen_with_marker", looked_just_before)
+    host.supervisor.adopt(adopted)
+    assert host.supervisor.running() == frozenset()
+    assert {key: end.state for key, end in host.ends.items()} == dict.fromkeys(
+        adopted, TaskState.NEED_FAULT_TOLERANCE
+    )
     assert bystander.poll() is None
     bystander.kill()
     bystander.wait()

@@ -30,6 +30,7 @@ from common.runtime.service import LoopThread
 from common.runtime.wakes import Wakes
 from common.store.listen import Channel, Notification
 from common.store.master.ports import Fired, Planner, Released, WaitingDependent
+from common.store.worker.ports import AttemptEnd
 from master.commands.origin import Origin
 from master.graphs import GraphCache
 from master.identity import Identity
@@ -44,7 +45,7 @@ from tests.builders import NOON
 from tests.memory.registry import MemoryZooKeeper
 from tests.memory.store import MemoryDatabase, MemoryRunStore
 from tests.simulation.virtual_clock import VirtualClock
-from tests.unit.test_run_worker import OneMaster
+from tests.unit.test_run_worker import WORKER, OneMaster
 
 UTC_ZONE = ZoneInfo("UTC")
 MILLISECOND = timedelta(milliseconds=1)
@@ -983,6 +984,33 @@ def test_a_notification_wakes_whom_it_concerns(
     assert loop.run_once() == timedelta()
     heard += ["runs"] * master.wakes
     assert sorted(heard) == sorted(woken)
+
+
+def test_a_report_wakes_the_owner_of_its_run() -> None:
+    master = OneMaster()
+    run_id = master.begin("a")
+    master.step()
+    task_id = master.claim(run_id, "a")
+    end = AttemptEnd(task_instance_id=task_id, state=TaskState.SUCCESS, end_time=NOON)
+    master.tasks.report(WORKER, [end])
+    loop = NoticeLoop(
+        Notices(
+            *(
+                Notification(channel=channel, payload=payload)
+                for channel, payload in master.database.drain_notifications()
+                if channel == Channel.TASK
+            )
+        ),
+        runs=master.runs,
+        command_waiting=lambda: None,
+    )
+    wakes = master.wakes
+    # The rows can't be read: only the notification itself can tell of the end.
+    master.store.broken = ("reports",)
+    loop.run_once()
+    assert master.wakes == wakes + 1
+    master.step()
+    assert master.state(run_id) is ProcessState.SUCCESS
 
 
 def test_only_a_failover_counts_as_one(place: Place) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -648,6 +649,21 @@ def test_an_attempt_awaiting_inputs_of_a_lost_session_is_not_started(
     assert place.attempts.started == []
     assert place.worker.claims.claiming() == frozenset()
     assert place.state(task) is TaskState.RUNNING
+
+
+def test_an_end_and_a_start_wake_the_reporter(place: Place) -> None:
+    woken: list[str] = []
+    for loop in place.worker.loops:
+        place.worker.wakes.by_name[loop.name] = partial(woken.append, loop.name)
+    place.join()
+    task = place.submit()
+    place.worker.claims.run_once()
+    woken.clear()
+    place.worker.reporter.started(task, 17, 1.0)
+    assert woken == ["report"]
+    place.attempts.end(task)
+    # The slot that is free again wakes the claim loop.
+    assert woken == ["report", "report", "claim"]
 
 
 def test_an_end_is_kept_until_the_tables_answer_1477(place: Place) -> None:

@@ -64,17 +64,26 @@ def seen_with_marker(pid: int, execute_path: str) -> Seen | None:
     return seen if seen is not None and seen.execute_path == execute_path else None
 
 
-def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
-    """Signal this very process; False if it is gone. `PermissionError` if it changed account."""
+def pin(seen: Seen) -> int | None:
+    """Open a pidfd of this very process; None if it is gone. The caller closes it."""
     try:
         pidfd = os.pidfd_open(seen.pid)
     except ProcessLookupError:
+        return None
+    # The pid may have been reused before the descriptor pinned it.
+    again = _seen(seen.pid)
+    if again is None or again.started != seen.started:
+        os.close(pidfd)
+        return None
+    return pidfd
+
+
+def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
+    """Signal this very process; False if it is gone. `PermissionError` if it changed account."""
+    pidfd = pin(seen)
+    if pidfd is None:
         return False
     try:
-        # The pid may have been given away before the descriptor pinned it.
-        again = _seen(seen.pid)
-        if again is None or again.started != seen.started:
-            return False
         signal.pidfd_send_signal(pidfd, number)
         return True
     except ProcessLookupError:

@@ -773,9 +773,8 @@ class Supervisor:
             for each in left.get(record.task_instance_id, []):
                 _signal_process(each)
             return False
-        try:
-            pidfd = os.pidfd_open(seen.pid)
-        except ProcessLookupError:
+        pidfd = attempt_processes.pin(seen)
+        if pidfd is None:
             return False
         try:
             output = workspace.reopen_log(Path(record.log_path))
