@@ -59,8 +59,10 @@ from master.engine.events import (
     TaskSucceeded,
     WorkerLost,
 )
+from master.engine.invariants import check
 from master.engine.load import load_run
-from master.engine.run import ProcessRun, TaskPhase
+from master.engine.run import ProcessRun
+from master.engine.task_run import TaskPhase
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 SOON = NOON + timedelta(minutes=1)
@@ -182,7 +184,7 @@ def tell(run: ProcessRun, *events: Event, now: datetime = NOON) -> list[Decision
     decided: list[Decision] = []
     for event in events:
         decided += advance(run, event, now=now)
-        run.check()
+        check(run)
     return decided
 
 
@@ -319,7 +321,7 @@ class KeptRun:
         for event in events:
             was_live = not self.run.is_over
             decisions = advance(self.run, event, now=now)
-            self.run.check()
+            check(self.run)
             for decision in decisions:
                 self._write(decision, now)
             if was_live:
@@ -501,7 +503,7 @@ def standing(run: ProcessRun) -> dict[str, object]:
     # What may still start matters as long as the run goes on.
     ready = () if run.is_over else tuple(run.ready)
     failing = run.failing and not run.is_over
-    held = () if run.is_over or run.is_halting else sorted(run.held)
+    held = () if run.is_over or run.is_halting else sorted(run.deferred)
     return {
         "run": (run.state, run.unfinished, run.left_over(), run.deadline, failing, ready),
         "live": (sorted(run.live), sorted(run.unkilled), sorted(run.unpaused), held),

@@ -35,7 +35,8 @@ from master.commands.begin import child_of
 from master.commands.origin import Origin
 from master.commands.parameters import cured
 from master.engine.load import load_run
-from master.engine.run import ImpossibleError, ProcessRun, TaskPhase
+from master.engine.run import ProcessRun
+from master.engine.task_run import ImpossibleError, TaskPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from master.engine.transitions import PROCESS_TABLE, TASK_TABLE, Answer, Cell
 
 
 def decide(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
-    """What the event means to the run as it stands; nothing for late and repeated events.
+    """Look the event up in the tables; late and repeated events decide nothing.
 
     Raises `ImpossibleError` for an event that no history leads to.
     """
@@ -30,7 +30,7 @@ def decide(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
 
 
 def advance(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
-    """Decide, apply, and go on until the run is quiet; everything decided, in order.
+    """Decide, apply, and go on until the run is quiet; return all decisions in order.
 
     The caller must save the whole list in one transaction, or forget the run. Each task is
     released once and each attempt ends once, so a step has at most a few decisions a task; a step
@@ -57,16 +57,16 @@ def _cell(run: ProcessRun, event: Event) -> Cell:
         return cell
     task = run.tasks.get(event.name)
     if task is None and event.name in run.rest:
-        # It was not among the chosen nodes; what it was told of is settled.
+        # It is outside the run's scope, and its row was settled before.
         return Answer.LATE
     if task is None or event.attempt > task.attempt:
         return Answer.IMPOSSIBLE
     if not is_current(event.attempt, task.attempt):
-        # An attempt given up at failover or retried since; its successor speaks now.
+        # A stale attempt: it was given up at failover or retried since.
         return Answer.LATE
     return TASK_TABLE[task.phase][type(event)]
 
 
 def is_current(reported: int, attempt: int) -> bool:
-    """Whether a report speaks of the attempt that counts now."""
+    """True if a report is of the current attempt."""
     return reported == attempt

@@ -1,7 +1,7 @@
 """Chooses the branch of a CONDITIONS or SWITCH task, as soon as its upstream is settled. Pure.
 
 Such a task is decided by the engine itself: it takes no worker, no thread and no time, and its row
-is written ended. What its author got wrong ends the task as FAILURE with the reason, never the run.
+is written ended. A mistake of its author ends the task as FAILURE with the reason, never the run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from common.params import (
     parse_properties,
     system_parameters,
 )
-from master.engine.run import ProcessRun, TaskPhase, TaskRun
+from master.engine.run import ProcessRun
+from master.engine.task_run import TaskPhase, TaskRun
 from master.engine.variables import properties_of, too_much, values_of
 from master.logic.conditions import decide_conditions
 from master.logic.node_json import local_parameters
@@ -24,7 +25,7 @@ from master.logic.switch import Choice, Undecided, choose
 
 
 def decide_branch(run: ProcessRun, name: str) -> DecideTask:
-    """The attempt of a branching task, begun and ended."""
+    """Build the attempt of a branching task, begun and ended at once."""
     task = run.tasks[name]
     control = task.node.control
     variables = run.input_variables(name)
@@ -32,9 +33,9 @@ def decide_branch(run: ProcessRun, name: str) -> DecideTask:
     branch: tuple[str, ...] | None
     reason: str | None
     if isinstance(control, Conditions):
-        held = decide_conditions(control, _outcomes(run, name))
-        branch = control.success if held else control.failed
-        state = TaskState.SUCCESS if held else TaskState.FAILURE
+        met = decide_conditions(control, _outcomes(run, name))
+        branch = control.success if met else control.failed
+        state = TaskState.SUCCESS if met else TaskState.FAILURE
         reason = _taken(branch)
     elif isinstance(control, Switch):
         fault = too_much(variables)
@@ -81,7 +82,7 @@ def _outcome(task: TaskRun) -> Outcome:
         case TaskPhase.TOLERATED | TaskPhase.FAILED:
             return Outcome.FAILURE
         case TaskPhase.BRANCHED:
-            # A CONDITIONS whose expression did not hold has taken its other branch, and done well.
+            # A CONDITIONS whose expression is false has taken its other branch: it succeeded.
             return Outcome.SUCCESS
         case _:
             return Outcome.OTHER

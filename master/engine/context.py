@@ -1,4 +1,4 @@
-"""What the tasks of a run share: the values that a branch may be chosen by. Pure."""
+"""The context that the tasks of a run share: the values that choose a branch. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """The run's parameters, from which those of its SWITCH tasks are worked out.
+    """The run's parameters, from which those of its SWITCH tasks are computed.
 
-    `global_params` is the instance's JSON list, `start_params` what its command gave. `moment` is
-    its schedule time or, if it has none, its start, read in `zone`. `hands_up` says whether it is a
-    sub process, whose OUT parameters go to the task that began it. `complement_uses_chosen_date` is
-    the cluster's rule for the business date of complements.
+    `global_params` is the instance's JSON list, `start_params` those of its command. `moment` is
+    its schedule time or, if it has none, its start, read in `zone`. `hands_up` is true for a sub
+    process: its OUT parameters go to the task that began it. `complement_uses_chosen_date` is the
+    cluster's rule for the business date of complements.
     """
 
     global_params: str | None = None
@@ -30,5 +30,5 @@ class RunContext:
     hands_up: bool = False
 
     def at(self, moment: datetime) -> RunContext:
-        """The same at another moment."""
+        """Return the same context at another moment."""
         return replace(self, moment=moment)

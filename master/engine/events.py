@@ -1,4 +1,4 @@
-"""Events: what has happened to a run. Pure values, named in the past.
+"""Events of a run. Pure values, named in the past.
 
 A report of an attempt names it by (task name, attempt number): a retry is another attempt with a
 row of its own, so an old report can't be mistaken for a new one.
@@ -20,31 +20,31 @@ class RunOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseRequested:
-    """Somebody wants the run paused; said again until the run shows it."""
+    """A pause is wanted; repeated until the run is pausing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """Somebody wants the run stopped by `deadline`; said again until the run shows it."""
+    """A stop is wanted, to be over by `deadline`; repeated until the run is stopping."""
 
     deadline: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessTimedOut:
-    """The run has taken longer than its author allows, and is to have failed by `deadline`."""
+    """The run has exceeded its time-out, and is to fail by `deadline`."""
 
     deadline: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlinePassed:
-    """The time by which the run was to have stopped is over."""
+    """The deadline of a stop has passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSucceeded:
-    """The worker reported that the attempt ended well; `var_pool` is what it put out, as JSON."""
+    """The worker reported that the attempt ended well; `var_pool` are its outputs, as JSON."""
 
     name: str
     attempt: int
@@ -54,7 +54,7 @@ class TaskSucceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailed:
-    """The worker reported that the attempt ended badly; `failure` is why, if that is known."""
+    """The worker reported that the attempt ended badly; `failure` is the reason, if known."""
 
     name: str
     attempt: int
@@ -66,7 +66,7 @@ class TaskFailed:
 class TaskKilled:
     """The attempt was withdrawn from the queue, or its worker killed it.
 
-    `failure` is why, if that is known and nobody asked for it.
+    `failure` is the reason, if it is known and the kill was not requested.
     """
 
     name: str
@@ -86,7 +86,7 @@ class TaskPaused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
-    """The worker that ran the attempt is gone; nobody will report on it any more."""
+    """The worker that ran the attempt is gone; no report on it will come."""
 
     name: str
     attempt: int
@@ -95,7 +95,7 @@ class WorkerLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired:
-    """The retry that was promised after this attempt is due."""
+    """The promised retry after this attempt is due."""
 
     name: str
     attempt: int

@@ -1,6 +1,6 @@
-"""What follows once a run has changed: who may start, and when it is over. Pure.
+"""Follows up a change of a run: submits, kills, pauses, and finishes it. Pure.
 
-Adds the word *quiet*: a run is quiet when nothing follows from its state but waiting.
+A run is *quiet* when nothing follows from its state but waiting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from common.model.definitions import TaskNode
 from common.model.states import ProcessState, TaskState
 from common.params import Direct, parse_properties
 from master.engine.branches import decide_branch
-from master.engine.run import ProcessRun, TaskPhase
+from master.engine.run import ProcessRun
+from master.engine.task_run import TaskPhase
 from master.engine.variables import merged, properties_of, too_much, values_of
 
 _NAMED_IN_REASON = 5
@@ -32,13 +33,13 @@ _FAILED = TaskPhase.FAILED
 
 
 def follow_up(run: ProcessRun, *, now: datetime) -> list[Decision]:
-    """What follows now; an empty list means that the run is quiet.
+    """Return the decisions that follow now; an empty list means that the run is quiet.
 
     Takes names out of `run.ready`. Released tasks come in order of their priority, then of the DAG.
     """
     if run.is_over:
         return []
-    if asked := halt(run) if run.is_halting else hold(run):
+    if asked := halt(run) if run.is_halting else withdraw(run):
         return asked
     decisions = list(_released(run, now))
     if not run.is_halting and not run.is_pausing:
@@ -49,10 +50,10 @@ def follow_up(run: ProcessRun, *, now: datetime) -> list[Decision]:
 
 
 def halt(run: ProcessRun) -> list[Decision]:
-    """Give up what was promised and kill what is live; for a run that is halting.
+    """Give up promised retries and kill live attempts of a run that is halting.
 
-    Kills that were asked for before are left alone: their intent stands in the rows, where the
-    worker looks for it itself.
+    Kills that were requested before are not repeated: their intent stands in the rows, which the
+    worker reads itself.
     """
     given_up: list[Decision] = [
         GiveUpRetry(name=name, attempt=run.tasks[name].attempt) for name in run.retries
@@ -63,8 +64,8 @@ def halt(run: ProcessRun) -> list[Decision]:
     return given_up + killed
 
 
-def hold(run: ProcessRun) -> list[Decision]:
-    """Withdraw what has not begun, for a run that is pausing; promised retries stay promised."""
+def withdraw(run: ProcessRun) -> list[Decision]:
+    """Withdraw attempts of a pausing run that have not begun; promised retries stay promised."""
     if not run.is_pausing:
         return []
     return [PauseTask(name=name, attempt=run.tasks[name].attempt) for name in run.unpaused]
@@ -73,7 +74,7 @@ def hold(run: ProcessRun) -> list[Decision]:
 def submission(
     run: ProcessRun, name: str, *, retry_times: int, due_at: datetime | None = None
 ) -> SubmitTask:
-    """The next attempt at a task."""
+    """Build the next attempt at a task."""
     task = run.tasks[name]
     node = task.node
     return SubmitTask(
@@ -117,14 +118,14 @@ def _released(run: ProcessRun, now: datetime) -> Iterator[Decision]:
             # It stays as it is; nothing leads out of halting but the end.
             continue
         elif run.is_pausing or run.is_limited(name):
-            # It waits for the recovery that comes after the pause, or for its turn.
-            run.hold(name)
+            # It waits for the recovery after the pause, or for a free place.
+            run.defer(name)
         elif isinstance(task.node.control, Conditions | Switch):
             yield decide_branch(run, name)
         else:
             yield _first_submission(run, name, now)
-    if run.held and not run.is_halting and not run.is_pausing:
-        for name in run.let_go():
+    if run.deferred and not run.is_halting and not run.is_pausing:
+        for name in run.take_deferred():
             yield _first_submission(run, name, now)
 
 
@@ -155,7 +156,7 @@ def _due(run: ProcessRun, now: datetime) -> list[Decision]:
 
 
 def outcome(run: ProcessRun) -> FinishProcess | None:
-    """How the run ends, if nothing is live, promised or released any more (§5.9, DO)."""
+    """Decide the end of a run in which nothing is live, promised or released (§5.9, DO)."""
     if run.live:
         return None
     if run.unfinished == 0 and not run.left_over():
@@ -167,7 +168,7 @@ def outcome(run: ProcessRun) -> FinishProcess | None:
             )
         return FinishProcess(state=ProcessState.STOP, reason="stopped on request")
     if not run.is_halting:
-        waits = bool(run.retries or run.ready or run.held)
+        waits = bool(run.retries or run.ready or run.deferred)
         if waits and not run.is_pausing:
             return None
         if waits or run.paused:
@@ -176,7 +177,7 @@ def outcome(run: ProcessRun) -> FinishProcess | None:
 
 
 def _handed_up(run: ProcessRun) -> str | None:
-    """The OUT parameters of a sub process: what its tasks made of them, or their own values."""
+    """Return a sub process's OUT parameters: as its tasks set them, or their own values."""
     if not run.context.hands_up:
         return None
     declared = [
@@ -203,7 +204,7 @@ def _reason(run: ProcessRun) -> str:
 
 
 def _blocked(run: ProcessRun) -> str:
-    """Nothing counts as failed, but a failure that a CONDITIONS looks at keeps others waiting."""
+    """Say why tasks could not run: a tolerated failure leaves some of them waiting."""
     never = [name for name, task in run.tasks.items() if task.phase is TaskPhase.IDLE]
     if not never:
         return "tasks that were not chosen have not succeeded"

@@ -1,9 +1,9 @@
-"""Rows → run: what `ProcessRun.apply` did, read back from what the store wrote. Pure.
+"""Loads a run: rebuilds from rows the state that `ProcessRun.apply` had reached. Pure.
 
-The property that stands for a hundred tests: after any history, a run that is loaded equals the run
-in memory. A finished attempt whose row is not *settled* is still live here: its report has not been
-taken into account yet, and will be read as one. A task whose latest attempt is not *valid* was put
-aside by a recovery: it is as if it had never run, but for the number of its next attempt.
+The property that stands for a hundred tests: after any history, a loaded run equals the run in
+memory. A finished attempt whose row is not *settled* is still live here: its report has not been
+taken into account yet, and will be read as an event. A task whose latest attempt is not *valid* was
+put aside by a recovery: it is as if it had never run, but for the number of its next attempt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.states import ProcessState, TaskState
 from common.zones import zone_named
 from master.engine.context import RunContext
-from master.engine.run import ProcessRun, TaskPhase, TaskRun, phase_of_finished
+from master.engine.invariants import check
+from master.engine.run import ProcessRun
+from master.engine.task_run import TaskPhase, TaskRun, phase_of_finished
 
 _UTC = ZoneInfo("UTC")
 
@@ -37,13 +39,13 @@ def load_run(
 ) -> ProcessRun:
     """Build the run; raises `ImpossibleError` if the rows break an invariant.
 
-    `UnknownZoneError` if the run is to read its dates in a zone that there is not; `zone` is that
-    of runs that name none.
+    Raises `UnknownZoneError` if the run names an unknown zone for its dates; `zone` is for runs
+    that name none.
 
-    `attempts` holds every attempt, oldest first; `dag` is the selection that the first command
-    asked for. If a later one asked for some of its nodes alone (`run_scope`), the run is of these,
-    and the others only count for how it ends. `task_limit`: how many of its tasks workers may have
-    at the same time; 0 is no limit.
+    `attempts` are all attempts, oldest first; `dag` is the selection of the first command. If a
+    later one selected some of its nodes alone (`run_scope`), the run is of these, and the others
+    only count for its end. `task_limit`: the most tasks that workers may have at the same time; 0
+    is no limit.
     """
     context = _context(process, zone, complement_uses_chosen_date=complement_uses_chosen_date)
     latest = {row.name: row for row in attempts}
@@ -61,7 +63,7 @@ def load_run(
         raise run.impossible(f"there is a row of {stray[0]!r}, which was not selected")
     run.task_limit = task_limit
     _fill(run, latest)
-    run.check()
+    check(run)
     return run
 
 
@@ -101,14 +103,14 @@ def _run(
         whole=whole,
         rest=rest,
         deadline=process.wanted_deadline,
-        # What is wanted of a run that does not show it yet is told to it as an event.
+        # An intent that the run has not taken up yet comes as an event.
         failing=process.state is ProcessState.READY_STOP
         and process.wanted_state is ProcessState.FAILURE,
     )
 
 
 def _blank(dag: Dag, nodes: Mapping[str, TaskNode]) -> dict[str, TaskRun]:
-    """The chosen tasks as the others see them: what they once put out is not to be relied on."""
+    """Return the chosen tasks as the others see them: their former output does not count."""
     return {name: TaskRun(node=nodes[name], missing=0) for name in dag.names}
 
 
@@ -175,11 +177,11 @@ def _recount(run: ProcessRun) -> None:
                 task.phase = TaskPhase.PASSED
             elif not run.is_halting:
                 if run.is_pausing or run.is_limited(name):
-                    run.hold(name)
+                    run.defer(name)
                 else:
                     ready.append(name)
         if task.phase.is_done:
-            # What is upstream of it has been worked out before it.
+            # Its upstream comes before it in this order, so it is complete.
             task.variables = run.known(name)
     run.ready = ready
     run.unfinished = sum(not task.phase.is_done for task in run.tasks.values())

@@ -1,7 +1,7 @@
-"""When a retry is due: the author's interval, which may grow and be shifted by chance. Pure.
+"""The time of a retry: the author's interval, which may grow and have jitter. Pure.
 
-The chance is drawn from the attempt's own name, so that the same events give the same decisions on
-every machine, and yet tasks that failed together do not come back together.
+The jitter is derived from the attempt's own name, so that the same events give the same decisions
+on every machine, and yet tasks that failed together do not return together.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _LONGEST = timedelta(days=366)
 
 
 def retry_due(node: TaskNode, *, ended: datetime, retries: int, seed: str) -> datetime:
-    """When the next attempt is due after one that ended; `retries` were made before it.
+    """Return the due time of the next attempt; `retries` were made before the one that ended.
 
-    Due when now ≥ end + interval, not a second later (trap T48).
+    It is due when now ≥ end + interval, not a second later (trap T48).
     """
     interval = node.retry_interval
     backoff = node.backoff
@@ -33,6 +33,6 @@ def retry_due(node: TaskNode, *, ended: datetime, retries: int, seed: str) -> da
 
 
 def _chance(seed: str) -> float:
-    """A number from -1 to 1 that the seed alone decides."""
+    """Return a number from -1 to 1 that depends on the seed alone."""
     digest = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / (2**63) - 1

@@ -1,4 +1,4 @@
-"""The rules: what an event means to a run in which it can happen. Pure.
+"""The rules: the decision for each event in each state where it can happen. Pure.
 
 Each function is a cell of the tables in `transitions`; it may rely on the state its cell names.
 """
@@ -35,32 +35,32 @@ from master.engine.run import ProcessRun
 
 
 def open_run(run: ProcessRun, event: RunOpened, now: datetime) -> list[Decision]:
-    """Nothing is decided by opening itself: `flow` finds what is ready, due or to be killed."""
+    """Decide nothing: `flow` finds what is ready, due or to be killed."""
     return []
 
 
 def pause(run: ProcessRun, event: PauseRequested, now: datetime) -> list[Decision]:
-    """Show that the pause is under way; `flow` then withdraws what has not begun."""
+    """Enter READY_PAUSE; `flow` then withdraws what has not begun."""
     return [PauseProcess()]
 
 
 def stop(run: ProcessRun, event: StopRequested, now: datetime) -> list[Decision]:
-    """Show that the stop is under way; `flow` then kills what is live."""
+    """Enter READY_STOP; `flow` then kills what is live."""
     return [StopProcess(deadline=event.deadline)]
 
 
 def break_off(run: ProcessRun, event: ProcessTimedOut, now: datetime) -> list[Decision]:
-    """A stop that ends as FAILURE."""
+    """Begin a stop that ends as FAILURE."""
     return [StopProcess(deadline=event.deadline, failing=True)]
 
 
 def abandon(run: ProcessRun, event: DeadlinePassed, now: datetime) -> list[Decision]:
-    """Wait no longer for those who should have ended what they run: a stop is a promise."""
+    """Give up every live attempt: a stop ends by its deadline, whatever workers do."""
     return [AbandonTask(name=name, attempt=run.tasks[name].attempt) for name in run.live]
 
 
 def succeed(run: ProcessRun, event: TaskSucceeded, now: datetime) -> list[Decision]:
-    """Also when a kill was asked for: the work is done, whoever wanted it or not."""
+    """Finish the attempt as SUCCESS, even if a kill was requested: the work is done."""
     return [
         FinishTask(
             name=event.name,
@@ -73,24 +73,24 @@ def succeed(run: ProcessRun, event: TaskSucceeded, now: datetime) -> list[Decisi
 
 
 def fail(run: ProcessRun, event: TaskFailed, now: datetime) -> list[Decision]:
-    """Promise a retry if one is left, none is in vain, and its author wants it for this reason."""
+    """Promise a retry if one is left and the retry policy allows it for this reason."""
     return _fail(run, event, TaskState.FAILURE)
 
 
 def killed(run: ProcessRun, event: TaskKilled, now: datetime) -> list[Decision]:
-    """A kill that nobody asked for is a failure, with its retries (traps T23, T23b)."""
+    """Treat a kill without a request as a failure, with its retries (traps T23, T23b)."""
     if run.tasks[event.name].kill_requested:
         return [FinishTask(name=event.name, attempt=event.attempt, state=TaskState.KILL)]
     return _fail(run, event, TaskState.KILL)
 
 
 def paused(run: ProcessRun, event: TaskPaused, now: datetime) -> list[Decision]:
-    """It has not failed; a recovery goes on with it."""
+    """Finish the attempt as PAUSE: it has not failed, and a recovery resumes it."""
     return [FinishTask(name=event.name, attempt=event.attempt, state=TaskState.PAUSE)]
 
 
 def lose(run: ProcessRun, event: WorkerLost, now: datetime) -> list[Decision]:
-    """Submit it again at once, uncharged, unless the run is halting."""
+    """Submit the next attempt at once, not charged as a retry, unless the run is halting."""
     state = TaskState.NEED_FAULT_TOLERANCE
     if run.is_halting or run.tasks[event.name].kill_requested:
         return [FinishTask(name=event.name, attempt=event.attempt, state=state)]
@@ -98,7 +98,7 @@ def lose(run: ProcessRun, event: WorkerLost, now: datetime) -> list[Decision]:
 
 
 def wake(run: ProcessRun, event: TimerFired, now: datetime) -> list[Decision]:
-    """Nothing is decided by the timer itself: `flow` submits what is due by `now`."""
+    """Decide nothing: `flow` submits what is due by `now`."""
     return []
 
 

@@ -1,12 +1,12 @@
-"""The total tables: what each event means in each state. Pure data, printed into ARCHITECTURE.md.
+"""The total tables: each event in each state. Pure data, printed into ARCHITECTURE.md.
 
 An event about the process is looked up by the state of the process. An event about a task is looked
 up there first, and then, if its attempt is the current one, by the phase of the task. A cell is a
-rule, or one of the words of `Answer`:
+rule, or an `Answer`:
 
 *late*: it was true once, and something has been decided since. *repeated*: it has been taken into
-account already. Both are normal, and are answered with nothing. *impossible*: no history leads to
-it; the run tells its story and is dropped from memory.
+account already. Both are normal and ignored. *impossible*: no history leads to it; the run's last
+events and decisions are logged, and it is dropped from memory.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from master.engine.events import (
     TimerFired,
     WorkerLost,
 )
-from master.engine.run import ProcessRun, TaskPhase
+from master.engine.run import ProcessRun
+from master.engine.task_run import TaskPhase
 
 
 class Answer(Enum):
-    """What a table says when no rule applies."""
+    """The content of a cell in which no rule applies."""
 
     LATE = "late"
     REPEATED = "repeated"
@@ -71,7 +72,7 @@ _NOT_DRIVEN = {ProcessState.SUBMITTED, ProcessState.WAITING_THREAD, ProcessState
 
 PROCESS_TABLE: dict[ProcessState, dict[type[Event], Cell]] = {
     **{state: _all(LATE) for state in ProcessState if state.is_terminal},
-    # Nobody owns an instance in these; a row that a person put there is not to be guessed at.
+    # An instance in these has no owner; a row set so by hand is not guessed at.
     **{state: _all(IMPOSSIBLE) for state in LIVE_PROCESS_STATES if state in _NOT_DRIVEN},
     ProcessState.RUNNING: _by_task(
         {
@@ -116,7 +117,7 @@ _ENDED_BADLY: dict[type[TaskEvent], Cell] = {
 }
 
 TASK_TABLE: dict[TaskPhase, dict[type[TaskEvent], Cell]] = {
-    # An attempt that a recovery has put aside may still be spoken of.
+    # Reports may still come of an attempt that a recovery put aside.
     **{
         phase: dict.fromkeys(TASK_EVENTS, LATE)
         for phase in (TaskPhase.IDLE, TaskPhase.PASSED, TaskPhase.SKIPPED)
@@ -143,7 +144,7 @@ TASK_TABLE: dict[TaskPhase, dict[type[TaskEvent], Cell]] = {
 
 
 def table_text() -> str:
-    """Both tables as Markdown, for ARCHITECTURE.md; a test keeps the two equal."""
+    """Render both tables as Markdown for ARCHITECTURE.md; a test keeps the two equal."""
     return "\n\n".join(
         (
             _markdown("process", PROCESS_TABLE, (*PROCESS_EVENTS, *TASK_EVENTS)),

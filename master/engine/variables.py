@@ -1,8 +1,8 @@
-"""The variable pool: what tasks put out for those downstream of them. Pure.
+"""The variable pool: the output of tasks for those downstream of them. Pure.
 
-A *variable* is a value with the moment at which its task ended. A task is given the variables of
-all that is upstream of it; of equal names the one that was put out last counts (specification
-§9.7). A run in which no task puts anything out pays nothing for this.
+A *variable* is a value with the moment at which its task ended. A task receives the variables of
+all its upstream; of equal names the latest counts (specification §9.7). A run without output pays
+nothing for this.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from common.params import Property, properties_json
 
 @dataclass(frozen=True, slots=True, order=True)
 class Variable:
-    """A value that a task put out; `place`, its task's in the DAG, decides between equal times."""
+    """An output value of a task; `place`, its task's in the DAG, decides between equal times."""
 
     at: datetime
     place: int
@@ -32,7 +32,7 @@ NOTHING: Variables = MappingProxyType({})
 
 
 def put_out(var_pool: str | None, *, at: datetime | None, place: int) -> Variables:
-    """The variables in an attempt's row. One that can't be read holds none, then as later."""
+    """Read the variables in an attempt's row. An unreadable row has none, now and later."""
     if not var_pool or at is None:
         return NOTHING
     try:
@@ -53,7 +53,7 @@ def _text(value: object) -> str:
 
 
 def merged(sources: Iterable[Variables]) -> Variables:
-    """All variables of these; of equal names the latest."""
+    """Merge all variables; of equal names the latest wins."""
     filled = [source for source in sources if source]
     if not filled:
         return NOTHING
@@ -69,12 +69,12 @@ def merged(sources: Iterable[Variables]) -> Variables:
 
 
 LIMIT_BYTES = 1_048_576
-"""What a task may be given: without a limit, each of a long chain would hand on what all before it
-have put out, as text in a row of its own."""
+"""The largest input of a task. Without it, each task of a long chain would repeat in its row all
+output before it."""
 
 
 def too_much(variables: Variables) -> str | None:
-    """Why these can't be handed on; None if they can. Counted as characters, roughly bytes."""
+    """Return the reason why these exceed the limit, or None. Counts characters, roughly bytes."""
     size = sum(len(name) + len(variable.value) for name, variable in variables.items())
     if size <= LIMIT_BYTES:
         return None
@@ -85,12 +85,12 @@ def too_much(variables: Variables) -> str | None:
 
 
 def values_of(variables: Variables) -> dict[str, str]:
-    """Names and values alone, in order of name."""
+    """Return names and values alone, in order of name."""
     return {name: variables[name].value for name in sorted(variables)}
 
 
 def properties_of(values: Mapping[str, str]) -> str | None:
-    """As it stands in rows: a JSON list of properties; None for nothing."""
+    """Return the values as rows have them: a JSON list of properties; None for nothing."""
     if not values:
         return None
     return properties_json(Property(prop=name, value=value) for name, value in values.items())

@@ -48,7 +48,8 @@ from master.engine.events import (
     WorkerLost,
 )
 from master.engine.load import load_run
-from master.engine.run import ImpossibleError, ProcessRun
+from master.engine.run import ProcessRun
+from master.engine.task_run import ImpossibleError
 from master.graphs import GraphCache
 from master.identity import Identity
 

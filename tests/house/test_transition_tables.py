@@ -8,7 +8,7 @@ import pytest
 
 from common.model.states import ProcessState
 from master.engine.events import PROCESS_EVENTS, TASK_EVENTS
-from master.engine.run import TaskPhase
+from master.engine.task_run import TaskPhase
 from master.engine.transitions import PROCESS_TABLE, TASK_TABLE, Answer, table_text
 
 ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"

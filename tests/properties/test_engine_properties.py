@@ -21,6 +21,7 @@ from common.model.instances import TaskReport
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.store.listen import Channel, read_task_report
 from common.store.worker.ports import AttemptEnd, AttemptFolders
+from master.engine.invariants import check
 from tests.memory.store import MemoryDatabase, MemoryRunStore, ProcessRecord, TaskRecord
 from tests.simulation.fingerprint import differences
 from tests.simulation.world import watched
@@ -219,7 +220,7 @@ class History:
     def check(self) -> None:
         assert self.lint_warnings == []
         for run in self.master.runs._runs.values():
-            run.check()
+            check(run)
         assert differences(self.master.runs, MemoryRunStore(self.master.database)) == []
         rows = self.master.attempts(self.run)
         valid = [task.name for task in rows if task.flag == 1]

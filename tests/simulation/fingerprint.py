@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from common.store.master.ports import LoadedRun
-from master.engine.run import ProcessRun, TaskPhase, TaskRun
+from master.engine.run import ProcessRun
+from master.engine.task_run import TaskPhase, TaskRun
 from master.loops.run_worker import RunWorker
 from tests.memory.store import MemoryRunStore
 
@@ -38,7 +39,7 @@ def fingerprint(run: ProcessRun) -> dict[str, object]:
         "failing": run.failing,
         "ready": tuple(run.ready),
         # In a run that is halting none of them will ever begin.
-        "held": sorted(run.held) if not run.is_halting else [],
+        "deferred": sorted(run.deferred) if not run.is_halting else [],
         "occupants": sorted(run.occupants),
         "live": sorted(run.live),
         "unkilled": sorted(run.unkilled),

@@ -24,7 +24,7 @@ from common.runtime.service import Loop
 from common.store.listen import Channel, Notification
 from common.store.worker.ports import AttemptFolders
 from master.assembly import Master, Stores
-from master.engine.run import ImpossibleError
+from master.engine.task_run import ImpossibleError
 from master.loops.heartbeat import HeartbeatLoop
 from master.loops.notice_loop import NoticeLoop
 from master.loops.run_worker import RunWorker

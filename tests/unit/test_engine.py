@@ -19,7 +19,8 @@ from common.model.decisions import (
 )
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
 from master.engine.events import RunOpened, TimerFired
-from master.engine.run import ImpossibleError, ProcessRun, TaskPhase
+from master.engine.run import ProcessRun
+from master.engine.task_run import ImpossibleError, TaskPhase
 from tests.builders import NOON, SOON, a_run, failed, killed, lost, stop, succeeded, tell
 
 

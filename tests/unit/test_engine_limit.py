@@ -60,4 +60,4 @@ def test_a_limited_run_that_pauses_keeps_what_waits_for_a_place() -> None:
     run = a_limited_run("a; b", 1)
     tell(run, RunOpened(), PauseRequested(), succeeded("a"))
     assert run.state is ProcessState.PAUSE
-    assert list(run.held) == ["b"]
+    assert list(run.deferred) == ["b"]

@@ -14,7 +14,7 @@ from common.model.decisions import Decision, FinishProcess, FinishTask, SubmitTa
 from common.model.states import FailureStrategy, ProcessState, TaskDependType, TaskState
 from master.engine.events import PauseRequested, RunOpened, TimerFired
 from master.engine.load import load_run
-from master.engine.run import ImpossibleError
+from master.engine.task_run import ImpossibleError
 from tests.builders import (
     NOON,
     SOON,

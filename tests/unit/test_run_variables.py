@@ -14,7 +14,7 @@ from common.model.states import ProcessState, TaskState
 from common.params import Direct, Property, properties_json
 from master.engine.context import RunContext
 from master.engine.events import RunOpened, TaskSucceeded, TimerFired
-from master.engine.run import ImpossibleError
+from master.engine.task_run import ImpossibleError
 from master.engine.variables import Variable, merged, properties_of, put_out, values_of
 from tests import builders
 from tests.builders import NOON, KeptRun, a_run, conditions, failed, lost, succeeded, tell
