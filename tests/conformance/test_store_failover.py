@@ -126,6 +126,16 @@ def test_a_lost_workers_attempts_end_and_their_runs_hear_of_it(db: Tables) -> No
     assert reports[a] is TaskState.NEED_FAULT_TOLERANCE
 
 
+def test_t76_a_failover_leaves_the_attempts_of_ended_runs_alone(db: Tables) -> None:
+    over = a_run(db)
+    (forgotten,) = submit(db, over, "a")
+    claim(db, [forgotten])
+    save(db, over, FinishProcess(state=ProcessState.FAILURE))
+    assert db.failover.task_owners() == frozenset()
+    assert db.failover.fail_tasks_over(WORKER, now=LATER) == 0
+    assert the_task(db, forgotten)["state"] == TaskState.RUNNING
+
+
 def test_a_report_that_comes_after_the_failover_changes_nothing(db: Tables) -> None:
     owned = a_run(db)
     (first,) = submit(db, owned, "a")

@@ -1,8 +1,9 @@
-"""Every trap that the behavioural contract lists has a test that bears its number, or a reason.
+"""The traps and sections of the contract that the code cites stand in `docs`, and tests hold the traps.
 
-The numbers are those of its sections 13.1, 13.2, 13.4 and 13.5; what 13.6 lists as mended upstream
-goes by the numbers of the reports there. A test bears a number as a word of its name: `test_t46b_…`,
-`…_t46b`, `…_7320_15594`. That it fails when the mistake is put back was seen once, by hand.
+Every trap has a row in `docs/traps.md`, with a test that exists. Those of 13.1, 13.2, 13.4 and 13.5 have
+a test that bears their number as a word of its name, `test_t46b_…` or `…_t46b`, or a reason; so have
+the reports of 13.6, mistakes that were mended upstream (`…_7320_15594`). That each test fails when
+the mistake is put back was seen once, by hand.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
+ROOT = TESTS.parent
+PAGE = ROOT / "docs" / "traps.md"
+CONTRACT = ROOT / "docs" / "contract.md"
+PACKAGES = ("common", "master", "worker", "operations", "orcaflow", "sql", "tests")
 
 TRAPS = {
     "13.1 master loop and states": (
@@ -38,6 +43,10 @@ ELSEWHERE = {
 }
 
 _NUMBER = re.compile(r"\d+[a-z]?")
+_ROW = re.compile(r"^\| T(\d+[a-z]?) \| (.+?) \| (.+) \|$", re.MULTILINE)
+_CITED_TRAP = re.compile(r"\bT(\d\d[a-z]?)\b")
+_CITED_SECTION = re.compile(r"(?:§ ?|[Cc]ontract |[Ss]pecification )(\d+(?:\.\d+)*)")
+_CITED_RULE = re.compile(r"\bX(\d+)\b")
 
 
 def _tests() -> Iterator[str]:
@@ -80,3 +89,42 @@ def test_no_number_is_listed_twice_or_excused_without_being_listed() -> None:
 def test_every_worked_trace_is_a_test() -> None:
     text = (TESTS / "system" / "test_traces.py").read_text(encoding="utf-8")
     assert [n for n in range(1, 10) if f"14_{n}_" not in text] == []
+
+
+def _cited(pattern: re.Pattern[str]) -> dict[str, str]:
+    """What the code cites, each with a place where it does."""
+    found: dict[str, str] = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if path == Path(__file__):
+                continue
+            for number in pattern.findall(path.read_text(encoding="utf-8")):
+                found.setdefault(number, str(path.relative_to(ROOT)))
+    return found
+
+
+def test_every_trap_has_a_row_on_the_page_and_every_row_is_a_trap() -> None:
+    rows = [number for number, _, _ in _ROW.findall(PAGE.read_text(encoding="utf-8"))]
+    assert len(rows) == len(set(rows))
+    wanted = [number for number in _traps() if number not in ELSEWHERE]
+    assert [number for number in wanted if number not in rows] == []
+    missing = {f"T{trap}": where for trap, where in _cited(_CITED_TRAP).items() if trap not in rows}
+    assert missing == {}
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    names = set(_tests())
+    for number, rule, tests in _ROW.findall(PAGE.read_text(encoding="utf-8")):
+        assert rule.endswith("."), number
+        named = re.findall(r"`(test_\w+)`", tests)
+        assert named, f"T{number} has no test"
+        assert [name for name in named if name not in names] == [], f"T{number} in docs/traps.md"
+
+
+def test_every_section_that_the_code_cites_stands_in_the_contract() -> None:
+    text = CONTRACT.read_text(encoding="utf-8")
+    sections = set(re.findall(r"^#+ §(\d+(?:\.\d+)*) ", text, re.MULTILINE))
+    rules = set(re.findall(r"^\| X(\d+) \|", text, re.MULTILINE))
+    cited = _cited(_CITED_SECTION)
+    assert {f"§{one}": where for one, where in cited.items() if one not in sections} == {}
+    assert {f"X{one}": w for one, w in _cited(_CITED_RULE).items() if one not in rules} == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -32,8 +32,9 @@ class Pass:
         identity.become(registry.membership.join(NodeKind.MASTER, "m1:5678", ""))
         self.lost_run, self.lost_task = self._work_of(LOST_MASTER, LOST_WORKER)
         self.new_run = self.new_task = 0
+        self.states_at_recovery: list[TaskState] = []
         self.loop = FailoverLoop(
-            AskedFailoverStore(self.database, self.asked),
+            AskedFailoverStore(self.database, self.asked, self.recovering),
             mutex=registry.mutex,
             membership=AskedMembership(registry, self.asked),
             identity=identity,
@@ -46,6 +47,9 @@ class Pass:
             master = self.zookeeper.registry().membership.join(NodeKind.MASTER, "m2:5678", "")
             worker = self.zookeeper.registry().membership.join(NodeKind.WORKER, "w2:1234", "")
             self.new_run, self.new_task = self._work_of(master, worker)
+
+    def recovering(self) -> None:
+        self.states_at_recovery.append(self.state(self.lost_task))
 
     @property
     def recovered(self) -> list[int | None]:
@@ -82,11 +86,24 @@ class Pass:
 
 
 class AskedFailoverStore(MemoryFailoverStore):
-    """Calls `asked` after each question for owners, when the answer can't change any more."""
+    """Calls `asked` after each question for owners, when the answer can't change any more.
 
-    def __init__(self, database: MemoryDatabase, asked: Callable[[], None]) -> None:
+    Calls `recovering` before it writes commands for the runs of a lost master.
+    """
+
+    def __init__(
+        self,
+        database: MemoryDatabase,
+        asked: Callable[[], None],
+        recovering: Callable[[], None],
+    ) -> None:
         super().__init__(database)
         self._asked = asked
+        self._recovering = recovering
+
+    def recover_runs(self, dead: Node, *, now: datetime) -> int:
+        self._recovering()
+        return super().recover_runs(dead, now=now)
 
     def task_owners(self) -> frozenset[Node]:
         owners = super().task_owners()
@@ -121,3 +138,10 @@ def test_a_daemon_that_joins_during_a_pass_loses_nothing(nth: int) -> None:
     assert one.state(one.new_task) is TaskState.RUNNING
     assert one.state(one.lost_task) is TaskState.NEED_FAULT_TOLERANCE
     assert one.recovered == [one.lost_run]
+
+
+def test_t77_a_run_is_taken_over_after_its_lost_attempts_have_ended() -> None:
+    one = Pass(0)
+    one.loop.run_once()
+    assert one.recovered == [one.lost_run]
+    assert one.states_at_recovery == [TaskState.NEED_FAULT_TOLERANCE]
