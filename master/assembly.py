@@ -1,4 +1,4 @@
-"""A master's loops, wired to each other and to nothing that runs them.
+"""A master's loops, wired to each other, without the threads that run them.
 
 The daemon gives each loop a thread; the simulator steps the same loops itself. Whatever touches the
 computer (load, the pid in the heartbeat) is handed in.
@@ -44,7 +44,7 @@ from master.loops.timeout_loop import TimeoutConfig, TimeoutLoop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """The tables, as a master's loops ask for them."""
+    """The stores that a master's loops use."""
 
     commands: CommandStore
     runs: RunStore
@@ -57,7 +57,7 @@ class Stores:
 
 
 class Master:
-    """One master. `join` makes it somebody; before that its loops rest."""
+    """One master. Its loops rest until `join` registers it."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Master:
         ScheduleLoop,
         CommandLoop,
     ]:
-        """In the order of their start; what takes new work comes last."""
+        """The loops in the order of their start; those that take new work come last."""
         return (
             self.heartbeat,
             self.runs,

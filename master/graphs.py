@@ -15,7 +15,7 @@ _Selection = tuple[tuple[str, ...], TaskDependType]
 
 
 class GraphCache:
-    """Keeps the graphs that were asked for last, with the selections made of each.
+    """Keeps the graphs used last, with the selections made of each.
 
     `size_characters` bounds the definitions' texts, of which a graph is a small multiple. The
     command loop and the run worker share one cache; what they are given never changes.
@@ -27,11 +27,11 @@ class GraphCache:
         self._lock = Lock()
 
     def graph(self, text: str) -> ProcessGraph:
-        """The graph of `process_definition_json`; raises `InvalidDefinitionError`."""
+        """Return the graph of `process_definition_json`; raises `InvalidDefinitionError`."""
         return self._find(text).graph
 
     def selection(self, text: str, start: tuple[str, ...], mode: TaskDependType) -> Dag:
-        """The part of the graph's DAG that a command selects."""
+        """Return the part of the graph's DAG that a command selects."""
         return self._find(text).selection(start, mode)
 
     def _find(self, text: str) -> _Kept:
@@ -54,7 +54,7 @@ class GraphCache:
 
 
 class _Kept:
-    """A graph, and the selection that nearly every run shares: all of it."""
+    """A graph, with the selection that nearly every run shares: all of it."""
 
     def __init__(self, graph: ProcessGraph, characters: int) -> None:
         self.graph = graph

@@ -1,4 +1,4 @@
-"""Who this master is at the moment, for every loop that has to name an owner or ask to act."""
+"""The current incarnation of this master, for loops that name an owner or need trust."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Identity:
         return self._node
 
     def become(self, node: Node | None) -> None:
-        """Be another incarnation, or none."""
+        """Switch to another incarnation, or to none."""
         self._node = node
 
     def trusted(self) -> Node | None:
-        """The node, if it may take new work now."""
+        """Return the node if it may take new work now."""
         if self._membership.standing() is Standing.TRUSTED:
             return self._node
         return None

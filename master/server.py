@@ -55,11 +55,11 @@ NAME = "master-server"
 log = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
-"""A thread that has an answer in hand waits no longer for one that computes."""
+"""The switch interval: a thread with an answer waits no longer for one that computes."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a master until it is told to stop; the exit code of the operator's interface."""
+    """Run a master until it is stopped; return the exit code of the operator's interface."""
     parser = argparse.ArgumentParser(prog=NAME, description="Runs an Orcaflow master.")
     parser.add_argument("--home", type=Path, help="ORCAFLOW_HOME; default ~/.orcaflow")
     parser.add_argument("--host", help="the name that others know this master by")
@@ -143,7 +143,7 @@ def run(config: Config) -> int:
 
 
 def _backlog(commands: PostgresCommandStore) -> tuple[float, float]:
-    """Commands that wait, and the seconds that the oldest has; not a number if nobody can say."""
+    """Return the count of waiting commands and the age of the oldest in seconds; NaN if unknown."""
     try:
         count, age = commands.backlog()
     except ServiceUnreachableError:

@@ -56,7 +56,7 @@ DATE_VALUES: Mapping[str, tuple[str, ...]] = {
         "lastMonthEnd",
     ),
 }
-"""The date values of each cycle (specification §10.2); `master.logic.dependent` cuts them."""
+"""The date values of each cycle (specification §10.2); `master.logic.intervals` cuts them."""
 
 
 class Relation(IntEnum):

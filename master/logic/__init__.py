@@ -1,5 +1,5 @@
-"""What the master decides about tasks that no worker runs: branches taken and upstreams awaited.
+"""Decisions about tasks without a worker: branches, upstreams, deadlocks; and about complements.
 
 Pure: definitions, parameters, outcomes and answers of the tables come in, verdicts go out. Nothing
-here waits, looks or writes; `master.engine` and the loop of DEPENDENT tasks carry verdicts out.
+here waits, reads or writes; `master.engine` and the loops carry the verdicts out.
 """

@@ -1,7 +1,7 @@
-"""What a complement comes to: its next state, and how many of its dates begin now. Pure.
+"""Decides the next state of a complement, and the number of its dates that begin now. Pure.
 
-Asked after every change, with its dates counted, and answered from these alone: a master that dies
-between two looks leaves nothing that the next look does not see.
+Every step is computed anew from the counted dates alone, so a master that dies between two steps
+leaves nothing that the next step would miss.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from common.model.complements import (
 
 
 def step(found: ComplementSnapshot) -> ComplementStep:
-    """What becomes of a complement now; the same state and nothing to begin if nothing does."""
+    """Decide a complement's next step; an unchanged state without new dates means none."""
     match found.state:
         case ComplementState.SUBMITTED:
             return _follow(found)
         case ComplementState.RUNNING:
             return _run(found)
         case ComplementState.FAILURE:
-            return _go_on(found)
+            return _resume(found)
         case ComplementState.READY_PAUSE if not found.live:
             if not found.pending:
                 return _run(found)
             return ComplementStep(state=ComplementState.PAUSE)
         case ComplementState.READY_STOP if not found.live:
             if not (found.pending or found.failed):
-                return _run(found)  # It had come to its end before it could be cancelled (T32b).
+                return _run(found)  # It had ended before the cancellation took effect (T32b).
             return ComplementStep(state=ComplementState.STOP, reason="cancelled")
         case _:
             return ComplementStep(state=found.state)
 
 
 def free_chains(found: ComplementSnapshot) -> int:
-    """How many more dates may run at the same time."""
+    """Return the number of further dates that may run at the same time."""
     ended = found.failed if found.on_failure is OnFailure.STOP else 0
     return max(0, found.parallelism - ended - found.live)
 
@@ -53,8 +53,8 @@ def _run(found: ComplementSnapshot) -> ComplementStep:
     return ComplementStep(state=ComplementState.FAILURE, reason=reason)
 
 
-def _go_on(found: ComplementSnapshot) -> ComplementStep:
-    """It goes on once failed dates were recovered, or what it waits for succeeded after all."""
+def _resume(found: ComplementSnapshot) -> ComplementStep:
+    """Resume a failed one once its failed dates were recovered, or its predecessor succeeded."""
     if found.after_id and found.after_state is not ComplementState.SUCCESS:
         return ComplementStep(state=ComplementState.FAILURE)
     after = _run(found)

@@ -1,6 +1,6 @@
-"""Decides whether a CONDITIONS takes its success branch or its failed one (specification §5.8, DO).
+"""Chooses between the success and the failed branch of a CONDITIONS (specification §5.8, DO).
 
-Pure. It is asked when every direct upstream has ended, retries included. Whatever it decides is a
+Pure. It is evaluated when every direct upstream has ended, retries included. Either choice is a
 result of the task, never a failure of the process.
 """
 
@@ -12,7 +12,7 @@ from common.model.control import Conditions, Outcome, Relation
 
 
 def decide_conditions(conditions: Conditions, outcomes: Mapping[str, Outcome]) -> bool:
-    """True for `conditions.success`, False for `conditions.failed`.
+    """Return True for `conditions.success`, False for `conditions.failed`.
 
     A task that is skipped, killed or not among the outcomes matches neither SUCCESS nor FAILURE.
     """
@@ -32,5 +32,5 @@ def decide_conditions(conditions: Conditions, outcomes: Mapping[str, Outcome]) -
 
 
 def _joined(relation: Relation, results: Iterable[bool]) -> bool:
-    """Of nothing, AND is true and OR is false (specification §10.1)."""
+    """Join the results; of none, AND is true and OR is false (specification §10.1)."""
     return all(results) if relation is Relation.AND else any(results)

@@ -1,11 +1,11 @@
-"""Finds runs that wait for each other, so that none of them can ever go on.
+"""Finds deadlocks: runs that wait for each other, so that none of them can ever go on.
 
-Pure. What one attempt waits for is a *wait*: entries, each with what it amounts to now, joined as
-the author joined them. A *wait cycle* is a set of process instances all of whose waits stay
-undecided whatever becomes of everything outside the set; its *ring* is a way through it that comes
-back to where it began. In doubt there is no wait cycle: an entry that waits for anything but a
-whole run of the set may still turn out either way. What comes from outside the tables, as a
-person's intent or a run that begins later, is not looked at: it may come at any time, or never.
+Pure. A *wait* is the condition of one attempt: entries with their present results, joined as the
+author joined them. A *wait cycle* is a set of process instances all of whose waits stay undecided
+whatever happens outside the set; its *ring* is a path through it that returns to its start. In
+doubt there is no wait cycle: an entry that waits for anything but a whole run of the set may still
+go either way. Events from outside the tables, like a person's intent or a run that begins later,
+are not considered: they may come at any time, or never.
 
 Used by the dependent loop of a master, which ends one wait of each cycle.
 """
@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from master.logic.dependent import DependResult, Join, Joined, Wait
 
 Waits: TypeAlias = Mapping[int, Mapping[int, Wait]]
-"""Of each process instance in which nothing else goes on, its undecided attempts' waits, by id."""
+"""The waits of undecided attempts by id, for each process instance that does nothing else."""
 
 _Possible: TypeAlias = frozenset[DependResult]
 _Edges: TypeAlias = Mapping[int, Sequence[int]]
@@ -34,9 +34,9 @@ _SHOWN: Final = 10
 class WaitCycle:
     """Process instances that wait for each other.
 
-    `members` are in order of id. `ring` begins with its oldest, each waits for the next and the
+    `members` are in order of id. `ring` begins with its oldest; each waits for the next and the
     last for the first. `attempts` are those of the newest member that wait for the next in the
-    ring: once they have failed, the ring is open.
+    ring: once they have failed, the cycle is broken.
     """
 
     members: tuple[int, ...]
@@ -49,7 +49,7 @@ class WaitCycle:
 
     @property
     def reason(self) -> str:
-        """In words for the user; of a long ring only the beginning is named."""
+        """The reason in words for people; of a long ring only the beginning is named."""
         if self.ring == (self.newest,):
             return f"process instance {self.newest} waits for itself"
         shown = [str(number) for number in self.ring[:_SHOWN]]
@@ -59,10 +59,10 @@ class WaitCycle:
 
 
 def wait_cycles(waits: Waits) -> tuple[WaitCycle, ...]:
-    """All wait cycles; no instance is in two of them.
+    """Find all wait cycles; no instance is in two of them.
 
-    An instance that only waits for a wait cycle, and that nobody in it waits for, is no member: it
-    learns from the end of what it waits for.
+    An instance that waits for a wait cycle, and that no member waits for, is no member itself: the
+    end of its upstream decides it.
     """
     stuck = _stuck(waits)
     ahead = {each: _needed_by(waits[each], stuck) for each in waits if each in stuck}
@@ -76,7 +76,7 @@ def wait_cycles(waits: Waits) -> tuple[WaitCycle, ...]:
         if each in seen:
             continue
         reached, leading_here = _reach(each, ahead), _reach(each, behind)
-        # From a wait cycle no way leads out of it; whatever leads to this one is in no other.
+        # No path leads out of a wait cycle; whatever leads to this one is in no other.
         seen |= leading_here
         if reached <= leading_here:
             found.append(_wait_cycle(sorted(reached), ahead, waits, stuck))
@@ -84,9 +84,10 @@ def wait_cycles(waits: Waits) -> tuple[WaitCycle, ...]:
 
 
 def runs_needed(wait: Wait, stuck: Collection[int] | None = None) -> tuple[int, ...]:
-    """The whole runs that keep it undecided as long as they go on, each once, as written.
+    """Return the whole runs that keep it undecided while they are live, each once, as written.
 
-    There are none if anything else can decide it than the end of one of `stuck`; left out, of any.
+    None are returned if anything but the end of one of `stuck` (by default: of any run) can decide
+    it.
     """
     found: dict[int, None] = {}
     _collect(wait, stuck, found)
@@ -94,7 +95,7 @@ def runs_needed(wait: Wait, stuck: Collection[int] | None = None) -> tuple[int, 
 
 
 def _stuck(waits: Waits) -> frozenset[int]:
-    """The largest set of instances all of whose waits are stuck on members of it."""
+    """Compute the largest set of instances all of whose waits are stuck on its members."""
     waited_for: dict[int, list[int]] = {}
     for each, attempts in waits.items():
         for wait in attempts.values():
@@ -113,10 +114,10 @@ def _stuck(waits: Waits) -> frozenset[int]:
 
 
 def _possible(wait: Wait, stuck: Collection[int] | None) -> _Possible:
-    """All that it may amount to at some time, if none of those ever ends; None is any run.
+    """Return all results it may have if no run of `stuck` (None: no run at all) ever ends.
 
-    Each entry is taken to turn out by itself. Two that ask about the same run don't, but what is
-    thought possible too often only makes a wait cycle less likely.
+    Entries are taken as independent. Two about the same run are not, but a result too many among
+    the possible ones only makes a wait cycle less likely.
     """
     if not isinstance(wait, Joined):
         if wait.result is not DependResult.WAITING:
@@ -129,7 +130,7 @@ def _possible(wait: Wait, stuck: Collection[int] | None) -> _Possible:
 
 def _joined(join: Join, parts: Sequence[_Possible]) -> _Possible:
     possible = frozenset({join.of_nothing})
-    # From the end: what is behind an undecided one in turn is not looked at.
+    # From the end: entries behind an undecided one in turn don't count.
     for part in reversed(parts):
         possible = frozenset(join.of(one, rest) for one in part for rest in possible)
     return possible
@@ -144,7 +145,7 @@ def _collect(wait: Wait, stuck: Collection[int] | None, found: dict[int, None]) 
         return
     for part in wait.parts:
         _collect(part, stuck, found)
-        # Behind one that is never done nothing counts.
+        # Entries behind one that never succeeds don't count.
         if wait.join is Join.IN_TURN and DependResult.SUCCESS not in _possible(part, stuck):
             return
 
@@ -157,18 +158,18 @@ def _needed_by(attempts: Mapping[int, Wait], stuck: Collection[int]) -> tuple[in
 
 
 def _runs(wait: Wait) -> tuple[int, ...]:
-    """All whole runs that it names."""
+    """Return all whole runs that it names."""
     if isinstance(wait, Joined):
         return tuple(run for part in wait.parts for run in _runs(part))
     return () if wait.run is None else (wait.run,)
 
 
 def _reach(begin: int, edges: _Edges) -> frozenset[int]:
-    return frozenset(_ways(begin, edges)) | {begin}
+    return frozenset(_predecessors(begin, edges)) | {begin}
 
 
-def _ways(begin: int, edges: _Edges) -> dict[int, int]:
-    """By each instance that can be come to in a step or more, the one before it, shortest first."""
+def _predecessors(begin: int, edges: _Edges) -> dict[int, int]:
+    """Map each instance reachable in a step or more to its predecessor on a shortest path."""
     before: dict[int, int] = {}
     coming = deque([begin])
     while coming:
@@ -184,7 +185,7 @@ def _wait_cycle(
     members: Sequence[int], ahead: _Edges, waits: Waits, stuck: Collection[int]
 ) -> WaitCycle:
     newest = members[-1]
-    before = _ways(newest, ahead)
+    before = _predecessors(newest, ahead)
     backwards = [newest]
     while (each := before[backwards[-1]]) != newest:
         backwards.append(each)

@@ -1,32 +1,25 @@
-"""Decides whether what a DEPENDENT task waits for has happened (specification §10).
+"""Decides whether the condition of a DEPENDENT task is met (specification §10).
 
-Pure: the business moment, the zone and what the tables answered are arguments. `questions` says
-what has to be looked up, `evaluate` makes a verdict of the answers, and nothing is remembered from
-one evaluation to the next: a failed upstream that is run again counts by its new state (T89).
-
-*Intervals* are half-open, `[start, end)`, and their ends are instants in UTC. They are cut on the
-wall clock of the zone: a day of the autumn change has 25 hours, and an hour that the clock shows
-twice is one interval of two hours (T45). An hour or a day that a change of the clock leaves out is
-no interval, and counting back passes over it. "Hour of t" and "day of t" are those that t lies in.
+Pure: the business moment, the zone and the answers of the tables are arguments. `questions` lists
+the look-ups, `evaluate` turns their answers into a verdict, and no state is kept between two
+evaluations: a failed upstream that is run again counts by its new state (T89).
 
 Choices where versions of the original differ:
 
-- `last24Hours` is aligned to days, not to the moment: hour 01 of the day before up to and
-  including hour 00 of the moment's day (T88).
-- A PAUSED upstream is awaited like a pausing one, for it is meant to go on (T43c). STOP and FAILURE
-  are the unsuccessful ends.
-- One task of a run may be good before its run has ended; it fails a wait only when the run is over.
-- A task that its run left out on purpose (forbidden, or skipped by a branch) is no obstacle there:
-  a successful run without an attempt at the task counts as a success if its definition has it.
-- Every interval must succeed; the first that has not is the item's result. So a month needs a run
+- A PAUSED upstream is awaited like a pausing one, for it is meant to be resumed (T43c). STOP and
+  FAILURE are the unsuccessful ends.
+- One task of a run may succeed before its run ends; it fails a wait only when the run is over.
+- A task that its run left out on purpose (forbidden, or skipped by a branch) does not block: a
+  successful run without an attempt at the task counts as a success if its definition has it.
+- Every interval must succeed; the first that did not is the item's result. So a month needs a run
   on each of its days (T43e), unless the item says `"intervals": "ANY"`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
@@ -34,10 +27,11 @@ from zoneinfo import ZoneInfo
 from common.model.control import Dependent, DependItem, Relation
 from common.model.states import ProcessState
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
+from master.logic.intervals import Interval, intervals
 
 
 class DependResult(IntEnum):
-    """What a wait amounts to; the codes are those of specification §2.1."""
+    """The result of a wait; the codes are those of specification §2.1."""
 
     SUCCESS = 0
     WAITING = 1
@@ -45,32 +39,21 @@ class DependResult(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """All instants from `start` up to but not including `end`, both in UTC."""
-
-    start: datetime
-    end: datetime
-
-    def contains(self, moment: datetime) -> bool:
-        return self.start <= moment < self.end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemResult:
-    """One item, by its key, and what it amounts to."""
+    """One item, by its key, with its result."""
 
     key: str
     result: DependResult
 
     @property
     def line(self) -> str:
-        """How the log tells of an item that is decided; the original's front end reads it."""
+        """The log line of a decided item, as the original's front end parses it."""
         return f"dependent item complete :||{self.key},{self.result.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the wait amounts to now, and what was looked at.
+    """The present result of the wait, with its evidence.
 
     `evidence` is made of JSON values: one entry for each interval of each item, in the order
     written, with the keys `group` (from 1), `key`, `from`, `to` (on the zone's clock), `run` (null
@@ -84,7 +67,7 @@ class Verdict:
 
 
 class Join(Enum):
-    """How parts of a wait make one: all of them, any of them, or the first that is no success."""
+    """The way to join parts of a wait: all, any, or the first that is no success."""
 
     ALL = "all"
     ANY = "any"
@@ -92,11 +75,11 @@ class Join(Enum):
 
     @property
     def of_nothing(self) -> DependResult:
-        """What no parts at all amount to."""
+        """The result of no parts at all."""
         return DependResult.FAILED if self is Join.ANY else DependResult.SUCCESS
 
     def of(self, one: DependResult, rest: DependResult) -> DependResult:
-        """What a part and, behind it, the others together amount to."""
+        """Join the result of a part with that of all parts behind it."""
         match self:
             case Join.ALL:
                 return _joined(Relation.AND, (one, rest))
@@ -108,7 +91,7 @@ class Join(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What one interval of an item amounts to; `run` if only the end of that whole run tells."""
+    """The result of one interval of an item; `run` if only the end of that run decides it."""
 
     result: DependResult
     run: int | None = None
@@ -116,7 +99,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """Several waits that make one."""
+    """Several waits joined to one."""
 
     join: Join
     parts: tuple[Wait, ...]
@@ -128,7 +111,7 @@ Wait: TypeAlias = Entry | Joined
 def questions(
     dependent: Dependent, moment: datetime, zone: ZoneInfo, *, apart_from: int = 0
 ) -> tuple[Question, ...]:
-    """What must be looked up, each question once; `apart_from` is the asking run's own id."""
+    """List what must be looked up, each question once; `apart_from` is the waiting run's id."""
     asked: dict[Question, None] = {}
     for group in dependent.groups:
         for item in group.items:
@@ -145,7 +128,7 @@ def evaluate(
     *,
     apart_from: int = 0,
 ) -> Verdict:
-    """The verdict on these answers, which are those to `questions` with the same arguments.
+    """Judge these answers, which are those to `questions` with the same arguments.
 
     A question without an answer waits. The outer relation is decided as soon as any groups decide
     it: one SUCCESS under OR, one FAILED under AND, whatever the others wait for.
@@ -181,7 +164,7 @@ def wait_of(
     *,
     apart_from: int = 0,
 ) -> Wait:
-    """What `evaluate` makes its verdict of, with the same arguments, and how it is joined."""
+    """Return the entries that `evaluate` judges, with the same arguments, and their joins."""
 
     def of_item(item: DependItem) -> Wait:
         looked = [
@@ -202,24 +185,6 @@ def wait_of(
     )
 
 
-def intervals(item: DependItem, moment: datetime, zone: ZoneInfo) -> tuple[Interval, ...]:
-    """The intervals that an item means at an aware moment, oldest first.
-
-    There is none for a date value that is unknown, for a named day that the zone left out, and at
-    the ends of the calendar.
-    """
-    if moment.utcoffset() is None:
-        raise ValueError("the moment has no zone")
-    cut = DATE_VALUES_CUT.get((item.cycle, item.date_value))
-    if cut is None:
-        return ()
-    try:
-        return tuple(cut(moment.astimezone(UTC), zone))
-    except (OverflowError, ValueError):
-        # The years 1 and 9999 have no day before or behind them.
-        return ()
-
-
 def _item_result(item: DependItem, results: Sequence[DependResult]) -> DependResult:
     if not results:
         return DependResult.FAILED
@@ -231,7 +196,7 @@ def _item_result(item: DependItem, results: Sequence[DependResult]) -> DependRes
 
 
 def _joined(relation: Relation, results: Sequence[DependResult]) -> DependResult:
-    """Specification §10.1; of nothing, AND is SUCCESS and OR is FAILED."""
+    """Join results by specification §10.1; of none, AND is SUCCESS and OR is FAILED."""
     decisive, rest = (
         (DependResult.FAILED, DependResult.SUCCESS)
         if relation is Relation.AND
@@ -247,10 +212,10 @@ _JOINS = {Relation.AND: Join.ALL, Relation.OR: Join.ANY}
 
 def _entry(item: DependItem, looked: _Looked) -> Entry:
     run = looked.run
-    # One task of a run may be good long before its run ends, and who goes on with a paused run
-    # begins it anew.
-    is_told_by_the_end = run is not None and item.task is None and not run.state.is_terminal
-    if looked.result is DependResult.WAITING and run is not None and is_told_by_the_end:
+    # One task of a run may succeed long before its run ends, and resuming a paused run begins it
+    # anew.
+    is_decided_by_end = run is not None and item.task is None and not run.state.is_terminal
+    if looked.result is DependResult.WAITING and run is not None and is_decided_by_end:
         return Entry(result=looked.result, run=run.id)
     return Entry(result=looked.result)
 
@@ -268,7 +233,7 @@ def _question(item: DependItem, interval: Interval, apart_from: int) -> Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """One interval of an item, the row that was looked at, and what it amounts to."""
+    """One interval of an item, the row that counts for it, and the result."""
 
     interval: Interval | None
     run: UpstreamRun | None
@@ -322,7 +287,7 @@ def _looked(
     if isinstance(answer, UpstreamRun) and answer.id != apart_from and _counts(answer, interval):
         result, why = _run_result(answer, item.task)
         return _Looked(interval=interval, run=answer, result=result, why=why)
-    # A run that does not count here, the asking run itself among them, is no answer.
+    # A run that does not count here, like the waiting run itself, is no answer.
     absence = answer if isinstance(answer, Absence) else Absence.NO_RUN
     return _Looked(interval=interval, run=None, result=_ABSENT[absence], why=absence.value)
 
@@ -335,12 +300,12 @@ _ABSENT = {
 
 
 def _counts(run: UpstreamRun, interval: Interval) -> bool:
-    """By the date that a run is for; by its start only if it is for none (T43d)."""
+    """True if the run's business date is in the interval; without one, its start (T43d)."""
     return interval.contains(run.start_time if run.schedule_time is None else run.schedule_time)
 
 
 def _run_result(run: UpstreamRun, task: str | None) -> tuple[DependResult, str]:
-    """What the newest run in an interval amounts to, and why, in words for the user."""
+    """Return the result of the newest run in an interval, and the reason in words."""
     if task is not None:
         if run.task is not None:
             return _task_result(run, run.task)
@@ -372,194 +337,5 @@ def _task_result(run: UpstreamRun, task: UpstreamTask) -> tuple[DependResult, st
 
 
 def _is_over(run: UpstreamRun) -> bool:
-    """Whether nothing more is to be expected of it; a paused run is meant to go on."""
+    """True if the run has ended for good; a paused one is meant to be resumed."""
     return run.state.is_terminal and run.state is not ProcessState.PAUSE
-
-
-# What follows cuts time.
-
-_Cut: TypeAlias = Callable[[datetime, ZoneInfo], Iterator[Interval]]
-
-_DAY = timedelta(days=1)
-_HOUR = timedelta(hours=1)
-_SECOND = timedelta(seconds=1)
-
-
-def _instant(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The first instant at which the clock of the zone shows that time, or has just passed it."""
-    instant = wall.replace(tzinfo=zone).astimezone(UTC)
-    if instant.astimezone(zone).replace(tzinfo=None) == wall:
-        return instant
-    # The clock leaves this time out. Read with the offsets before and behind the change, it lies
-    # on either side of the change, which is the first instant of the later offset.
-    before = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    later = instant.astimezone(zone).utcoffset()
-    low, high = 0, (instant - before) // _SECOND
-    while low < high:
-        middle = (low + high) // 2
-        if (before + middle * _SECOND).astimezone(zone).utcoffset() == later:
-            high = middle
-        else:
-            low = middle + 1
-    return before + high * _SECOND
-
-
-def _between(wall: datetime, step: timedelta, zone: ZoneInfo) -> Interval:
-    """From a time on the clock until one a step later; empty if the clock leaves all of it out."""
-    return Interval(start=_instant(wall, zone), end=_instant(wall + step, zone))
-
-
-def _wall_of(moment: datetime, step: timedelta, zone: ZoneInfo) -> datetime:
-    """The hour or day, as the clock shows its beginning, that the moment lies in.
-
-    What the clock shows is only where to begin: just behind midnight it may be set back into the
-    day before, whose last minutes then belong to the day that has begun.
-    """
-    wall = moment.astimezone(zone).replace(tzinfo=None, fold=0, minute=0, second=0, microsecond=0)
-    if step == _DAY:
-        wall = wall.replace(hour=0)
-    while _instant(wall, zone) > moment:
-        wall -= step
-    while _instant(wall + step, zone) <= moment:
-        wall += step
-    return wall
-
-
-def _existing(walls: Iterator[datetime], step: timedelta, zone: ZoneInfo) -> Iterator[Interval]:
-    for wall in walls:
-        interval = _between(wall, step, zone)
-        if interval.start < interval.end:
-            yield interval
-
-
-def _backwards(wall: datetime, step: timedelta) -> Iterator[datetime]:
-    while True:
-        wall -= step
-        yield wall
-
-
-def _days(first: date, last: date, zone: ZoneInfo) -> Iterator[Interval]:
-    """Each day from the first to the last, both included."""
-    count = (last - first).days + 1
-    walls = (datetime.combine(first, time()) + number * _DAY for number in range(count))
-    return _existing(walls, _DAY, zone)
-
-
-def _day_of(moment: datetime, zone: ZoneInfo) -> date:
-    return _wall_of(moment, _DAY, zone).date()
-
-
-def _current(step: timedelta) -> _Cut:
-    def cut(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-        yield _between(_wall_of(moment, step, zone), step, zone)
-
-    return cut
-
-
-def _last(count: int, step: timedelta) -> _Cut:
-    """So many full hours or days before the one of the moment."""
-
-    def cut(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-        found = _existing(_backwards(_wall_of(moment, step, zone), step), step, zone)
-        newest_first = [next(found) for _ in range(count)]
-        return reversed(newest_first)
-
-    return cut
-
-
-def _last_24_hours(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-    today = _wall_of(moment, _DAY, zone)
-    yesterday = next(_existing(_backwards(today, _DAY), _DAY, zone))
-    first = _wall_of(yesterday.start, _DAY, zone) + _HOUR
-    count = (today - first) // _HOUR + 1
-    return _existing((first + number * _HOUR for number in range(count)), _HOUR, zone)
-
-
-def _this_week(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-    day = _day_of(moment, zone)
-    return _days(day - day.weekday() * _DAY, day, zone)
-
-
-def _last_week(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-    monday = _last_monday(moment, zone)
-    return _days(monday, monday + 6 * _DAY, zone)
-
-
-def _last_monday(moment: datetime, zone: ZoneInfo) -> date:
-    day = _day_of(moment, zone)
-    return day - (day.weekday() + 7) * _DAY
-
-
-def _last_weekday(number: int) -> _Cut:
-    """One day of the week before; Monday is 0."""
-
-    def cut(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-        day = _last_monday(moment, zone) + number * _DAY
-        return _days(day, day, zone)
-
-    return cut
-
-
-def _this_month(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-    day = _day_of(moment, zone)
-    return _days(day.replace(day=1), day, zone)
-
-
-def _this_month_begin(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-    first = _day_of(moment, zone).replace(day=1)
-    return _days(first, first, zone)
-
-
-def _this_month_end(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-    # The 28th and four days are in the next month, whichever the month (T44).
-    next_month = _day_of(moment, zone).replace(day=28) + 4 * _DAY
-    last = next_month.replace(day=1) - _DAY
-    return _days(last, last, zone)
-
-
-def _last_month(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-    last = _last_day_of_last_month(moment, zone)
-    return _days(last.replace(day=1), last, zone)
-
-
-def _last_month_begin(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-    first = _last_day_of_last_month(moment, zone).replace(day=1)
-    return _days(first, first, zone)
-
-
-def _last_month_end(moment: datetime, zone: ZoneInfo) -> Iterator[Interval]:
-    last = _last_day_of_last_month(moment, zone)
-    return _days(last, last, zone)
-
-
-def _last_day_of_last_month(moment: datetime, zone: ZoneInfo) -> date:
-    return _day_of(moment, zone).replace(day=1) - _DAY
-
-
-DATE_VALUES_CUT: Mapping[tuple[str, str], _Cut] = {
-    ("hour", "currentHour"): _current(_HOUR),
-    ("hour", "last1Hour"): _last(1, _HOUR),
-    ("hour", "last2Hours"): _last(2, _HOUR),
-    ("hour", "last3Hours"): _last(3, _HOUR),
-    ("hour", "last24Hours"): _last_24_hours,
-    ("day", "today"): _current(_DAY),
-    ("day", "last1Days"): _last(1, _DAY),
-    ("day", "last2Days"): _last(2, _DAY),
-    ("day", "last3Days"): _last(3, _DAY),
-    ("day", "last7Days"): _last(7, _DAY),
-    ("week", "thisWeek"): _this_week,
-    ("week", "lastWeek"): _last_week,
-    ("week", "lastMonday"): _last_weekday(0),
-    ("week", "lastTuesday"): _last_weekday(1),
-    ("week", "lastWednesday"): _last_weekday(2),
-    ("week", "lastThursday"): _last_weekday(3),
-    ("week", "lastFriday"): _last_weekday(4),
-    ("week", "lastSaturday"): _last_weekday(5),
-    ("week", "lastSunday"): _last_weekday(6),
-    ("month", "thisMonth"): _this_month,
-    ("month", "thisMonthBegin"): _this_month_begin,
-    ("month", "thisMonthEnd"): _this_month_end,
-    ("month", "lastMonth"): _last_month,
-    ("month", "lastMonthBegin"): _last_month_begin,
-    ("month", "lastMonthEnd"): _last_month_end,
-}

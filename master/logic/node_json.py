@@ -6,7 +6,7 @@ import json
 
 
 def local_parameters(task_json: str) -> object:
-    """The node's `localParams` as they stand: a list, text that holds one, or None."""
+    """Return the node's `localParams` as written: a list, JSON text of one, or None."""
     try:
         node = json.loads(task_json)
         params = node.get("params") if isinstance(node, dict) else None

@@ -1,8 +1,8 @@
 """Decides which branch a SWITCH takes (specification §1.20.4).
 
-Pure. Conditions are tried in the order written; the first that holds wins, one without text holds
-at once, and the default stands last. A condition that can't be decided fails the task: taking
-another branch instead would run what the author did not ask for.
+Pure. Conditions are evaluated in the order written; the first true one wins, one without text is
+true, and the default comes last. A condition that can't be evaluated fails the task: taking another
+branch instead would run what the author did not want.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Undecided:
 
 
 def choose(switch: Switch, values: Mapping[str, str]) -> Choice | Undecided:
-    """The branch for these parameters. Values are never repeated in `why`: some are secret."""
+    """Choose the branch for these parameters. `why` never repeats values: some are secret."""
     for number, branch in enumerate(switch.branches, start=1):
         expression = branch.expression
         if expression is None:

@@ -1,7 +1,7 @@
 """Takes commands off `t_ds_command` under the cluster's mutex, and hands the runs on.
 
-The mutex spreads work fairly and spares the database; what is exact is the transaction in which the
-store deletes a command and writes what it amounts to. Never holds the mutex while it waits.
+The mutex spreads work fairly and spares the database; exactness comes from the transaction in which
+the store deletes a command and writes its effect. The mutex is never held while the loop rests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FAILOVER = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
 class CommandConfig:
     """`exec_threads`: the process instances that this master runs at the same time.
 
-    Those of which nothing is under way but waiting for others are not counted.
+    Runs that only wait for other runs are not counted.
     """
 
     exec_threads: int = 100
@@ -55,11 +55,11 @@ class CommandConfig:
 
 
 class CommandLoop:
-    """`admitted` says whether the host has the memory and load for more runs (§5.0).
+    """Turns commands into runs of this master, while `admitted` (the host's load) allows (§5.0).
 
-    `waits` is told that an instance was made that waits for its turn, `taken_over` that there are
-    runs whose tasks may wait for something already, `dates_changed` that a command came to nothing,
-    which a complement may have put, `recovered` that ended instances are live again.
+    Callbacks: `waits` after an instance was created in a serial wait; `taken_over` after a
+    take-over, as tasks of the run may wait already; `dates_changed` after a command without effect,
+    which a complement may have put; `recovered` after ended instances became live again.
     """
 
     name = "command"
@@ -96,12 +96,12 @@ class CommandLoop:
         self._config = config or CommandConfig()
 
     def run_once(self) -> timedelta:
-        """Take what there is room for; answers how long to rest."""
+        """Take the commands that there is room for; return the time to rest."""
         node = self._identity.trusted()
         if node is None or not self._store.waiting():
             return self._config.poll_interval
-        # Without room there are still those that need none: pauses and stops, which a loaded host
-        # needs most, and sub processes, which runs that it has already wait for.
+        # Some commands need no room: pauses and stops, which a loaded host needs most, and sub
+        # processes, for which its own runs wait already.
         admitted = self._admitted()
         exec_threads = self._config.exec_threads if admitted else 0
         with self._mutex.hold(MUTEX, timeout=self._config.mutex_timeout) as held:
@@ -116,13 +116,13 @@ class CommandLoop:
                 planner=self._plan,
                 now=self._clock.now(),
             )
-        self._hand_on(handled)
+        self._publish(handled)
         return timedelta() if handled else self._config.poll_interval
 
     def _plan(self, command: Command, snapshot: Snapshot) -> Plan:
         return plan(command, snapshot, now=self._clock.now(), origin=self._origin)
 
-    def _hand_on(self, handled: tuple[Handled, ...]) -> None:
+    def _publish(self, handled: tuple[Handled, ...]) -> None:
         owned = []
         for one in handled:
             if one.ownership is not None:

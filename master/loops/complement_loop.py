@@ -1,7 +1,7 @@
-"""Moves complements on: notes which dates have ended, and begins the next ones.
+"""Advances complements: notes the dates that have ended, and begins the next ones.
 
-What a complement comes to is decided by `master.logic.complement`, from rows alone; any master may
-carry it out. Woken when a process instance has ended, and when somebody asks something of one.
+`master.logic.complement` decides, from rows alone; any master may carry it out. The loop is woken
+when a process instance has ended, and when a complement is changed by a person.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComplementConfig:
-    """How often it is looked when nobody tells of a change: `interval` while a complement goes on.
+    """Intervals without a notification: `interval` while a complement is live.
 
-    `thorough_interval`: how often those that have ended are looked at too.
+    `thorough_interval` is the one at which ended complements are checked too.
     """
 
     interval: timedelta = timedelta(seconds=1)
@@ -31,7 +31,7 @@ class ComplementConfig:
 
 
 class ComplementLoop:
-    """Nothing is remembered but when it was looked thoroughly."""
+    """Keeps nothing in memory but the time of the next thorough check."""
 
     name = "complement"
 
@@ -52,18 +52,18 @@ class ComplementLoop:
         self._thorough_at = clock.monotonic()
 
     def recovered(self) -> None:
-        """A run was made live again: it may be a failed date of a complement that has ended."""
+        """Check ended complements too: a run became live again that may be one of their dates."""
         self._thorough_at = self._clock.monotonic()
         self._wake()
 
     def run_once(self) -> timedelta:
-        """Move on what can be; answers how long nothing is due."""
+        """Advance all complements that can be; return the time until the next check."""
         if self._identity.trusted() is None:
             return self._config.interval
         monotonic = self._clock.monotonic()
         thorough = monotonic >= self._thorough_at
         if thorough:
-            # Before the look, so that what is recovered amid it is looked at again.
+            # Set before the check, so that a recovery amid it causes another.
             self._thorough_at = monotonic + self._config.thorough_interval.total_seconds()
         advanced = self._store.advance(decide=step, now=self._clock.now(), thorough=thorough)
         if advanced.begun:

@@ -1,14 +1,14 @@
 """Decides the DEPENDENT tasks of this master's runs, without a worker and without a thread each.
 
-A task waits as a row. Whenever a process instance or a task has ended anywhere, and slowly behind
-that, all rows that wait are looked at together: what they ask, what the tables answer, and what the
-pure `master.logic.dependent` makes of it. What was looked at is kept in the row for people; the
-decision is a conditional update of the row, which the run hears of like any report.
+A task waits as a row. Whenever a process instance or a task has ended anywhere, and at an interval,
+all waiting rows are evaluated together: their questions are answered from the tables, and the pure
+`master.logic.dependent` gives the verdict. The evidence is kept in the row for people; the decision
+is a conditional update of the row, which reaches the run like any report.
 
-Runs that wait for each other would do so for ever. At a slow pace what unchanged waits need is
-followed from run to run, whoever owns them, and where `master.logic.deadlocks` finds a wait cycle,
-the master of its newest run ends that run's wait as a failure; the others then see an upstream that
-failed.
+Runs that wait for each other would do so for ever. At the interval the needs of unchanged waits are
+followed from run to run, whatever their owner, and where `master.logic.deadlocks` finds a wait
+cycle, the master of its newest run ends that run's wait as a failure; the others then see an
+upstream that failed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _Answers: TypeAlias = Mapping[Question, Answer]
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A task that waits, with what its row says and where its dates are read."""
+    """A waiting task with its condition, and the zone of its dates."""
 
     row: WaitingDependent
     dependent: Dependent
@@ -60,16 +60,16 @@ class _Read:
 
     @property
     def own(self) -> int:
-        """Its process instance."""
+        """The id of its process instance."""
         return self.row.ownership.process_instance_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DependentConfig:
-    """`interval`: the slow look. `breath`: ends that come in a crowd are looked at together.
+    """`interval`: between checks without a notification. `breath`: ends in a burst share a check.
 
-    A task that could not be decided in `faults_until_failure` looks, by a mistake of ours, fails.
-    `followed_at_most` runs are read at a time to find some that wait for each other.
+    A task that could not be decided in `faults_until_failure` checks, by a fault of ours, fails.
+    At most `followed_at_most` runs are read per search for wait cycles.
     """
 
     interval: timedelta = timedelta(seconds=5)
@@ -79,7 +79,7 @@ class DependentConfig:
 
 
 class DependentLoop:
-    """Told of ends anywhere by `heard`, and of a new task of its own by `look`, from any thread."""
+    """Decides waiting tasks; `heard` (an end) and `look` (a new task) may come from any thread."""
 
     name = "dependent"
 
@@ -101,19 +101,19 @@ class DependentLoop:
         self._config = config or DependentConfig()
         self._lock = Lock()
         self._changed = False
-        # Whether anything waited at the last look: if not, ends elsewhere are no news.
+        # False if nothing waited at the last check: then ends elsewhere change nothing.
         self._any_waits = True
-        # When the last look ended, and how long after it there is none.
-        self._looked_at: float | None = None
+        # The end of the last check, and the least time until the next.
+        self._checked_at: float | None = None
         self._breath = self._config.breath
         self._faults: dict[int, int] = {}
-        # When wait cycles were last looked for, and the last run then followed if there were too
-        # many.
-        self._untied_at: float | None = None
+        # The time of the last search for wait cycles, and the last run that it followed if there
+        # were too many.
+        self._cycles_sought_at: float | None = None
         self._followed = 0
 
     def heard(self) -> None:
-        """Something has ended somewhere."""
+        """Note that something has ended somewhere."""
         with self._lock:
             if self._changed or not self._any_waits:
                 return
@@ -121,14 +121,14 @@ class DependentLoop:
         self._wake()
 
     def look(self) -> None:
-        """A task that waits has begun."""
+        """Note that a waiting task has begun."""
         with self._lock:
             self._changed = True
             self._any_waits = True
         self._wake()
 
     def run_once(self) -> timedelta:
-        """Look at all that wait, if there is reason to; answers how long to rest."""
+        """Evaluate all waiting tasks, if there is reason to; return the time to rest."""
         node = self._identity.trusted()
         if node is None:
             return self._config.interval
@@ -136,7 +136,7 @@ class DependentLoop:
         if rest > timedelta():
             return rest
         with self._lock:
-            # Before the rows are read: what ends from here on is another reason to look.
+            # Before the rows are read: an end from here on is another reason to check.
             self._changed = False
             self._any_waits = True
         started = self._clock.monotonic()
@@ -144,29 +144,29 @@ class DependentLoop:
             waiting = self._store.waiting(node)
             self._break_cycles(self._decide(waiting), waiting)
         except BaseException:
-            # What was to be found is still to be found.
+            # The check is still to be made.
             with self._lock:
                 self._changed = True
             raise
         finally:
-            self._looked_at = self._clock.monotonic()
-            # However long a look takes and however much happens: half of the time is others'.
-            took = timedelta(seconds=self._looked_at - started)
+            self._checked_at = self._clock.monotonic()
+            # However long a check takes and however much happens: half of the time is left over.
+            took = timedelta(seconds=self._checked_at - started)
             self._breath = max(self._config.breath, took)
         if not waiting:
             with self._lock:
-                # Unless something was heard meanwhile: it may have been a task that waits now.
+                # Unless a notification came meanwhile: it may have been of a task that waits now.
                 self._any_waits = self._changed
         return self._rest()
 
     def _rest(self) -> timedelta:
-        if self._looked_at is None:
+        if self._checked_at is None:
             return timedelta()
-        since = timedelta(seconds=self._clock.monotonic() - self._looked_at)
+        since = timedelta(seconds=self._clock.monotonic() - self._checked_at)
         return (self._breath if self._changed else self._config.interval) - since
 
     def _decide(self, waiting: Sequence[WaitingDependent]) -> list[Wait]:
-        """Decide what can be decided; the waits in which nothing has changed since last time."""
+        """Decide what can be decided; return the waits in which nothing has changed."""
         read: list[_Read] = []
         for each in waiting:
             one = self._read(each)
@@ -175,23 +175,23 @@ class DependentLoop:
             else:
                 self._fail(each, one)
         try:
-            unchanged = self._look_at(read)
+            unchanged = self._conclude_all(read)
             self._faults.clear()
             return unchanged
         except ServiceUnreachableError:
             raise
         except Exception:
             log.exception("tasks could not be decided together and are looked at one by one")
-            return self._look_at_each(read)
+            return self._conclude_one_by_one(read)
 
-    def _look_at_each(self, read: Sequence[_Read]) -> list[Wait]:
-        """One task that can't be decided must neither keep the others waiting nor wait for ever."""
+    def _conclude_one_by_one(self, read: Sequence[_Read]) -> list[Wait]:
+        """Decide one by one: a task that can't be decided must not block others, and ends."""
         known, self._faults = self._faults, {}
         unchanged: list[Wait] = []
         for one in read:
             each = one.row
             try:
-                unchanged += self._look_at([one])
+                unchanged += self._conclude_all([one])
             except ServiceUnreachableError:
                 raise
             except Exception as error:
@@ -207,13 +207,13 @@ class DependentLoop:
                     self._fail(each, why)
         return unchanged
 
-    def _look_at(self, read: Sequence[_Read]) -> list[Wait]:
+    def _conclude_all(self, read: Sequence[_Read]) -> list[Wait]:
         answers = self._answers(read)
-        is_time_to_untie = self._is_time_to_untie()
+        is_search_due = self._is_cycle_search_due()
         unchanged: list[Wait] = []
         for one in read:
             has_changed = self._conclude(one, answers)
-            if is_time_to_untie and not has_changed:
+            if is_search_due and not has_changed:
                 unchanged.append(_wait(one, answers))
         return unchanged
 
@@ -226,15 +226,15 @@ class DependentLoop:
         return dict(zip(asked, self._store.look_up(list(asked)), strict=True)) if asked else {}
 
     def _conclude(self, one: _Read, answers: _Answers) -> bool:
-        """Write what has changed, if anything has."""
+        """Write the verdict or the new evidence; return False if nothing has changed."""
         each = one.row
         verdict, evidence = _verdict(one, answers)
         match verdict.result:
             case DependResult.SUCCESS:
-                self._tell_items(each, verdict)
+                self._log_items(each, verdict)
                 self._write(each, TaskState.SUCCESS, evidence, None)
             case DependResult.FAILED:
-                self._tell_items(each, verdict)
+                self._log_items(each, verdict)
                 self._write(each, TaskState.FAILURE, evidence, _why(verdict))
             case DependResult.WAITING:
                 if evidence == each.evidence:
@@ -242,27 +242,27 @@ class DependentLoop:
                 self._write(each, None, evidence, None)
         return True
 
-    def _is_time_to_untie(self) -> bool:
-        if self._untied_at is None:
+    def _is_cycle_search_due(self) -> bool:
+        if self._cycles_sought_at is None:
             return True
-        since = self._clock.monotonic() - self._untied_at
+        since = self._clock.monotonic() - self._cycles_sought_at
         return timedelta(seconds=since) >= self._config.interval
 
     def _break_cycles(self, unchanged: Sequence[Wait], waiting: Sequence[WaitingDependent]) -> None:
-        """Fail the newest runs, if they are this master's, of those that wait for each other."""
-        # Whatever is in a wait cycle is needed by something in it, so only what is needed is read.
+        """Fail the newest run of each wait cycle, if it is this master's."""
+        # Every run in a wait cycle is needed by another one in it, so only needed runs are read.
         needed = {run for wait in unchanged for run in runs_needed(wait)}
         if not needed:
             return
-        self._untied_at = self._clock.monotonic()
+        self._cycles_sought_at = self._clock.monotonic()
         try:
-            self._untie_those_behind(needed, {each.task_instance_id for each in waiting})
+            self._break_cycles_behind(needed, {each.task_instance_id for each in waiting})
         except ServiceUnreachableError:
             raise
         except Exception:
             log.exception("runs that wait for each other could not be looked for")
 
-    def _untie_those_behind(self, needed: Iterable[int], own: Collection[int]) -> None:
+    def _break_cycles_behind(self, needed: Iterable[int], own: Collection[int]) -> None:
         waits: dict[int, dict[int, Wait]] = {}
         read: dict[int, tuple[WaitingDependent, str]] = {}
         left = self._config.followed_at_most
@@ -272,7 +272,7 @@ class DependentLoop:
             left -= len(followed)
             seen.update(followed)
             held_up = self._store.held_up(followed)
-            for each, wait, evidence in self._looked_through(held_up):
+            for each, wait, evidence in self._waits_now(held_up):
                 waits.setdefault(each.ownership.process_instance_id, {})[each.task_instance_id] = (
                     wait
                 )
@@ -298,7 +298,7 @@ class DependentLoop:
                     )
 
     def _begin_with(self, needed: Sequence[int]) -> list[int]:
-        """Those to follow first: of more than can be followed, each time the next part."""
+        """Choose the runs to follow: if they are too many, the next part each time."""
         at_once = max(self._config.followed_at_most // 2, 1)
         if len(needed) <= at_once:
             return list(needed)
@@ -307,10 +307,10 @@ class DependentLoop:
         self._followed = part[-1]
         return part
 
-    def _looked_through(
+    def _waits_now(
         self, held_up: Sequence[WaitingDependent]
     ) -> list[tuple[WaitingDependent, Wait, str]]:
-        """What they wait for as it is now; whoever owns them may not have looked since."""
+        """Evaluate waits of any owner as they are now; their own master may be behind."""
         read: list[_Read] = []
         unclear: set[int] = set()
         for each in held_up:
@@ -318,7 +318,7 @@ class DependentLoop:
             if isinstance(one, _Read):
                 read.append(one)
             else:
-                # It is going to fail, and its run to go on.
+                # It will fail, and its run will go on.
                 unclear.add(each.ownership.process_instance_id)
         answers = self._answers(read)
         return [
@@ -328,7 +328,7 @@ class DependentLoop:
         ]
 
     def _read(self, each: WaitingDependent) -> _Read | str:
-        """What the task waits for, or why that can't be read."""
+        """Read the task's condition and zone, or return the reason why they can't be read."""
         dependent = _dependence(each)
         if not isinstance(dependent, Dependent):
             return dependent
@@ -338,7 +338,7 @@ class DependentLoop:
             return f"the run's time zone: {error}"
         return _Read(each, dependent, zone)
 
-    def _tell_items(self, each: WaitingDependent, verdict: Verdict) -> None:
+    def _log_items(self, each: WaitingDependent, verdict: Verdict) -> None:
         for item in verdict.items:
             if item.result is not DependResult.WAITING:
                 log.info(
@@ -350,7 +350,7 @@ class DependentLoop:
                 )
 
     def _fail(self, each: WaitingDependent, why: str) -> None:
-        """End a task that can't be decided; if even that can't be, the next look tries again."""
+        """End a task that can't be decided; if that fails too, the next check tries again."""
         try:
             self._write(each, TaskState.FAILURE, "[]", why)
         except ServiceUnreachableError:
@@ -370,7 +370,7 @@ class DependentLoop:
 
 
 def _dependence(each: WaitingDependent) -> Dependent | str:
-    """What the task waits for, or why that can't be read."""
+    """Read the condition of the task, or return the reason why it can't be read."""
     mistakes: list[str] = []
     try:
         node = json.loads(each.task_json)
@@ -385,7 +385,7 @@ def _dependence(each: WaitingDependent) -> Dependent | str:
 
 
 def _verdict(one: _Read, answers: _Answers) -> tuple[Verdict, str]:
-    """What it amounts to, and the evidence as it is kept."""
+    """Return the verdict, and the evidence as the row keeps it."""
     verdict = evaluate(one.dependent, one.moment, one.zone, answers, apart_from=one.own)
     return verdict, json.dumps(verdict.evidence, ensure_ascii=False)
 

@@ -1,8 +1,8 @@
-"""Repairs what daemons that are gone left behind.
+"""Fails over the attempts and runs of daemons that are gone.
 
-Level, not edge: it compares the owners that stand in the tables with the daemons that are alive,
-again and again; a watch merely makes it look early. Tasks come before runs, so that a run that is
-taken over sees what became of its attempts (trap T77).
+Level, not edge: it compares the owners in the tables with the living daemons at an interval; a
+watch merely wakes it early. Tasks come before runs, so that a run that is taken over sees the state
+of its attempts (trap T77).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MUTEX = "failover/masters"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverConfig:
-    """How often the tables are compared with who is alive, when nothing seems to have changed."""
+    """The interval of comparison between tables and living daemons, if no watch fires."""
 
     interval: timedelta = timedelta(seconds=2)
 
 
 class FailoverLoop:
-    """Runs on every master; a mutex keeps them from doing the same work, the SQL from harm."""
+    """Runs on every master; a mutex avoids double work, the SQL makes double work harmless."""
 
     name = "failover"
 
@@ -52,21 +52,21 @@ class FailoverLoop:
         self._config = config or FailoverConfig()
 
     def run_once(self) -> timedelta:
-        """Repair what is found; answers how long to rest."""
+        """Fail over all that a dead owner holds; return the time to rest."""
         node = self._identity.trusted()
         if node is None:
             return self._config.interval
         orphaned = self._store.recover_ownerless(now=self._clock.now())
         if orphaned:
             log.warning("runs without an owner are to be recovered", extra={"count": orphaned})
-        # The tables first: whoever owns something there joined before that, so one who is missing
-        # from a later look at the registry is gone for good.
+        # The tables first: an owner joined before it owned anything there, so one that is missing
+        # from the registry when it is read later is gone for good.
         workers, masters = self._store.task_owners(), self._store.run_owners() - {node}
         if not workers and not masters:
             return self._config.interval
         alive = self._membership.nodes(NodeKind.MASTER)
         if node not in alive:
-            # A registry that does not know us has lost its memory; it can't say who is dead.
+            # A registry that does not know this master was wiped; it can't say who is dead.
             return self._config.interval
         dead_workers = workers - self._membership.nodes(NodeKind.WORKER) if workers else workers
         dead_masters = masters - alive
@@ -79,13 +79,15 @@ class FailoverLoop:
                     if self._membership.is_adopting(worker.address):
                         continue
                     count = self._store.fail_tasks_over(worker, now=now)
-                    _tell("tasks of a lost worker were failed over", worker.address, count)
+                    _log_failover("tasks of a lost worker were failed over", worker.address, count)
                 for master in sorted(dead_masters):
                     count = self._store.recover_runs(master, now=now)
-                    _tell("runs of a lost master are to be recovered", master.address, count)
+                    _log_failover(
+                        "runs of a lost master are to be recovered", master.address, count
+                    )
         return self._config.interval
 
 
-def _tell(what: str, address: str, count: int) -> None:
+def _log_failover(what: str, address: str, count: int) -> None:
     if count:
         log.warning(what, extra={"address": address, "count": count})

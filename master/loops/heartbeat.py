@@ -1,4 +1,4 @@
-"""Keeps this master registered, and its word: an incarnation that may be taken for dead is over."""
+"""Keeps this master registered, and ends an incarnation that others may count as dead."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 class HeartbeatLoop:
     """Beats while trusted. When the session may be lost, forgets the runs and joins again.
 
-    `is_clean` says whether nothing in the tables bears a node's name already: after the registry
-    was wiped its numbers start again, and an incarnation must never pass for an earlier one.
+    `is_clean` is true if no row in the tables names the node yet: after the registry was wiped its
+    numbers start again, and an incarnation must never be mistaken for an earlier one.
     """
 
     name = "heartbeat"
@@ -46,7 +46,7 @@ class HeartbeatLoop:
         self._passed = 0
 
     def run_once(self) -> timedelta:
-        """Look at the own standing, and beat if it is time."""
+        """Check this master's standing, and send the heartbeat if it is due."""
         if self._identity.node is None:
             self.join()
         elif self._membership.standing() is Standing.LOST:
@@ -62,7 +62,7 @@ class HeartbeatLoop:
         return self._look_interval
 
     def join(self) -> None:
-        """Become an incarnation that nobody was before. Raises `AddressInUseError`."""
+        """Become an incarnation that never existed before. Raises `AddressInUseError`."""
         while True:
             node = self._membership.join(NodeKind.MASTER, self._address, self._text())
             if self._is_clean(node):

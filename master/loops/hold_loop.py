@@ -1,8 +1,8 @@
-"""Lets go of what is held back: by a delay, for want of slots in a pool, or by its turn.
+"""Releases held attempts and runs: held by a delay, for want of slots in a pool, or serially.
 
-What is held, and by what, stands in the tables; so does what is in use, as attempts that are live.
-Nothing is counted here that could be counted wrongly, and a master that dies between two statements
-leaves nothing taken. Any master may let go of anything: the tables' locks decide between two.
+The tables say what is held and by what; slots in use are derived from live attempts. No counter is
+kept that could be wrong, and a master that dies between two statements leaves no slot taken. Any
+master may release anything: the tables' locks decide between two.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldConfig:
-    """`interval`: how often it is looked when nothing tells of a change.
+    """`interval`: between checks without a notification.
 
-    `breath`: how long it is rested at least, since what is due may be locked by another master.
-    However many ends call for a look, it is rested after one as long as that has taken, up to a
-    tenth of the interval.
+    `breath`: the least rest, since a due row may be locked by another master. However many
+    notifications come, the rest after a check is as long as the check was, up to a tenth of the
+    interval.
     """
 
     interval: timedelta = timedelta(seconds=2)
@@ -33,7 +33,7 @@ class HoldConfig:
 
 
 class HoldLoop:
-    """Woken after a save that leaves room in a pool, or adds something that is held."""
+    """Woken after a save that frees slots of a pool, or adds a held attempt."""
 
     name = "hold"
 
@@ -54,7 +54,7 @@ class HoldLoop:
         self._next_look = clock.monotonic()
 
     def run_once(self) -> timedelta:
-        """Let go of what may go; answers how long nothing is due."""
+        """Release what may begin; return the time until something is due."""
         if self._identity.trusted() is None:
             return self._config.interval
         started = self._clock.monotonic()

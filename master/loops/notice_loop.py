@@ -1,4 +1,4 @@
-"""Hears PostgreSQL's notifications and wakes whom they concern; nothing depends on hearing them."""
+"""Receives PostgreSQL's notifications and wakes loops; a lost one only delays them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from common.store.listen import Channel, Notification, read_task_report
 from master.loops.run_worker import RunWorker
 
 CHANNELS = tuple(Channel)
-"""All that a master listens to."""
+"""The channels that a master listens to."""
 
 
 class NotificationSource(Protocol):
@@ -22,7 +22,7 @@ class NotificationSource(Protocol):
 
 
 class NoticeLoop:
-    """Blocks in the source's `wait` where other loops rest, so it has a `stop` of its own."""
+    """Blocks in the source's `wait` where other loops rest, so it needs a `stop` of its own."""
 
     name = "notice"
 
@@ -49,7 +49,7 @@ class NoticeLoop:
         self._stopping = False
 
     def stop(self) -> None:
-        """End the present wait, and wait no more; for the thread that stops the daemon."""
+        """End the present wait and allow no other; called by the thread that stops the daemon."""
         self._stopping = True
         self._source.wake()
 
@@ -76,7 +76,7 @@ class NoticeLoop:
                 case Channel.COMPLEMENT:
                     self._complement_changed()
                 case _:
-                    # The connection was lost in between: anything may have been missed.
+                    # The connection was lost in between: any notification may have been missed.
                     self._command_waiting()
                     self._upstream_changed()
                     self._hold_changed()
@@ -89,5 +89,5 @@ class NoticeLoop:
         try:
             self._runs.reported(read_task_report(payload))
         except ValueError:
-            # Somebody's own notification; if it meant anything, the rows tell.
+            # Not one of ours; if it meant anything, the rows show it.
             self._runs.look()

@@ -1,10 +1,10 @@
-"""Keeps the registry's queues equal to what the tables ask for.
+"""Keeps the registry's queues equal to the tables.
 
-After a save the entries that it calls for are put in at once. Slowly behind that, submitted
-attempts of this master's runs that have neither a queue entry nor a claim get one again, so that a
-lost registry, a lost claim or a crash between commit and offer costs seconds and nothing else. An
-entry whose name the tables no longer give, since a group or a priority has changed, is replaced: it
-might name workers that are no more (trap T08).
+After a save its entries are offered at once. At an interval, submitted attempts of this master's
+runs that have neither a queue entry nor a claim are offered again, so that a lost registry, a lost
+claim or a crash between commit and offer costs seconds and nothing else. An entry whose name no
+longer follows from the tables, since a group or a priority has changed, is replaced: it might name
+workers that no longer exist (trap T08).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
-    """An attempt is looked for only after `patience`, since a fresh one is still on its way."""
+    """An attempt is repaired only after `patience`: the offer of a new one may be under way."""
 
     repair_interval: timedelta = timedelta(seconds=2)
     patience: timedelta = timedelta(seconds=2)
 
 
 class QueueLoop:
-    """Told of saves by the run worker's thread, through `add`."""
+    """Offers and withdraws queue entries; `add` may be called from any thread."""
 
     name = "queue"
 
@@ -59,21 +59,21 @@ class QueueLoop:
         self._repaired_at: float | None = None
 
     def add(self, saved: Saved) -> None:
-        """Rows have been written that call for entries."""
+        """Queue the entries of a save."""
         if saved.offers or saved.kills or saved.withdrawn:
             self._pending.append(saved)
             self._wake()
 
     def offer(self, entries: Sequence[QueueEntry]) -> None:
-        """Attempts that were held back may be claimed now, whoever owns their runs."""
+        """Offer released attempts of any owner's runs."""
         self.add(Saved(lost=frozenset(), offers=tuple(entries), kills=(), withdrawn=()))
 
     def run_once(self) -> timedelta:
-        """Put in what is pending, and repair if it is time; answers how long to rest."""
-        self._put_in()
+        """Write pending entries, and repair if it is due; return the time to rest."""
+        self._write_pending()
         return self._repair()
 
-    def _put_in(self) -> None:
+    def _write_pending(self) -> None:
         pending = [self._pending.popleft() for _ in range(len(self._pending))]
         if not pending:
             return
@@ -82,7 +82,7 @@ class QueueLoop:
             self._kills.ask([entry for saved in pending for entry in saved.kills])
             self._tasks.withdraw([entry for saved in pending for entry in saved.withdrawn])
         except RegistryUnavailableError:
-            # Not kept: the repair finds the same in the tables, once the registry is back.
+            # Dropped: the repair finds the same in the tables, once the registry is back.
             log.warning("registry took no entries; they will be repaired from the tables")
             raise
 
@@ -112,6 +112,6 @@ class QueueLoop:
                 if stale:
                     self._tasks.withdraw(stale)
         self._repaired_at = self._clock.monotonic()
-        # A long queue takes long to compare; never more than a tenth of the time goes into it.
+        # A long queue takes long to compare; the repair gets at most a tenth of the time.
         took = self._repaired_at - started
         return timedelta(seconds=max(interval, 10 * took))

@@ -1,11 +1,11 @@
-"""Carries out what the engine decides: the one loop that owns this master's runs.
+"""Carries out the engine's decisions: the one loop that owns this master's runs.
 
-A pass reads what has happened (reports, wanted states, timers), advances every run concerned, and
-saves all their decisions in one fenced transaction. Memory is a cache: a run whose step was not
-saved is forgotten, and what opens it next loads what is true. Notifications only make a pass come
-early; about once a second the loop looks at everything it owns, so a lost one costs a second.
+A pass collects events (reports, wanted states, timers), advances every run concerned, and saves all
+decisions in one fenced transaction. Memory is a cache: a run whose step was not saved is forgotten,
+and loaded from the tables when it is opened next. Notifications only wake the loop early; about
+once a second it compares all it owns with the tables, so a lost one costs a second.
 
-Other loops speak to it through `open`, `reported`, `look` and `forget_all`, from any thread.
+Other loops call `open`, `reported`, `look` and `forget_all`, from any thread.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ from master.identity import Identity
 log = logging.getLogger(__name__)
 
 _Item = TypeVar("_Item")
-# When a retry is due, and whose: process instance, task, attempt. Attempt 0 of no task stands for
-# the time by which the run itself has to have stopped.
+# A due time with its process instance, task and attempt. Attempt 0 of no task is the deadline of a
+# stop of the run itself.
 _Timer: TypeAlias = tuple[datetime, int, str, int]
 _DEADLINE = ("", 0)
 
@@ -66,8 +66,8 @@ _DEADLINE = ("", 0)
 class RunWorkerConfig:
     """`opened_at_once` bounds a pass, so that the first of many new runs starts early.
 
-    `exec_task_num`: how many tasks of a run workers may have at the same time; 0 is no limit.
-    `stop_deadline`: a stop is over so long after it was asked for, whatever workers do.
+    `exec_task_num`: the most tasks of a run that workers may have at the same time; 0 is no limit.
+    `stop_deadline`: the time after its request by which a stop is over, whatever workers do.
     """
 
     look_interval: timedelta = timedelta(seconds=1)
@@ -82,7 +82,8 @@ class RunWorkerConfig:
 class RunWorker:
     """Owns the runs in memory.
 
-    `saved` is told what has to go into the registry now, `ended` that there is room for more runs.
+    Callbacks: `saved` with the registry entries that a save needs, `ended` once there is room for
+    more runs.
     """
 
     name = "run-worker"
@@ -111,64 +112,63 @@ class RunWorker:
         self._to_open: deque[Ownership] = deque()
         self._heard: deque[TaskReport] = deque()
         self._orders: deque[str] = deque()
-        # Ids of the runs in memory and of those whose step is being saved; asked, never iterated.
+        # Ids of the runs in memory and of those whose step is being saved; never iterated.
         self._known: set[int] = set()
-        # From here on, this loop's own.
+        # All below belongs to this loop's thread alone.
         self._runs: dict[int, ProcessRun] = {}
         self._timers: list[_Timer] = []
-        # What stands in `_timers`, so that a run is not armed anew by each of its steps.
+        # The members of `_timers`, so that a step does not arm the same timer again.
         self._armed: set[_Timer] = set()
         self._faults: dict[int, int] = {}
         self._looked_at: float | None = None
-        # Ids of the runs that take room, of which there are few; of the others there may be many.
-        # Each with whether it is a complement's.
+        # Ids of the runs that occupy room (few; others may be many), true for a complement's.
         self._occupying: dict[int, bool] = {}
         self._active = 0
         self._active_live = 0
 
     @property
     def active(self) -> int:
-        """How many runs take up room: those of which something is under way, or about to open.
+        """The number of runs that occupy room: with work under way, or about to be opened.
 
-        One that only waits for other runs takes none, be it for a child or for an upstream: if
-        such took all the room, what they wait for would never begin (traps T36d, T67).
+        A run that only waits for other runs, for a child or an upstream, occupies none: otherwise
+        such runs could fill the master, and the awaited ones would never begin (traps T36d, T67).
         """
         return self._active + len(self._to_open)
 
     @property
     def active_live(self) -> int:
-        """How many of these are no complement's, of which a live run must not feel anything.
+        """The number of these that are no complement's, which live runs don't compete with.
 
-        What a run is that is about to open is not known yet: it counts.
+        A run that is about to be opened counts: its kind is not known yet.
         """
         return self._active_live + len(self._to_open)
 
     def open(self, ownerships: Iterable[Ownership]) -> None:
-        """Runs have become this master's."""
+        """Take over runs that have become this master's."""
         self._to_open.extend(ownerships)
         self._wake()
 
     def reported(self, report: TaskReport) -> None:
-        """An attempt has ended, so somebody heard; ignored if its run is not in memory."""
+        """Take a notified report of an ended attempt; ignored if its run is not in memory."""
         if not report.state.is_finished:
-            # Anybody may notify; what does not speak of an end is a reason to look at the rows.
+            # Anybody may notify; one that is not of an end is a reason to read the rows.
             self.look()
         elif report.process_instance_id in self._known:
             self._heard.append(report)
             self._wake()
 
     def look(self) -> None:
-        """Something may have been missed, or is wanted of a run: look at everything."""
+        """Compare everything with the tables: a report may be lost, or an intent written."""
         self._orders.append("look")
         self._wake()
 
     def forget_all(self) -> None:
-        """This incarnation is over: its runs may be somebody else's by now."""
+        """Drop all runs: this incarnation is over, and another master may own them by now."""
         self._orders.append("forget")
         self._wake()
 
     def run_once(self) -> timedelta:
-        """Bring every run concerned up to date; answers how long nothing is due."""
+        """Advance every run with an event; return the time until something is due."""
         now = self._clock.now()
         before, live_before = self.active, self.active_live
         events: dict[Ownership, list[Event]] = {}
@@ -176,7 +176,7 @@ class RunWorker:
             self._gather(events, now)
             self._advance(events, now)
         except BaseException:
-            # What these were still to be told goes with the pass; loading them makes up for it.
+            # Their events are lost with the pass; loading the runs makes up for it.
             for ownership in events:
                 if self._runs.pop(ownership.process_instance_id, None) is not None:
                     self._to_open.append(ownership)
@@ -194,10 +194,10 @@ class RunWorker:
             return timedelta()
         return self._rest(now)
 
-    # What has happened
+    # Collecting events
 
     def _gather(self, events: dict[Ownership, list[Event]], now: datetime) -> None:
-        """Add the events of this pass, by run, in an order that the next pass would repeat."""
+        """Add the events of this pass, by run, in a reproducible order."""
         look = self._obey()
         node = self._identity.node
         if node is None:
@@ -210,15 +210,15 @@ class RunWorker:
         ):
             look = True
         if self._is_deadline_due(now):
-            # Nothing may be given up of which the rows know by now that it has ended.
+            # An attempt must not be abandoned that has ended in its row by now.
             look = True
         if look:
             self._compare_with_tables()
         self._open(events)
-        # What was taken over may have reports that its former owner alone heard of.
+        # Runs taken over may have reports that only the former owner was notified of.
         look = look or any(ownership.epoch > 1 for ownership in events)
         heard = _drain(self._heard)
-        # What an attempt put out stands in its row alone.
+        # The output of an attempt is in its row alone, not in the notification.
         reports = [report for report in heard if not report.has_output]
         if look or len(reports) < len(heard):
             reports += self._store.reports(node)
@@ -229,7 +229,7 @@ class RunWorker:
         if look:
             for ownership, intent in self._store.wanted(node).items():
                 event = self._wanted(intent, now)
-                if event is not None and self._holds(ownership):
+                if event is not None and self._has(ownership):
                     events.setdefault(ownership, []).append(event)
             if self._runs:
                 self._store.propagate_intents(node)
@@ -240,7 +240,7 @@ class RunWorker:
     def _wanted(self, intent: Intent, now: datetime) -> ProcessEvent | None:
         deadline = intent.at + self._config.stop_deadline
         if deadline <= now:
-            # Nobody was there to hear it, or it was dated by hand: the workers get their time.
+            # No master was alive then, or it was dated by hand: the workers get their time.
             deadline = now + self._config.stop_deadline
         match intent.state:
             case ProcessState.STOP:
@@ -265,26 +265,26 @@ class RunWorker:
         return "look" in orders
 
     def _compare_with_tables(self) -> None:
-        """Open what is ours and not in memory; forget what is in memory and no longer ours."""
+        """Open own runs that are not in memory; forget those in memory that are no longer own."""
         node = self._identity.node
         if node is None:
             return
         owned = self._store.owned(node)
-        # Copied in one go first: other threads add to it, and may do so between two comparisons.
+        # Copied in one go first: other threads append to it meanwhile.
         waiting = frozenset(tuple(self._to_open))
         for ownership in sorted(owned):
-            if not self._holds(ownership) and ownership not in waiting:
+            if not self._has(ownership) and ownership not in waiting:
                 self._to_open.append(ownership)
         for run in list(self._runs.values()):
             if run.ownership not in owned:
                 self._forget(run.ownership, "it is not, or no longer, this master's")
 
     def _open(self, events: dict[Ownership, list[Event]]) -> None:
-        """Load what is to be opened."""
+        """Load the runs that are to be opened."""
         wanted = [
             ownership
             for ownership in dict.fromkeys(_drain(self._to_open, self._config.opened_at_once))
-            if not self._holds(ownership)
+            if not self._has(ownership)
         ]
         if not wanted:
             return
@@ -325,7 +325,7 @@ class RunWorker:
         except UnknownZoneError as error:
             self._fail(loaded.ownership, f"the run's time zone: {error}")
         except (InvalidDefinitionError, ImpossibleError, BadCommandError) as error:
-            # Nothing that this or another master could do would make these rows a run.
+            # No master can make a run of these rows.
             self._fail(loaded.ownership, str(error))
         except Exception as error:  # noqa: BLE001  # One run's fault must not end the others.
             self._suspect(loaded.ownership, error)
@@ -341,7 +341,7 @@ class RunWorker:
             if run is None:
                 continue
             if (name, attempt) == _DEADLINE:
-                # It may be that of an earlier stop, which a recovery has undone.
+                # The timer may be of an earlier stop, which a recovery has undone.
                 if run.deadline is not None and run.deadline <= now:
                     due.append((run, DeadlinePassed()))
             elif name in run.tasks:
@@ -349,7 +349,7 @@ class RunWorker:
         return due
 
     def _is_deadline_due(self, now: datetime) -> bool:
-        # The first of a heap is the smallest: mostly it alone says that nothing is due.
+        # The first of a heap is the smallest: mostly it alone shows that nothing is due.
         return (
             bool(self._timers)
             and self._timers[0][0] <= now
@@ -358,14 +358,14 @@ class RunWorker:
             )
         )
 
-    # What follows from it
+    # Advancing and saving
 
     def _advance(self, events: dict[Ownership, list[Event]], now: datetime) -> None:
         steps: list[Step] = []
         stepped: list[ProcessRun] = []
         for ownership in list(events):
             happened = events.pop(ownership)
-            # Out of memory until the step is saved: on any error the next event loads what is true.
+            # Out of memory until the step is saved: on any error the next event loads it again.
             run = self._runs.pop(ownership.process_instance_id, None)
             if run is None:
                 continue
@@ -388,16 +388,16 @@ class RunWorker:
         try:
             saved = self._store.save(steps)
         except ServiceUnreachableError:
-            # Whether it was written is unknown; look at the tables as soon as they answer.
-            self._lose(stepped)
+            # The outcome of the write is unknown; read the tables as soon as they answer.
+            self._reopen(stepped)
             raise
         except SchedulerError as error:
             if len(steps) == 1:
-                # Loaded at once it may fit; one that never does is left to the slow look.
+                # Loaded at once it may fit; one that never does is left to the next comparison.
                 if self._suspect(steps[0].ownership, error):
-                    self._lose(stepped)
+                    self._reopen(stepped)
                 return
-            # One of them does not fit its rows; apart, the others are not held up by it.
+            # One of them does not fit its rows; saved apart, it does not block the others.
             log.warning("steps were refused and are saved one by one", extra={"cause": str(error)})
             for step, run in zip(steps, stepped, strict=True):
                 self._save([step], [run])
@@ -421,24 +421,24 @@ class RunWorker:
                     },
                 )
             else:
-                # Only faults in a row tell of a run that can't go on.
+                # Only faults in a row mean that a run can't go on.
                 self._faults.pop(run.ownership.process_instance_id, None)
                 self._keep(run)
-        self._tell(saved)
+        self._publish(saved)
 
-    def _tell(self, saved: Saved) -> None:
+    def _publish(self, saved: Saved) -> None:
         self._saved(saved)
         node = self._identity.node
         if saved.intents and node is not None:
-            # Apart from the save: it locks the rows of the children, whose owners lock ours.
+            # Not in the save: it locks the rows of the children, whose owners lock ours.
             self._store.propagate_intents(node)
 
-    def _lose(self, stepped: list[ProcessRun]) -> None:
-        """Leave runs whose step may not be written out of memory, to be loaded again."""
+    def _reopen(self, stepped: list[ProcessRun]) -> None:
+        """Have runs loaded again whose step may not be written."""
         self._to_open.extend(run.ownership for run in stepped)
 
     def _suspect(self, ownership: Ownership, error: Exception) -> bool:
-        """A run met what can't be; whether loading it afresh may help. If not, it is ended."""
+        """Count a fault of a run; True if loading it again may help. If not, the run is ended."""
         faults = self._faults.get(ownership.process_instance_id, 0) + 1
         self._faults[ownership.process_instance_id] = faults
         log.error(
@@ -455,7 +455,7 @@ class RunWorker:
         return False
 
     def _fail(self, ownership: Ownership, reason: str) -> None:
-        """End a run that can't go on, so that even this one ends, and nothing of it stays alive."""
+        """End a run that can't go on, and kill its live attempts."""
         decisions: list[Decision] = [
             KillTask(name=name, attempt=attempt)
             for loaded in self._store.load([ownership])
@@ -477,7 +477,7 @@ class RunWorker:
                 },
             )
             return
-        self._tell(saved)
+        self._publish(saved)
         self._faults.pop(ownership.process_instance_id, None)
         if ownership in saved.lost:
             return
@@ -497,7 +497,7 @@ class RunWorker:
         if due is not None and not run.is_pausing:
             at, name = due
             self._arm((at, run.ownership.process_instance_id, name, run.tasks[name].attempt))
-        # In any other state nothing would follow from it, and it would be armed for ever.
+        # In any other state it would have no effect, and be armed for ever.
         if run.deadline is not None and run.state is ProcessState.READY_STOP:
             self._arm((run.deadline, run.ownership.process_instance_id, *_DEADLINE))
 
@@ -513,7 +513,7 @@ class RunWorker:
                 extra={"process_instance_id": ownership.process_instance_id, "cause": why},
             )
 
-    def _holds(self, ownership: Ownership) -> bool:
+    def _has(self, ownership: Ownership) -> bool:
         run = self._runs.get(ownership.process_instance_id)
         return run is not None and run.ownership == ownership
 
@@ -525,7 +525,7 @@ class RunWorker:
 
 
 def _takes_room(run: ProcessRun) -> bool:
-    """Whether anything of it is under way besides waiting for other runs."""
+    """True if anything of it is under way besides waiting for other runs."""
     waiting = (SubProcess, Dependent)
     return (
         not run.live

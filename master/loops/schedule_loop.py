@@ -1,8 +1,8 @@
-"""Fires what is due of the schedules: a ledger row and a command for each fire, in one transaction.
+"""Fires due schedules: a ledger row and a command for each fire, in one transaction.
 
-Any master fires anything; the tables' locks and the ledger's unique key decide between two. What is
-due and what becomes of it is worked out by `common.firing`. Nothing is remembered here but when to
-look next, so a master that dies loses no fire.
+Any master may fire any schedule; the tables' locks and the ledger's unique key decide between two.
+`common.firing` computes the due fires and their outcomes. Nothing is kept in memory but the time of
+the next check, so a master that dies loses no fire.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleConfig:
-    """`interval`: how often it is looked when nothing is due and nobody tells of a change.
+    """`interval`: between checks while nothing is due and no notification comes.
 
-    `breath`: how long it is rested at least while something stays due that another master works on.
-    `batch` is a number of schedules, `fires` how many fires of one schedule are written at once.
+    `breath`: the least rest while a schedule stays due that another master works on. `batch` is the
+    most schedules per transaction, `fires` the most fires of one schedule.
     """
 
     interval: timedelta = timedelta(seconds=5)
@@ -58,7 +58,7 @@ class ScheduleLoop:
         self._config = config or ScheduleConfig()
 
     def run_once(self) -> timedelta:
-        """Fire what is due; answers how long nothing will be."""
+        """Fire due schedules; return the time until the next is due."""
         if self._identity.trusted() is None:
             return self._config.interval
         now = self._clock.now()
@@ -77,7 +77,7 @@ class ScheduleLoop:
 
         fired = self._store.fire(planner=planner, now=now, limit=self._config.batch)
         for schedule, plan in plans:
-            _tell(schedule, plan, now)
+            _log_fires(schedule, plan, now)
         if fired.fires:
             log.info(
                 "schedules were fired", extra={"fires": fired.fires, "commands": fired.commands}
@@ -90,8 +90,8 @@ class ScheduleLoop:
         return min(max(until_due, self._config.breath), self._config.interval)
 
 
-def _tell(schedule: Schedule, plan: FirePlan, now: datetime) -> None:
-    """Into the metrics, and into the log what a person may have to look at."""
+def _log_fires(schedule: Schedule, plan: FirePlan, now: datetime) -> None:
+    """Count the fires, and log those that did not happen."""
     if plan.fault is not None:
         log.warning("schedule can't fire", extra={"schedule_id": schedule.id, "reason": plan.fault})
     for fire in plan.fires:

@@ -1,8 +1,8 @@
-"""Looks for what takes too long, and says or ends it, once, whoever owns it.
+"""Carries out time-outs: alerts or ends what takes too long, once, whatever its owner.
 
-The clock of a time-out is a time in the row: the worker's start of the attempt (trap T46a), the
-start of the process instance (T46b). Whether it was said stands in the row too, so a failover says
-nothing twice.
+A time-out counts from a time in the row: the worker's start of the attempt (trap T46a), the start
+of the process instance (T46b). The row also notes that the alert was sent, so a failover sends none
+twice.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeoutConfig:
-    """How often it is looked; a time-out is told at most so late."""
+    """The check interval, and so the largest delay of a time-out alert."""
 
     interval: timedelta = timedelta(seconds=1)
 
 
 class TimeoutLoop:
-    """Runs on every master; what one of them has said, the others find said."""
+    """Runs on every master; the rows keep two of them from alerting twice."""
 
     name = "timeout"
 
@@ -44,7 +44,7 @@ class TimeoutLoop:
         self._config = config or TimeoutConfig()
 
     def run_once(self) -> timedelta:
-        """Carry out what is due; answers how long to rest."""
+        """Carry out due time-outs; return the time to rest."""
         if self._identity.trusted() is not None:
             count = self._store.time_out(now=self._clock.now())
             if count:

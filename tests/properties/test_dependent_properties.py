@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 from common.model.control import Dependent, DependGroup, DependItem, Relation
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import UpstreamRun, UpstreamTask
-from master.logic.dependent import (
-    DATE_VALUES_CUT,
-    Absence,
-    Answer,
-    DependResult,
-    Interval,
-    evaluate,
-    intervals,
-    questions,
-)
+from master.logic.dependent import Absence, Answer, DependResult, evaluate, questions
+from master.logic.intervals import DATE_VALUES_CUT, Interval, intervals
 
 # A busy machine is no mistake of ours.
 UNTIMED = settings(deadline=None)

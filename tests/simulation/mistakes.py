@@ -66,7 +66,7 @@ def keep_memory_after_a_failed_save(runs: RunWorker) -> None:
         for run in stepped:
             runs._keep(run)
 
-    runs._lose = keep  # type: ignore[method-assign]  # The mistake.
+    runs._reopen = keep  # type: ignore[method-assign]  # The mistake.
 
 
 class UncountedTaskStore(MemoryTaskStore):

@@ -13,16 +13,8 @@ import pytest
 from common.model.control import DATE_VALUES, Dependent, DependGroup, DependItem, Relation
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Question, UpstreamRun, UpstreamTask
-from master.logic.dependent import (
-    DATE_VALUES_CUT,
-    Absence,
-    Answer,
-    DependResult,
-    Verdict,
-    evaluate,
-    intervals,
-    questions,
-)
+from master.logic.dependent import Absence, Answer, DependResult, Verdict, evaluate, questions
+from master.logic.intervals import DATE_VALUES_CUT, intervals
 
 AND, OR = Relation.AND, Relation.OR
 SUCCESS, WAITING, FAILED = DependResult.SUCCESS, DependResult.WAITING, DependResult.FAILED
