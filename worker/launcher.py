@@ -25,10 +25,7 @@ from common.params import (
 from common.store.worker.ports import ClaimedTask
 from common.zones import UnknownZoneError, zone_named
 from worker import task_log, tenants, tracing
-from worker.processes import outputs
-from worker.processes.supervising import Prepared
-from worker.tasks import built_in_task_types
-from worker.tasks.base import (
+from worker.launching.base import (
     Launch,
     TaskContext,
     TaskParameterError,
@@ -37,6 +34,9 @@ from worker.tasks.base import (
     find_program,
     read_node,
 )
+from worker.processes import outputs
+from worker.processes.supervising import Prepared
+from worker.tasks import built_in_task_types
 from worker.workspace import Account, make_directory, write_file
 
 # Everything else of the daemon's environment stays with the daemon: it holds passwords and tokens.

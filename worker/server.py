@@ -54,6 +54,7 @@ from worker import tenants
 from worker.assembly import Worker
 from worker.attempts import Ended, Started
 from worker.launcher import Launcher, seen_by_tasks
+from worker.launching.base import TaskSettings
 from worker.loops.claim_loop import ClaimLoop
 from worker.loops.clean_loop import CleanLoop
 from worker.loops.heartbeat import HeartbeatLoop
@@ -63,7 +64,6 @@ from worker.processes.supervising import Supervisor
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.managers.settings import ManagerSettings
 from worker.spark.managers.tags import prefix
-from worker.tasks.base import TaskSettings
 from worker.workspace import attempt_folders
 
 NAME = "worker-server"

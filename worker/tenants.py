@@ -11,7 +11,7 @@ import os
 import pwd
 import re
 
-from worker.tasks.base import TaskParameterError
+from worker.launching.base import TaskParameterError
 from worker.workspace import Account
 
 _CODE = re.compile(r"[a-z_][a-z0-9_-]{0,31}")

@@ -14,8 +14,8 @@ from common.store.worker.ports import AttemptEnd
 from tests.integration.spark_host import SparkHost, a_profile, spark_host
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
+from worker.launching.base import TaskSettings
 from worker.loops.track_loop import read_facts
-from worker.tasks.base import TaskSettings
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,9 @@ from tests.integration.managers.bench import CLUSTER, pid_of_runner
 from tests.integration.managers.standalone import StandaloneCluster
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
+from worker.launching.base import TaskSettings
 from worker.spark.managers.standalone import StandaloneManager
 from worker.spark.managers.tags import tag
-from worker.tasks.base import TaskSettings
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from common.store.worker.ports import AttemptEnd, DataSource
 from tests.integration.spark_host import SparkHost, a_profile, spark_host
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
-from worker.tasks.base import TaskSettings
+from worker.launching.base import TaskSettings
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 
 from common.model.states import TaskState
 from tests.integration.test_worker_host import Host
-from worker.tasks.base import TaskSettings
+from worker.launching.base import TaskSettings
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd
 from tests.integration.test_worker_conformance import ANSWERS, Request, Server
 from tests.integration.test_worker_host import Host
-from worker.tasks.base import TaskSettings
+from worker.launching.base import TaskSettings
 
 
 class Client:

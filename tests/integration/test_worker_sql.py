@@ -16,7 +16,7 @@ from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd, DataSource
 from tests.integration.test_worker_conformance import rows
 from tests.integration.test_worker_host import Host
-from worker.tasks.base import TaskSettings
+from worker.launching.base import TaskSettings
 
 HOSTILE = "'; DROP TABLE t; -- \\ \" %s $$ ${other}"
 

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from common.params import DataType
+from worker.launching.base import TaskParameterError
+from worker.launching.statements import statements
 from worker.runners.database import Database
 from worker.runners.job import JobError
-from worker.tasks.base import TaskParameterError
-from worker.tasks.statements import statements
 
 EVIL = "insert into canary values (1)"
 

@@ -18,9 +18,9 @@ from common.host import is_alive
 from common.model.states import TaskState
 from common.store.worker.ports import ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
+from worker.launching.base import TaskSettings
 from worker.processes.attempt_processes import Seen, look
 from worker.processes.supervising import Prepared
-from worker.tasks.base import TaskSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = timedelta()

@@ -18,9 +18,9 @@ from common.model.imports import (
     wanted,
 )
 from common.store.worker.ports import DataSource
+from worker.launching.base import TaskParameterError
+from worker.launching.spark_datasource import SparkDatasource, spark_datasources
 from worker.spark.session.datasources import finder
-from worker.tasks.base import TaskParameterError
-from worker.tasks.spark_datasource import SparkDatasource, spark_datasources
 
 MYSQL, POSTGRESQL, ORACLE, SQLSERVER, DB2 = 0, 1, 5, 6, 7
 

@@ -10,9 +10,9 @@ import pytest
 
 from common.params import DataType
 from common.store.worker.ports import DataSource
-from worker.tasks.base import TaskParameterError
-from worker.tasks.datasource import Target, target
-from worker.tasks.statements import Statement, statements
+from worker.launching.base import TaskParameterError
+from worker.launching.datasource import Target, target
+from worker.launching.statements import Statement, statements
 
 HOSTILE = "'; DROP TABLE x; --"
 

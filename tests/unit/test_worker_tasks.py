@@ -18,12 +18,12 @@ from common.params import DataType
 from tests.claims import WHEN, a_claimed_task
 from worker import task_log
 from worker.launcher import Launcher, seen_by_tasks
+from worker.launching.base import TaskParameterError, TaskSettings
 from worker.masking import masked
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
 from worker.processes.supervising import Prepared
 from worker.tasks import built_in_task_types
-from worker.tasks.base import TaskParameterError, TaskSettings
 from worker.tenants import account_of, banner
 from worker.workspace import (
     artefact_path,

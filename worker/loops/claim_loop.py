@@ -27,8 +27,8 @@ from common.model.states import TaskState
 from common.registry.protocol import Membership, Standing, TaskQueue
 from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
 from worker.attempts import Attempts, Ended
+from worker.launching.datasource import datasource_ids, needs_datasource
 from worker.processes.quality_report import needs_former
-from worker.tasks.datasource import datasource_ids, needs_datasource
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from worker.tasks.base import TaskType
+from worker.launching.base import TaskType
 from worker.tasks.data_quality import DataQualityTask
 from worker.tasks.http import HttpTask
 from worker.tasks.procedure import ProcedureTask

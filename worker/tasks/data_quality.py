@@ -1,7 +1,7 @@
 """DATA_QUALITY: rules on a table, a path or a query, tried in a Spark session of the task's own.
 
-The session is one as PYSPARK's (`worker.tasks.spark_session`). `table`, `path` (with `format` and
-`options`) or `sql` says which data is meant, `where` which rows of it; `rules` are those of
+The session is chosen as PYSPARK's (`worker.launching.spark_session`). `table`, `path` (with
+`format` and `options`) or `sql` names the data, `where` its rows; `rules` are those of
 `worker.spark.quality.rule_reader`. Time placeholders are put into all texts, since only the
 author's own words can stand in them; parameters are bound by name, `:day`, in conditions and
 queries. Rules of level `block` that are broken fail the task. What was found is kept in
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.resources import fetch_resources
+from worker.launching.spark_session import launch_with_session
 from worker.processes.quality_report import QUALITY
 from worker.spark.quality.rule_reader import RulesError, read_rules, read_source
-from worker.tasks.base import Launch, TaskContext, TaskParameterError
-from worker.tasks.resources import fetch_resources
-from worker.tasks.spark_session import launch_with_session
 
 _SOURCE = ("table", "path", "format", "options", "sql")
 

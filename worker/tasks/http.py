@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from worker.tasks.base import Launch, TaskContext, TaskParameterError
-from worker.tasks.runner import run_by
+from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.runner import run_by
 
 _METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE")
 _CHECKS = ("STATUS_CODE_DEFAULT", "STATUS_CODE_CUSTOM", "BODY_CONTAINS", "BODY_NOT_CONTAINS")

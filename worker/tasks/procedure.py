@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 
 from common.params import Direct
-from worker.tasks.base import Launch, TaskContext, TaskParameterError
-from worker.tasks.datasource import target
-from worker.tasks.runner import run_by
-from worker.tasks.sql import connection
-from worker.tasks.statements import typed
+from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.datasource import target
+from worker.launching.runner import run_by
+from worker.launching.statements import typed
 
 _PART = r"(?:[A-Za-z_][A-Za-z0-9_$]{0,62}|\"(?:[^\"\0]|\"\"){1,63}\")"
 _METHOD = re.compile(rf"(?:({_PART})\.)?({_PART})")
@@ -46,7 +45,7 @@ class ProcedureTask:
             context,
             "procedure",
             {
-                "target": connection(to),
+                "target": to.to_json(),
                 "secrets": [*to.secrets, *context.secrets],
                 "schema": schema,
                 "method": name,

@@ -1,15 +1,15 @@
 """PYSPARK: a script, inline or a file, that finds `spark` and `params` ready to use.
 
-`spark` is a session of the task's own (`worker.tasks.spark_session` says which); `params` are its
+`spark` is a session of the task's own, chosen by `worker.launching.spark_session`; `params` are its
 parameters, with the types that were declared for them. Nothing here imports pyspark.
 """
 
 from __future__ import annotations
 
-from worker.tasks.base import Launch, TaskContext
-from worker.tasks.python import script_path
-from worker.tasks.resources import fetch_resources
-from worker.tasks.spark_session import launch_with_session
+from worker.launching.base import Launch, TaskContext
+from worker.launching.resources import fetch_resources
+from worker.launching.scripts import script_path
+from worker.launching.spark_session import launch_with_session
 
 
 class PySparkTask:

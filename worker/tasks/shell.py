@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from worker.tasks.base import Launch, TaskContext, TaskParameterError
-from worker.tasks.resources import fetch_resources
+from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.resources import fetch_resources
 
 _SHELL = "/bin/sh"
 

@@ -13,24 +13,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from common.masking import is_secret
 from common.model import spark_keys
-from worker.masking import masked, printable
-from worker.spark.managers import tags
-from worker.spark.managers.settings import ManagerSettings
-from worker.tasks.base import Launch, TaskContext, TaskParameterError
-from worker.tasks.lineage import lineage_conf
-from worker.tasks.python import interpreter
-from worker.tasks.resources import fetch_resources, resource_name
-from worker.tasks.runner import run_by
-from worker.tasks.shipped import local_file, shipped_files
-from worker.tasks.spark_memory import MEMORY_KEYS, Memory
-from worker.tasks.spark_target import (
+from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.lineage import lineage_conf
+from worker.launching.resources import fetch_resources, resource_name
+from worker.launching.runner import run_by
+from worker.launching.shipped import local_file, shipped_files
+from worker.launching.spark_installation import spark_environment, spark_home
+from worker.launching.spark_memory import MEMORY_KEYS, Memory
+from worker.launching.spark_target import (
     Target,
     default_settings,
     namespace_of,
@@ -38,6 +34,9 @@ from worker.tasks.spark_target import (
     target_of,
     waiting_settings,
 )
+from worker.masking import masked, printable
+from worker.spark.managers import tags
+from worker.spark.managers.settings import ManagerSettings
 
 _PROGRAM_TYPES = ("PYTHON", "JAVA", "SCALA")
 _SPARK_VERSIONS = ("SPARK1", "SPARK2")
@@ -147,39 +146,6 @@ class SparkTask:
             notes=tuple(notes),
             facts_file=facts,
         )
-
-
-def spark_home(context: TaskContext, version: str = "") -> str:
-    """The Spark to use: the configured one, the environment's, or the pyspark package's."""
-    environment = context.settings.environment
-    home = (
-        context.settings.spark_home
-        or environment.get({"SPARK1": "SPARK_HOME1", "SPARK2": "SPARK_HOME2"}.get(version, ""))
-        or environment.get("SPARK_HOME")
-        or _home_of_pyspark()
-    )
-    if not home:
-        raise TaskParameterError("worker.spark_home: there is no Spark on this worker")
-    return home
-
-
-def spark_environment(context: TaskContext, home: str) -> dict[str, str]:
-    """What Spark programs get besides: the right Python on both sides, and scratch space."""
-    python = interpreter(context)
-    return {
-        "SPARK_HOME": home,
-        "PYSPARK_PYTHON": python,
-        "PYSPARK_DRIVER_PYTHON": python,
-        "PYTHONUNBUFFERED": "1",
-        "SPARK_LOCAL_DIRS": str(context.directory / "spark-local"),
-    }
-
-
-def _home_of_pyspark() -> str:
-    # Finds the package without importing it, which would take a second.
-    spec = find_spec("pyspark")
-    locations = None if spec is None else spec.submodule_search_locations
-    return str(locations[0]) if locations else ""
 
 
 def _environment(context: TaskContext, home: str, target: Target) -> dict[str, str]:

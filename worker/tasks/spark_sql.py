@@ -1,6 +1,6 @@
 """SPARK_SQL: statements, inline or a file, run in order in a Spark session of the task's own.
 
-The session is one as PYSPARK's (`worker.tasks.spark_session`). Statements are separated by `;`.
+The session is one as PYSPARK's (`worker.launching.spark_session`). Statements are separated by `;`.
 Parameters are bound by name, `:day`, with the types that were declared for them; no text of theirs
 becomes part of a statement, so `${day}` is refused. Time placeholders are put into an inline
 script, since only the author's own words can stand in them; a file is run as it is, and read by the
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 
+from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.resources import fetch_resources
+from worker.launching.spark_session import launch_with_session
 from worker.spark.session.statements import StatementError, split
-from worker.tasks.base import Launch, TaskContext, TaskParameterError
-from worker.tasks.resources import fetch_resources
-from worker.tasks.spark_session import launch_with_session
 from worker.tasks.sql import RESULT
 
 _LIMIT = 1_000

@@ -11,10 +11,10 @@ statement that returns rows, all of which go into a CSV file beside the log, and
 
 from __future__ import annotations
 
-from worker.tasks.base import Launch, TaskContext, TaskParameterError
-from worker.tasks.datasource import Target, target
-from worker.tasks.runner import run_by
-from worker.tasks.statements import Statement, statements
+from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.datasource import Target, target
+from worker.launching.runner import run_by
+from worker.launching.statements import Statement, statements
 
 RESULT = "result.csv"
 """What the artefact with a query's result is called, behind the log's own name."""
@@ -49,7 +49,7 @@ class SqlTask:
             context,
             "sql",
             {
-                "target": connection(to),
+                "target": to.to_json(),
                 "secrets": [*to.secrets, *context.secrets],
                 "before": [each.to_json() for each in before],
                 "main": [each.to_json() for each in main],
@@ -60,21 +60,6 @@ class SqlTask:
                 "result_file": str(context.artefact(RESULT)) if is_query else None,
             },
         )
-
-
-def connection(to: Target) -> dict[str, object]:
-    """What the program that connects is told of a data source."""
-    return {
-        "name": to.name,
-        "dialect": to.dialect,
-        "url": to.url,
-        "host": to.host,
-        "port": to.port,
-        "database": to.database,
-        "user": to.user,
-        "password": to.password,
-        "query": dict(to.query),
-    }
 
 
 def _listed(context: TaskContext, to: Target, key: str) -> tuple[Statement, ...]:

@@ -16,8 +16,8 @@ from common.store.worker.ports import AttemptEnd
 from tests.integration.managers.submit import MARK
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
+from worker.launching.base import TaskSettings
 from worker.spark.managers.tags import tag
-from worker.tasks.base import TaskSettings
 
 CLUSTER = "0123456789ab"
 OOM = 'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat x.y(Z.java:1)\n'

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from common.model.retry_policy import MemoryRetry, megabytes_in, memory_retry_of
 from common.model.spark_keys import Option
-from worker.tasks.base import TaskContext, TaskParameterError
+from worker.launching.base import TaskContext, TaskParameterError
 
 _SIZE = re.compile(r"[0-9]{1,12}([kmgt]b?)?", re.IGNORECASE)
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from common.model import datasource_references
 from common.store.worker.ports import ClaimedTask, DataSource
-from worker.tasks.base import TaskParameterError, read_node
+from worker.launching.base import TaskParameterError, read_node
 
 _TYPES: Final = frozenset({"SQL", "PROCEDURE"})
 _DB_TYPES: Final = (
@@ -65,7 +65,21 @@ class Target:
     password: str = field(default="", repr=False)
     query: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What must never be shown, in every spelling."""
+    """Texts that must never be shown, in every spelling."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the part of a job that names the database to connect to."""
+        return {
+            "name": self.name,
+            "dialect": self.dialect,
+            "url": self.url,
+            "host": self.host,
+            "port": self.port,
+            "database": self.database,
+            "user": self.user,
+            "password": self.password,
+            "query": dict(self.query),
+        }
 
 
 def needs_datasource(task: ClaimedTask) -> bool:

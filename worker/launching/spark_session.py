@@ -20,15 +20,15 @@ from typing import Final
 
 from common.model.spark_keys import RefusedError, check_setting
 from common.spark_config import CLASSIC, DEFAULT, SparkProfile
+from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.lineage import lineage_conf
+from worker.launching.shipped import shipped_files
+from worker.launching.spark_datasource import spark_datasources
+from worker.launching.spark_environment import TaskEnvironment, task_environment
+from worker.launching.spark_installation import spark_environment, spark_home
+from worker.launching.spark_memory import Memory
 from worker.spark.managers import tags
 from worker.spark.session import parameters, sharing
-from worker.tasks.base import Launch, TaskContext, TaskParameterError
-from worker.tasks.lineage import lineage_conf
-from worker.tasks.shipped import shipped_files
-from worker.tasks.spark import spark_environment, spark_home
-from worker.tasks.spark_datasource import spark_datasources
-from worker.tasks.spark_environment import TaskEnvironment, task_environment
-from worker.tasks.spark_memory import Memory
 
 FACTS_VARIABLE: Final = "ORCAFLOW_SPARK_FACTS"
 """Names the file in which an attempt says what it knows of its application."""

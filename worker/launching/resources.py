@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from worker.tasks.base import TaskContext, TaskParameterError
+from worker.launching.base import TaskContext, TaskParameterError
 
 
 def fetch_resources(context: TaskContext) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from worker.tasks.base import Launch, TaskContext
+from worker.launching.base import Launch, TaskContext
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])
 

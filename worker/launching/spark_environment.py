@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from worker.tasks.base import TaskContext, TaskParameterError
-from worker.tasks.resources import resource_name
-from worker.tasks.shipped import local_file
+from worker.launching.base import TaskContext, TaskParameterError
+from worker.launching.resources import resource_name
+from worker.launching.shipped import local_file
 
 _MOST: Final = 200
 _KEY: Final = "environment"

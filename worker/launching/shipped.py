@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from worker.tasks.base import TaskContext, TaskParameterError
-from worker.tasks.resources import link_resource, resource_name
+from worker.launching.base import TaskContext, TaskParameterError
+from worker.launching.resources import link_resource, resource_name
 
 
 def shipped_files(context: TaskContext, key: str) -> list[str]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from common.params import DataType
 from worker.binding import Value, bound
-from worker.tasks.base import TaskParameterError
+from worker.launching.base import TaskParameterError
 
 MAX_CHARS = 1_000_000
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from worker.launching.base import TaskContext, TaskParameterError
 from worker.spark.managers import tags
 from worker.spark.managers.settings import ManagerSettings
-from worker.tasks.base import TaskContext, TaskParameterError
 
 _DEPLOY_MODES = ("cluster", "client", "local")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -7,7 +7,7 @@ profile's `packages` and `spark.extraListeners` they mean nothing and cost nothi
 from __future__ import annotations
 
 from worker import tracing
-from worker.tasks.base import TaskContext
+from worker.launching.base import TaskContext
 
 
 def lineage_conf(context: TaskContext) -> dict[str, str]:

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from common.model.datasource_references import SparkSource, spark_sources
 from common.store.worker.ports import DataSource
-from worker.tasks.base import TaskParameterError
+from worker.launching.base import TaskParameterError
 
 MAX_DATASOURCES: Final = 20
 

@@ -1,0 +1,1 @@
+"""The contract of task types (`base`), and the parts that several of them share."""

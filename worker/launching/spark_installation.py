@@ -1,0 +1,41 @@
+"""The Spark of a worker: its home, and the environment that its programs get."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from worker.launching.base import TaskContext, TaskParameterError
+from worker.launching.scripts import interpreter
+
+
+def spark_home(context: TaskContext, version: str = "") -> str:
+    """The Spark to use: the configured one, the environment's, or the pyspark package's."""
+    environment = context.settings.environment
+    home = (
+        context.settings.spark_home
+        or environment.get({"SPARK1": "SPARK_HOME1", "SPARK2": "SPARK_HOME2"}.get(version, ""))
+        or environment.get("SPARK_HOME")
+        or _home_of_pyspark()
+    )
+    if not home:
+        raise TaskParameterError("worker.spark_home: there is no Spark on this worker")
+    return home
+
+
+def spark_environment(context: TaskContext, home: str) -> dict[str, str]:
+    """What Spark programs get besides: the right Python on both sides, and scratch space."""
+    python = interpreter(context)
+    return {
+        "SPARK_HOME": home,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+        "PYTHONUNBUFFERED": "1",
+        "SPARK_LOCAL_DIRS": str(context.directory / "spark-local"),
+    }
+
+
+def _home_of_pyspark() -> str:
+    # Finds the package without importing it, which would take a second.
+    spec = find_spec("pyspark")
+    locations = None if spec is None else spec.submodule_search_locations
+    return str(locations[0]) if locations else ""
