@@ -22,7 +22,7 @@ class ConfigurationError(SchedulerError):
 
 
 class NotFoundError(SchedulerError):
-    """What was asked for by name or id does not exist."""
+    """No object of this name or id exists."""
 
     exit_code = 3
 

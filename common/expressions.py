@@ -71,11 +71,11 @@ class Expression:
 
     @property
     def steps(self) -> int:
-        """How many steps one evaluation takes at most."""
+        """The most steps that one evaluation takes."""
         return len(self._steps)
 
     def evaluate(self, values: Mapping[str, str]) -> bool:
-        """Whether the condition holds.
+        """Evaluate the condition.
 
         Raises `ExpressionError` for a parameter without a value, and for one that stands alone
         and is neither true nor false.
@@ -478,7 +478,7 @@ class _Parser:
         self._kinds.append((True, position))
 
     def _behind(self) -> str:
-        """What may stand behind a value."""
+        """Parse what follows a value."""
         return f"a comparison, 'and', 'or'{self._closing()}"
 
     def _closing(self) -> str:

@@ -51,7 +51,7 @@ def own_rss_bytes() -> int:
 
 
 def process_start_time(pid: int) -> float | None:
-    """When the process was started, in seconds since the computer was; None if there is none.
+    """Return the start of the process in seconds since boot; None if it does not run.
 
     Counted from the boot and not as wall-clock time, because setting the clock would change the
     latter. A zombie has ended: it is None too.
@@ -68,7 +68,7 @@ def process_start_time(pid: int) -> float | None:
 
 
 def is_alive(pid: int, start_time: float) -> bool:
-    """Whether the very process that had this pid and start time still runs."""
+    """True if the very process that had this pid and start time still runs."""
     return process_start_time(pid) == start_time
 
 

@@ -1,7 +1,7 @@
-"""Which task types a definition may name: the built-in ones, and those of installed packages.
+"""The task types that a definition may name: the built-in ones, and those of installed packages.
 
 A package adds a type as an entry point of the group `orcaflow.tasks`, named in capital letters as
-in definitions; only workers load it, everybody else merely has to know the name.
+in definitions; only workers load it, all others merely need the name.
 """
 
 from __future__ import annotations

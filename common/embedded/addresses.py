@@ -1,7 +1,7 @@
-"""Where the embedded servers of an `$ORCAFLOW_HOME` are to be found, and whether they run.
+"""The addresses of the embedded servers of an `$ORCAFLOW_HOME`, while they run.
 
-The servers' modules write these files when a server is ready; everybody else reads them. A file
-alone never means "running": the pid in it counts only together with the start time of its process.
+The servers' modules write these files when a server is ready; all other code reads them. A file
+alone never means "running": its pid counts only together with the start time of its process.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def zookeeper_file(home: Path) -> Path:
 
 
 def postgres_address(home: Path) -> PostgresAddress:
-    """The running PostgreSQL of this home, or `ServiceUnreachableError` that says the cure."""
+    """Return the running PostgreSQL of this home; `ServiceUnreachableError` names the remedy."""
     address = recorded_postgres(home)
     if address is None or not is_alive(address.pid, address.start_time):
         raise ServiceUnreachableError(_not_running("PostgreSQL", "database.url", "postgres", home))
@@ -78,7 +78,7 @@ def postgres_address(home: Path) -> PostgresAddress:
 
 
 def zookeeper_address(home: Path) -> ZookeeperAddress:
-    """The running ZooKeeper of this home, or `ServiceUnreachableError` that says the cure."""
+    """Return the running ZooKeeper of this home; `ServiceUnreachableError` names the remedy."""
     address = recorded_zookeeper(home)
     if address is None or not is_alive(address.pid, address.start_time):
         raise ServiceUnreachableError(

@@ -108,7 +108,7 @@ class EmbeddedPostgres:
         self._stop_within = stop_within
 
     def start(self) -> PostgresAddress:
-        """Where the server listens, having started it (and made its data) if it wasn't running."""
+        """Start the server, and make its data, unless it runs; return its address."""
         with exclusive(self.home, "postgres"):
             running = self._postmaster()
             if running is None:
@@ -136,13 +136,13 @@ class EmbeddedPostgres:
                 )
 
     def is_running(self) -> bool:
-        """Whether the server's process is there; it may still be starting."""
+        """True if the server's process exists; it may still be starting."""
         return self._postmaster() is not None
 
     def _postmaster(self) -> tuple[int, float] | None:
         """Pid and start time of the process that has our data open.
 
-        The pid in PostgreSQL's own file may have been given to a stranger since a crash, so the
+        The pid in PostgreSQL's own file may belong to a foreign process since a crash, so the
         process must also have been started on this very directory.
         """
         fields = self._postmaster_file()
@@ -189,7 +189,7 @@ class EmbeddedPostgres:
             server="PostgreSQL",
             key="embedded.postgres_port",
         )
-        self._disown_a_strangers_pid()
+        self._disown_a_foreign_pid()
         deadline = _clock.monotonic() + self._start_within.total_seconds()
         while True:
             try:
@@ -236,7 +236,7 @@ class EmbeddedPostgres:
             # Another program's server: nothing tells us of its progress but asking.
             time.sleep(0.1)
 
-    def _disown_a_strangers_pid(self) -> None:
+    def _disown_a_foreign_pid(self) -> None:
         """Make a stale pid file harmless whose pid belongs to some other program by now.
 
         PostgreSQL would take that program for a server on its data and refuse. It ignores a file
@@ -386,7 +386,7 @@ class EmbeddedPostgres:
         )
 
     def _needed_capability(self, account: _Account) -> str:
-        """What the account lacks to reach the programs and the data, as `as_account` takes it."""
+        """Return the capability that the account lacks for programs and data, for `as_account`."""
         program = (_programs() / "postgres").resolve()
         if not _has(account, program, stat.S_IXUSR):
             return "override"
@@ -397,7 +397,7 @@ class EmbeddedPostgres:
 
 
 def _has(account: _Account, path: Path, right: int) -> bool:
-    """Whether the account has the right, which is given as the owner's bit."""
+    """True if the account has the permission, given as the owner's bit."""
     status = path.stat()
     if status.st_uid == account.uid:
         return bool(status.st_mode & right)

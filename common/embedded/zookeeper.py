@@ -105,7 +105,7 @@ class EmbeddedZookeeper:
         self._stop_within = stop_within
 
     def start(self) -> ZookeeperAddress:
-        """Where the server listens, having started it if it wasn't running."""
+        """Start the server unless it runs; return its address."""
         with exclusive(self.home, "zookeeper"):
             address = self._running()
             if address is None:
@@ -129,7 +129,7 @@ class EmbeddedZookeeper:
                 )
 
     def is_running(self) -> bool:
-        """Whether the server's process is there."""
+        """True if the server's process exists."""
         return self._running() is not None
 
     def _running(self) -> ZookeeperAddress | None:
@@ -285,7 +285,7 @@ def _java_version(java: Path) -> int | None:
 
 
 def _is_serving(port: int) -> bool:
-    """Whether a ZooKeeper takes requests; `imok` alone comes before its data is loaded."""
+    """True if a ZooKeeper takes requests; `imok` alone comes before its data is loaded."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=2) as connection:
             connection.sendall(b"srvr")

@@ -1,7 +1,7 @@
 """Parameters: what `${name}` and `$[yyyyMMdd-1]` stand for in a process definition.
 
 Pure: the moment, its zone and all values are arguments, and text comes out; nothing here reads a
-clock, a table or the environment. The master cures global parameters when an instance is made;
+clock, a table or the environment. The master resolves global parameters when an instance is made;
 the worker works out the effective parameters of a task and substitutes them in its script.
 
 A *property* is a declared parameter. A *reference* is `${name}`; a *placeholder* is `$[form]`,
@@ -34,9 +34,9 @@ from common.params.properties import (
 )
 from common.params.references import replace_references
 from common.params.scope import (
-    cure_global_parameters,
     effective_parameters,
     parameter_types,
+    resolve_global_params,
     substitute,
     system_parameters,
 )
@@ -48,7 +48,7 @@ __all__ = [
     "ParameterError",
     "ParameterLimitError",
     "Property",
-    "cure_global_parameters",
+    "resolve_global_params",
     "effective_parameters",
     "format_moment",
     "parameter_types",

@@ -96,7 +96,7 @@ def _field(letter: str, count: int) -> _Print:
 
 
 _Form: TypeAlias = Callable[[int], _Print | None]
-"""How a letter prints when it is written so many times; `None`: it cannot be."""
+"""The rendering of a letter by its number of repetitions; `None`: not allowed."""
 
 _Number: TypeAlias = Callable[[datetime], int]
 

@@ -1,6 +1,6 @@
-"""What can be wrong with parameters, worded for the person who wrote them.
+"""The errors of parameters, worded for their author.
 
-A catcher rejects the command or fails the task with the message; trying again cannot help.
+A catcher rejects the command or fails the task with the message; a retry cannot help.
 """
 
 from collections.abc import Sequence

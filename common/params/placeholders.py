@@ -57,7 +57,7 @@ _Shift: TypeAlias = Callable[[datetime, int], datetime]
 class _Function:
     shift: _Shift
     amounts: tuple[int, ...]
-    """How many amounts may stand behind the pattern."""
+    """The number of amounts allowed behind the pattern."""
 
 
 def _value(form: str, local: datetime, zone: ZoneInfo) -> str | None:

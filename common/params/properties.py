@@ -15,14 +15,14 @@ from common.params.errors import ParameterError, shown
 
 
 class Direct(IntEnum):
-    """Whether a task reads the parameter or produces it."""
+    """The direction: a task reads the parameter (IN) or produces it (OUT)."""
 
     IN = 0
     OUT = 1
 
 
 class DataType(IntEnum):
-    """What the value means to whoever binds it; here every value is text."""
+    """The type under which a value is bound; here every value is text."""
 
     VARCHAR = 0
     INTEGER = 1
@@ -157,7 +157,7 @@ def _value(given: object, place: str) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a JSON value is, in the words of JSON; never the value, which may be a secret."""
+    """Name the JSON type of a value; never the value itself, which may be a secret."""
     match value:
         case None:
             return "null"

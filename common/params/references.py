@@ -13,10 +13,10 @@ from common.params.enclosed import BRACES, replace_enclosed
 from common.params.errors import CircularParameterError, ParameterLimitError, shown
 
 MAX_CHAIN = 100
-"""How many parameters may stand in one chain of references."""
+"""The longest chain of references between parameters."""
 
 MAX_INSERTED_CHARS = 1024 * 1024
-"""How many characters the values put in one text may have together."""
+"""The most characters that all values in one text may have together."""
 
 MAX_TOTAL_CHARS = 16 * MAX_INSERTED_CHARS
 """The same over all texts that are worked out together, values of parameters included."""

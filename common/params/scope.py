@@ -1,10 +1,10 @@
-"""Which parameters a run and a task have, and what they stand for in a script.
+"""Resolves the parameters of a run and of a task, and their values in a script.
 
-The master cures global parameters; the worker does the rest for each task. Which of two equal names
-counts is the table in the package's docstring.
+The master resolves global parameters; the worker does the rest for each task. The table in the
+package's docstring decides between equal names.
 
-Time placeholders in values count from what `system.datetime` says, those in a script from the
-moment given: in a complement run the two may differ by a day.
+Time placeholders in values count from `system.datetime`, those in a script from the moment given:
+in a complement run the two may differ by a day.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ def system_parameters(
     }
 
 
-def cure_global_parameters(
+def resolve_global_params(
     properties: Iterable[Property],
     *,
     moment: datetime,
@@ -97,12 +97,12 @@ def effective_parameters(
     pool: Iterable[Property] = (),
     start_params: Mapping[str, str] = _NONE,
 ) -> dict[str, str]:
-    """What a task's scripts may refer to; the package's table says which of equal names counts.
+    """Return the parameters of a task's scripts; the package's table decides between equal names.
 
     A value may refer to system parameters, globals and the pool; a local one not to other locals,
-    so that `day` may be declared as `${day}-x` from the global of the same name. What the pool
-    holds was worked out upstream and is taken as it is. Start-up parameters are found cured among
-    the globals; one that is missing there counts as it was given. Processing happens even when
+    so that `day` may be declared as `${day}-x` from the global of the same name. The pool's
+    values were resolved upstream and are taken as they are. Start-up parameters are among the
+    resolved globals; one that is missing there counts as given. Processing happens even when
     nothing is declared.
     """
     global_values = {**start_params, **{each.prop: each.value for each in global_properties}}
@@ -130,7 +130,7 @@ def parameter_types(
     *,
     pool: Iterable[Property] = (),
 ) -> dict[str, DataType]:
-    """How a value is bound where its type matters: as a local says, else the pool, else a global.
+    """Return the type to bind each value with: of the local, else the pool, else the global.
 
     A name that is missing is text.
     """
@@ -151,7 +151,7 @@ def substitute(
 
 
 def _moment_of_values(values: Mapping[str, str], moment: datetime, zone: ZoneInfo) -> datetime:
-    """What `system.datetime` says, which a parameter of that name may have changed."""
+    """Return the moment of `system.datetime`, which a parameter of that name may change."""
     said = values.get(DATETIME)
     if said == format_compact(moment, zone):
         return moment  # It also knows which of two equal wall-clock times is meant.

@@ -1,4 +1,4 @@
-"""How to reach ZooKeeper: what `common.config` hands to the registry."""
+"""ZooKeeper's address and limits of time, as `common.config` gives them to the registry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHORTEST_SESSION = timedelta(seconds=1)
 class RegistryConfig:
     """`hosts` as ZooKeeper clients write it: `host:port,host:port`.
 
-    `session_timeout` is a wish: the server may change it, and what it grants is what counts.
+    `session_timeout` is a request: the server may change it, and the granted one counts.
     `digest` is `user:password` for digest authentication, or empty.
     """
 

@@ -84,11 +84,11 @@ class ZookeeperMembership:
                     self._session.answer(client.delete_async(registration.path))
 
     def standing(self) -> Standing:
-        """Whether this incarnation may act."""
+        """Return this incarnation's standing: may it act?"""
         return self._session.standing()
 
     def nodes(self, kind: NodeKind) -> frozenset[Node]:
-        """Who is alive, as of now: a server of the ensemble that lags behind catches up first."""
+        """Return the living nodes; a server of the ensemble that lags behind catches up first."""
         with self._session.asking() as client:
             pending = [
                 (address, client.exists_async(self._session.path(kind.value, address)))
@@ -102,7 +102,7 @@ class ZookeeperMembership:
         )
 
     def heartbeats(self, kind: NodeKind) -> dict[Node, str]:
-        """Who is alive, with the heartbeat text of each, by address."""
+        """Return the living nodes with their heartbeat texts, by address."""
         texts: dict[Node, str] = {}
         with self._session.asking() as client:
             pending = [
@@ -132,7 +132,7 @@ class ZookeeperMembership:
             self._session.take_back(path)
 
     def is_adopting(self, address: str) -> bool:
-        """Whether a restarted worker is adopting its former incarnation's processes."""
+        """True while a restarted worker adopts its former incarnation's processes."""
         path = self._session.path(ADOPTING, address)
         with self._session.asking() as client:
             client.sync_async(path)
@@ -250,7 +250,7 @@ def _is_address(name: str) -> bool:
 
 
 def _is_here(address: str) -> bool:
-    """Whether the address is one of this host's: only those can be bound."""
+    """True if the address is one of this host's: only those can be bound."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]

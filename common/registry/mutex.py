@@ -1,7 +1,8 @@
 """Locks below `lock/`: ephemeral, sequential znodes, first come first served, as Curator's are.
 
-Taking a free lock is one round trip, for the look at the others is sent right behind the request
-to stand in line. Letting go does not wait. Not re-entrant: who holds a lock waits for it in vain.
+Taking a free lock is one round trip, since the request for the other places is sent right behind
+the one that enqueues. Releasing does not wait. Not re-entrant: taking a held lock again never
+succeeds.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class ZookeeperMutex:
         raise AssertionError("the second attempt answers or raises")
 
     def _wait_for(self, client: KazooClient, path: str, deadline: float) -> bool:
-        """Whether the place ahead of us was given up in time."""
+        """Wait for the place ahead to be given up; True if it was in time."""
         if self._session.now() >= deadline:
             return False
         gone = threading.Event()
@@ -99,7 +100,7 @@ class ZookeeperMutex:
 
 
 def _next_ahead(line: list[str], place: str) -> str | None:
-    """Who stands directly before us; watching only that one wakes nobody in vain."""
+    """Return the place directly ahead; watching only that one avoids needless wakes."""
     own = _number(place)
     numbered = [(number, name) for name in line if (number := _number(name)) is not None]
     ahead = [(number, name) for number, name in numbered if own is not None and number < own]

@@ -1,8 +1,8 @@
-"""A folder of persistent znodes whose names say everything, and a bell.
+"""A folder of persistent znodes that consist of their names, with change notifications.
 
-The *bell* is the folder's own znode: whoever adds names writes it in the same transaction, and
-watchers hear of that. So a watch costs the same however many names there are, and taking names out
-wakes nobody.
+The folder's own znode is the *change-notification znode*: adding names writes it in the same
+transaction, which fires the watches on it. So a watch costs the same however many names there are,
+and removing names fires none.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ class _Outcome(Enum):
 
 
 class NameSet:
-    """The names in one folder. Adding and taking out are pipelined and can be repeated."""
+    """The names in one folder. Adding and removing are pipelined and idempotent."""
 
     def __init__(self, session: Session, folder: str) -> None:
         self._session = session
         self._folder = session.path(folder)
+        self._changes_znode = self._folder
 
     def add(self, names: Sequence[str]) -> None:
-        """Put names in and ring; a name that is there already is left as it is."""
+        """Add names and notify watchers; a name that exists already is left as it is."""
         for first in range(0, len(names), _AT_ONCE):
             self._add(names[first : first + _AT_ONCE])
 
     def remove(self, names: Sequence[str]) -> None:
-        """Take names out; one that is not there is no error."""
+        """Remove names; a missing one is no error."""
         for first in range(0, len(names), _AT_ONCE):
             with self._session.asking() as client:
                 pending = [
@@ -52,7 +53,7 @@ class NameSet:
                         continue
 
     def names(self) -> list[str]:
-        """All names, in no order."""
+        """Return all names, in no order."""
         with self._session.asking() as client:
             try:
                 return list(self._session.answer(client.get_children_async(self._folder)))
@@ -61,15 +62,15 @@ class NameSet:
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` after names may have been added."""
-        self._session.watch(self._folder, WatchKind.NODE, changed)
+        self._session.watch(self._changes_znode, WatchKind.NODE, changed)
 
     def path(self, name: str) -> str:
-        """Where a name stands."""
+        """Return the path of a name."""
         return f"{self._folder}/{name}"
 
     def _add(self, names: Sequence[str]) -> None:
         with self._session.asking() as client:
-            # As a rule all are new: then one transaction does it, which is several times faster.
+            # Mostly all are new: then one transaction is enough, which is several times faster.
             if self._answered(self._creation(client, names)) is _Outcome.CREATED:
                 return
             missing = self._create_each(client, names)
@@ -81,7 +82,7 @@ class NameSet:
             raise self._session.unavailable(f"{self._folder} is being wiped")
 
     def _create_each(self, client: KazooClient, names: Sequence[str]) -> list[str]:
-        """Create what is not there, ringing for each; the names that had no folder to go to."""
+        """Create missing names one by one; return those that failed for want of the folder."""
         pending = [(name, self._creation(client, [name])) for name in names]
         outcomes = [(name, self._answered(request)) for name, request in pending]
         return [name for name, outcome in outcomes if outcome is _Outcome.NO_FOLDER]
@@ -91,7 +92,7 @@ class NameSet:
         transaction = client.transaction()
         for name in names:
             transaction.create(self.path(name), name.encode())
-        transaction.set_data(self._folder, b"")
+        transaction.set_data(self._changes_znode, b"")
         return transaction.commit_async()
 
     def _answered(self, request: Any) -> _Outcome:

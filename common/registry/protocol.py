@@ -1,10 +1,10 @@
-"""What the loops ask of the registry: who is alive, who has the mutex, what is queued.
+"""The registry as loops see it: membership, mutex, task queue and kill queue.
 
-`common.registry` fulfils these protocols on ZooKeeper and the simulator in memory; one conformance
-suite runs on both. Nothing in the registry is needed for correctness: it may be wiped at any moment
-and is built again from the tables and by the daemons. Callbacks come on the registry's own thread
-and must only wake somebody. Any method may raise `RegistryUnavailableError`; its effect is then
-unknown, and the slow loops repair it.
+`common.registry` implements these protocols on ZooKeeper and the simulator in memory; one
+conformance suite runs on both. Nothing in the registry is needed for correctness: it may be wiped
+at any moment and is rebuilt from the tables and by the daemons. Callbacks run on the registry's own
+thread and must only wake a loop. Any method may raise `RegistryUnavailableError`; its effect is
+then unknown, and the loops repair it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Standing(Enum):
 
 
 class Membership(Protocol):
-    """Being a daemon among daemons."""
+    """Registration of this daemon, and the daemons that are alive."""
 
     def join(self, kind: NodeKind, address: str, text: str) -> Node:
         """Register as a new incarnation, replacing a former one at this address.
@@ -50,24 +50,24 @@ class Membership(Protocol):
         """Write the heartbeat.
 
         If the znode is gone, or another incarnation's, this one is over and its standing LOST:
-        the others have seen it go, and may have taken over.
+        the others have seen it vanish, and may have taken over.
         """
         ...
 
     def leave(self) -> None:
-        """Deregister at once, so that nobody waits for the session to expire."""
+        """Deregister at once, so that no other daemon waits for the session to expire."""
         ...
 
     def standing(self) -> Standing:
-        """Whether this incarnation may act."""
+        """Return this incarnation's standing: may it act?"""
         ...
 
     def nodes(self, kind: NodeKind) -> frozenset[Node]:
-        """Who is alive."""
+        """Return the living nodes."""
         ...
 
     def heartbeats(self, kind: NodeKind) -> dict[Node, str]:
-        """Who is alive, with the heartbeat text of each."""
+        """Return the living nodes with their heartbeat texts."""
         ...
 
     def adopting(self, address: str) -> AbstractContextManager[None]:
@@ -79,7 +79,7 @@ class Membership(Protocol):
         ...
 
     def is_adopting(self, address: str) -> bool:
-        """Whether a restarted worker is adopting its former incarnation's processes."""
+        """True while a restarted worker adopts its former incarnation's processes."""
         ...
 
     def watch(self, kind: NodeKind, changed: Callable[[], None]) -> None:

@@ -47,16 +47,16 @@ _CLOSING_SECONDS = 5.0
 
 
 class WatchKind(Enum):
-    """What makes a watch fire: the znode itself changing, or children coming and going."""
+    """The trigger of a watch: a change of the znode itself, or of its set of children."""
 
     NODE = "node"
     CHILDREN = "children"
 
 
 class _Watch:
-    """One standing wish to hear of changes; `armed` while ZooKeeper or a request holds it.
+    """A permanent watch; `armed` while ZooKeeper has it or a request to set it is under way.
 
-    `seen` is what the znode was when the watch was set last: its czxid and its count of changes.
+    `seen` is the state of the znode when the watch was set last: its czxid and change count.
     """
 
     __slots__ = ("armed", "changed", "kind", "path", "seen")
@@ -71,7 +71,7 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """The znode that says that this daemon is alive."""
+    """The znode that registers this daemon."""
 
     path: str
     node: Node
@@ -170,7 +170,7 @@ class Session:
 
     @contextmanager
     def asking(self, node: Node | None = None) -> Iterator[KazooClient]:
-        """A client for some requests, with all that goes wrong translated.
+        """Lend a client for some requests; all its errors are translated.
 
         With a node, only if that incarnation is this session's own and may still act, and the
         requests were surely made in its session.
@@ -244,7 +244,7 @@ class Session:
             self._renew()
 
     def register(self, registration: Registration, *, sent: float) -> None:
-        """This daemon stands under its znode, by a request that was sent at `sent`."""
+        """Note this daemon's registration, by a request that was sent at `sent`."""
         with self._lock:
             link = self._link
             link.used = True
@@ -255,17 +255,17 @@ class Session:
         self._wake.set()
 
     def registration(self) -> Registration | None:
-        """Under which znode this daemon stands, or stood until it was lost."""
+        """Return this daemon's registration, present or lost."""
         return self._link.registration
 
     def renounce(self) -> None:
-        """This incarnation is over."""
+        """End this incarnation."""
         with self._lock:
             self._link.trust.end()
         self._wake.set()
 
     def standing(self) -> Standing:
-        """Whether the incarnation registered last may act."""
+        """Return the standing of the incarnation registered last."""
         with self._lock:
             return self._link.trust.standing(self._clock.monotonic())
 
@@ -335,7 +335,7 @@ class Session:
         connection._invoke = noting  # noqa: SLF001  (as above)
 
     def _heard(self, link: _Link, state: str) -> None:
-        """Told by kazoo's connection thread, before it does anything else."""
+        """Handle a change of the connection; called first by kazoo's connection thread."""
         with self._lock:
             link.broken_at = None
             if state == KazooState.SUSPENDED:

@@ -1,8 +1,8 @@
-"""How long a daemon may believe that its session lives.
+"""The trust window: the time for which a daemon may believe that its session lives.
 
-Pure. ZooKeeper can tell a cut-off daemon nothing, so the daemon counts its own time: from the last
-*sure contact*, the moment at which a request was sent that was answered. The server heard of the
-daemon no earlier than that, so it can't expire the session before a whole timeout has passed since.
+Pure. ZooKeeper can't notify a daemon that is cut off, so the daemon counts its own time: from the
+last *sure contact*, the sending of a request that was answered. The server received it no earlier,
+so it can't expire the session before a whole timeout has passed since.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TrustWindow:
         self.contact(sent)
 
     def negotiate(self, timeout: timedelta) -> None:
-        """What the server granted at the last connect."""
+        """Take over the timeout that the server granted at the last connect."""
         self._timeout_seconds = timeout.total_seconds()
 
     def contact(self, sent: float) -> None:

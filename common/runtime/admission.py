@@ -1,6 +1,6 @@
-"""Whether this host has room for more work: load average, available memory (contract §5.0).
+"""Admits more work while this host has room: load average, available memory (contract §5.0).
 
-Equality is room enough. The host is asked once a second at most; `common.host` does the asking.
+Equality is room enough. `common.host` is asked once a second at most.
 """
 
 from __future__ import annotations

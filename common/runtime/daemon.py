@@ -1,4 +1,4 @@
-"""What every daemon needs of the configuration and the host, so that each says it the same way."""
+"""The parts that all daemons share, derived from the configuration and the host."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def engine_of(config: Config, *, application_name: str) -> Engine:
 
 
 def registry_config(config: Config) -> RegistryConfig:
-    """How this configuration reaches ZooKeeper."""
+    """Derive ZooKeeper's connection from the configuration."""
     return RegistryConfig(
         hosts=configuration.zookeeper_hosts(config),
         root=config.zookeeper.root,
@@ -85,6 +85,6 @@ def show_standing(registry: Registry) -> None:
 
 
 def standing_problem(registry: Registry) -> str | None:
-    """Why a daemon is not ready, as far as its session goes."""
+    """Return the session's reason why a daemon is not ready; None if there is none."""
     standing = registry.membership.standing()
     return None if standing is Standing.TRUSTED else f"the session is {standing.value}"

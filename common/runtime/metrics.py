@@ -1,4 +1,4 @@
-"""What a daemon counts and measures, served at `/metrics`: every series is declared here.
+"""The metrics of a daemon, served at `/metrics`: every series is declared here.
 
 Names keep DolphinScheduler's prefix `ds_`, in base units. Labels are closed sets (states, task
 types, names of loops), never ids, so that a daemon has hundreds of series and not millions.

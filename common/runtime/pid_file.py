@@ -16,7 +16,7 @@ from common.host import is_alive, process_start_time
 
 
 def pid_file(home: Path, name: str, port: int) -> Path:
-    """Where a daemon's pid stands."""
+    """Return the path of a daemon's pid file."""
     return home / "run" / f"{name}-{port}.pid"
 
 

@@ -52,14 +52,14 @@ class Loop(Protocol):
 
 
 class Daemon(Protocol):
-    """What the health server asks."""
+    """The part of a daemon that the health server asks."""
 
     def problems(self) -> list[Problem]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why the daemon is not ready."""
+    """A reason why the daemon is not ready."""
 
     part: str
     why: str
@@ -80,7 +80,7 @@ class LoopThread:
         self._due_at = clock.monotonic()
         self._thread = threading.Thread(target=self._run, name=loop.name, daemon=True)
         self.last_pass_at: float | None = None
-        """When the last pass was completed, by the monotonic clock."""
+        """Time at which the last pass was completed, by the monotonic clock."""
 
     def start(self) -> None:
         self._thread.start()
@@ -95,13 +95,13 @@ class LoopThread:
         self._woken.set()
 
     def join(self, within: timedelta) -> bool:
-        """Whether the thread has ended in time."""
+        """Wait for the thread; True if it has ended in time."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, within.total_seconds()))
         return not self._thread.is_alive()
 
     def overdue(self) -> timedelta:
-        """How late the loop is: with a pass that does not end, or one that does not begin."""
+        """Return the loop's delay: of a pass that does not end, or one that does not begin."""
         return timedelta(seconds=max(0.0, self._clock.monotonic() - self._due_at))
 
     def _run(self) -> None:
@@ -234,7 +234,7 @@ class Service:
         return in_time
 
     def problems(self) -> list[Problem]:
-        """Why the daemon is not ready to work; empty if it is."""
+        """Return the reasons why the daemon is not ready; empty if it is."""
         if self._failure is not None:
             return [self._failure]
         if self._stopping:

@@ -1,4 +1,4 @@
-"""How loops that are wired before they have threads wake each other."""
+"""Wakes between loops that are wired before they have threads."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from common.model.states import ExecutionType, ReleaseState, TaskDependType
 from common.params import ParameterError
 from common.zones import UnknownZoneError, zone_named
 from master.commands.origin import Origin
-from master.commands.parameters import cured
+from master.commands.parameters import resolved_global_params
 
 _MILLISECONDS = 1000
 
@@ -86,7 +86,7 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         complement_date_id=command.complement_date_id,
     )
     try:
-        global_params = cured(
+        global_params = resolved_global_params(
             (definition.global_params, graph.global_params),
             history=(command.command_type.name,),
             given=command.param.get("StartParams"),

@@ -1,8 +1,8 @@
 """The global parameters of a process instance, when it begins or begins again. Pure.
 
-Adds the word *cured*: with its value worked out (specification §9.3). A sub process also inherits:
-the local parameters of the task that began it replace values of its own, and what the tasks above
-have put out, and then the parent's globals, fill in what it does not have (§3.7, §9.8).
+Global parameters are *resolved*: their values are computed (specification §9.3). A sub process also
+inherits: the local parameters of the task that began it replace values of its own; the output of
+the tasks above, and then the parent's globals, fill in what it does not have (§3.7, §9.8).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from common.params import (
     Direct,
     ParameterError,
     Property,
-    cure_global_parameters,
     effective_parameters,
     parse_properties,
     properties_json,
+    resolve_global_params,
     system_parameters,
 )
 from master.logic.node_json import local_parameters
 
 
-def cured(
+def resolved_global_params(
     declared: tuple[str | None, ...],
     *,
     history: Sequence[str],
@@ -37,7 +37,7 @@ def cured(
     zone: ZoneInfo,
     complement_uses_chosen_date: bool,
 ) -> str:
-    """As JSON, with dates read in `zone`.
+    """Return them resolved, as JSON, with dates read in `zone`.
 
     `declared` are the sources to be asked, the first that has any; `given` is StartParams.
     Raises `ParameterError` for what an author or a user has to mend.
@@ -53,7 +53,7 @@ def cured(
         )
         start = {**handed_down, **start}
     result = list(
-        cure_global_parameters(
+        resolve_global_params(
             properties,
             moment=moment,
             zone=zone,

@@ -33,7 +33,7 @@ from common.params import ParameterError
 from common.zones import UnknownZoneError, zone_named
 from master.commands.begin import child_of
 from master.commands.origin import Origin
-from master.commands.parameters import cured
+from master.commands.parameters import resolved_global_params
 from master.engine.load import load_run
 from master.engine.run import ProcessRun
 from master.engine.task_run import ImpossibleError, TaskPhase
@@ -301,7 +301,7 @@ def _parameters(
         zone = origin.zone if timezone_id is None else zone_named(timezone_id)
     except UnknownZoneError as error:
         raise ParameterError(f"timezone_id: {error}") from error
-    return cured(
+    return resolved_global_params(
         (graph.global_params, definition.global_params if definition else None),
         history=instance.history,
         given=given or _stored_param(instance).get("StartParams"),

@@ -159,16 +159,16 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @dataclass
-class Bell:
-    """Counts how often it was rung."""
+class Watcher:
+    """Counts its notifications."""
 
-    rings: int = 0
+    notified: int = 0
 
-    def ring(self) -> None:
-        self.rings += 1
+    def notify(self) -> None:
+        self.notified += 1
 
-    def has_rung_since(self, count: int) -> Callable[[], bool]:
-        return lambda: self.rings > count
+    def is_notified_since(self, count: int) -> Callable[[], bool]:
+        return lambda: self.notified > count
 
 
 def text(*, host: str = "127.0.0.1", pid: int | None = None, cpu: float = 0.12) -> str:
@@ -298,15 +298,15 @@ def test_a_beat_notices_that_the_znode_was_wiped(server: Server) -> None:
 
 
 def test_watchers_hear_of_daemons_that_come_and_go(server: Server) -> None:
-    bell = Bell()
-    server.daemon().membership.watch(NodeKind.WORKER, bell.ring)
-    server.until(bell.has_rung_since(0))
-    before = bell.rings
+    watcher = Watcher()
+    server.daemon().membership.watch(NodeKind.WORKER, watcher.notify)
+    server.until(watcher.is_notified_since(0))
+    before = watcher.notified
     daemon, _ = a_worker(server)
-    server.until(bell.has_rung_since(before))
-    before = bell.rings
+    server.until(watcher.is_notified_since(before))
+    before = watcher.notified
     daemon.close()
-    server.until(bell.has_rung_since(before))
+    server.until(watcher.is_notified_since(before))
 
 
 def test_a_watcher_hears_that_its_own_standing_changed(server: Server) -> None:
@@ -498,30 +498,30 @@ def test_a_former_incarnation_claims_nothing(server: Server) -> None:
 
 
 def test_watchers_hear_of_offers(server: Server) -> None:
-    bell = Bell()
-    server.daemon().task_queue.watch(bell.ring)
-    server.until(bell.has_rung_since(0))
+    watcher = Watcher()
+    server.daemon().task_queue.watch(watcher.notify)
+    server.until(watcher.is_notified_since(0))
     queue = server.daemon().task_queue
     for task in range(3):
-        before = bell.rings
+        before = watcher.notified
         queue.offer([entry(task)])
-        server.until(bell.has_rung_since(before))
+        server.until(watcher.is_notified_since(before))
 
 
 def test_the_queues_work_again_after_the_tree_was_wiped(server: Server) -> None:
     queue, kills = server.daemon().task_queue, server.daemon().kill_queue
-    bell = Bell()
-    queue.watch(bell.ring)
+    watcher = Watcher()
+    queue.watch(watcher.notify)
     queue.offer([entry(1)])
     server.wipe()
     assert queue.entries() == ()
     assert kills.asked(HERE) == ()
-    server.until(bell.has_rung_since(0))
-    before = bell.rings
+    server.until(watcher.is_notified_since(0))
+    before = watcher.notified
     queue.offer([entry(2)])
     kills.ask([KillEntry(address=HERE, task_instance_id=2)])
     assert queue.entries() == (entry(2),)
-    server.until(bell.has_rung_since(before))
+    server.until(watcher.is_notified_since(before))
     daemon, node = a_worker(server)
     assert daemon.task_queue.claim([entry(2)], node) == (entry(2),)
     assert _can_hold(daemon.mutex)
@@ -560,12 +560,12 @@ def test_a_kill_request_that_was_met_is_gone(server: Server) -> None:
 
 
 def test_watchers_hear_of_kill_requests(server: Server) -> None:
-    bell = Bell()
-    server.daemon().kill_queue.watch(bell.ring)
-    server.until(bell.has_rung_since(0))
-    before = bell.rings
+    watcher = Watcher()
+    server.daemon().kill_queue.watch(watcher.notify)
+    server.until(watcher.is_notified_since(0))
+    before = watcher.notified
     server.daemon().kill_queue.ask([KillEntry(address=HERE, task_instance_id=45)])
-    server.until(bell.has_rung_since(before))
+    server.until(watcher.is_notified_since(before))
 
 
 def test_a_closed_registry_answers_nothing(server: Server) -> None:
@@ -683,13 +683,13 @@ def test_nobody_expires_while_the_server_is_away() -> None:
 
 def test_events_wait_until_they_are_delivered_and_may_be_dropped() -> None:
     server = MemoryZooKeeper(clock=HandClock())
-    bell = Bell()
+    watcher = Watcher()
     daemon = server.registry()
-    daemon.task_queue.watch(bell.ring)
+    daemon.task_queue.watch(watcher.notify)
     assert server.deliver() == 1
     daemon.task_queue.offer([entry(1), entry(2)])
-    assert bell.rings == 1
+    assert watcher.notified == 1
     server.events.clear()
     daemon.task_queue.offer([entry(3)])
     assert server.deliver() == 1
-    assert bell.rings == 2
+    assert watcher.notified == 2

@@ -54,7 +54,7 @@ def _shape(made: Engine) -> dict[str, list[str]]:
 
 
 def _can_be_compared(item: Any, _name: str | None, kind: str, *_: object) -> bool:
-    """Whether Alembic sees that both are the same; the shapes compare the others.
+    """True if Alembic can compare both; the shapes compare the others.
 
     PostgreSQL words an index over an expression anew, and a default that is drawn has two values.
     """

@@ -314,7 +314,7 @@ def test_parameters_larger_than_a_master_reads_are_refused(
 def test_a_refused_command_fails_with_the_masters_reason(
     cli: Cli, db: Engine, imported: str, database_url: str
 ) -> None:
-    # `${a}` needs `${b}` and the other way round: only the master's curing finds out.
+    # `${a}` needs `${b}` and the other way round: only the master, resolving them, finds out.
     with a_master(database_url, db):
         code, out, err = cli("run", imported, "-p", "a=${b}", "-p", "b=${a}", "--wait")
     assert (code, out) == (1, "")

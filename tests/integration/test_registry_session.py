@@ -166,20 +166,20 @@ def test_a_restart_of_the_server_within_the_session_costs_nothing(
     node = join(registry)
     registry.task_queue.offer([ENTRY])
     registry.task_queue.claim([ENTRY], node)
-    rung = threading.Event()
-    registry.task_queue.watch(rung.set)
+    notified = threading.Event()
+    registry.task_queue.watch(notified.set)
     own_server.stop()
     until(lambda: registry.membership.standing() is Standing.SUSPENDED)
-    rung.clear()
+    notified.clear()
     own_server.start()
     until(lambda: registry.membership.standing() is Standing.TRUSTED)
     assert registry.membership.nodes(NodeKind.WORKER) == {node}
     assert registry.task_queue.claimed() == {7}
     # Told once after the connect, since something may have been missed, and then of each offer.
-    assert rung.wait(20)
-    rung.clear()
+    assert notified.wait(20)
+    notified.clear()
     registry.task_queue.offer([ENTRY])
-    assert rung.wait(20)
+    assert notified.wait(20)
 
 
 def test_an_error_is_never_taken_for_an_absence(
@@ -253,8 +253,8 @@ def test_a_server_that_forgot_everything_is_filled_again(
     short = timedelta(seconds=1)
     registry, master = a_registry(timeout=short), a_registry(timeout=short)
     former = join(registry)
-    rung, changed = threading.Event(), threading.Event()
-    registry.task_queue.watch(rung.set)
+    notified, changed = threading.Event(), threading.Event()
+    registry.task_queue.watch(notified.set)
     master.membership.watch(NodeKind.WORKER, changed.set)
     own_server.stop()
     shutil.rmtree(own_server.data_dir)
@@ -264,10 +264,10 @@ def test_a_server_that_forgot_everything_is_filled_again(
     until(answers(master))
     assert master.membership.nodes(NodeKind.WORKER) == {node}
     assert node != former
-    until(rung.is_set)
-    rung.clear()
+    until(notified.is_set)
+    notified.clear()
     master.task_queue.offer([ENTRY])
-    assert rung.wait(20)
+    assert notified.wait(20)
     assert registry.task_queue.claim([ENTRY], node) == (ENTRY,)
     until(changed.is_set)
     changed.clear()

@@ -2,7 +2,7 @@
 
 For the simulator and the conformance suite. Single-threaded and deterministic: everything is kept in
 order of insertion, nothing waits, nothing happens by itself. The simulator moves the clock and calls
-`tick` (sessions expire), `pulse` (a daemon looks at its znode) and `deliver` (watches are told).
+`tick` (sessions expire), `pulse` (a daemon checks its znode) and `deliver` (watches fire).
 
 To crash a daemon: call its registry's `crash()`, then raise something that nobody catches. Its
 session stops answering and expires when the clock has passed the timeout.

@@ -1,4 +1,4 @@
-"""Whatever the DAG, the outcomes and the commands: the pure engine ends, and ends right.
+"""The pure engine ends, and ends right, for all DAGs, outcomes and commands.
 
 A *history* is a list of happenings to a run that is kept in rows: workers begin, end, are lost and
 repeat themselves, people pause, stop, recover, rerun and choose nodes, time passes, memory goes.
@@ -148,7 +148,7 @@ def failed(row: TaskRow) -> bool:
 def ways(
     shape: Shape, rows: Mapping[str, TaskRow], fates: Mapping[str, str], name: str
 ) -> list[bool | None]:
-    """Whether each edge to a task was taken; None if that is open. From outside it counts as taken."""
+    """Return for each edge to a task whether it was taken (None: open). From outside it was."""
     found: list[bool | None] = []
     for above in shape.upstream[name]:
         fate, row = fates.get(above, "good"), rows.get(above)
@@ -161,7 +161,7 @@ def ways(
 
 
 def is_worth_a_retry(node: TaskNode, row: TaskRow) -> bool:
-    """Whether its author wants one after such an end."""
+    """True if its author wants a retry after such an end."""
     plain = FailureReason.KILLED if row.state is TaskState.KILL else FailureReason.EXIT_CODE
     policy, reason = node.retry_policy, row.failure or plain
     return reason not in policy.no_retry_on and reason in (policy.retry_on or [reason])
@@ -181,7 +181,7 @@ def memory_factor(node: TaskNode, row: TaskRow, earlier: list[TaskRow]) -> float
 
 
 def fates(shape: Shape, rows: Mapping[str, TaskRow], names: Iterable[str]) -> dict[str, str]:
-    """What became of each of these tasks: good, bad, skipped, or open."""
+    """Return the fate of each of these tasks: good, bad, skipped, or open."""
     found: dict[str, str] = {}
     for name in names:
         edges, row = ways(shape, rows, found, name), rows.get(name)
@@ -205,7 +205,7 @@ def may_begin(shape: Shape, rows: Mapping[str, TaskRow], names: tuple[str, ...],
 def must_end_as(
     shape: Shape, rows: Mapping[str, TaskRow], chosen: tuple[str, ...], last: tuple[Any, Any]
 ) -> ProcessState:
-    """How a run must have ended whose last live state, and what was wanted of it, were `last`."""
+    """Return the end that a run must have, given its last live state and intent."""
     if "open" not in fates(shape, rows, shape.upstream).values():
         return ProcessState.SUCCESS
     if last[0] is ProcessState.READY_STOP:

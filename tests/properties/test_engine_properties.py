@@ -1,4 +1,4 @@
-"""Whatever the DAG and whatever happens: the run ends, ends right, and memory is what loading gives.
+"""A run ends, ends right, and equals its loaded rows, for all DAGs and histories.
 
 The real run worker runs on tables in memory. A *history* is a list of happenings: workers claim,
 report, repeat themselves and are lost, people stop, time passes, saves get no answer, memory goes.
@@ -255,7 +255,7 @@ class History:
         return ProcessState.PAUSE if self._waits(valid) else ProcessState.FAILURE
 
     def _waits(self, valid: Sequence[TaskRecord]) -> bool:
-        """Whether there is something that a recovery would go on with."""
+        """True if a recovery would have something to resume."""
         done, begun = self.shape.done(self._succeeded()), [task.name for task in valid]
         return any(
             task.state == TaskState.PAUSE or task.retry_at is not None for task in valid

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from common.params import (
     ParameterError,
     Property,
-    cure_global_parameters,
     effective_parameters,
     parse_properties,
     properties_json,
+    resolve_global_params,
     substitute,
     system_parameters,
 )
@@ -74,7 +74,7 @@ def test_arbitrary_values_raise_nothing_but_a_parameter_error(
     complement: bool,
 ) -> None:
     with suppress(ParameterError):
-        cured = cure_global_parameters(
+        resolved = resolve_global_params(
             (Property(prop=prop, value=value) for prop, value in global_values.items()),
             moment=moment,
             zone=zone,
@@ -82,7 +82,7 @@ def test_arbitrary_values_raise_nothing_but_a_parameter_error(
         )
         system = system_parameters(moment=moment, zone=zone, complement=complement)
         found = effective_parameters(
-            cured,
+            resolved,
             (Property(prop=prop, value=value) for prop, value in local_values.items()),
             system=system,
             moment=moment,

@@ -456,7 +456,7 @@ def globals_of(text: str) -> DefinitionSnapshot:
     return a_definition(global_params=text)
 
 
-def cured(command: Command, definition: DefinitionSnapshot) -> dict[str, str]:
+def resolved(command: Command, definition: DefinitionSnapshot) -> dict[str, str]:
     return {
         item["prop"]: item["value"] for item in json.loads(begun(command, definition).global_params)
     }
@@ -467,24 +467,24 @@ DAY = '[{"prop": "day", "value": "$[yyyy-MM-dd]"}, {"prop": "copy", "value": "${
 
 def test_global_parameters_are_worked_out_for_the_schedule_time_in_the_zone() -> None:
     command = read(schedule_time=datetime(2026, 3, 1, 3, tzinfo=UTC))
-    assert cured(command, globals_of(DAY)) == {"day": "2026-02-28", "copy": "2026-02-28"}
+    assert resolved(command, globals_of(DAY)) == {"day": "2026-02-28", "copy": "2026-02-28"}
 
 
 def test_global_parameters_without_a_schedule_time_are_those_of_now() -> None:
-    assert cured(read(), globals_of(DAY))["day"] == "2026-01-02"
+    assert resolved(read(), globals_of(DAY))["day"] == "2026-01-02"
 
 
 def test_global_parameters_of_the_json_count_if_the_definition_has_none() -> None:
     document = json.loads(a_definition_json("a")) | {"globalParams": [{"prop": "x", "value": "1"}]}
     definition = a_definition(process_definition_json=json.dumps(document))
-    assert cured(read(), definition) == {"x": "1"}
+    assert resolved(read(), definition) == {"x": "1"}
     with_own = replace(definition, global_params='[{"prop": "y", "value": "2"}]')
-    assert cured(read(), with_own) == {"y": "2"}
+    assert resolved(read(), with_own) == {"y": "2"}
 
 
 def test_start_parameters_go_before_the_definition_s_own() -> None:
     command = read('{"StartParams": {"day": "never", "n": 7}}')
-    found = cured(command, globals_of(DAY))
+    found = resolved(command, globals_of(DAY))
     assert (found["day"], found["copy"], found["n"]) == ("never", "never", "7")
 
 
@@ -492,12 +492,12 @@ def test_start_parameters_go_before_the_definition_s_own() -> None:
 def test_a_decimal_among_start_parameters_stays_as_it_was_written(start: object) -> None:
     param = json.dumps({"StartParams": start}).replace("1.1}", "1.10}")
     assert "1.10" in param
-    assert cured(read(param), globals_of("[]"))["x"] == "1.10"
+    assert resolved(read(param), globals_of("[]"))["x"] == "1.10"
 
 
 def test_start_parameters_may_be_text_that_holds_an_object() -> None:
     command = read(json.dumps({"StartParams": '{"day": "never"}'}))
-    assert cured(command, globals_of(DAY))["day"] == "never"
+    assert resolved(command, globals_of(DAY))["day"] == "never"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from common.params import cure_global_parameters, parse_properties
+from common.params import parse_properties, resolve_global_params
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "flights"
 NEW_YORK = ZoneInfo("America/New_York")
@@ -225,13 +225,13 @@ def test_a_scheduled_run_and_a_complement_of_one_business_date_are_of_the_same_d
     declared = json.dumps(document["processDefinitionJson"]["globalParams"])
 
     def day_of(moment: date, *, complement: bool) -> str | None:
-        (cured,) = cure_global_parameters(
+        (resolved,) = resolve_global_params(
             parse_properties(declared),
             moment=datetime(moment.year, moment.month, moment.day, 3, tzinfo=NEW_YORK),
             zone=NEW_YORK,
             complement=complement,
         )
-        value: str | None = cured.value
+        value: str | None = resolved.value
         return value
 
     day_after = date.fromordinal(day.toordinal() + 1)

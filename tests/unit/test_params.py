@@ -14,7 +14,6 @@ from common.params import (
     ParameterError,
     ParameterLimitError,
     Property,
-    cure_global_parameters,
     effective_parameters,
     format_moment,
     parameter_types,
@@ -22,6 +21,7 @@ from common.params import (
     parse_properties,
     properties_json,
     replace_references,
+    resolve_global_params,
     substitute,
     system_parameters,
 )
@@ -35,13 +35,13 @@ def properties(**values: str) -> tuple[Property, ...]:
     return tuple(Property(prop=prop, value=value) for prop, value in values.items())
 
 
-def cured(
+def resolved(
     declared: tuple[Property, ...],
     *,
     complement: bool = False,
     start_params: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    result = cure_global_parameters(
+    result = resolve_global_params(
         declared,
         moment=NIGHT,
         zone=UTC_ZONE,
@@ -264,29 +264,29 @@ class TestReferences:
             assert len(replace_references(text, {"a": "b"})) <= len(text)
 
 
-class TestCuring:
+class TestResolving:
     def test_globals_refer_to_globals_to_any_depth_and_to_the_date(self) -> None:
-        assert cured(
+        assert resolved(
             properties(a="${b}/x", b="${c}", c="$[yyyyMMdd-1]", d="${system.biz.date}", e="plain")
         ) == {"a": "20200309/x", "b": "20200309", "c": "20200309", "d": "20200309", "e": "plain"}
 
     def test_t87_a_dollar_is_resolved_anywhere_in_a_value(self) -> None:
-        assert cured(properties(a="a-$[yyyyMMdd]", b="b ${a}")) == {
+        assert resolved(properties(a="a-$[yyyyMMdd]", b="b ${a}")) == {
             "a": "a-20200310",
             "b": "b a-20200310",
         }
 
     def test_placeholders_of_a_complement_run_count_from_its_system_datetime(self) -> None:
-        assert cured(properties(a="$[yyyyMMdd]"), complement=True) == {"a": "20200311"}
+        assert resolved(properties(a="$[yyyyMMdd]"), complement=True) == {"a": "20200311"}
 
     def test_t52_of_duplicates_the_last_one_wins(self) -> None:
-        assert cured(properties(a="1") + properties(b="${a}") + properties(a="2")) == {
+        assert resolved(properties(a="1") + properties(b="${a}") + properties(a="2")) == {
             "a": "2",
             "b": "2",
         }
 
     def test_start_params_replace_values_and_add_parameters(self) -> None:
-        result = cure_global_parameters(
+        result = resolve_global_params(
             (Property(prop="n", type=DataType.INTEGER, value="1"), *properties(m="${n}${new}")),
             moment=NIGHT,
             zone=UTC_ZONE,
@@ -300,22 +300,22 @@ class TestCuring:
 
     def test_a_global_named_system_datetime_moves_the_placeholders(self) -> None:
         declared = properties(**{"system.datetime": "20000101000000", "a": "$[yyyyMMdd]"})
-        assert cured(declared)["a"] == "20000101"
+        assert resolved(declared)["a"] == "20000101"
 
     def test_unknown_names_and_shell_text_stay(self) -> None:
         kept = {"a": "${HOME}/$[1]", "b": "$[ $x + 1 ]"}
-        assert cured(properties(**kept)) == kept
+        assert resolved(properties(**kept)) == kept
 
     def test_no_parameters_are_none(self) -> None:
-        assert cured(()) == {}
+        assert resolved(()) == {}
 
     def test_a_cycle_is_an_error(self) -> None:
         with pytest.raises(CircularParameterError, match="'a' -> 'b' -> 'a'"):
-            cured(properties(a="${b}", b="${a}"))
+            resolved(properties(a="${b}", b="${a}"))
 
-    def test_t45_curing_keeps_which_of_two_equal_times_is_meant(self) -> None:
+    def test_t45_resolving_keeps_which_of_two_equal_times_is_meant(self) -> None:
         second = datetime(2019, 11, 3, 6, 30, tzinfo=UTC)  # 01:30 for the second time
-        (only,) = cure_global_parameters(
+        (only,) = resolve_global_params(
             properties(a="$[timestamp(yyyyMMddHHmmss)]"),
             moment=second,
             zone=NEW_YORK,
@@ -381,7 +381,7 @@ class TestPrecedence:
         start = {self.NAME: "start-up"} if "start-up" in layers else {}
         declared = properties(**{self.NAME: "global"}) if "global" in layers else ()
         parameters = effective_parameters(
-            properties(**cured(declared, start_params=start)),
+            properties(**resolved(declared, start_params=start)),
             [Property(prop=self.NAME, value=local, direct=direct)] if "local" in layers else [],
             system={self.NAME: "built-in"} if "built-in" in layers else {},
             moment=NIGHT,
@@ -424,7 +424,7 @@ class TestPrecedence:
     def test_a_start_parameter_counts_as_the_master_has_cured_it(self) -> None:
         start = {"a": "$[yyyy]", "b": "${a}"}
         parameters = effective_parameters(
-            properties(**cured(properties(a="x"), start_params=start)),
+            properties(**resolved(properties(a="x"), start_params=start)),
             properties(a="local"),
             system={},
             moment=NIGHT,
