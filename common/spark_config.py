@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, Final
 
 from annotated_types import Ge, Gt, Le
 
-from common.masking import is_secret
+from common.masking import SHORT_MASK, is_secret, mask_setting
 
 CLASSIC: Final = "classic"
 """In place of a profile's name: a driver of the task's own, and no server."""
@@ -43,11 +43,6 @@ _MASTER = re.compile(
 )
 _MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]", re.IGNORECASE)
 _URL = re.compile(r"https?://[^\s,/?#@]+(/[^\s,]*)?")
-# As Spark's own `spark.redaction.regex` has it, for texts that hold a secret beside other things.
-_SECRET_PART = re.compile(
-    r"((?:password|passwd|secret|token|access\.?key)[\w.]*=)[^\s&;,]+", re.IGNORECASE
-)
-_URL_PASSWORD = re.compile(r"(://[^:/?#@\s]*:)[^@/\s]+@")
 
 _KEYS_OF_THEIR_OWN: Final[Mapping[str, str]] = {
     "spark.master": "master",
@@ -209,9 +204,8 @@ def shown_conf(conf: Mapping[str, str]) -> str:
 def shown_setting(key: str, value: str) -> str:
     """The value of one of Spark's settings as a person may see it."""
     if is_secret(key) and value:
-        return "***"
-    masked = _URL_PASSWORD.sub(r"\1***@", value)
-    return _SECRET_PART.sub(r"\1***", masked)
+        return SHORT_MASK
+    return mask_setting(value, mask=SHORT_MASK)
 
 
 def mistakes(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:

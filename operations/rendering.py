@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from common.config import Config
 from common.errors import SchedulerError
+from common.masking import mask_value, secrets_in
 from common.model.commands import CommandType
 from common.params import (
     Direct,
@@ -25,7 +26,6 @@ from common.params import (
 )
 from common.store.people.requests import TaskDocument
 from common.zones import zone_named
-from operations.masking import masked, secrets_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +84,13 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
     put_out = {each.prop: each.value for each in parse_properties(document.var_pool or None)}
     return Rendered(
         moment=moment,
-        parameters=masked(dict(parameters), secrets),
+        parameters=mask_value(dict(parameters), secrets),
         origins={
             name: _origin(name, global_properties, local_properties, pool, start_params)
             for name in parameters
         },
-        params=masked(texts, secrets),
-        put_out=masked(put_out, (*secrets, *secrets_in(put_out))),
+        params=mask_value(texts, secrets),
+        put_out=mask_value(put_out, (*secrets, *secrets_in(put_out))),
     )
 
 

@@ -11,9 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from common.masking import MASK, is_secret
+from common.masking import MASK, is_secret, mask_setting, mask_text, printable, secrets_in
 from common.store.worker.ports import ClaimedTask
-from worker.masking import masked, printable
 
 _PREFIX = "[orcaflow]"
 _SHOWN_VALUE_CHARS = 200
@@ -22,12 +21,12 @@ _SHOWN_COMMAND_CHARS = 2_000
 
 def header(task: ClaimedTask, argv: Sequence[str], parameters: Mapping[str, str]) -> str:
     """The first lines of a log: which attempt this is, what it runs, with which parameters."""
-    secrets = [value for name, value in parameters.items() if is_secret(name) and value]
+    secrets = secrets_in(parameters)
     what = f"task {printable(task.name)} ({printable(task.task_type)}), attempt {task.attempt}"
     where = f"process instance {task.process_instance_id} {printable(task.process_name)}"
     lines = [f"{_PREFIX} {what}; task instance {task.id} of {where}"]
     if argv:
-        command = masked(" ".join(map(printable, argv)), secrets)
+        command = mask_setting(" ".join(map(printable, argv)), secrets)
         lines.append(f"{_PREFIX} runs {_cut(command, _SHOWN_COMMAND_CHARS)}")
     declared = [
         f"{printable(name)}={MASK if is_secret(name) else _shown(value, secrets)}"
@@ -41,7 +40,7 @@ def header(task: ClaimedTask, argv: Sequence[str], parameters: Mapping[str, str]
 
 def line(text: str) -> str:
     """A line about what Orcaflow did to the attempt; the last line of a log says how it ended."""
-    return f"{_PREFIX} {printable(text)}\n"
+    return f"{_PREFIX} {mask_text(printable(text))}\n"
 
 
 def write(log: int, text: str) -> None:
@@ -100,7 +99,7 @@ def _line_start_before(log: int, position: int) -> int:
 
 
 def _shown(value: str, secrets: Sequence[str]) -> str:
-    return _cut(masked(printable(value), secrets), _SHOWN_VALUE_CHARS)
+    return _cut(mask_setting(printable(value), secrets), _SHOWN_VALUE_CHARS)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -24,14 +24,13 @@ from common.config.settings import (
     WorkerConfig,
     ZookeeperConfig,
 )
-from common.config.values import DERIVED_KEYS, MASK, effective, get, shown
+from common.config.values import DERIVED_KEYS, effective, get, shown
 
 __all__ = [
     "CONF_DIR_VARIABLE",
     "DERIVED_KEYS",
     "ENVIRONMENT_PREFIX",
     "FILES",
-    "MASK",
     "CommandConfig",
     "Config",
     "DatabaseConfig",

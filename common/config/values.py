@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
 
 from common.config.addresses import database_dsn, database_url, zookeeper_hosts
 from common.config.keys import flattened
 from common.config.settings import Config
+from common.masking import SHORT_MASK, mask_text
 from common.spark_config import shown_conf
 
-MASK = "***"
 DERIVED_KEYS = ("database.dsn", "database.url", "zookeeper.hosts")
 """Keys that `get` resolves: the configured server, or else the embedded one."""
 
@@ -51,10 +51,9 @@ def shown(key: str, value: object) -> str:
         return shown_conf(value)
     text = as_text(value)
     if key == "database.url":
-        masked = re.sub(r"(://[^:/?#]*:).*@", rf"\1{MASK}@", text)
-        return re.sub(r"((?:^|[?&])(?:ssl)?password=)[^&]*", rf"\1{MASK}", masked)
+        return mask_text(text, [unquote(urlsplit(text).password or "")], mask=SHORT_MASK)
     if key == "zookeeper.digest" and text:
-        return MASK
+        return SHORT_MASK
     return text
 
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 import io
 import json
 import logging
-import re
 import sys
 import threading
 from collections.abc import Mapping
-from functools import lru_cache
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
@@ -23,21 +21,8 @@ from types import TracebackType
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-MASK = "***"
+from common.masking import SHORT_MASK, is_secret, mask_message
 
-_SECRET_NAME = re.compile(
-    r"passw|secret|token|credential|digest|authorization|api_?key|private_?key", re.IGNORECASE
-)
-_SECRET_IN_TEXT = (
-    # scheme://user:password@host. The password may itself hold an unescaped @.
-    re.compile(r"(?P<keep>\b[\w+.-]+://[^\s:/@]*:)[^\s/]+(?=@)"),
-    # password=…, "token": "…" and their kin, in libpq's and other notations, quoted or not.
-    re.compile(
-        r"(?P<keep>[\w-]*(?:passw(?:or)?d|secret|token|api_?key)[\w-]*[\"']?\s*[=:]\s*)"
-        r"(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^\s,;&'\"}\])]+)",
-        re.IGNORECASE,
-    ),
-)
 _ROTATE_BYTES = 20_000_000
 _ROTATE_FILES = 5
 
@@ -106,15 +91,6 @@ class RotatingLog(RotatingFileHandler):
         return io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
 
 
-def masked(text: str) -> str:
-    """The text without the passwords of URLs and DSNs, and without values called a secret."""
-    if ":" not in text and "=" not in text:
-        return text  # No pattern fits without either; most fields are a word or a number.
-    for pattern in _SECRET_IN_TEXT:
-        text = pattern.sub(rf"\g<keep>{MASK}", text)
-    return text
-
-
 def _formatter(daemon: str) -> logging.Formatter:
     def name_daemon(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         event["daemon"] = daemon
@@ -145,21 +121,16 @@ def _mask_event(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
     return {name: _masked_value(name, value) for name, value in event.items()}
 
 
-@lru_cache(maxsize=1_000)
-def _is_secret(name: str) -> bool:
-    return _SECRET_NAME.search(name) is not None
-
-
 def _masked_value(name: str, value: object) -> object:
     if isinstance(value, Mapping):
         return {str(inner): _masked_value(str(inner), item) for inner, item in value.items()}
-    if value is not None and not isinstance(value, bool) and _is_secret(name):
-        return MASK
+    if value is not None and not isinstance(value, bool) and is_secret(name):
+        return SHORT_MASK
     if isinstance(value, list | tuple | set | frozenset):
         return [_masked_value("", item) for item in value]
     if isinstance(value, bool | int | float) or value is None:
         return value
-    return masked(str(value))
+    return mask_message(str(value), mask=SHORT_MASK)
 
 
 def _json(event: object, **_: object) -> str:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from common.masking import mask_value
 from common.model.complements import ComplementState, DateState
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskDependType
 from common.params import ParameterError, format_moment
 from common.zones import UnknownZoneError, zone_named
 from operations.documents.instances import name_of
-from operations.masking import masked
 
 if TYPE_CHECKING:
     from common.store.people.complement_views import ComplementDateView, ComplementView
@@ -146,6 +146,6 @@ def _params(stored: str | None) -> object:
     if not stored:
         return {}
     try:
-        return masked(json.loads(stored, parse_float=str), ())
+        return mask_value(json.loads(stored, parse_float=str))
     except (ValueError, RecursionError):
         return stored

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError, Timetable
 from common.firing import plan_fires
+from common.masking import mask_value
 from common.model.schedules import Schedule
 from common.model.states import (
     ExecutionType,
@@ -23,7 +24,6 @@ from common.model.states import (
     WarningType,
 )
 from operations.documents.instances import name_of
-from operations.masking import masked
 from operations.previewing import ClockChange, ComingFire, told, told_of_fire
 from operations.scheduling import NO_END, as_schedule, local_text, next_plan, zone_of_schedule
 from orcaflow.cli.output import shown
@@ -201,7 +201,7 @@ def overdue_row(view: ScheduleView, zone: ZoneInfo, now: datetime) -> dict[str, 
 def _params(text: str | None) -> dict[str, object]:
     """The parameters, without the values of those whose names sound secret."""
     try:
-        found = masked(json.loads(text or "{}"), ())
+        found = mask_value(json.loads(text or "{}"))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -19,7 +19,6 @@ from tests.claims import WHEN, a_claimed_task
 from worker import task_log
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskParameterError, TaskSettings
-from worker.masking import masked
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
 from worker.processes.supervising import Prepared
@@ -235,10 +234,6 @@ def test_an_artefact_stands_beside_the_log_and_is_made_afresh(tmp_path: Path) ->
 
 def test_every_type_that_a_definition_may_name_is_there() -> None:
     assert built_in_task_types().keys() == WORKER_TASK_TYPES
-
-
-def test_a_secret_that_begins_with_another_is_masked_as_a_whole() -> None:
-    assert masked("x abcd-efgh abcd", ["abcd", "abcd-efgh", "x"]) == "x ****** ******"
 
 
 def test_a_log_is_cut_as_often_as_it_grows_and_counts_all_that_is_gone(tmp_path: Path) -> None:

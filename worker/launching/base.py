@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
-from common.masking import is_secret
+from common.masking import secrets_in
 from common.params import DataType, Direct, Property, replace_placeholders, substitute
 from common.spark_config import SparkConfig
 from common.store.worker.ports import ClaimedTask
@@ -118,7 +118,7 @@ class TaskContext:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values of parameters whose names sound secret."""
-        return tuple(value for name, value in self.parameters.items() if value and is_secret(name))
+        return secrets_in(self.parameters)
 
     def artefact(self, name: str) -> Path:
         """An empty file that the attempt may fill and that stays as long as its log."""

@@ -20,13 +20,12 @@ import certifi
 import httpcore
 import httpx
 
-from common.masking import MASK, is_secret
+from common.masking import MASK, is_secret, mask_text
 from worker.runners.job import Job, JobError, done, read_job
 
 _KEPT_BYTES = 10 * 1024 * 1024
 _LOGGED_BYTES = 64 * 1024
 _MOST_REDIRECTS = 5
-_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 
 
 class _Answer:
@@ -66,7 +65,7 @@ def work(job: Job) -> None:
     size = f"{answer.body_bytes:,} bytes" + ("" if answer.is_whole else " and more")
     job.say(f"{answer.status} {answer.phrase}, {milliseconds:.0f} ms, {size}")
     for name, value in answer.headers.items():
-        job.say(f"  {name}: {MASK if _is_secret_header(name) else value}")
+        job.say(f"  {name}: {MASK if is_secret(name) else value}")
     if answer.body:
         job.say(answer.body[:_LOGGED_BYTES])
         if len(answer.body) > _LOGGED_BYTES:
@@ -196,11 +195,7 @@ def _shown(url: str) -> str:
         for name, value in parse_qsl(parts.query, keep_blank_values=True)
     )
     where = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{where}{parts.path}{'?' if query else ''}{query}"
-
-
-def _is_secret_header(name: str) -> bool:
-    return name.lower() in _SECRET_HEADERS or is_secret(name)
+    return mask_text(f"{parts.scheme}://{where}{parts.path}{'?' if query else ''}{query}")
 
 
 def _cause(error: Exception) -> str:

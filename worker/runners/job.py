@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
-from worker.masking import masked, printable
+from common.masking import mask_text, printable, spellings
 
 OK: Final = 0
 FAILED: Final = 1
@@ -35,19 +33,11 @@ class Job:
         self._reason_file = reason_file
         self.outputs: Mapping[str, str] = document["outputs"]
         # Servers like to repeat what they were sent, spelt as they got it.
-        self._secrets = tuple(
-            spelling
-            for secret in document["secrets"]
-            for spelling in (
-                secret,
-                quote(secret, safe=""),
-                b64encode(secret.encode(errors="replace")).decode(),
-            )
-        )
+        self._secrets = spellings(document["secrets"])
 
     def say(self, text: str) -> None:
         """Print lines for people."""
-        lines = (masked(printable(line), self._secrets) for line in text.split("\n"))
+        lines = (mask_text(printable(line), self._secrets) for line in text.split("\n"))
         sys.stdout.write("\n".join(lines) + "\n")
 
     def put_out(self, values: Mapping[str, str]) -> None:
@@ -59,7 +49,7 @@ class Job:
         """Say why it failed; the exit code."""
         text = str(error) if isinstance(error, JobError) else f"{type(error).__name__}: {error}"
         self.say(text)
-        line = masked(printable(" ".join(text.split())), self._secrets)[:_REASON_CHARS]
+        line = mask_text(printable(" ".join(text.split())), self._secrets)[:_REASON_CHARS]
         self._reason_file.write_text(line + "\n", encoding="utf-8", errors="replace")
         return FAILED
 

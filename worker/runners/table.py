@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from worker.masking import printable
+from common.masking import printable
 from worker.runners.job import JobError
 
 MAX_BYTES: Final = 1_000_000_000

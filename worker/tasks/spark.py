@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from common.masking import is_secret
+from common.masking import is_secret, mask_setting, printable
 from common.model import spark_keys
 from worker.launching.base import Launch, TaskContext, TaskParameterError
 from worker.launching.lineage import lineage_conf
@@ -34,7 +34,6 @@ from worker.launching.spark_target import (
     target_of,
     waiting_settings,
 )
-from worker.masking import masked, printable
 from worker.spark.managers import tags
 from worker.spark.managers.settings import ManagerSettings
 
@@ -109,7 +108,7 @@ class SparkTask:
             *context.secrets,
             *(text for name, text in (*conf.items(), *variables.items()) if is_secret(name)),
         ]
-        shown = masked(printable(" ".join(argv)), secrets)
+        shown = mask_setting(printable(" ".join(argv)), secrets)
         notes += [*memory.notes(), f"spark-submit is {shown[:_SHOWN_CHARS]}"]
         facts = context.directory / _FACTS_FILE
         launch = run_by(

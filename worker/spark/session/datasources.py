@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from common.masking import MASK, is_secret
+from common.masking import SECRET_NAME, mask_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _CATALOG: Final = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
 
 HIDDEN: Final = (
-    r"""(?i)key: "[^"]*(?:password|secret|token|credential)[^"]*"\s*value: "(?:[^"\\]|\\.)*\""""
-    r"""|password\\?["'`]?\s*=?\s*\\?'[^'\\]*"""
+    rf"""(?i)key: "[^"]*(?:{SECRET_NAME})[^"]*"\s*value: "(?:[^"\\]|\\.)*\""""
+    rf"""|(?:{SECRET_NAME})[\w.-]*\\?["'`]?\s*=?\s*\\?'[^'\\]*"""
 )
 """What Spark is not to show of the statements and plans of a session: a regular expression."""
 _HIDING: Final = "spark.sql.redaction.string.regex"
@@ -33,8 +33,7 @@ class Options(dict[str, str]):
     """Options of a data source, to be given to a reader or writer as they are."""
 
     def __repr__(self) -> str:
-        shown = {key: MASK if is_secret(key) else value for key, value in self.items()}
-        return repr(shown)
+        return repr(mask_value(dict(self)))
 
     __str__ = __repr__
 

@@ -18,16 +18,14 @@ import importlib
 import json
 import os
 import sys
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
+from common.masking import mask_text, printable, spellings
 from common.model.failures import FailureReason
-from worker.masking import masked, printable
 from worker.spark.diagnosis.failures import Explained, WorkFailedError, explain
 from worker.spark.diagnosis.tracebacks import told
 from worker.spark.session import datasources, parameters, script
@@ -88,15 +86,7 @@ class Job:
             script=document.get("script", ""),
             arguments=tuple(document.get("arguments", ())),
             params=parameters.from_job(document.get("params", {})),
-            secrets=tuple(
-                spelling
-                for secret in document.get("secrets", ())
-                for spelling in (
-                    secret,
-                    quote(secret, safe=""),
-                    b64encode(secret.encode(errors="replace")).decode(),
-                )
-            ),
+            secrets=spellings(document.get("secrets", ())),
             py_files=tuple(document.get("py_files", ())),
             archives=tuple(document.get("archives", ())),
             document=document,
@@ -106,7 +96,7 @@ class Job:
     def shown(self, text: str) -> str:
         """Lines for people: without the job's secrets, and without control characters."""
         lines = text.expandtabs(4).splitlines()
-        return "\n".join(masked(printable(line), self.secrets) for line in lines)
+        return "\n".join(mask_text(printable(line), self.secrets) for line in lines)
 
 
 @functools.cache
