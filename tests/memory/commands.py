@@ -49,7 +49,7 @@ from common.store.master.commands import (
     refused,
     understand,
 )
-from common.store.master.ports import Planner
+from common.store.master.ports import CommandStore, Planner
 from common.store.transaction import storable, unstorable
 from tests.memory.complements import create_complements, wants_to_begin
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
@@ -87,7 +87,7 @@ class _RejectedError(Exception):
     """As `_DroppedError`, but an attempt waits for what was to be carried out."""
 
 
-class MemoryCommandStore:
+class MemoryCommandStore(CommandStore):
     """`CommandStore` in memory."""
 
     def __init__(

@@ -21,7 +21,7 @@ from common.model.complements import (
     Reprocess,
 )
 from common.model.states import ProcessState
-from common.store.master.ports import Progressed
+from common.store.master.ports import ComplementStore, Progressed
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import (
     CommandRecord,
@@ -125,7 +125,7 @@ def wants_to_begin(database: MemoryDatabase, date_id: int, command_id: int) -> b
     )
 
 
-class MemoryComplementStore:
+class MemoryComplementStore(ComplementStore):
     """`ComplementStore` in memory. The simulator plants mistakes by overriding its steps."""
 
     def __init__(self, database: MemoryDatabase) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from common.model.cluster import Node
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
-from common.store.master.ports import WaitingDependent
+from common.store.master.ports import DependentStore, WaitingDependent
 from common.store.transaction import storable
 from tests.memory.database import MemoryDatabase
 from tests.memory.rows import DEPENDENT, EPOCH, ProcessRecord, TaskRecord
@@ -17,7 +17,7 @@ from tests.memory.rows import DEPENDENT, EPOCH, ProcessRecord, TaskRecord
 _KNOWN_STATES = tuple(ProcessState)
 
 
-class MemoryDependentStore:
+class MemoryDependentStore(DependentStore):
     """`DependentStore` in memory."""
 
     def __init__(self, database: MemoryDatabase) -> None:

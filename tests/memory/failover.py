@@ -9,6 +9,7 @@ from datetime import datetime
 from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState
+from common.store.master.ports import FailoverStore
 from tests.memory.alerts import alert_of_lost_daemon
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import CommandRecord, ProcessRecord, TaskRecord
@@ -16,7 +17,7 @@ from tests.memory.rows import CommandRecord, ProcessRecord, TaskRecord
 _DRIVEN = (ProcessState.RUNNING, ProcessState.READY_PAUSE, ProcessState.READY_STOP)
 
 
-class MemoryFailoverStore:
+class MemoryFailoverStore(FailoverStore):
     """`FailoverStore` in memory."""
 
     def __init__(self, database: MemoryDatabase) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime
 from common.model.commands import CommandType
 from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState
-from common.store.master.ports import Released
+from common.store.master.ports import HoldStore, Released
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.reading import entry_of
 from tests.memory.rows import CommandRecord, PoolQueueRecord, ProcessRecord, TaskRecord
@@ -45,7 +45,7 @@ class _Candidate:
         )
 
 
-class MemoryHoldStore:
+class MemoryHoldStore(HoldStore):
     """`HoldStore` in memory."""
 
     def __init__(self, database: MemoryDatabase) -> None:

@@ -10,7 +10,7 @@ from common.model.cluster import Node, QueueEntry
 from common.model.instances import Ownership, TaskReport
 from common.model.retry_policy import reason_from
 from common.model.states import LIVE_TASK_STATES, ProcessState, TaskState
-from common.store.master.ports import Intent, LoadedRun, Saved, Step, UnreadableRun
+from common.store.master.ports import Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
 from tests.memory.database import MemoryDatabase
 from tests.memory.reading import entry_of, process_row, task_row
 from tests.memory.rows import EPOCH, SUB_PROCESS, ProcessRecord, TaskRecord
@@ -23,7 +23,7 @@ _STRONGER = {
 }
 
 
-class MemoryRunStore:
+class MemoryRunStore(RunStore):
     """`RunStore` in memory. The simulator plants a mistake by overriding `_is_owned`."""
 
     def __init__(self, database: MemoryDatabase) -> None:

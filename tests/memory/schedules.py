@@ -15,13 +15,13 @@ from common.model.schedules import (
     Schedule,
 )
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
-from common.store.master.ports import Fired
+from common.store.master.ports import Fired, ScheduleStore
 from common.store.transaction import storable, unstorable
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.rows import CommandRecord, FireRecord, ScheduleRecord
 
 
-class MemoryScheduleStore:
+class MemoryScheduleStore(ScheduleStore):
     """`ScheduleStore` in memory. The simulator plants mistakes by overriding `_note`, `_move_on`."""
 
     def __init__(self, database: MemoryDatabase) -> None:

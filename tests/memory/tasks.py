@@ -19,13 +19,14 @@ from common.store.worker.ports import (
     AttemptPaths,
     ClaimedTask,
     DataSource,
+    TaskStore,
 )
 from common.store.worker.task_facts import facts_of
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import ProcessRecord, QualityRecord, TaskRecord, TenantRecord
 
 
-class MemoryTaskStore:
+class MemoryTaskStore(TaskStore):
     """`TaskStore` in memory. The simulator plants mistakes by overriding `_may_start`, `_holds`."""
 
     def __init__(self, database: MemoryDatabase) -> None:

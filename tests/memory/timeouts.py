@@ -7,13 +7,14 @@ from typing import Any
 
 from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
+from common.store.master.ports import TimeoutStore
 from tests.memory.alerts import alert_of_long_process, alert_of_long_task
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import DEPENDENT, SUB_PROCESS, ProcessRecord, TaskRecord
 from tests.memory.sub_processes import child_of
 
 
-class MemoryTimeoutStore:
+class MemoryTimeoutStore(TimeoutStore):
     """`TimeoutStore` in memory."""
 
     def __init__(self, database: MemoryDatabase) -> None:

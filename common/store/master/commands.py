@@ -80,7 +80,7 @@ from common.store.master.beginnings import (
     note_runs,
     refused,
 )
-from common.store.master.ports import Planner
+from common.store.master.ports import CommandStore, Planner
 from common.store.master.recoveries import Recoverer
 from common.store.master.serial import lock_definitions
 from common.store.master.snapshots import Snapshots, known_state
@@ -307,7 +307,7 @@ class _Taker:
     begin: _BeginAll = begin_together
 
 
-class PostgresCommandStore:
+class PostgresCommandStore(CommandStore):
     """`CommandStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine, *, param_limit_bytes: int = PARAM_LIMIT_BYTES) -> None:

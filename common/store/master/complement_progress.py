@@ -57,7 +57,7 @@ from common.model.complements import (
 from common.model.states import LIVE_PROCESS_STATES, ProcessState
 from common.store import tables
 from common.store.complements import date_command_param
-from common.store.master.ports import Progressed
+from common.store.master.ports import ComplementStore, Progressed
 from common.store.master.serial import want_stopped
 from common.store.tables import (
     command,
@@ -452,7 +452,7 @@ _TO_STOP: Final = (
 )
 
 
-class PostgresComplementStore:
+class PostgresComplementStore(ComplementStore):
     """`ComplementStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:

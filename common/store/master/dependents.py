@@ -36,7 +36,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
-from common.store.master.ports import WaitingDependent
+from common.store.master.ports import DependentStore, WaitingDependent
 from common.store.master.submissions import DEPENDENT
 from common.store.tables import process_definition, process_instance, task_instance
 from common.store.transaction import (
@@ -226,7 +226,7 @@ _DECIDE: Final = _NOTE.values(
 )
 
 
-class PostgresDependentStore:
+class PostgresDependentStore(DependentStore):
     """`DependentStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:

@@ -31,6 +31,7 @@ from common.model.cluster import Node, NodeKind
 from common.model.commands import OWN_RECOVERIES, CommandType
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.store.master.alerts import tell_of_lost_daemon
+from common.store.master.ports import FailoverStore
 from common.store.tables import OWN_RECOVERY, command, process_instance, task_instance
 from common.store.transaction import repeatable, transaction
 
@@ -149,7 +150,7 @@ _FAIL_OVER: Final = (
 )
 
 
-class PostgresFailoverStore:
+class PostgresFailoverStore(FailoverStore):
     """`FailoverStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:

@@ -44,7 +44,7 @@ from common.model.states import (
     TaskState,
 )
 from common.store.master.attempts import Place, queue_entries
-from common.store.master.ports import Released
+from common.store.master.ports import HoldStore, Released
 from common.store.master.recoveries import BEGUN, ENDED_WAITING
 from common.store.master.serial import is_serial_no_more, lock_definitions
 from common.store.queue_entries import IS_COMPLEMENT, effective_group
@@ -311,7 +311,7 @@ class _Verdicts:
     failed: dict[int, str] = field(default_factory=dict)
 
 
-class PostgresHoldStore:
+class PostgresHoldStore(HoldStore):
     """`HoldStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:

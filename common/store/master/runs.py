@@ -39,7 +39,7 @@ from common.model.states import (
     TaskState,
 )
 from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts
-from common.store.master.ports import Intent, LoadedRun, Saved, Step, UnreadableRun
+from common.store.master.ports import Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
 from common.store.master.save import is_owned, ownership_of, run_ids, save
 from common.store.master.submissions import SUB_PROCESS
 from common.store.queue_entries import IS_COMPLEMENT, queue_entry
@@ -287,7 +287,7 @@ _ENDED_UNTOLD: Final = (
 )
 
 
-class PostgresRunStore:
+class PostgresRunStore(RunStore):
     """`RunStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:

@@ -44,7 +44,7 @@ from common.model.schedules import (
 from common.model.states import (
     TaskDependType,
 )
-from common.store.master.ports import Fired
+from common.store.master.ports import Fired, ScheduleStore
 from common.store.schedules import IS_ONLINE, SCHEDULES, schedule_of
 from common.store.tables import command, schedule, schedule_fire
 from common.store.transaction import (
@@ -156,7 +156,7 @@ _FIND_FAULT: Final = (
 )
 
 
-class PostgresScheduleStore:
+class PostgresScheduleStore(ScheduleStore):
     """`ScheduleStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:

@@ -36,6 +36,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.store.master.alerts import tell_of_slow_attempts, tell_of_slow_processes
+from common.store.master.ports import TimeoutStore
 from common.store.master.submissions import DEPENDENT, SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
 from common.store.transaction import AnyRow, any_of, repeatable, transaction, unnested
@@ -198,7 +199,7 @@ _ANYTHING: Final = select(
 )
 
 
-class PostgresTimeoutStore:
+class PostgresTimeoutStore(TimeoutStore):
     """`TimeoutStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:

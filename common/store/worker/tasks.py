@@ -54,7 +54,7 @@ from common.store.transaction import (
     transaction,
     unnested,
 )
-from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, DataSource
+from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, DataSource, TaskStore
 from common.store.worker.quality import FORMER, keep_quality
 from common.store.worker.task_facts import (
     FACTS_TYPES,
@@ -254,7 +254,7 @@ _ADOPT: Final = (
 )
 
 
-class PostgresTaskStore:
+class PostgresTaskStore(TaskStore):
     """`TaskStore` on PostgreSQL."""
 
     def __init__(self, engine: Engine) -> None:
