@@ -30,9 +30,10 @@ from zoneinfo import ZoneInfo
 
 from common.cron import merged
 from common.dag import DagError, build_dag
-from common.errors import InvalidDefinitionError
+from common.errors import BadCommandError, InvalidDefinitionError
 from common.firing import ScheduleFaultError, timetable_of
-from common.model.commands import BadCommandError, Command
+from common.model.command_param import ParamKey, example
+from common.model.commands import Command
 from common.model.complements import (
     ComplementRequest,
     Downstream,
@@ -59,6 +60,10 @@ UTMOST_DATES_OF_ROW: Final = 100_000
 PARALLELISM_LIMIT: Final = 1000
 
 _SHOWN = 3
+_A_MONTH: Final = {
+    ParamKey.FIRST_DATE: "2020-01-01 00:00:00",
+    ParamKey.LAST_DATE: "2020-01-31 00:00:00",
+}
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
@@ -69,22 +74,21 @@ def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
     about its own `schedule_time`.
     """
     param = command.param
-    zone_name = param.get("schedule_timezone") or None
+    zone_name = param.get(ParamKey.TIME_ZONE) or None
     own_zone = _zone(zone_name, zone)
     first, last = (
-        _moment(param, key, own_zone) for key in ("complementStartDate", "complementEndDate")
+        _moment(param, key, own_zone) for key in (ParamKey.FIRST_DATE, ParamKey.LAST_DATE)
     )
     dates = _date_list(param, own_zone)
     if dates and (first or last):
         raise BadCommandError(
-            "command_param: complementScheduleDateList is instead of complementStartDate and"
-            " complementEndDate; give one or the other"
+            f"command_param: {ParamKey.DATES} is instead of {ParamKey.FIRST_DATE} and"
+            f" {ParamKey.LAST_DATE}; give one or the other"
         )
     if not dates and first is None and last is None:
         if command.schedule_time is None:
             raise BadCommandError(
-                'COMPLEMENT_DATA needs its dates: command_param {"complementStartDate":'
-                ' "2020-01-01 00:00:00", "complementEndDate": "2020-01-31 00:00:00"}, or'
+                f"COMPLEMENT_DATA needs its dates: {example(_A_MONTH)}, or"
                 " schedule_time for a single one"
             )
         dates = (command.schedule_time,)
@@ -97,12 +101,12 @@ def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
         last=last,
         dates=dates,
         timezone_id=zone_name,
-        parallelism=_number(param, "expectedParallelismNumber"),
+        parallelism=_number(param, ParamKey.PARALLELISM),
         order=_order(param),
-        on_failure=_word(param, "onFailure", OnFailure, OnFailure.STOP),
-        reprocess=_word(param, "reprocess", Reprocess, Reprocess.ALL),
+        on_failure=_word(param, ParamKey.ON_FAILURE, OnFailure, OnFailure.STOP),
+        reprocess=_word(param, ParamKey.REPROCESS, Reprocess, Reprocess.ALL),
         downstream=_downstream(param),
-        confirmed=_truth(param, "confirmed"),
+        confirmed=_truth(param, ParamKey.CONFIRMED),
         settings=RunSettings(
             task_depend_type=command.task_depend_type,
             failure_strategy=command.failure_strategy,
@@ -112,7 +116,7 @@ def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
             priority=command.priority,
             worker_group_id=command.worker_group_id,
             start_node_names=command.start_node_names,
-            start_params=param.get("StartParams"),
+            start_params=param.start_params,
         ),
     )
 
@@ -408,7 +412,7 @@ def _zone(name: str | None, zone: ZoneInfo) -> ZoneInfo:
     try:
         return zone_named(name)
     except UnknownZoneError as error:
-        raise BadCommandError(f"command_param: schedule_timezone: {error}") from error
+        raise BadCommandError(f"command_param: {ParamKey.TIME_ZONE}: {error}") from error
 
 
 def _moment(param: Mapping[str, str], key: str, zone: ZoneInfo) -> datetime | None:
@@ -424,7 +428,7 @@ def _moment(param: Mapping[str, str], key: str, zone: ZoneInfo) -> datetime | No
 
 
 def _date_list(param: Mapping[str, str], zone: ZoneInfo) -> tuple[datetime, ...]:
-    key = "complementScheduleDateList"
+    key = ParamKey.DATES
     text = param.get(key)
     if text is None:
         return ()
@@ -461,13 +465,13 @@ def _number(param: Mapping[str, str], key: str) -> int:
 
 def _order(param: Mapping[str, str]) -> RunOrder:
     words = {"ASC_ORDER": RunOrder.ASCENDING, "DESC_ORDER": RunOrder.DESCENDING}
-    return _one_of(param, "executionOrder", words, "ASC_ORDER")
+    return _one_of(param, ParamKey.RUN_ORDER, words, "ASC_ORDER")
 
 
 def _downstream(param: Mapping[str, str]) -> Downstream:
     modes = {"OFF_MODE": Downstream.NONE, "ALL_DEPENDENT": Downstream.DIRECT}
-    mode = _one_of(param, "complementDependentMode", modes, "OFF_MODE")
-    if mode is Downstream.DIRECT and _truth(param, "allLevelDependent"):
+    mode = _one_of(param, ParamKey.DOWNSTREAM, modes, "OFF_MODE")
+    if mode is Downstream.DIRECT and _truth(param, ParamKey.ALL_LEVELS):
         return Downstream.ALL
     return mode
 

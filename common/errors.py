@@ -45,3 +45,7 @@ class InvalidDefinitionError(SchedulerError):
     def __init__(self, mistakes: tuple[str, ...]) -> None:
         super().__init__("; ".join(mistakes))
         self.mistakes = mistakes
+
+
+class BadCommandError(SchedulerError):
+    """A command can't be carried out, now or ever. Move it to the error table with this text."""

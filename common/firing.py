@@ -18,11 +18,12 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError, MissingTime, RepeatedTime, Timetable
 from common.errors import SchedulerError
+from common.model.command_param import CommandParam
 from common.model.schedules import Fire, FireOutcome, FirePlan, MisfirePolicy, Schedule
 from common.zones import UnknownZoneError, zone_named
 
@@ -98,11 +99,7 @@ def command_param(schedule: Schedule) -> str:
 
     Raises `ScheduleFaultError` for parameters that are no JSON object.
     """
-    param: dict[str, object] = {}
-    if schedule.timezone_id is not None:
-        param["schedule_timezone"] = schedule.timezone_id
-    if schedule.execution_type is not None:
-        param["executionType"] = schedule.execution_type.name
+    given: dict[str, Any] = {}
     if schedule.start_params and schedule.start_params.strip():
         try:
             given = json.loads(schedule.start_params, parse_float=str)
@@ -115,9 +112,13 @@ def command_param(schedule: Schedule) -> str:
             raise ScheduleFaultError(
                 f"start_params: the value of {nested[0][:80]!r} must be a text or a number"
             )
-        if given:
-            param["StartParams"] = given
-    return json.dumps(param, ensure_ascii=False)
+    execution_type = schedule.execution_type
+    param = CommandParam.of(
+        start_params=given,
+        timezone_id=schedule.timezone_id,
+        execution_type=None if execution_type is None else execution_type.name,
+    )
+    return param.row_text()
 
 
 def _first_open(schedule: Schedule, timetable: Timetable) -> datetime | None:

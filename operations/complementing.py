@@ -17,8 +17,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from common.complementing import plan_complements, zone_of_dates
-from common.errors import NotAllowedError, SchedulerError
-from common.model.commands import BadCommandError
+from common.errors import BadCommandError, NotAllowedError, SchedulerError
 from common.model.complements import (
     ComplementRequest,
     Downstream,

@@ -8,7 +8,7 @@ recovered as a whole.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -63,7 +63,7 @@ def ask(
     process_instance_id: int,
     command_type: CommandType,
     *,
-    param: Mapping[str, object] | None = None,
+    start_node_names: Sequence[str] = (),
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
 ) -> Asked:
     """Put the command. Raises `NotAllowedError` where the state or another command forbids it."""
@@ -96,7 +96,7 @@ def ask(
             command_type=command_type,
             process_definition_id=found.process_definition_id,
             process_instance_id=found.id,
-            param=param,
+            start_node_names=start_node_names,
             task_depend_type=task_depend_type,
             priority=found.priority,
         )

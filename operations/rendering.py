@@ -13,8 +13,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from common.config import Config
-from common.errors import SchedulerError
+from common.errors import BadCommandError, SchedulerError
 from common.masking import mask_value, secrets_in
+from common.model.command_param import CommandParam, start_document
 from common.model.commands import CommandType
 from common.params import (
     Direct,
@@ -116,16 +117,11 @@ def _origin(
 
 
 def _start_params(command_param: str | None) -> dict[str, str]:
-    """What the run was started with; it may stand in the command as an object, or as text."""
+    """The values that the run was started with."""
     try:
-        given = json.loads(command_param or "{}", parse_int=str, parse_float=str)
-        start = given.get("StartParams") if isinstance(given, dict) else None
-        if isinstance(start, str) and start.strip():
-            start = json.loads(start, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError) as error:
+        start = start_document(CommandParam.of_instance(command_param).start_params)
+    except BadCommandError as error:
         raise SchedulerError(f"the run's StartParams can't be read: {error}") from error
-    if not isinstance(start, dict):
-        return {}
     return {
         each.prop: each.value
         for each in parse_properties([{"prop": k, "value": v} for k, v in start.items()])

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
 
+from common.errors import BadCommandError
+from common.model.command_param import start_document
 from common.params import (
     Direct,
     ParameterError,
@@ -198,14 +200,10 @@ def _properties(place: str, stored: object) -> tuple[Property, ...]:
 
 
 def _start_params(stored: str | None) -> dict[str, str]:
-    if not stored:
-        return {}
     try:
-        given = json.loads(stored, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError) as error:
-        raise TaskParameterError(f"StartParams are not valid JSON: {error}") from error
-    if not isinstance(given, dict):
-        raise TaskParameterError("StartParams must be a JSON object")
+        given = start_document(stored)
+    except BadCommandError as error:
+        raise TaskParameterError(str(error)) from error
     each = _properties("StartParams", [{"prop": k, "value": v} for k, v in given.items()])
     return {start.prop: start.value for start in each}
 

@@ -1,25 +1,23 @@
-"""Commands: requests that stand as rows in `t_ds_command`, and how their parameters are read.
+"""Commands: requests that stand as rows in `t_ds_command`, and their reading.
 
-Pure. Adds the words *command type* and *command parameters*. Rows may be typed by hand, so
-everything here takes them as hostile: what can't be read becomes a `BadCommandError` whose text
-goes into `t_ds_error_command`.
+Pure. Adds the word *command type*. Rows may be typed by hand, so everything here takes them as
+hostile: a row that can't be read becomes a `BadCommandError` whose text goes into
+`t_ds_error_command`. `common.model.command_param` reads the parameters.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from typing import TypeVar
 
-from common.errors import SchedulerError
+from common.errors import BadCommandError
+from common.model.command_param import CommandParam, ParamKey
 from common.model.states import FailureStrategy, Priority, TaskDependType, WarningType
 
 _Code = TypeVar("_Code", bound=IntEnum)
-
-_MAX_ID_DIGITS = 20
 
 
 class CommandType(IntEnum):
@@ -84,10 +82,6 @@ def child_command_type(history: Sequence[str], *, has_child: bool) -> CommandTyp
     return CommandType.REPEAT_RUNNING
 
 
-class BadCommandError(SchedulerError):
-    """A command can't be carried out, now or ever. Move it to the error table with this text."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRow:
     """A row as it stands, every code still a bare number.
@@ -117,12 +111,12 @@ class CommandRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A row whose every field has been understood. `param` has text values only (§3.1)."""
+    """A row whose every field has been understood."""
 
     id: int
     command_type: CommandType
     process_definition_id: int
-    param: Mapping[str, str] = field(default_factory=dict)
+    param: CommandParam = field(default_factory=CommandParam)
     task_depend_type: TaskDependType = TaskDependType.TASK_POST
     failure_strategy: FailureStrategy = FailureStrategy.CONTINUE
     warning_type: WarningType = WarningType.NONE
@@ -139,31 +133,18 @@ class Command:
 
     @property
     def process_instance_id(self) -> int | None:
-        """The instance that a recovery or a signal speaks of; None if it names none."""
-        key = (
-            "WaittingThreadInstanceId"
-            if self.command_type is CommandType.RECOVER_WAITTING_THREAD
-            and "ProcessInstanceId" not in self.param
-            else "ProcessInstanceId"
-        )
-        text = self.param.get(key, "")
-        if not text:
-            return None
-        # Python refuses to read numbers of thousands of digits.
+        """The instance that a recovery or a signal is about; None if it names none."""
         if (
-            not (text.isascii() and text.isdecimal())
-            or len(text) > _MAX_ID_DIGITS
-            or not 0 < int(text) < 2**31
+            self.command_type is CommandType.RECOVER_WAITTING_THREAD
+            and ParamKey.PROCESS_INSTANCE_ID not in self.param
         ):
-            raise BadCommandError(
-                f"command_param: {key} must be the id of an instance, not {text[:40]!r}"
-            )
-        return int(text)
+            return self.param.instance_id(ParamKey.WAITING_INSTANCE_ID)
+        return self.param.instance_id()
 
     @property
     def start_node_names(self) -> tuple[str, ...]:
         """The nodes to start from, in the order given; empty means all."""
-        return _names(self.param)
+        return self.param.start_node_names
 
 
 def read_command(row: CommandRow, *, param_limit_bytes: int) -> Command:
@@ -200,72 +181,14 @@ def _code(column: str, known: type[_Code], value: int | None) -> _Code:
     raise BadCommandError(f"{column} is {what}; it must be one of {codes}")
 
 
-def start_node_names(command_param: str) -> tuple[str, ...]:
-    """The start nodes in a process instance's own `command_param`, which a master wrote.
-
-    Raises `BadCommandError` if somebody has spoilt it since.
-    """
-    try:
-        document = json.loads(command_param or "{}")
-    except (ValueError, RecursionError) as error:
-        raise BadCommandError(f"command_param of the instance can't be read: {error}") from error
-    return _names(document) if isinstance(document, dict) else ()
-
-
-def start_params(command_param: str | None) -> dict[str, str]:
-    """The `StartParams` in a process instance's own `command_param`; none if they can't be read.
-
-    They were read strictly when the run began: what does not parse now was not the user's.
-    """
-    try:
-        document = json.loads(command_param or "{}", parse_float=str)
-        given = document.get("StartParams") if isinstance(document, dict) else None
-        if isinstance(given, str):
-            given = json.loads(given or "{}", parse_float=str)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(given, dict):
-        return {}
-    return {
-        name: value if isinstance(value, str) else "" if value is None else json.dumps(value)
-        for name, value in given.items()
-    }
-
-
-def _names(param: Mapping[str, str]) -> tuple[str, ...]:
-    names = str(param.get("StartNodeNameList", "")).split(",")
-    return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
-
-
 def _or(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def _read_param(row: CommandRow, limit: int) -> dict[str, str]:
+def _read_param(row: CommandRow, limit: int) -> CommandParam:
     if row.param_bytes > limit:
         raise BadCommandError(
             f"command_param has {row.param_bytes} bytes; at most {limit} are read"
             " (command.param_limit_bytes)"
         )
-    if not row.command_param or not row.command_param.strip():
-        return {}
-    try:
-        # A decimal stays the text it was written as: 1.10 must not become 1.1.
-        document = json.loads(row.command_param, parse_float=str)
-    except json.JSONDecodeError as error:
-        raise BadCommandError(
-            f"command_param is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
-        ) from error
-    except RecursionError as error:
-        raise BadCommandError("command_param is nested too deeply") from error
-    except ValueError as error:
-        # A whole number of thousands of digits is refused by Python itself.
-        raise BadCommandError(f"command_param can't be read: {error}") from error
-    if not isinstance(document, dict):
-        raise BadCommandError(f"command_param must be a JSON object, not {type(document).__name__}")
-    # Writers mix strings and numbers (§3.1); StartParams is an object of its own.
-    return {
-        key: value if isinstance(value, str) else json.dumps(value)
-        for key, value in document.items()
-        if value is not None
-    }
+    return CommandParam.parse(row.command_param)

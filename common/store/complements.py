@@ -7,7 +7,6 @@ here. Used where a master carries out commands, and by the command line;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -32,6 +31,7 @@ from sqlalchemy import (
     update,
 )
 
+from common.model.command_param import CommandParam
 from common.model.complements import ComplementState, DateState, NewComplement, Reprocess
 from common.model.plans import DependentDefinition
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
@@ -194,13 +194,12 @@ def date_command_param(
     timezone_id: str, start_node_names: str | None, start_params: str | None
 ) -> str:
     """The `command_param` of the commands for a complement's dates, from the columns of its row."""
-    param = {"schedule_timezone": timezone_id}
-    if start_node_names:
-        param["StartNodeNameList"] = start_node_names
-    if start_params:
-        # As the text that it is: whoever reads the command takes both, and reads it strictly.
-        param["StartParams"] = start_params
-    return json.dumps(param, ensure_ascii=False)
+    return CommandParam.of(
+        timezone_id=timezone_id,
+        start_node_names=(start_node_names,) if start_node_names else (),
+        # As the text that it is: the master that takes the command reads it strictly.
+        start_params=start_params,
+    ).text()
 
 
 # Definitions downstream

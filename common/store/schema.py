@@ -27,6 +27,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from common.errors import ConfigurationError
+from common.model.command_param import ParamKey
 from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.store import tables
 
@@ -49,6 +50,7 @@ _RECOVERIES: Final = ", ".join(
         )
     )
 )
+_INSTANCE_KEYS: Final = f"{ParamKey.PROCESS_INSTANCE_ID}|{ParamKey.WAITING_INSTANCE_ID}"
 _TERMINAL_PROCESS: Final = ", ".join(str(state) for state in tables.TERMINAL_PROCESS_STATES)
 
 # The payloads are documented in `common.store.listen`. An attempt that its owner ends and settles
@@ -79,10 +81,10 @@ BEGIN
 END $$""",
     # Nothing that anybody writes into `command_param` makes this fail: the row has to get in, so
     # that a master can say what is wrong with it.
-    r"""CREATE FUNCTION orcaflow_name_recovered() RETURNS trigger LANGUAGE plpgsql AS $$
+    rf"""CREATE FUNCTION orcaflow_name_recovered() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     named bigint := substring(left(NEW.command_param, 100000) FROM
-        '"(?:ProcessInstanceId|WaittingThreadInstanceId)"\s*:\s*"?\s*([0-9]{1,10})(?![0-9.eE])');
+        '"(?:{_INSTANCE_KEYS})"\s*:\s*"?\s*([0-9]{{1,10}})(?![0-9.eE])');
 BEGIN
     IF named BETWEEN 1 AND 2147483647 THEN
         NEW.process_instance_id := named;

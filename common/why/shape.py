@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from common.dag import Dag, select
-from common.errors import InvalidDefinitionError
-from common.model.commands import BadCommandError, start_node_names
+from common.errors import BadCommandError, InvalidDefinitionError
+from common.model.command_param import CommandParam
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.states import TaskDependType, TaskState
 from common.why.facts import Attempt, Run
@@ -128,7 +128,7 @@ def graph_of(run: Run, task_types: frozenset[str]) -> tuple[ProcessGraph | None,
     """Return a run's graph and the DAG its first command selected; None twice if unreadable."""
     try:
         graph = read_process_json(run.process_instance_json, task_types=task_types)
-        names = start_node_names(run.command_param)
+        names = CommandParam.of_instance(run.command_param).start_node_names
         return graph, select(graph.dag, names, TaskDependType(run.task_depend_type))
     except (InvalidDefinitionError, BadCommandError, ValueError):
         return None, None

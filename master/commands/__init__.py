@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-from common.model.commands import BadCommandError, Command, CommandType
+from common.errors import BadCommandError
+from common.model.commands import Command, CommandType
 from common.model.plans import Plan, Reject, Snapshot
 from master.commands import (
     complement_data,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import datetime
 
 from common.dag import select
-from common.errors import InvalidDefinitionError
-from common.model.commands import BadCommandError, Command
+from common.errors import BadCommandError, InvalidDefinitionError
+from common.model.command_param import ParamKey
+from common.model.commands import Command
 from common.model.plans import (
     Begin,
     ChildOf,
@@ -52,14 +52,14 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         zone = origin.zone if timezone_id is None else zone_named(timezone_id)
         own_execution_type = _execution_type(command)
     except UnknownZoneError as error:
-        return Reject(reason=f"command_param: schedule_timezone: {error}")
+        return Reject(reason=f"command_param: {ParamKey.TIME_ZONE}: {error}")
     except BadCommandError as error:
         return Reject(reason=f"command_param: {error}")
     begin = Begin(
         name=f"{definition.name}-{definition.version}-{int(now.timestamp() * _MILLISECONDS)}",
         process_definition_id=definition.id,
         command_type=command.command_type,
-        command_param=json.dumps(dict(command.param), ensure_ascii=False),
+        command_param=command.param.text(),
         process_instance_json=definition.process_definition_json,
         global_params="[]",
         task_depend_type=command.task_depend_type,
@@ -89,7 +89,7 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         global_params = resolved_global_params(
             (definition.global_params, graph.global_params),
             history=(command.command_type.name,),
-            given=command.param.get("StartParams"),
+            given=command.param.start_params,
             moment=command.schedule_time or now,
             parent=parent,
             zone=zone,
@@ -140,17 +140,19 @@ def _timezone_id(command: Command, parent: ParentSnapshot | None) -> str | None:
     """The zone in which the run reads its dates: its parent's, or what the command says."""
     if parent is not None:
         return parent.timezone_id
-    return command.param.get("schedule_timezone", "").strip() or None
+    return command.param.timezone_id
 
 
 def _execution_type(command: Command) -> ExecutionType | None:
     """What the schedule says of other runs of the definition, if it says anything."""
-    name = command.param.get("executionType")
+    name = command.param.get(ParamKey.EXECUTION_TYPE)
     if name is None:
         return None
     if name not in ExecutionType.__members__:
         known = ", ".join(ExecutionType.__members__)
-        raise BadCommandError(f"executionType must be one of {known}, not {name[:40]!r}")
+        raise BadCommandError(
+            f"{ParamKey.EXECUTION_TYPE} must be one of {known}, not {name[:40]!r}"
+        )
     return ExecutionType[name]
 
 
@@ -164,7 +166,7 @@ def child_of(parent: ParentSnapshot) -> ChildOf:
 
 
 def _no_definition(command: Command) -> str:
-    name = command.param.get("processDefinitionName")
+    name = command.param.get(ParamKey.DEFINITION_NAME)
     if name and not command.process_definition_id:
         return f"there is no process definition {name[:80]!r}"
     # A row typed with a sub-select by a name that does not exist holds NULL.
@@ -180,4 +182,7 @@ def _fault_of_selection(command: Command) -> str | None:
     """ONLY and PRE need nodes to be counted from (§3.4, step 4)."""
     if command.task_depend_type is TaskDependType.TASK_POST or command.start_node_names:
         return None
-    return f"{command.task_depend_type.name} needs a non-empty StartNodeNameList in command_param"
+    return (
+        f"{command.task_depend_type.name} needs a non-empty {ParamKey.START_NODE_NAMES}"
+        " in command_param"
+    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from common.complementing import UTMOST_DATES_OF_ROW, plan_complements, read_request, zone_of_dates
-from common.model.commands import BadCommandError, Command
+from common.errors import BadCommandError
+from common.model.commands import Command
 from common.model.plans import Begin, Complement, Plan, Reject, Snapshot
 from common.params import ParameterError
 from master.commands.begin import plan_begin

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from common.dag import select
 from common.errors import InvalidDefinitionError
+from common.model.command_param import ParamKey, example
 from common.model.commands import Command
 from common.model.plans import InstanceSnapshot, Plan, Reject, Restart, Snapshot
 from common.model.states import ProcessState
@@ -33,8 +34,8 @@ def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin)
     names = command.start_node_names
     if not names:
         return Reject(
-            reason="EXECUTE_TASK needs the nodes to run:"
-            ' command_param {"ProcessInstanceId": 12, "StartNodeNameList": "a,b"}'
+            reason="EXECUTE_TASK needs the nodes to run: "
+            + example({ParamKey.PROCESS_INSTANCE_ID: 12, ParamKey.START_NODE_NAMES: "a,b"})
         )
     try:
         selected = selection(found, origin.graph(found.process_instance_json))

@@ -7,11 +7,12 @@ the tasks above, and then the parent's globals, fill in what it does not have (ย
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from common.errors import BadCommandError
+from common.model.command_param import start_values
 from common.model.commands import CommandType
 from common.model.plans import ParentSnapshot
 from common.params import (
@@ -46,7 +47,10 @@ def resolved_global_params(
     for source in declared:
         properties = properties or parse_properties(source)
     complement = is_complement(history)
-    start = start_values(given)
+    try:
+        start = start_values(given)
+    except BadCommandError as error:
+        raise ParameterError(str(error)) from error
     if parent is not None:
         handed_down = _handed_down(
             parent, moment, zone, complement_uses_chosen_date=complement_uses_chosen_date
@@ -75,27 +79,6 @@ def resolved_global_params(
 def is_complement(history: Sequence[str]) -> bool:
     """Whether the first command of an instance decides that its dates count as chosen (ยง9.2)."""
     return bool(history) and history[0] == CommandType.COMPLEMENT_DATA.name
-
-
-def start_values(text: str | None) -> dict[str, str]:
-    """`StartParams`: an object of values that go before the definition's own."""
-    if not text:
-        return {}
-    try:
-        document = json.loads(text, parse_float=str)
-    except json.JSONDecodeError as error:
-        raise ParameterError(f"StartParams is not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise ParameterError("StartParams is nested too deeply") from error
-    except ValueError as error:
-        # A whole number of thousands of digits is refused by Python itself.
-        raise ParameterError(f"StartParams can't be read: {error}") from error
-    if not isinstance(document, dict):
-        raise ParameterError("StartParams must be an object of names and values")
-    return {
-        name: value if isinstance(value, str) else "" if value is None else json.dumps(value)
-        for name, value in document.items()
-    }
 
 
 def _handed_down(

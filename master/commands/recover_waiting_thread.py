@@ -5,14 +5,18 @@ Here nothing waits in that state: a command waits in its table until there is ro
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
+from common.model.command_param import ParamKey
 from common.model.commands import Command, CommandType
 from common.model.plans import Drop, Plan, Reject, Resume, Snapshot
 from common.model.states import ProcessState
 from master.commands.origin import Origin
 
-_NAME_IT = 'command_param must name the instance: {"WaittingThreadInstanceId": "12"}'
+_NAME_IT = (
+    f"command_param must name the instance: {json.dumps({ParamKey.WAITING_INSTANCE_ID: '12'})}"
+)
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:

@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import TypeAlias
 
 from common.dag import Dag, select
-from common.errors import InvalidDefinitionError
-from common.model.commands import BadCommandError, Command, CommandType, start_node_names
+from common.errors import BadCommandError, InvalidDefinitionError
+from common.model.command_param import CommandParam, ParamKey
+from common.model.commands import Command, CommandType
 from common.model.definitions import ProcessGraph
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.plans import (
@@ -53,7 +54,7 @@ class EndedRun:
 Reset: TypeAlias = Callable[[EndedRun], tuple[str, ...]]
 """Says which tasks of an ended run are to count as not begun."""
 
-NAME_IT = 'command_param must name the instance: {"ProcessInstanceId": 12}'
+NAME_IT = f"command_param must name the instance: {json.dumps({ParamKey.PROCESS_INSTANCE_ID: 12})}"
 
 _CURES = {
     ProcessState.FAILURE: "START_FAILURE_TASK_PROCESS runs what failed, and what never started",
@@ -172,7 +173,7 @@ def ended_instance(
 
 def selection(instance: InstanceSnapshot, graph: ProcessGraph) -> Dag:
     """What the first command of the instance selected; no recovery changes it."""
-    names = start_node_names(instance.command_param)
+    names = CommandParam.of_instance(instance.command_param).start_node_names
     chosen = select(graph.dag, names, instance.task_depend_type)
     if not chosen.names:
         raise BadCommandError(
@@ -291,7 +292,7 @@ def _parameters(
     origin: Origin,
 ) -> str | None:
     """Worked out anew where that can change them (trap T33b); None to keep what there is."""
-    given = command.param.get("StartParams")
+    given = command.param.start_params
     afresh = command.command_type is CommandType.REPEAT_RUNNING
     if not (afresh or given or snapshot.parent):
         return None
@@ -304,7 +305,7 @@ def _parameters(
     return resolved_global_params(
         (graph.global_params, definition.global_params if definition else None),
         history=instance.history,
-        given=given or _stored_param(instance).get("StartParams"),
+        given=given or CommandParam.as_stored(instance.command_param).start_params,
         moment=instance.schedule_time or moment,
         parent=snapshot.parent,
         zone=zone,
@@ -314,29 +315,10 @@ def _parameters(
 
 def _command_param(command: Command, instance: InstanceSnapshot) -> str | None:
     """The stored parameters with what this command gives anew; start nodes stay as they were."""
-    given = command.param.get("StartParams")
-    line = {
-        key: command.param[key]
-        for key in ("id", "parentProcessInstanceId", "parentTaskInstanceId")
-        if command.parent_task_instance_id and key in command.param
-    }
-    if given is None and not line:
-        return None
-    stored = _stored_param(instance) | line
+    given = command.param.start_params
+    changes = command.param.relation() if command.parent_task_instance_id else {}
     if given is not None:
-        stored["StartParams"] = given
-    return json.dumps(stored, ensure_ascii=False)
-
-
-def _stored_param(instance: InstanceSnapshot) -> dict[str, str]:
-    try:
-        document = json.loads(instance.command_param or "{}", parse_float=str)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(document, dict):
-        return {}
-    return {
-        key: value if isinstance(value, str) else json.dumps(value)
-        for key, value in document.items()
-        if value is not None
-    }
+        changes[ParamKey.START_PARAMS] = given
+    if not changes:
+        return None
+    return CommandParam.as_stored(instance.command_param).replaced(changes).text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from common.model.command_param import ParamKey, example
 from common.model.commands import Command
 from common.model.plans import Plan, Reject, Snapshot
 from master.commands.begin import plan_begin
@@ -14,7 +15,7 @@ def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin)
     """A new instance of the chosen nodes; `task_depend_type` says which go with them."""
     if not command.start_node_names:
         return Reject(
-            reason="START_CURRENT_TASK_PROCESS needs the nodes to start from:"
-            ' command_param {"StartNodeNameList": "a,b"}'
+            reason="START_CURRENT_TASK_PROCESS needs the nodes to start from: "
+            + example({ParamKey.START_NODE_NAMES: "a,b"})
         )
     return plan_begin(command, snapshot, now=now, origin=origin)

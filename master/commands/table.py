@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
+from common.model.command_param import CommandParam, ParamKey
 from common.model.commands import (
     BEGINNING_COMMANDS,
     RESTARTING_COMMANDS,
@@ -131,16 +132,18 @@ def _restarted(found: Restart) -> str:
 
 def _command(command_type: CommandType, *, of_child: bool) -> Command:
     key = (
-        "WaittingThreadInstanceId"
+        ParamKey.WAITING_INSTANCE_ID
         if command_type is CommandType.RECOVER_WAITTING_THREAD
-        else "ProcessInstanceId"
+        else ParamKey.PROCESS_INSTANCE_ID
     )
-    names = {} if of_child else {"StartNodeNameList": f"successful,{_NEVER}"}
+    param = {str(key): str(_INSTANCE)}
+    if not of_child:
+        param[ParamKey.START_NODE_NAMES] = f"successful,{_NEVER}"
     return Command(
         id=1,
         command_type=command_type,
         process_definition_id=_definition().id,
-        param={key: str(_INSTANCE), **names},
+        param=CommandParam(param),
         task_depend_type=TaskDependType.TASK_POST if of_child else TaskDependType.TASK_ONLY,
         schedule_time=_NOW,
         start_time=_NOW,

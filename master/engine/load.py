@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from zoneinfo import ZoneInfo
 
 from common.dag import Dag, restrict
-from common.model.commands import start_params
+from common.model.command_param import stored_start_values
 from common.model.definitions import TaskNode
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.states import ProcessState, TaskState
@@ -73,7 +73,7 @@ def _context(
     moment = process.schedule_time or process.start_time
     context = RunContext(
         global_params=process.global_params,
-        start_params=start_params(process.command_param),
+        start_params=stored_start_values(process.command_param),
         zone=zone if process.timezone_id is None else zone_named(process.timezone_id),
         complement=process.complement,
         complement_uses_chosen_date=complement_uses_chosen_date,

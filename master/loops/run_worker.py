@@ -21,8 +21,13 @@ from typing import TypeAlias, TypeVar, assert_never
 from zoneinfo import ZoneInfo
 
 from common.clock import Clock
-from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreachableError
-from common.model.commands import BadCommandError, start_node_names
+from common.errors import (
+    BadCommandError,
+    InvalidDefinitionError,
+    SchedulerError,
+    ServiceUnreachableError,
+)
+from common.model.command_param import CommandParam
 from common.model.control import Dependent, SubProcess
 from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership, TaskReport
@@ -318,7 +323,7 @@ class RunWorker:
                 nodes=graph.nodes,
                 dag=self._graphs.selection(
                     process.process_instance_json,
-                    start_node_names(process.command_param),
+                    CommandParam.of_instance(process.command_param).start_node_names,
                     TaskDependType(process.task_depend_type),
                 ),
             )

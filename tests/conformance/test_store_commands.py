@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from common.model.commands import BadCommandError, Command, CommandType
+from common.errors import BadCommandError
+from common.model.commands import Command, CommandType
 from common.model.decisions import (
     FinishProcess,
 )

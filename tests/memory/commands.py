@@ -7,11 +7,12 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, assert_never
 
+from common.errors import BadCommandError
 from common.model.cluster import Node
+from common.model.command_param import CommandParam
 from common.model.commands import (
     RESTARTING_COMMANDS,
     SIGNALLING_COMMANDS,
-    BadCommandError,
     Command,
     CommandRow,
     CommandType,
@@ -75,8 +76,6 @@ _ABOUT_THE_NAMED_ONE = (
 
 _ROOMLESS = (*SIGNALLING_COMMANDS, CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)
 """A run that has begun must go on: others may wait for a slot or a turn that it holds."""
-
-_TEXTS_OF_CHILD = ("id", "parentProcessInstanceId", "parentTaskInstanceId")
 
 
 class _DroppedError(Exception):
@@ -383,7 +382,7 @@ class MemoryCommandStore(CommandStore):
             )
         if plan.child_of is not None:
             self._relate(tx, plan.child_of, process_id)
-            param = _param_of_child(plan.command_param, process_id)
+            param = CommandParam.as_stored(plan.command_param).of_child(process_id).text()
             tx.update(self._db.processes, process_id, command_param=param)
         return None if others else self._db.processes.the(process_id).ownership
 
@@ -654,21 +653,6 @@ def _new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str
         "timezone_id": plan.timezone_id,
         "execution_type": int(plan.execution_type) if plan.is_serial_by_schedule else None,
     }
-
-
-def _param_of_child(text: str, child_id: int) -> str:
-    """The child's own `command_param`, in which every number has become text (§3.1)."""
-    try:
-        param = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    if not isinstance(param, dict):
-        return text
-    written = {
-        name: str(value) if name in _TEXTS_OF_CHILD else value for name, value in param.items()
-    }
-    written["processInstanceId"] = str(child_id)
-    return json.dumps(written, ensure_ascii=False, separators=(",", ":"))
 
 
 def _history(process: ProcessRecord, command_type: CommandType) -> str:

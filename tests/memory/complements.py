@@ -5,11 +5,11 @@ Also how complements are written, and the fence that lets a date begin.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime
 
+from common.model.command_param import CommandParam
 from common.model.commands import CommandType
 from common.model.complements import (
     ComplementDecider,
@@ -327,17 +327,17 @@ class MemoryComplementStore(ComplementStore):
     def _begin(
         self, tx: Transaction, row: ComplementRecord, date: ComplementDateRecord, now: datetime
     ) -> None:
-        param: dict[str, object] = {"schedule_timezone": row.timezone_id}
-        if row.start_node_names:
-            param["StartNodeNameList"] = row.start_node_names
-        if row.start_params:
-            param["StartParams"] = row.start_params
+        param = CommandParam.of(
+            timezone_id=row.timezone_id,
+            start_node_names=(row.start_node_names,) if row.start_node_names else (),
+            start_params=row.start_params,
+        )
         command_id = tx.insert(
             self._db.commands,
             CommandRecord(
                 command_type=int(CommandType.COMPLEMENT_DATA),
                 process_definition_id=row.process_definition_id,
-                command_param=json.dumps(param, ensure_ascii=False),
+                command_param=param.text(),
                 task_depend_type=row.task_depend_type,
                 failure_strategy=row.failure_strategy,
                 warning_type=row.warning_type,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
+from common.model.command_param import child_command_text
 from common.model.commands import child_command_type
 from common.model.states import ProcessState, TaskDependType, TaskState
 from common.store.queue_entries import effective_group
@@ -43,24 +43,21 @@ def command_child(
             process_instance_id=child_id,
         ),
     )
-    param: dict[str, object] = {
-        "id": relation_id,
-        "parentProcessInstanceId": process.id,
-        "parentTaskInstanceId": task.id,
-        "processInstanceId": child_id,
-    }
-    if child_id:
-        param["ProcessInstanceId"] = child_id
     definition_id = _definition_id(database, process, definition)
-    if not definition_id and isinstance(definition, str):
-        param["processDefinitionName"] = definition
+    param = child_command_text(
+        relation_id=relation_id,
+        parent_process_instance_id=process.id,
+        parent_task_instance_id=task.id,
+        child_id=child_id,
+        definition_name=(definition if not definition_id and isinstance(definition, str) else None),
+    )
     command_type = child_command_type(process.history, has_child=child_id != 0)
     tx.insert(
         database.commands,
         CommandRecord(
             command_type=int(command_type),
             process_definition_id=definition_id,
-            command_param=json.dumps(param, ensure_ascii=False, separators=(",", ":")),
+            command_param=param,
             task_depend_type=int(TaskDependType.TASK_POST),
             failure_strategy=process.failure_strategy,
             warning_type=process.warning_type,

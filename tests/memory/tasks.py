@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import takewhile
 
 from common.model.cluster import Node
+from common.model.command_param import CommandParam
 from common.model.quality import COMPARED, MAX_FORMER, QualityResult, QualityState
 from common.model.spark import SparkFacts
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
@@ -261,7 +261,7 @@ class MemoryTaskStore(TaskStore):
             start_time=now,
             submit_time=task.submit_time,
             input_pool=task.input_pool,
-            start_params=_start_params(process),
+            start_params=CommandParam.as_stored(process.command_param).start_params,
             timeout=_timeout(task),
             timezone_id=process.timezone_id,
             memory_factor=task.memory_factor,
@@ -285,15 +285,6 @@ class MemoryTaskStore(TaskStore):
             return executor.queue
         queue = None if tenant is None else self._db.queues.get(tenant.queue_id)
         return None if queue is None else queue.queue
-
-
-def _start_params(process: ProcessRecord) -> str | None:
-    try:
-        params = json.loads(process.command_param or "{}")
-    except (ValueError, RecursionError):
-        return None
-    given = params.get("StartParams") if isinstance(params, dict) else None
-    return given if given is None or isinstance(given, str) else json.dumps(given)
 
 
 def _timeout(task: TaskRecord) -> timedelta | None:

@@ -17,10 +17,10 @@ from zoneinfo import ZoneInfo
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from common.errors import BadCommandError
 from common.model.cluster import Node
 from common.model.commands import (
     RESTARTING_COMMANDS,
-    BadCommandError,
     Command,
     CommandRow,
     CommandType,

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from common.model.command_param import CommandParam
 from common.model.commands import Command, CommandType
 from common.model.definitions import read_process_json
 from common.model.instances import TaskRow
@@ -60,7 +61,7 @@ def planned(
             id=1,
             command_type=command_type,
             process_definition_id=3,
-            param=param or {},
+            param=CommandParam(param or {}),
             schedule_time=schedule_time,
             start_time=NOON,
             **columns,
@@ -257,7 +258,7 @@ def test_a_zone_that_there_is_not_is_refused_by_its_key() -> None:
             id=1,
             command_type=CommandType.SCHEDULER,
             process_definition_id=3,
-            param={"schedule_timezone": "Mars/Olympus"},
+            param=CommandParam({"schedule_timezone": "Mars/Olympus"}),
             start_time=NOON,
         ),
         Snapshot(definition=DEFINITION),

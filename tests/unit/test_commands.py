@@ -11,15 +11,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from common.errors import BadCommandError
 from common.model.cluster import Node
-from common.model.commands import (
-    BadCommandError,
-    Command,
-    CommandRow,
-    CommandType,
-    read_command,
-    start_node_names,
-)
+from common.model.command_param import CommandParam
+from common.model.commands import Command, CommandRow, CommandType, read_command
 from common.model.definitions import read_process_json
 from common.model.plans import (
     Begin,
@@ -307,18 +302,19 @@ def test_start_nodes_are_a_comma_list_without_blanks_and_doubles() -> None:
 
 @pytest.mark.parametrize("param", ["", "{}", "[]", "7", '{"StartNodeNameList": ""}'])
 def test_an_instance_without_start_nodes_has_none(param: str) -> None:
-    assert start_node_names(param) == ()
+    assert CommandParam.of_instance(param).start_node_names == ()
 
 
 def test_the_start_nodes_of_an_instance_are_those_of_its_command() -> None:
     command = read('{"StartNodeNameList": "b,a", "x": "ü"}')
-    assert start_node_names(begun(command).command_param) == command.start_node_names
+    stored = CommandParam.of_instance(begun(command).command_param)
+    assert stored.start_node_names == command.start_node_names
 
 
 @pytest.mark.parametrize("param", ["{", TOO_DEEP, TOO_MANY_DIGITS])
 def test_a_spoilt_parameter_of_an_instance_is_refused(param: str) -> None:
     with pytest.raises(BadCommandError, match="command_param of the instance can't be read"):
-        start_node_names(param)
+        CommandParam.of_instance(param)
 
 
 # The registry of planners

@@ -17,7 +17,9 @@ from common.complementing import (
     plan_complements,
     read_request,
 )
-from common.model.commands import BadCommandError, Command, CommandType
+from common.errors import BadCommandError
+from common.model.command_param import CommandParam
+from common.model.commands import Command, CommandType
 from common.model.complements import (
     ComplementRequest,
     Downstream,
@@ -42,7 +44,7 @@ def a_command(schedule_time: datetime | None = None, **param: str) -> Command:
         id=1,
         command_type=CommandType.COMPLEMENT_DATA,
         process_definition_id=3,
-        param=param,
+        param=CommandParam(param),
         schedule_time=schedule_time,
         start_time=NOW,
     )

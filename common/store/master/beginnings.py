@@ -8,7 +8,6 @@ alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
+from common.model.command_param import CommandParam
 from common.model.commands import CommandType
 from common.model.instances import Ownership
 from common.model.plans import Begin, ChildOf, Drop, Handled, Reject
@@ -314,7 +314,7 @@ def _begin_now(db: Connection, beginner: Beginner, plans: Begins) -> Begun:
     if children:
         relate(db, children)
         params = [
-            _param_of_child(plan.command_param, instance_id)
+            CommandParam.as_stored(plan.command_param).of_child(instance_id).text()
             for plan, instance_id in zip(plans.values(), ids, strict=True)
             if instance_id in children
         ]
@@ -323,21 +323,6 @@ def _begin_now(db: Connection, beginner: Beginner, plans: Begins) -> Begun:
         command_id: beginner.begun(command_id, plan, instance_id)
         for (command_id, plan), instance_id in zip(plans.items(), ids, strict=True)
     }
-
-
-def _param_of_child(command_param: str, child_id: int) -> str | None:
-    """`command_param` as a child keeps it: it names the child, and every id is text (§3.1)."""
-    try:
-        param = json.loads(command_param or "{}")
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(param, dict):
-        return None
-    for key in ("id", "parentProcessInstanceId", "parentTaskInstanceId"):
-        if key in param:
-            param[key] = str(param[key])
-    param["processInstanceId"] = str(child_id)
-    return json.dumps(param, ensure_ascii=False, separators=(",", ":"))
 
 
 def _held(

@@ -35,12 +35,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
-from common.errors import SchedulerError
+from common.errors import BadCommandError, SchedulerError
 from common.model.cluster import Node
 from common.model.commands import (
     RESTARTING_COMMANDS,
     SIGNALLING_COMMANDS,
-    BadCommandError,
     Command,
     CommandRow,
     CommandType,

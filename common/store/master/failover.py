@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from common.model.cluster import Node, NodeKind
+from common.model.command_param import ParamKey
 from common.model.commands import OWN_RECOVERIES, CommandType
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.store.master.alerts import tell_of_lost_daemon
@@ -89,7 +90,9 @@ def _recovery(whose: ColumnElement[bool]) -> Insert:
             select(
                 literal(int(CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)),
                 process_instance.c.process_definition_id,
-                func.concat('{"ProcessInstanceId":', cast(process_instance.c.id, Text), "}"),
+                func.concat(
+                    f'{{"{ParamKey.PROCESS_INSTANCE_ID}":', cast(process_instance.c.id, Text), "}"
+                ),
                 process_instance.c.executor_id,
                 process_instance.c.process_instance_priority,
                 process_instance.c.id,

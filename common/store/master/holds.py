@@ -35,6 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from common.model.cluster import QueueEntry
+from common.model.command_param import ParamKey
 from common.model.commands import OWN_RECOVERIES, CommandType
 from common.model.failures import FailureReason
 from common.model.states import (
@@ -269,7 +270,7 @@ _LET_BEGIN: Final = (
         select(
             literal(int(CommandType.RECOVER_SERIAL_WAIT)),
             _WAITING_RUN.c.process_definition_id,
-            func.concat('{"ProcessInstanceId":', cast(_WAITING_RUN.c.id, Text), "}"),
+            func.concat(f'{{"{ParamKey.PROCESS_INSTANCE_ID}":', cast(_WAITING_RUN.c.id, Text), "}"),
             _WAITING_RUN.c.executor_id,
             _WAITING_RUN.c.process_instance_priority,
             _WAITING_RUN.c.id,

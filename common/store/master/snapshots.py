@@ -24,8 +24,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import OperationalError
 
+from common.errors import BadCommandError
 from common.model.cluster import Node
-from common.model.commands import RESTARTING_COMMANDS, BadCommandError, Command, CommandType
+from common.model.command_param import ParamKey
+from common.model.commands import RESTARTING_COMMANDS, Command, CommandType
 from common.model.plans import (
     DefinitionSnapshot,
     DependentDefinition,
@@ -197,7 +199,7 @@ def asks_for_dependents(found: Command) -> bool:
     """Whether definitions downstream of it are to be complemented too."""
     return (
         asks_for_dates(found)
-        and found.param.get("complementDependentMode", "").strip() == "ALL_DEPENDENT"
+        and found.param.get(ParamKey.DOWNSTREAM, "").strip() == "ALL_DEPENDENT"
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Integer, Text, and_, any_, bindparam, cast, insert, or_, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from common.model.command_param import child_command_text
 from common.model.commands import child_command_type
 from common.model.decisions import DecideTask, PoolShare, SubmitTask
 from common.model.states import TaskState
@@ -297,22 +298,21 @@ def _ask_for_children(
         run = runs[one.row["process_instance_id"]]
         child_id = existing.get(_node(one), 0)
         history = tuple(name for name in (run.history_cmd or "").split(",") if name)
-        param: dict[str, Any] = {
-            "id": relation_id,
-            "parentProcessInstanceId": run.id,
-            "parentTaskInstanceId": task_id,
-            "processInstanceId": child_id,
-        }
-        if child_id:
-            param["ProcessInstanceId"] = child_id
         definition_id = definitions.get(task_id, 0)
-        if not definition_id and isinstance(one.decision.child_definition, str):
-            param["processDefinitionName"] = one.decision.child_definition
+        named = one.decision.child_definition
         commands.append(
             {
                 "command_type": int(child_command_type(history, has_child=child_id != 0)),
                 "process_definition_id": definition_id,
-                "command_param": json.dumps(param, ensure_ascii=False, separators=(",", ":")),
+                "command_param": child_command_text(
+                    relation_id=relation_id,
+                    parent_process_instance_id=run.id,
+                    parent_task_instance_id=task_id,
+                    child_id=child_id,
+                    definition_name=(
+                        named if not definition_id and isinstance(named, str) else None
+                    ),
+                ),
                 "failure_strategy": run.failure_strategy,
                 "warning_type": run.warning_type,
                 "warning_group_id": run.warning_group_id,

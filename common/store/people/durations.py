@@ -27,6 +27,7 @@ from sqlalchemy import (
     union_all,
 )
 
+from common.model.command_param import ParamKey
 from common.model.definitions import MASTER_TASK_TYPES
 from common.model.states import ExecutionType, ProcessState, TaskDependType
 from common.schedule_simulator import Peak
@@ -51,7 +52,11 @@ _NEWEST: Final = (
     .where(process_instance.c.is_sub_process == 0)
     .where(process_instance.c.task_depend_type == TaskDependType.TASK_POST)
     .where(process_instance.c.run_scope.is_(None))
-    .where(func.coalesce(process_instance.c.command_param, "").not_like("%StartNodeName%"))
+    .where(
+        func.coalesce(process_instance.c.command_param, "").not_like(
+            f"%{ParamKey.START_NODE_NAMES}%"
+        )
+    )
     # A run of a serial definition begins anew, start and all, when its turn comes.
     .where(
         or_(

@@ -6,8 +6,7 @@ that it makes of the command: so whoever put a command finds its instance, and n
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,6 +31,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from common.errors import ServiceUnreachableError
+from common.model.command_param import CommandParam
 from common.model.commands import CommandType
 from common.model.states import FailureStrategy, Priority, TaskDependType, TaskState
 from common.store.tables import (
@@ -152,7 +152,7 @@ def put_start(
     *,
     process_definition_id: int,
     token: str,
-    param: Mapping[str, object],
+    param: CommandParam,
     schedule_time: datetime | None = None,
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
     failure_strategy: FailureStrategy = FailureStrategy.CONTINUE,
@@ -169,7 +169,7 @@ def put_start(
         db,
         command_type=int(CommandType.START_PROCESS),
         process_definition_id=process_definition_id,
-        command_param=json.dumps({**param, RUN_TOKEN: token}, ensure_ascii=False),
+        command_param=param.replaced({RUN_TOKEN: token}).row_text(),
         schedule_time=schedule_time,
         task_depend_type=int(task_depend_type),
         failure_strategy=int(failure_strategy),
@@ -201,7 +201,7 @@ def _put_signal(
         db,
         command_type=int(command_type),
         process_definition_id=process_definition_id,
-        command_param=json.dumps({"ProcessInstanceId": str(process_instance_id)}),
+        command_param=CommandParam.of(process_instance_id=process_instance_id).text(),
     )
 
 
@@ -220,7 +220,7 @@ def put_recovery(
     command_type: CommandType,
     process_definition_id: int,
     process_instance_id: int,
-    param: Mapping[str, object] | None = None,
+    start_node_names: Sequence[str] = (),
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
     priority: int = int(Priority.MEDIUM),
 ) -> int | PendingRecovery:
@@ -228,14 +228,16 @@ def put_recovery(
 
     The unique key of pending recoveries decides, so that two that come together are one.
     """
-    document = {"ProcessInstanceId": str(process_instance_id), **(param or {})}
+    param = CommandParam.of(
+        process_instance_id=process_instance_id, start_node_names=start_node_names
+    )
     made: int | None = db.execute(
         pg_insert(command)
         .values(
             command_type=int(command_type),
             process_definition_id=process_definition_id,
             process_instance_id=process_instance_id,
-            command_param=json.dumps(document, ensure_ascii=False),
+            command_param=param.text(),
             task_depend_type=int(task_depend_type),
             process_instance_priority=priority,
         )

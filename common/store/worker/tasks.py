@@ -7,7 +7,6 @@ reporter of a worker.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -31,6 +30,7 @@ from sqlalchemy import (
 )
 
 from common.model.cluster import Node
+from common.model.command_param import CommandParam, ParamKey
 from common.model.spark import SparkFacts
 from common.model.states import LIVE_PROCESS_STATES, TaskState, TimeoutStrategy
 from common.store.queue_entries import IS_COMPLEMENT
@@ -101,7 +101,7 @@ _CLAIMABLE: Final = (
         # Mostly there are none, and then the text, which may be long, need not travel.
         case(
             (
-                process_instance.c.command_param.contains('"StartParams"'),
+                process_instance.c.command_param.contains(f'"{ParamKey.START_PARAMS}"'),
                 process_instance.c.command_param,
             ),
             else_=None,
@@ -418,27 +418,13 @@ def _claimed(row: AnyRow, now: datetime, earlier: Earlier | None) -> ClaimedTask
         start_time=now,
         submit_time=row.submit_time,
         input_pool=row.input_pool,
-        start_params=_start_params(row.command_param),
+        start_params=CommandParam.as_stored(row.command_param).start_params,
         timeout=_timeout(row),
         timezone_id=row.timezone_id,
         memory_factor=row.memory_factor,
         lost_attempts=() if earlier is None else tuple(earlier.lost),
         ended_attempts=() if earlier is None else tuple(earlier.ended),
     )
-
-
-def _start_params(command_param: str | None) -> str | None:
-    """The object of values given with the command, as JSON; None if there is none."""
-    if command_param is None:
-        return None
-    try:
-        param = json.loads(command_param)
-    except (ValueError, RecursionError):
-        return None
-    values = param.get("StartParams") if isinstance(param, dict) else None
-    if values is None or isinstance(values, str):
-        return values
-    return json.dumps(values)
 
 
 def _timeout(row: AnyRow) -> timedelta | None:

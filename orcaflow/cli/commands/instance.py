@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -316,7 +316,7 @@ def execute(
         wait,
         timeout,
         form,
-        param={"StartNodeNameList": ",".join(names)},
+        start_node_names=names,
         mode=mode,
     )
 
@@ -432,7 +432,7 @@ def _recover(
     timeout: str | None,
     form: Format,
     *,
-    param: Mapping[str, object] | None = None,
+    start_node_names: Sequence[str] = (),
     mode: TaskDependType | None = None,
 ) -> None:
     from common.model.commands import CommandType
@@ -462,7 +462,7 @@ def _recover(
             session,
             process_instance_id,
             command_type,
-            param=param,
+            start_node_names=start_node_names,
             task_depend_type=mode or TaskDependType.TASK_POST,
         )
         try:

@@ -11,6 +11,7 @@ import typer
 from orcaflow.cli.output import Format, FormatOption, print_json, say, write
 
 if TYPE_CHECKING:
+    from common.model.command_param import CommandParam
     from common.store.people.definitions import DefinitionRow
     from common.store.people.requests import PutCommand
     from common.store.people.views import ProcessInstanceView
@@ -95,6 +96,7 @@ def run(
     """
     import uuid
 
+    from common.model.command_param import CommandParam
     from common.model.states import FailureStrategy, Priority, TaskDependType
     from common.store.people.requests import put_start
     from operations.lookup import definition_named, nodes_named, worker_group_named
@@ -112,9 +114,7 @@ def run(
         with session.engine.begin() as db:
             definition = definition_named(db, name)
             _check_online(definition)
-            document: dict[str, object] = {}
-            if params:
-                document["StartParams"] = params
+            names: list[str] = []
             if start_nodes is not None:
                 names = nodes_named(
                     definition.process_definition_json or "",
@@ -122,13 +122,13 @@ def run(
                     owner=repr(definition.name),
                     field="start_nodes",
                 )
-                document["StartNodeNameList"] = ",".join(names)
-            _check_size(session, document)
+            command_param = CommandParam.of(start_params=params, start_node_names=names)
+            _check_size(session, command_param)
             put = put_start(
                 db,
                 process_definition_id=definition.id,
                 token=str(uuid.uuid4()),
-                param=document,
+                param=command_param,
                 schedule_time=moment,
                 task_depend_type=TaskDependType[f"TASK_{depend.name}"],
                 failure_strategy=FailureStrategy[failure_strategy.name],
@@ -199,13 +199,11 @@ def _check_online(definition: DefinitionRow) -> None:
         )
 
 
-def _check_size(session: Session, document: dict[str, object]) -> None:
-    import json
-
+def _check_size(session: Session, param: CommandParam) -> None:
     from common.errors import NotAllowedError
 
     limit = session.config.command.param_limit_bytes
-    text = json.dumps(document, ensure_ascii=False)
+    text = param.row_text()
     if "\\u0000" in text:
         raise typer.BadParameter("a parameter has a NUL character", param_hint="--param")
     # The run token is added to it, hence the reserve.

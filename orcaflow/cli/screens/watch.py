@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from common.clock import SystemClock
 from common.dag import Dag, select
 from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreachableError
-from common.model.commands import start_node_names
+from common.model.command_param import CommandParam
 from common.model.definitions import read_process_json
 from common.model.states import ProcessState, TaskDependType, TaskState
 from common.store.listen import Channel, Notification, Notifications, read_task_report
@@ -157,7 +157,7 @@ def _dag(shape: RunShape | None) -> Dag | None:
         return None
     try:
         graph = read_process_json(shape.process_instance_json, task_types=known_task_types())
-        names = start_node_names(shape.command_param)
+        names = CommandParam.of_instance(shape.command_param).start_node_names
         return select(graph.dag, names, TaskDependType(shape.task_depend_type))
     except (InvalidDefinitionError, ValueError):
         return None
