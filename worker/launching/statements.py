@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from common.params import DataType
 from worker.binding import Value, bound
 from worker.launching.base import TaskParameterError
+from worker.sql_scanner import Part, Token, dialect_of
 
 MAX_CHARS = 1_000_000
 
@@ -95,18 +96,8 @@ def _listed(place: str, name: str, text: str) -> tuple[Value, ...]:
     return tuple(values) or ((DataType.VARCHAR.name, None),)
 
 
-_SPECIAL = re.compile(
-    r"--|/\*|#|[A-Za-z_](?:[A-Za-z0-9_]|\$(?!\{))*|[0-9]+|\$\{"
-    r"|\$(?:[A-Za-z_][A-Za-z0-9_]*)?\$(?!\{)|['\"`;]"
-)
 _SLOT = re.compile(r"(['\"]*)\$\{([^{}]*)\}(['\"]*)")
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
-_SINGLE = re.compile(r"'((?:[^']|'')*)'")
-_SINGLE_ESCAPED = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
-_DOUBLE = re.compile(r'"((?:[^"]|"")*)"')
-_DOUBLE_ESCAPED = re.compile(r'"((?:[^"\\]|""|\\.)*)"', re.DOTALL)
-_BACKTICK = re.compile(r"`((?:[^`]|``)*)`")
-_BLOCK = re.compile(r"/\*|\*/")
 _BODIES = frozenset({"function", "procedure", "trigger"})
 
 
@@ -125,8 +116,7 @@ class _Scan:
         self._place = place
         self._parameters = parameters
         self._types = types
-        self._is_mysql = dialect in ("mysql", "mariadb")
-        self._is_postgresql = dialect == "postgresql"
+        self._dialect = dialect_of(dialect)
         self._done: list[Statement] = []
         self._begin_statement()
 
@@ -141,42 +131,47 @@ class _Scan:
 
     def statements(self) -> tuple[Statement, ...]:
         text, position = self._text, 0
-        while (match := _SPECIAL.search(text, position)) is not None:
-            self._keep(text[position : match.start()])
-            position = self._take(match)
+        while (token := self._dialect.find(text, position)) is not None:
+            self._keep(text[position : token.start])
+            position = self._take(token)
         self._keep(text[position:])
         self._end_statement()
         return tuple(self._done)
 
-    def _take(self, match: re.Match[str]) -> int:
-        """Deal with what was found; where to go on."""
-        text, start, found = self._text, match.start(), match[0]
-        if found == "--" or (found == "#" and self._is_mysql):
-            end = text.find("\n", start)
-            return self._comment(start, len(text) if end < 0 else end)
-        if found == "/*":
-            return self._comment(start, self._block_end(match.end()))
-        if found == "${" or found in ("'", '"'):
-            slot = _SLOT.match(text, start)
+    def _take(self, token: Token) -> int:
+        """Take a part into the statement; return the position behind it."""
+        text, start = self._text, token.start
+        match token.part:
+            case Part.LINE_COMMENT:
+                return self._comment(start, self._dialect.line_comment_end(text, token))
+            case Part.BLOCK_COMMENT:
+                end = self._dialect.block_comment_end(text, token)
+                return self._comment(start, len(text) if end is None else end)
+            case Part.REFERENCE | Part.QUOTE:
+                return self._slot_or_quoted(token)
+            case Part.END if self._depth == 0:
+                self._end_statement()
+                return token.end
+            case Part.DOLLAR:
+                end = self._dialect.dollar_end(text, token)
+                return self._verbatim(start, len(text) if end is None else end, "a $$ text")
+            case Part.WORD if token.text[0].isalpha():
+                self._word(token.text.lower())
+            case _:
+                pass
+        self._keep(token.text)
+        return token.end
+
+    def _slot_or_quoted(self, token: Token) -> int:
+        if token.text != "`":
+            slot = _SLOT.match(self._text, token.start)
             # Quotation marks belong to the slot if they close as they opened.
             if slot is not None and slot[1] == slot[3][::-1]:
                 return self._slot(slot)
-            if found == "${":
-                name = slot[2] if slot else text[match.end() : match.end() + 40]
+            if token.part is Part.REFERENCE:
+                name = slot[2] if slot else self._text[token.end : token.end + 40]
                 self._refuse(None, "something else that is quoted or nested", name)
-        if found in ("'", '"') or (found == "`" and not self._is_postgresql):
-            return self._quoted(start, found)
-        if found == ";":
-            if self._depth == 0:
-                self._end_statement()
-                return match.end()
-        elif found.startswith("$") and found.endswith("$") and self._is_postgresql:
-            end = text.find(found, match.end())
-            return self._verbatim(start, len(text) if end < 0 else end + len(found), "a $$ text")
-        elif found[0].isalpha():
-            self._word(found.lower())
-        self._keep(found)
-        return match.end()
+        return self._quoted(token.start, token.text)
 
     def _keep(self, text: str) -> None:
         if text:
@@ -188,48 +183,21 @@ class _Scan:
         self._piece.append(self._text[start:end])
         return end
 
-    def _block_end(self, position: int) -> int:
-        """Comments of PostgreSQL nest."""
-        depth = 1
-        while (match := _BLOCK.search(self._text, position)) is not None:
-            position = match.end()
-            if match[0] == "*/":
-                depth -= 1
-                if depth == 0:
-                    return position
-            elif self._is_postgresql:
-                depth += 1
-        return len(self._text)
-
     def _quoted(self, start: int, quote: str) -> int:
-        escapes = self._is_mysql or (
-            self._is_postgresql and quote == "'" and self._stands_alone_before(start) == "e"
-        )
-        pattern = {
-            "'": _SINGLE_ESCAPED if escapes else _SINGLE,
-            '"': _DOUBLE_ESCAPED if escapes else _DOUBLE,
-            "`": _BACKTICK,
-        }[quote]
-        match = pattern.match(self._text, start)
-        if match is None:
+        found = self._dialect.quoted_at(self._text, start)
+        if found is None:
             raise TaskParameterError(f"{self._place}: a {quote} is never closed")
-        if not _REFERENCE.search(match[1]):
-            self._keep(match[0])
+        reference = _REFERENCE.search(found.body)
+        if reference is None:
+            self._keep(self._text[start : found.end])
         elif quote != "'":
-            self._refuse(_REFERENCE.search(match[1]), "a quoted name")
-        elif escapes or self._is_word(start - 1):
-            self._refuse(_REFERENCE.search(match[1]), "a text with escapes or a prefix")
+            self._refuse(reference, "a quoted name")
+        elif found.has_escapes or self._is_word(start - 1):
+            self._refuse(reference, "a text with escapes or a prefix")
         else:
-            whole = _REFERENCE.sub(lambda each: self._value(each[1]), match[1].replace("''", "'"))
+            whole = _REFERENCE.sub(lambda each: self._value(each[1]), found.body.replace("''", "'"))
             self._add_slot(typed(self._place, "", DataType.VARCHAR, whole))
-        return match.end()
-
-    def _stands_alone_before(self, start: int) -> str:
-        """The word that ends right before a position, "" if there is none."""
-        end = start
-        while start > 0 and (self._text[start - 1].isalnum() or self._text[start - 1] in "_$"):
-            start -= 1
-        return self._text[start:end].lower()
+        return found.end
 
     def _verbatim(self, start: int, end: int, what: str) -> int:
         text = self._text[start:end]

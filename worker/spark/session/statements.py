@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from worker.sql_scanner import SPARK, Part, Token
+
 MAX_CHARS: Final = 1_000_000
 
 
@@ -49,18 +51,6 @@ def split(text: str) -> tuple[Statement, ...]:
 
 
 _WORD = re.compile(r"[^\W\d]\w*")
-_SPECIAL = re.compile(
-    r"--|/\*|'|\"|`|;|:|\$[A-Za-z_]*\$|(?P<raw>\b[rR](?=['\"]))|(?P<word>[^\W\d]\w*)"
-)
-# A backslash at its end takes the next line into the comment, as Spark has it.
-_LINE_COMMENT = re.compile(r"--(?:\\\r?\n|[^\r\n])*")
-_BLOCK_EDGE = re.compile(r"/\*|\*/")
-_QUOTED: Final = {
-    "'": re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL),
-    '"': re.compile(r'"(?:[^"\\]|\\.|"")*"', re.DOTALL),
-    "`": re.compile(r"`(?:[^`]|``)*`"),
-}
-_RAW: Final = {"'": re.compile(r"'[^']*'"), '"': re.compile(r'"[^"]*"')}
 _NAMES: Final = {"'": "text in '", '"': 'text in "', "`": "name in `"}
 _ENDED = re.compile(r"\s+(CASE|IF|WHILE|LOOP|REPEAT|FOR)\b", re.IGNORECASE)
 """What an END may close besides BEGIN. All but CASE are not counted when they open either, since
@@ -84,40 +74,47 @@ class _Scan:
 
     def statements(self) -> tuple[Statement, ...]:
         text, position = self._text, 0
-        while (match := _SPECIAL.search(text, position)) is not None:
-            self._keep(position, match.start())
-            position = self._take(match)
+        while (token := SPARK.find(text, position)) is not None:
+            self._keep(position, token.start)
+            position = self._take(token)
         self._keep(position, len(text))
         if self._opened:
             raise StatementError(f"{self._at(self._opened[0])}: a BEGIN has no END")
         self._end_statement()
         return tuple(self._done)
 
-    def _take(self, match: re.Match[str]) -> int:
-        """Deal with what was found; where to go on."""
-        found, start = match[0], match.start()
-        if found == "--":
-            comment = _LINE_COMMENT.match(self._text, start)
-            return match.end() if comment is None else comment.end()
-        if found == "/*":
-            return self._comment(start)
-        if found == ";" and not self._opened:
-            self._end_statement()
-            return match.end()
-        if match["raw"]:
-            return self._quoted(start, match.end(), _RAW)
-        if found in _QUOTED:
-            return self._quoted(start, start, _QUOTED)
-        if found == ":":
-            return self._parameter(start)
-        if found.startswith("$"):
-            end = self._text.find(found, match.end())
-            if end < 0:
-                raise StatementError(f"{self._at(start)}: a text in {found} is never closed")
-            return self._keep(start, end + len(found))
-        if match["word"]:
-            return self._word(found.upper(), start, match.end())
-        return self._keep(start, match.end())
+    def _take(self, token: Token) -> int:
+        """Take a part into the statement; return the position behind it."""
+        start = token.start
+        match token.part:
+            case Part.LINE_COMMENT:
+                return SPARK.line_comment_end(self._text, token)
+            case Part.BLOCK_COMMENT:
+                # A hint, which looks like a comment, is kept with what is around it.
+                end = SPARK.block_comment_end(self._text, token)
+                if end is None:
+                    raise StatementError(f"{self._at(start)}: a comment is never closed")
+                return end
+            case Part.END if not self._opened:
+                self._end_statement()
+                return token.end
+            case Part.PREFIX:
+                return self._quoted(start, token.end)
+            case Part.QUOTE:
+                return self._quoted(start, start)
+            case Part.MARKER:
+                return self._parameter(start)
+            case Part.DOLLAR:
+                end = SPARK.dollar_end(self._text, token)
+                if end is None:
+                    raise StatementError(
+                        f"{self._at(start)}: a text in {token.text} is never closed"
+                    )
+                return self._keep(start, end)
+            case Part.WORD:
+                return self._word(token.text.upper(), start, token.end)
+            case _:
+                return self._keep(start, token.end)
 
     def _keep(self, start: int, end: int) -> int:
         """What belongs to the statement, unless it is blank; the end."""
@@ -127,22 +124,12 @@ class _Scan:
             self._end = end
         return end
 
-    def _comment(self, start: int) -> int:
-        """Spark's nest. A hint, which looks like one, is kept with what is around it."""
-        depth, position = 1, start + 2
-        while (edge := _BLOCK_EDGE.search(self._text, position)) is not None:
-            position = edge.end()
-            depth += 1 if edge[0] == "/*" else -1
-            if depth == 0:
-                return position
-        raise StatementError(f"{self._at(start)}: a comment is never closed")
-
-    def _quoted(self, start: int, quote: int, patterns: dict[str, re.Pattern[str]]) -> int:
-        sign = self._text[quote]
-        match = patterns[sign].match(self._text, quote)
-        if match is None:
-            raise StatementError(f"{self._at(start)}: a {_NAMES[sign]} is never closed")
-        return self._keep(start, match.end())
+    def _quoted(self, start: int, quote: int) -> int:
+        found = SPARK.quoted_at(self._text, quote)
+        if found is None:
+            name = _NAMES[self._text[quote]]
+            raise StatementError(f"{self._at(start)}: a {name} is never closed")
+        return self._keep(start, found.end)
 
     def _parameter(self, start: int) -> int:
         if self._text.startswith("::", start):
