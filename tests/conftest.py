@@ -1,7 +1,9 @@
 """Real servers for every test: one PostgreSQL and one ZooKeeper a session, in a temporary home.
 
 All xdist workers share them: the first that asks starts them, the last that ends stops them. A test
-gets a database of its own (`database_url`) and a node of its own (`zk_root`), so none sees another's.
+gets a database of its own (`database_url`, or `migrated_url` with the schema in it) and a node of its
+own (`zk_root`), so none sees another's. The schema is migrated once; each further database with it is
+a copy. The server syncs nothing to disk: tests about durability start servers of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,8 +24,14 @@ import pytest
 from common.embedded.addresses import PostgresAddress, ZookeeperAddress
 from common.embedded.postgres import EmbeddedPostgres
 from common.embedded.zookeeper import EmbeddedZookeeper
+from common.store import schema
+from common.store.connect import engine
+from tests.budget import Budget
 
 Address = TypeVar("Address")
+
+MIGRATED = "migrated"
+"""The database that all others with the schema are copied from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +40,38 @@ class ZookeeperRoot:
 
     hosts: str
     root: str
+
+
+class Databases:
+    """Makes databases of the session's server, and drops them."""
+
+    def __init__(self, postgres: PostgresAddress) -> None:
+        self._postgres = postgres
+
+    @contextmanager
+    def some(self) -> Iterator[Callable[..., str]]:
+        """A function that makes a database and returns its URL; all are dropped at the end."""
+        made: list[str] = []
+
+        def make(template: str = "template1") -> str:
+            name = f"test_{uuid.uuid4().hex[:16]}"
+            _administer(
+                self._postgres,
+                # Files are copied in less time than they are logged.
+                f'CREATE DATABASE {name} TEMPLATE "{template}" STRATEGY file_copy',
+            )
+            made.append(name)
+            return replace(self._postgres, dbname=name).url
+
+        try:
+            yield make
+        finally:
+            for name in made:
+                _administer(self._postgres, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Budget())
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -56,7 +97,18 @@ def server_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def postgres(server_home: Path) -> Iterator[PostgresAddress]:
     """The session's PostgreSQL. For a database to use, ask for `database_url`."""
     server = EmbeddedPostgres(server_home)
-    with _shared(server_home / "postgres.users", server.start, server.stop) as address:
+
+    def start() -> PostgresAddress:
+        is_first = not server.is_running()
+        address = server.start()
+        if is_first:
+            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+                _administer(address, f"ALTER SYSTEM SET {setting} = off")
+            _administer(address, "SELECT pg_reload_conf()")
+            _make_template(address)
+        return address
+
+    with _shared(server_home / "postgres.users", start, partial(server.stop, now=True)) as address:
         yield address
 
 
@@ -68,20 +120,17 @@ def zookeeper(server_home: Path) -> Iterator[ZookeeperAddress]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def databases(postgres: PostgresAddress) -> Databases:
+    """The maker of databases, for fixtures that outlive a test; else there is `new_database`."""
+    return Databases(postgres)
+
+
 @pytest.fixture
-def new_database(postgres: PostgresAddress) -> Iterator[Callable[..., str]]:
+def new_database(databases: Databases) -> Iterator[Callable[..., str]]:
     """Makes databases on demand, copied from `template` if one is named; gives their URLs."""
-    made: list[str] = []
-
-    def make(template: str = "template1") -> str:
-        name = f"test_{uuid.uuid4().hex[:16]}"
-        _administer(postgres, f'CREATE DATABASE {name} TEMPLATE "{template}"')
-        made.append(name)
-        return replace(postgres, dbname=name).url
-
-    yield make
-    for name in made:
-        _administer(postgres, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    with databases.some() as make:
+        yield make
 
 
 @pytest.fixture
@@ -91,9 +140,23 @@ def database_url(new_database: Callable[..., str]) -> str:
 
 
 @pytest.fixture
+def migrated_url(new_database: Callable[..., str]) -> str:
+    """A fresh database with the schema and nothing in it, as an SQLAlchemy URL."""
+    return new_database(template=MIGRATED)
+
+
+@pytest.fixture
 def zk_root(zookeeper: ZookeeperAddress) -> ZookeeperRoot:
     """A node that nobody else uses; it does not exist yet."""
     return ZookeeperRoot(hosts=zookeeper.hosts, root=f"/test-{uuid.uuid4().hex[:16]}")
+
+
+def _make_template(postgres: PostgresAddress) -> None:
+    _administer(postgres, f"CREATE DATABASE {MIGRATED}")
+    migrated = engine(replace(postgres, dbname=MIGRATED).url)
+    schema.upgrade(migrated, os_user="tester")
+    # A database is copied only while nobody is connected to it.
+    migrated.dispose()
 
 
 def _administer(postgres: PostgresAddress, statement: str) -> None:

@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine
 
-from common.embedded.addresses import PostgresAddress
-from common.store import schema
 from common.store.connect import engine
 from orcaflow.cli.app import main
+from tests.conftest import MIGRATED, Databases
 
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[Engine]:
+def db(migrated_url: str) -> Iterator[Engine]:
     """A database with the schema and nothing in it."""
-    made = engine(database_url, pool_size=3)
-    schema.upgrade(made, os_user="tester")
+    made = engine(migrated_url, pool_size=3)
     yield made
     made.dispose()
 
 
 @pytest.fixture(scope="module")
-def url(postgres: PostgresAddress) -> Iterator[str]:
+def url(databases: Databases) -> Iterator[str]:
     """One database with the schema for a whole module, whose tests clear or share its rows."""
-    name = f"test_module_{uuid.uuid4().hex[:12]}"
-    server = create_engine(
-        postgres.url.replace("postgresql://", "postgresql+psycopg2://"),
-        isolation_level="AUTOCOMMIT",
-    )
-    with server.connect() as db:
-        db.execute(text(f"CREATE DATABASE {name}"))
-    made = replace(postgres, dbname=name).url
-    upgraded = engine(made)
-    schema.upgrade(upgraded, os_user="tester")
-    upgraded.dispose()
-    yield made
-    with server.connect() as db:
-        db.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    server.dispose()
+    with databases.some() as make:
+        yield make(MIGRATED)
 
 
 @pytest.fixture

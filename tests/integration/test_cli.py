@@ -34,10 +34,9 @@ Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[Engine]:
+def db(migrated_url: str) -> Iterator[Engine]:
     """The database that the command line talks to."""
-    made = engine(database_url, pool_size=3)
-    schema.upgrade(made, os_user="tester")
+    made = engine(migrated_url, pool_size=3)
     yield made
     made.dispose()
 
@@ -49,14 +48,14 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cli(
-    database_url: str,
+    migrated_url: str,
     home: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Cli:
     """Runs a command: exit code, standard output, standard error."""
     monkeypatch.setenv("ORCAFLOW_HOME", str(home))
-    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", database_url)
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", migrated_url)
     monkeypatch.setenv("ORCAFLOW_TIME_ZONE", "UTC")
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -67,15 +66,20 @@ def cli(
     return run
 
 
+@pytest.fixture
+def cli_on_empty(cli: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The same on a database without a schema."""
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", database_url)
+    return cli
+
+
 @contextmanager
-def a_master(
-    database_url: str, db: Engine, work: Callable[[int], None] = lambda _: None
-) -> Iterator[None]:
+def a_master(url: str, db: Engine, work: Callable[[int], None] = lambda _: None) -> Iterator[None]:
     """Plans commands as a master does, and leaves what comes of an instance to `work`."""
     store = PostgresCommandStore(db)
     clock = SystemClock()
     over = threading.Event()
-    with Notifications(database_url, (Channel.COMMAND,)) as notifications:
+    with Notifications(url, (Channel.COMMAND,)) as notifications:
 
         def take() -> None:
             while not over.is_set():
@@ -164,18 +168,18 @@ def ended(db: Engine, state: ProcessState, *attempts: dict[str, Any]) -> Callabl
     return work
 
 
-def test_an_empty_database_is_told_with_the_cure(cli: Cli) -> None:
-    code, _, err = cli("definition", "list")
+def test_an_empty_database_is_told_with_the_cure(cli_on_empty: Cli) -> None:
+    code, _, err = cli_on_empty("definition", "list")
     assert code == 78
     assert "orcaflow db upgrade" in err
 
 
-def test_the_schema_is_made_once_and_then_left_alone(cli: Cli) -> None:
-    code, out, _ = cli("db", "upgrade", "-o", "json")
+def test_the_schema_is_made_once_and_then_left_alone(cli_on_empty: Cli) -> None:
+    code, out, _ = cli_on_empty("db", "upgrade", "-o", "json")
     assert (code, json.loads(out)["applied"]) == (0, list(schema.REVISIONS))
-    code, out, _ = cli("db", "upgrade", "-o", "json")
+    code, out, _ = cli_on_empty("db", "upgrade", "-o", "json")
     assert (code, json.loads(out)["applied"]) == (0, [])
-    assert cli("db", "check")[0] == 0
+    assert cli_on_empty("db", "check")[0] == 0
 
 
 def test_a_new_definition_is_online_and_importing_it_again_changes_nothing(
@@ -249,9 +253,9 @@ def test_an_offline_definition_can_not_be_run(cli: Cli, db: Engine, imported: st
 
 
 def test_a_run_tells_the_instance_it_became(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         code, out, _ = cli(
             "run", imported, "-p", "who=you = me", "--date", "2013-01-31", "-o", "json"
         )
@@ -266,9 +270,9 @@ def test_a_run_tells_the_instance_it_became(
 
 
 def test_a_run_that_has_to_wait_or_was_discarded_is_not_said_to_have_begun(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         assert "process instance 1 has begun" in cli("run", imported)[1]
         cli("definition", "set", imported, "--execution-type", "serial-wait")
         waits = "process instance 2 waits for its turn: orcaflow instance why 2\n"
@@ -278,14 +282,14 @@ def test_a_run_that_has_to_wait_or_was_discarded_is_not_said_to_have_begun(
 
 
 def test_all_options_of_a_run_are_in_its_instance(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
     with db.begin() as connection:
         group = connection.execute(
             insert(worker_group).values(name="etl").returning(worker_group.c.id)
         ).scalar_one()
     options = "--start-nodes t1 --depend pre --priority highest --failure-strategy end"
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         assert cli("run", imported, *options.split(), "--worker-group", "etl")[0] == 0
     with db.connect() as connection:
         row = connection.execute(select(process_instance)).one()
@@ -312,10 +316,10 @@ def test_parameters_larger_than_a_master_reads_are_refused(
 
 
 def test_a_refused_command_fails_with_the_masters_reason(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
     # `${a}` needs `${b}` and the other way round: only the master, resolving them, finds out.
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         code, out, err = cli("run", imported, "-p", "a=${b}", "-p", "b=${a}", "--wait")
     assert (code, out) == (1, "")
     assert "was refused" in err
@@ -323,10 +327,10 @@ def test_a_refused_command_fails_with_the_masters_reason(
 
 
 def test_waiting_for_a_run_ends_with_it_and_its_success(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
     work = ended(db, ProcessState.SUCCESS, an_attempt(0, "t0", TaskState.SUCCESS))
-    with a_master(database_url, db, work):
+    with a_master(migrated_url, db, work):
         code, out, _ = cli("run", imported, "--wait")
     assert code == 0
     assert "t0  SUCCESS" in out
@@ -334,13 +338,13 @@ def test_waiting_for_a_run_ends_with_it_and_its_success(
 
 
 def test_waiting_for_a_run_that_fails_shows_the_end_of_the_log(
-    cli: Cli, db: Engine, imported: str, database_url: str, home: Path
+    cli: Cli, db: Engine, imported: str, migrated_url: str, home: Path
 ) -> None:
     log = home / "tasks" / "logs" / "1" / "1" / "1.log"
     log.parent.mkdir(parents=True)
     log.write_text("before\nit \x1b[2J broke\n")
     failed = an_attempt(0, "t0", TaskState.FAILURE, log_path=str(log), exit_code=3)
-    with a_master(database_url, db, ended(db, ProcessState.FAILURE, failed)):
+    with a_master(migrated_url, db, ended(db, ProcessState.FAILURE, failed)):
         code, out, _ = cli("run", imported, "--wait")
     assert code == 1
     assert "t0 failed (task instance 1, attempt 1, exit code 3)" in out
@@ -349,10 +353,10 @@ def test_waiting_for_a_run_that_fails_shows_the_end_of_the_log(
 
 
 def test_json_of_a_watched_run_stands_alone_on_standard_output(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
     work = ended(db, ProcessState.SUCCESS, an_attempt(0, "t0", TaskState.SUCCESS))
-    with a_master(database_url, db, work):
+    with a_master(migrated_url, db, work):
         code, out, err = cli("run", imported, "--wait", "-o", "json")
     document = json.loads(out)
     assert (code, document["instance"]["state_code"]) == (0, 7)
@@ -361,9 +365,9 @@ def test_json_of_a_watched_run_stands_alone_on_standard_output(
 
 
 def test_a_run_that_takes_too_long_goes_on_without_its_watcher(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         code, _, err = cli("run", imported, "--wait", "--timeout", "0.2s")
     assert code == 124
     assert "it goes on" in err or "it waits in t_ds_command" in err
@@ -376,9 +380,9 @@ def test_nobody_takes_a_command_when_there_is_no_master(cli: Cli, imported: str)
 
 
 def test_stopping_puts_a_command_and_what_has_ended_is_not_stopped(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         cli("run", imported)
     assert cli("instance", "stop", "1")[0] == 0
     with db.connect() as connection:
@@ -391,7 +395,7 @@ def test_stopping_puts_a_command_and_what_has_ended_is_not_stopped(
 
 
 def test_a_failed_run_is_recovered_and_watched_to_its_end(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
     failed = an_attempt(0, "t0", TaskState.FAILURE)
     ends = iter(
@@ -404,7 +408,7 @@ def test_a_failed_run_is_recovered_and_watched_to_its_end(
     def work(instance: int) -> None:
         next(ends)(instance)
 
-    with a_master(database_url, db, work):
+    with a_master(migrated_url, db, work):
         assert cli("run", imported, "--wait")[0] == 1
         code, out, err = cli("instance", "recover", "1", "--wait", "-o", "json")
         assert code == 0, err
@@ -439,9 +443,9 @@ def test_what_is_not_there_is_not_found(cli: Cli, db: Engine) -> None:
 
 
 def test_lists_are_filtered_by_state(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         cli("run", imported)
         cli("run", imported)
     ended(db, ProcessState.FAILURE)(1)
@@ -453,9 +457,9 @@ def test_lists_are_filtered_by_state(
 
 
 def test_a_log_of_a_path_elsewhere_is_refused(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         cli("run", imported)
     with db.begin() as connection:
         attempt = an_attempt(1, "t0", TaskState.SUCCESS, log_path="/etc/passwd")
@@ -466,9 +470,9 @@ def test_a_log_of_a_path_elsewhere_is_refused(
 
 
 def test_following_a_log_ends_with_the_attempt_and_misses_nothing(
-    cli: Cli, db: Engine, imported: str, database_url: str, home: Path
+    cli: Cli, db: Engine, imported: str, migrated_url: str, home: Path
 ) -> None:
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         cli("run", imported)
     log = home / "tasks" / "logs" / "1" / "1" / "1.log"
     log.parent.mkdir(parents=True)
@@ -497,9 +501,9 @@ def test_following_a_log_ends_with_the_attempt_and_misses_nothing(
 
 
 def test_rendering_shows_what_the_worker_would_run(
-    cli: Cli, db: Engine, imported: str, database_url: str
+    cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
-    with a_master(database_url, db):
+    with a_master(migrated_url, db):
         cli("run", imported, "-p", "who=$[yyyyMMdd-1]", "--date", "2013-03-01")
     with db.begin() as connection:
         connection.execute(insert(task_instance).values(an_attempt(1, "t0", TaskState.RUNNING)))
@@ -510,8 +514,8 @@ def test_rendering_shows_what_the_worker_would_run(
     assert document["parameters"]["system.biz.date"] == "20130228"
 
 
-def test_the_doctor_finds_a_database_without_a_schema(cli: Cli) -> None:
-    code, out, _ = cli("doctor", "-o", "json")
+def test_the_doctor_finds_a_database_without_a_schema(cli_on_empty: Cli) -> None:
+    code, out, _ = cli_on_empty("doctor", "-o", "json")
     found = {row["check"]: row for row in json.loads(out)}
     assert code == 1
     assert found["schema"]["result"] == "failed"

@@ -322,9 +322,9 @@ def test_a_password_on_the_command_line_is_refused(cli: Cli) -> None:
 
 
 def test_a_data_source_is_tried_from_here(
-    cli: Cli, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = database_url.replace("postgresql+psycopg2", "postgresql")
+    plain = migrated_url.replace("postgresql+psycopg2", "postgresql")
     assert cli("datasource", "create", "own", "--url", plain)[0] == 0
     assert told(cli("datasource", "test", "own", "-o", "json"))["server"].startswith("postgresql")
     cli("datasource", "create", "gone", "--url", f"sqlite:///{tmp_path}/gone.db")

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import Connection, insert, update
 
 from common.model.states import ReleaseState
-from common.store import schema
 from common.store.connect import engine
 from common.store.people import views
 from common.store.people.definitions import (
@@ -31,10 +30,9 @@ ONE_O_CLOCK = NOON + timedelta(hours=1)
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[Connection]:
+def db(migrated_url: str) -> Iterator[Connection]:
     """A connection whose changes are all rolled back."""
-    made = engine(database_url, pool_size=1)
-    schema.upgrade(made, os_user="tester")
+    made = engine(migrated_url, pool_size=1)
     with made.connect() as connection:
         yield connection
         connection.rollback()

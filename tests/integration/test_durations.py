@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import Connection, insert
 
 from common.schedule_simulator import Peak
-from common.store import schema
 from common.store.connect import engine
 from common.store.people.durations import recent_durations, recent_peaks
 from common.store.tables import (
@@ -26,10 +25,9 @@ FLIGHTS, OTHER, NEVER_RUN = 11, 12, 13
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[Connection]:
+def db(migrated_url: str) -> Iterator[Connection]:
     """A connection whose changes are all rolled back."""
-    made = engine(database_url, pool_size=1)
-    schema.upgrade(made, os_user="tester")
+    made = engine(migrated_url, pool_size=1)
     with made.connect() as connection:
         yield connection
         connection.rollback()

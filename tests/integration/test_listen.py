@@ -12,7 +12,6 @@ from sqlalchemy import Engine, make_url, text
 
 from common.errors import ConfigurationError
 from common.model.states import TaskState
-from common.store import schema
 from common.store.connect import engine
 from common.store.listen import Channel, Notification, Notifications, read_task_report
 
@@ -21,18 +20,17 @@ NO_TIME = timedelta()
 
 
 @pytest.fixture
-def db_engine(database_url: str) -> Iterator[Engine]:
-    made = engine(database_url)
-    schema.upgrade(made, os_user="tester")
+def db_engine(migrated_url: str) -> Iterator[Engine]:
+    made = engine(migrated_url)
     yield made
     made.dispose()
 
 
 @pytest.fixture
-def heard(database_url: str, db_engine: Engine) -> Iterator[Notifications]:
+def heard(migrated_url: str, db_engine: Engine) -> Iterator[Notifications]:
     """Listens to everything; its connection stands and its first reminder has been taken."""
     with Notifications(
-        database_url, tuple(Channel), application_name=f"heard-{id(db_engine)}"
+        migrated_url, tuple(Channel), application_name=f"heard-{id(db_engine)}"
     ) as notifications:
         assert [news.is_reminder for news in notifications.wait(LONG)] == [True]
         yield notifications

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Engine, event, text
 
-from common.embedded.addresses import PostgresAddress
 from common.model.cluster import Node
 from common.model.upstream import Question
-from common.store import schema
 from common.store.connect import engine
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.failover import PostgresFailoverStore
@@ -60,16 +56,8 @@ _FILL = (
 
 
 @pytest.fixture(scope="module")
-def made(postgres: PostgresAddress) -> Iterator[Engine]:
-    name = f"test_scale_{uuid.uuid4().hex[:12]}"
-    server = create_engine(
-        postgres.url.replace("postgresql://", "postgresql+psycopg2://"),
-        isolation_level="AUTOCOMMIT",
-    )
-    with server.connect() as db:
-        db.execute(text(f"CREATE DATABASE {name}"))
-    filled = engine(replace(postgres, dbname=name).url)
-    schema.upgrade(filled, os_user="tester")
+def made(url: str) -> Iterator[Engine]:
+    filled = engine(url)
     with filled.begin() as db:
         for statement in _FILL:
             db.exec_driver_sql(statement)
@@ -77,9 +65,6 @@ def made(postgres: PostgresAddress) -> Iterator[Engine]:
         db.execution_options(isolation_level="AUTOCOMMIT").execute(text("VACUUM ANALYZE"))
     yield filled
     filled.dispose()
-    with server.connect() as db:
-        db.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    server.dispose()
 
 
 def rows_read(made: Engine, work: Callable[[], object]) -> dict[str, int]:

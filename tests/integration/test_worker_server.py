@@ -23,7 +23,6 @@ from common.model.states import TaskState
 from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
-from common.store import connect, schema
 from tests.conftest import ZookeeperRoot
 from tests.integration.test_worker_host import Signpost, wait_until_gone
 
@@ -134,10 +133,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, database_url: str, zk_root: ZookeeperRoot) -> Iterator[Cluster]:
-    engine = connect.engine(database_url)
-    schema.upgrade(engine, os_user="tester")
-    engine.dispose()
+def cluster(tmp_path: Path, migrated_url: str, zk_root: ZookeeperRoot) -> Iterator[Cluster]:
     registry = connect_registry(
         RegistryConfig(
             hosts=zk_root.hosts, root=zk_root.root, session_timeout=timedelta(seconds=10)
@@ -147,7 +143,7 @@ def cluster(tmp_path: Path, database_url: str, zk_root: ZookeeperRoot) -> Iterat
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    cluster = Cluster(tmp_path / "home", database_url, zk_root, registry, port)
+    cluster = Cluster(tmp_path / "home", migrated_url, zk_root, registry, port)
     yield cluster
     for daemon in cluster.daemons:
         if daemon.poll() is None:
