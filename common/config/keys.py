@@ -35,6 +35,7 @@ def _closed_keys() -> frozenset[str]:
 
 
 def flattened(owner: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield every setting of an owner with its full key, profiles included."""
     for item in fields(owner):  # type: ignore[arg-type]  # Always one of the classes of settings.
         value = getattr(owner, item.name)
         key = f"{prefix}{item.name}"

@@ -26,6 +26,7 @@ def delay_cause(attempt: Attempt) -> Cause:
 
 
 def running_cause(facts: Facts, attempt: Attempt) -> Cause:
+    """Build the cause for an attempt on a worker, which may be gone."""
     alive = facts.alive
     worker = Node(address=attempt.host or "", incarnation=attempt.worker_incarnation or 0)
     if alive is not None and worker not in alive.workers:
@@ -49,6 +50,7 @@ def running_cause(facts: Facts, attempt: Attempt) -> Cause:
 
 
 def queued_cause(facts: Facts, attempt: Attempt) -> Cause:
+    """Build the cause for an attempt in the queue, with the workers that may take it."""
     place = facts.queue.get(attempt.id, QueuePlace(ahead=0))
     alive = facts.alive
     group = place.group_name or str(place.group_id)
@@ -68,6 +70,7 @@ def queued_cause(facts: Facts, attempt: Attempt) -> Cause:
 
 
 def retry_cause(facts: Facts, attempt: Attempt) -> Cause:
+    """Build the cause for a failed attempt before its retry."""
     late = attempt.retry_at is not None and attempt.retry_at < facts.now
     reason = f": {attempt.reason}" if attempt.reason else ""
     return Cause(
@@ -83,6 +86,7 @@ def retry_cause(facts: Facts, attempt: Attempt) -> Cause:
 
 
 def finished_cause(shapes: Shapes, run: Run, attempt: Attempt) -> Cause:
+    """Build the cause for an ended attempt that no other follows."""
     state = state_name(TaskState, attempt.state)
     reason = f": {attempt.reason}" if attempt.reason else ""
     reason += _why_not_retried(shapes, run, attempt)

@@ -10,6 +10,7 @@ from common.why.phrases import MAX_LISTED, by_address, counted
 
 
 def worker_causes(place: QueuePlace, alive: Alive, group: str) -> Iterator[Cause]:
+    """Yield the workers that may take a queued attempt, or the lack of them."""
     workers = sorted(alive.workers, key=by_address)
     if not workers:
         yield Cause(

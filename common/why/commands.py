@@ -12,6 +12,7 @@ from common.why.phrases import by_address, counted, state_name
 
 
 def command_cause(facts: Facts, command: PendingCommand) -> Cause:
+    """Build the cause for a command that no master has taken."""
     kind = state_name(CommandType, command.command_type)
     subject = f"command {command.id}"
     about = f" for {command.definition_name!r}" if command.definition_name else ""

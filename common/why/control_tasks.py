@@ -47,6 +47,7 @@ def child_of(facts: Facts, attempt: Attempt) -> Run | None:
 
 
 def dependent_cause(attempt: Attempt) -> Cause:
+    """Build the cause for a DEPENDENT attempt from the evidence in its row."""
     entries = [entry for entry in _entries(attempt.evidence) if entry.get("result") == "WAITING"]
     because = tuple(_of_evidence(entry) for entry in entries[:MAX_LISTED])
     more = f" ({len(entries)} in all)" if len(entries) > MAX_LISTED else ""

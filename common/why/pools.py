@@ -8,6 +8,7 @@ from common.why.phrases import MAX_LISTED, counted, task_subject
 
 
 def pools_cause(facts: Facts, attempt: Attempt) -> Cause:
+    """Build the cause for an attempt that waits for slots, with the pools that are full."""
     waits = facts.pools.get(attempt.id, ())
     because: list[Cause] = []
     for wait in waits:

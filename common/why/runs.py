@@ -18,6 +18,7 @@ from common.why.shape import BAD_ENDS, Shapes
 def ended_run_cause(
     facts: Facts, shapes: Shapes, run: Run, state: ProcessState, subject: str
 ) -> Cause:
+    """Build the cause for a run that has ended, with its failed tasks."""
     recovery = facts.recoveries.get(run.id)
     because: list[Cause] = []
     if recovery is not None:
@@ -42,6 +43,7 @@ def ended_run_cause(
 
 
 def serial_wait_cause(facts: Facts, run: Run, subject: str) -> Cause:
+    """Build the cause for a run in a serial wait, with the runs before it."""
     others = tuple(
         Cause(
             cause=CauseKind.RUNNING
@@ -75,6 +77,7 @@ def serial_wait_cause(facts: Facts, run: Run, subject: str) -> Cause:
 
 
 def waiting_thread_cause(facts: Facts, run: Run, subject: str) -> Cause:
+    """Build the cause for a run that waits for room on a master."""
     recovery = facts.recoveries.get(run.id)
     return Cause(
         cause=CauseKind.THREAD,
@@ -89,6 +92,7 @@ def waiting_thread_cause(facts: Facts, run: Run, subject: str) -> Cause:
 
 
 def owner_causes(facts: Facts, run: Run, subject: str) -> Iterator[Cause]:
+    """Yield a cause if the run's owner is gone, so that nothing is decided for it."""
     alive = facts.alive
     recovery = facts.recoveries.get(run.id)
     if alive is None:

@@ -121,6 +121,7 @@ def plan_row(plan: ComplementPlan, *, ends_at: datetime | None) -> dict[str, obj
 
 
 def plan_date_rows(plan: ComplementPlan, dates: Sequence[DatePlan]) -> list[dict[str, object]]:
+    """Return a row for each planned date of a complement."""
     return [
         {
             "date": date_text(each.schedule_time, plan.new.timezone_id),

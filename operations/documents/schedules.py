@@ -171,6 +171,7 @@ def coming_cells(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 def change_row(
     change: ClockChange, timetable: Timetable, schedule_id: int | None
 ) -> dict[str, object]:
+    """Return a clock change and its effect on a schedule as a row."""
     return {
         "schedule_id": schedule_id,
         "at": change.at,

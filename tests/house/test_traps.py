@@ -92,7 +92,7 @@ def test_every_worked_trace_is_a_test() -> None:
 
 
 def _cited(pattern: re.Pattern[str]) -> dict[str, str]:
-    """What the code cites, each with a place where it does."""
+    """Return the citations in the code, each with one place."""
     found: dict[str, str] = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):

@@ -40,6 +40,7 @@ class Target:
 
 
 def target_of(context: TaskContext, program_type: str) -> Target:
+    """Read master and deploy mode of a task; `TaskParameterError` if they don't fit each other."""
     mode = context.one_of("deployMode", _DEPLOY_MODES, "")
     master = context.substitute(context.text("master")).strip()
     if not mode:
@@ -64,6 +65,7 @@ def target_of(context: TaskContext, program_type: str) -> Target:
 
 
 def notes_of_managers(managers: ManagerSettings, target: Target) -> list[str]:
+    """Return notes for the log about what can't be followed; refuse it in cluster mode."""
     missing = managers.what_is_missing(target.master)
     if target.mode == "cluster" and target.ruler == "standalone" and not managers.standalone_urls:
         # A guessed page will do while the driver is a process of ours. One that goes on without us
@@ -81,6 +83,7 @@ def notes_of_managers(managers: ManagerSettings, target: Target) -> list[str]:
 
 
 def namespace_of(context: TaskContext, managers: ManagerSettings, target: Target) -> str:
+    """Read the namespace of a task on Kubernetes; only one that the sweep knows is allowed."""
     given = context.substitute(context.text("namespace")).strip()
     if target.ruler != "kubernetes":
         if given:

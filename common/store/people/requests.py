@@ -371,6 +371,7 @@ def worker_group_names(db: Connection) -> list[str]:
 
 
 def run_shape(db: Connection, process_instance_id: int) -> RunShape | None:
+    """Read the definition and the selection of a run; None if there is no such run."""
     found = db.execute(
         select(
             process_instance.c.process_instance_json,
@@ -388,6 +389,7 @@ def run_shape(db: Connection, process_instance_id: int) -> RunShape | None:
 
 
 def task_document(db: Connection, task_instance_id: int) -> TaskDocument | None:
+    """Read an attempt's node with the parameters of its run; None if there is no such attempt."""
     found = db.execute(
         select(
             task_instance.c.task_json,

@@ -295,6 +295,7 @@ def process_instance_by_id(db: Connection, process_instance_id: int) -> ProcessI
 def process_instance_detail(
     db: Connection, process_instance_id: int
 ) -> ProcessInstanceDetail | None:
+    """Read a process instance with its tasks; None if there is no such instance."""
     found = db.execute(
         _INSTANCES.add_columns(
             process_instance.c.process_instance_json,

@@ -214,6 +214,7 @@ def _make(home: str, java: str, folder: Path, log: Path | None) -> None:
 
 
 def copy_unsigned(jars: Path, target: Path) -> None:
+    """Copy the signed jars without their signatures."""
     for jar in sorted(jars.glob("*.jar")):
         with zipfile.ZipFile(jar) as source:
             entries = source.infolist()

@@ -1,0 +1,34 @@
+"""A module has one subject, and so at most 600 lines; tables may be longer."""
+
+from __future__ import annotations
+
+from tests.house.tree import PACKAGES, ROOT, modules
+
+LIMIT = 600
+LONGER = {
+    "common/store/tables.py": "the tables of the schema, column by column",
+}
+"""Modules that are tables, each with the reason."""
+_TO_BE_PARTED = (
+    *("common/model/imports.py", "common/store/people/requests.py"),
+    *("orcaflow/cli/commands/complement.py", "orcaflow/cli/commands/schedule.py"),
+    "worker/processes/supervising.py",
+)
+
+
+def lengths() -> dict[str, int]:
+    return {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in modules(*PACKAGES)
+    }
+
+
+def test_no_module_is_too_long() -> None:
+    found = {name: lines for name, lines in lengths().items() if lines > LIMIT}
+    allowed = {*LONGER, *_TO_BE_PARTED}
+    assert {name: lines for name, lines in found.items() if name not in allowed} == {}
+
+
+def test_every_exception_is_needed() -> None:
+    found = lengths()
+    assert [name for name in LONGER if found.get(name, 0) <= LIMIT] == []
