@@ -1,4 +1,4 @@
-"""The states of process instances and task instances, and which of them are final.
+"""The states of process instances and task instances, and their groups: live, ended, held.
 
 The numbers are those of `t_ds_process_instance.state` and `t_ds_task_instance.state`
 (specification §2.1). The original's misspelt names (`RUNNING_EXEUTION`) live in its source alone:
@@ -26,15 +26,17 @@ class ProcessState(IntEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether only a new command can change it."""
-        return self in _TERMINAL_PROCESS_STATES
+        """True if only a new command can change it."""
+        return self in TERMINAL_PROCESS_STATES
 
 
-_TERMINAL_PROCESS_STATES = frozenset(
-    {ProcessState.PAUSE, ProcessState.STOP, ProcessState.FAILURE, ProcessState.SUCCESS}
+TERMINAL_PROCESS_STATES = (
+    ProcessState.PAUSE,
+    ProcessState.STOP,
+    ProcessState.FAILURE,
+    ProcessState.SUCCESS,
 )
-
-LIVE_PROCESS_STATES = tuple(state for state in ProcessState if not state.is_terminal)
+LIVE_PROCESS_STATES = tuple(state for state in ProcessState if state not in TERMINAL_PROCESS_STATES)
 
 
 class TaskState(IntEnum):
@@ -56,12 +58,12 @@ class TaskState(IntEnum):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the attempt is over; but for a forced success its row keeps this state."""
+        """True if the attempt is over; but for a forced success its row keeps this state."""
         return self not in LIVE_TASK_STATES
 
     @property
     def is_success(self) -> bool:
-        """Whether what is downstream may build on it."""
+        """True if tasks downstream may build on it."""
         return self in (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 
 
@@ -69,6 +71,18 @@ HELD_TASK_STATES = (TaskState.WAITING_DEPEND, TaskState.DELAY_EXECUTION)
 UNSTARTED_TASK_STATES = (TaskState.SUBMITTED, *HELD_TASK_STATES)
 LIVE_TASK_STATES = (TaskState.RUNNING, *UNSTARTED_TASK_STATES)
 FINISHED_TASK_STATES = tuple(state for state in TaskState if state.is_finished)
+
+# The contract has one enum for both kinds of rows, so a row that a person or another release wrote
+# may hold a code that means nothing for its kind here. The tables sort those too: the codes as the
+# constraints and the partial indexes have them.
+TERMINAL_PROCESS_CODES = tuple(
+    sorted((*TERMINAL_PROCESS_STATES, TaskState.KILL, TaskState.FORCED_SUCCESS))
+)
+LIVE_PROCESS_CODES = tuple(
+    sorted((*LIVE_PROCESS_STATES, TaskState.WAITING_DEPEND, TaskState.DELAY_EXECUTION))
+)
+FINISHED_TASK_CODES = tuple(sorted((*FINISHED_TASK_STATES, ProcessState.STOP)))
+LIVE_TASK_CODES = tuple(sorted(LIVE_TASK_STATES))
 
 
 class Priority(IntEnum):
@@ -82,14 +96,14 @@ class Priority(IntEnum):
 
 
 class FailureStrategy(IntEnum):
-    """What a final failure of one task means for the others."""
+    """The effect of a task's final failure on the others."""
 
     END = 0
     CONTINUE = 1
 
 
 class TaskDependType(IntEnum):
-    """Which nodes run, seen from the start nodes of a command."""
+    """The nodes that run, seen from the start nodes of a command."""
 
     TASK_ONLY = 0
     TASK_PRE = 1
@@ -97,7 +111,7 @@ class TaskDependType(IntEnum):
 
 
 class WarningType(IntEnum):
-    """When an end of the process instance is worth an alert."""
+    """The ends of a process instance that raise an alert."""
 
     NONE = 0
     SUCCESS = 1
@@ -106,14 +120,14 @@ class WarningType(IntEnum):
 
 
 class ReleaseState(IntEnum):
-    """Whether new runs of a definition may begin."""
+    """The switch that lets new runs of a definition begin."""
 
     OFFLINE = 0
     ONLINE = 1
 
 
 class TimeoutStrategy(IntEnum):
-    """What becomes of a task or a process that takes too long."""
+    """The action on a time-out: alert, fail, or both."""
 
     WARN = 0
     FAILED = 1
@@ -121,17 +135,17 @@ class TimeoutStrategy(IntEnum):
 
     @property
     def warns(self) -> bool:
-        """Whether an alert is made, once."""
+        """True if an alert is raised, once."""
         return self is not TimeoutStrategy.FAILED
 
     @property
     def fails(self) -> bool:
-        """Whether it is ended as a failure."""
+        """True if the task or process is ended as a failure."""
         return self is not TimeoutStrategy.WARN
 
 
 class ExecutionType(IntEnum):
-    """What a new run does while another run of the same definition goes on."""
+    """The behaviour of a new run while another run of the same definition is live."""
 
     PARALLEL = 0
     SERIAL_WAIT = 1

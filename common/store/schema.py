@@ -29,16 +29,17 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from common.errors import ConfigurationError
 from common.model.command_param import ParamKey
 from common.model.commands import RESTARTING_COMMANDS, CommandType
+from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
 
-REVISIONS: Final = ("0001",)
+REVISIONS: Final = ("0001", "0002")
 REVISION: Final = REVISIONS[-1]
 REVISION_TABLE: Final = "t_ds_schema_revision"
 
 # Any number will do that nobody else takes; it is held until the upgrade commits.
 _UPGRADE_LOCK: Final = 0x0CAF_1035
 
-_FINISHED_TASK: Final = ", ".join(str(state) for state in tables.FINISHED_TASK_STATES)
+_FINISHED_TASK: Final = ", ".join(str(int(code)) for code in FINISHED_TASK_CODES)
 _RECOVERIES: Final = ", ".join(
     str(int(kind))
     for kind in sorted(
@@ -51,7 +52,7 @@ _RECOVERIES: Final = ", ".join(
     )
 )
 _INSTANCE_KEYS: Final = f"{ParamKey.PROCESS_INSTANCE_ID}|{ParamKey.WAITING_INSTANCE_ID}"
-_TERMINAL_PROCESS: Final = ", ".join(str(state) for state in tables.TERMINAL_PROCESS_STATES)
+_TERMINAL_PROCESS: Final = ", ".join(str(int(code)) for code in TERMINAL_PROCESS_CODES)
 
 # The payloads are documented in `common.store.listen`. An attempt that its owner ends and settles
 # by the same statement is no news to anybody. Row-level triggers are the cheaper ones here: their

@@ -39,6 +39,12 @@ from common.model.complements import DateState, OnFailure, Reprocess, RunOrder
 from common.model.quality import QualityLevel, QualityState
 from common.model.retry_policy import MAX_MEMORY_FACTOR
 from common.model.schedules import FireOutcome, MisfirePolicy
+from common.model.states import (
+    FINISHED_TASK_CODES,
+    LIVE_PROCESS_CODES,
+    LIVE_TASK_CODES,
+    TERMINAL_PROCESS_CODES,
+)
 
 metadata: Final = MetaData(
     naming_convention={
@@ -51,20 +57,12 @@ metadata: Final = MetaData(
 
 COMMAND_TYPES: Final = tuple(range(14))
 EXECUTION_STATES: Final = tuple(range(18))
-# States of an attempt that never change again; each has an end.
-FINISHED_TASK_STATES: Final = (3, 5, 6, 7, 8, 9, 13)
-# States of a process instance that only a new command leaves; each has an end.
-TERMINAL_PROCESS_STATES: Final = (3, 5, 6, 7, 9, 13)
-# States of a process instance that somebody must own.
-LIVE_PROCESS_STATES: Final = (0, 1, 2, 4, 10, 11, 12, 14)
-# States of an attempt that may still change.
-LIVE_TASK_STATES: Final = (0, 1, 11, 12)
 # Attempts that the master itself carries out: they run without a worker.
 WORKERLESS_TASK_TYPES: Final = ("SUB_PROCESS", "DEPENDENT")
 
 
 def _list(codes: Iterable[int]) -> str:
-    return ", ".join(str(code) for code in codes)
+    return ", ".join(str(int(code)) for code in codes)
 
 
 def _texts(words: Iterable[str]) -> str:
@@ -296,6 +294,8 @@ process_instance: Final = Table(
     Column("timezone_id", String(40)),
     # What its schedule says of other runs of the definition; NULL leaves that to the definition.
     _code("execution_type", nullable=True),
+    # The command that began it, whatever was put for it since; NULL before revision 0002.
+    Column("command_id", BigInteger),
     _not_empty("name"),
     _known("state", EXECUTION_STATES),
     _known("recovery", range(2)),
@@ -312,12 +312,18 @@ process_instance: Final = Table(
     _known("execution_type", range(4)),
     CheckConstraint("owner_epoch >= 0", name="owner_epoch"),
     CheckConstraint(
-        f"state NOT IN ({_list(TERMINAL_PROCESS_STATES)}) OR end_time IS NOT NULL",
+        f"state NOT IN ({_list(TERMINAL_PROCESS_CODES)}) OR end_time IS NOT NULL",
         name="ended_has_end_time",
     ),
 )
 Index("process_instance_index", process_instance.c.process_definition_id, process_instance.c.id)
 Index("start_time_index", process_instance.c.start_time)
+# The run that a command became.
+Index(
+    "t_ds_process_instance_command_idx",
+    process_instance.c.command_id,
+    postgresql_where=text("command_id IS NOT NULL"),
+)
 # What a DEPENDENT asks: the runs of a definition for a time, however many it has had since.
 Index(
     "t_ds_process_instance_moment_idx",
@@ -328,7 +334,7 @@ Index(
 Index(
     "t_ds_process_instance_live_idx",
     process_instance.c.host,
-    postgresql_where=text(f"state IN ({_list(LIVE_PROCESS_STATES)})"),
+    postgresql_where=text(f"state IN ({_list(LIVE_PROCESS_CODES)})"),
 )
 # An owner's slow look for pauses and stops whose notification it missed.
 Index(
@@ -421,15 +427,15 @@ task_instance: Final = Table(
         name="running_has_worker",
     ),
     CheckConstraint(
-        f"state NOT IN ({_list(FINISHED_TASK_STATES)}) OR end_time IS NOT NULL",
+        f"state NOT IN ({_list(FINISHED_TASK_CODES)}) OR end_time IS NOT NULL",
         name="finished_has_end_time",
     ),
     CheckConstraint(
-        f"flag = 1 OR state IN ({_list(FINISHED_TASK_STATES)})",
+        f"flag = 1 OR state IN ({_list(FINISHED_TASK_CODES)})",
         name="superseded_is_finished",
     ),
     CheckConstraint(
-        f"NOT settled OR state IN ({_list(FINISHED_TASK_STATES)})",
+        f"NOT settled OR state IN ({_list(FINISHED_TASK_CODES)})",
         name="settled_is_finished",
     ),
 )
@@ -456,7 +462,7 @@ Index(
 Index(
     "t_ds_task_instance_live_idx",
     task_instance.c.host,
-    postgresql_where=text(f"state IN ({_list(LIVE_TASK_STATES)})"),
+    postgresql_where=text(f"state IN ({_list(LIVE_TASK_CODES)})"),
 )
 # The queue's question: what should have a znode?
 Index(

@@ -99,6 +99,16 @@ def test_a_start_becomes_a_process_instance_that_belongs_to_its_taker(db: Tables
     assert {name: row[name] for name in expected} == expected
 
 
+def test_a_run_names_the_command_that_began_it_whatever_is_put_for_it_later(db: Tables) -> None:
+    command_id = a_command(db)
+    (handled,) = take(db, always(a_begin()))
+    owned = handled.ownership
+    assert owned is not None
+    assert the_process(db, owned)["command_id"] == command_id
+    taken_over = take_over(db, owned)
+    assert (taken_over.epoch, the_process(db, taken_over)["command_id"]) == (2, command_id)
+
+
 def test_t39b_commands_are_taken_by_priority_then_age_then_id(db: Tables) -> None:
     late = a_command(db, update_time=LATER)
     low = a_command(db, update_time=NOON, process_instance_priority=4)

@@ -137,6 +137,15 @@ def test_a_restart_resets_exactly_the_named_and_keeps_every_other_result(db: Tab
         save(db, handled.ownership, a_submit("c"), a_submit("b", 1))
 
 
+def test_a_restarted_run_goes_on_naming_the_command_that_began_it(db: Tables) -> None:
+    owned = an_ended_run(db)
+    before = the_process(db, owned)["command_id"]
+    assert before
+    handled = carry_out(db, a_restart(owned))
+    assert handled.command_id != before
+    assert the_process(db, owned)["command_id"] == before
+
+
 def test_a_restart_of_nothing_resets_nothing(db: Tables) -> None:
     owned = an_ended_run(db)
     before = db.rows(t.task_instance)

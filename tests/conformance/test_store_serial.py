@@ -106,6 +106,7 @@ def test_the_next_one_waits_and_belongs_to_nobody(db: Tables) -> None:
     assert isinstance(handled.plan, Begin)
     assert handled.ownership is None
     row = the_newest(db)
+    assert row["command_id"] == handled.command_id
     assert has(
         row, state=14, host=None, owner_incarnation=None, owner_epoch=0, end_time=None, run_times=1
     )

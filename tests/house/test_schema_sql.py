@@ -106,8 +106,10 @@ def test_the_code_knows_every_revision_in_order() -> None:
         (tables.EXECUTION_STATES, states.ProcessState),
         (tables.EXECUTION_STATES, states.TaskState),
         (tables.COMMAND_TYPES, commands.CommandType),
-        (tables.FINISHED_TASK_STATES, states.FINISHED_TASK_STATES),
-        (tables.LIVE_PROCESS_STATES, states.LIVE_PROCESS_STATES),
+        (states.FINISHED_TASK_CODES, states.FINISHED_TASK_STATES),
+        (states.LIVE_PROCESS_CODES, states.LIVE_PROCESS_STATES),
+        (states.TERMINAL_PROCESS_CODES, states.TERMINAL_PROCESS_STATES),
+        (states.LIVE_TASK_CODES, states.LIVE_TASK_STATES),
     ],
 )
 def test_the_tables_allow_every_code_that_the_model_uses(
@@ -117,5 +119,5 @@ def test_the_tables_allow_every_code_that_the_model_uses(
 
 
 def test_no_state_is_both_live_and_ended() -> None:
-    assert not set(tables.LIVE_PROCESS_STATES) & set(tables.TERMINAL_PROCESS_STATES)
-    assert not set(tables.LIVE_TASK_STATES) & set(tables.FINISHED_TASK_STATES)
+    assert not set(states.LIVE_PROCESS_CODES) & set(states.TERMINAL_PROCESS_CODES)
+    assert not set(states.LIVE_TASK_CODES) & set(states.FINISHED_TASK_CODES)

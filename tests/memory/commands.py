@@ -354,7 +354,7 @@ class MemoryCommandStore(CommandStore):
     def _begin(
         self, tx: Transaction, command_id: int, plan: Begin, node: Node, now: datetime
     ) -> Ownership | None:
-        columns = _new_process_instance(plan, node=node, now=now)
+        columns = _new_process_instance(plan, node=node, now=now) | {"command_id": command_id}
         if plan.complement_date_id and not self._may_begin(plan.complement_date_id, command_id):
             raise _DroppedError(
                 f"date {plan.complement_date_id} of a complement does not wait for this command"

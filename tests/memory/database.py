@@ -21,12 +21,11 @@ from common.model.commands import OWN_RECOVERIES, RESTARTING_COMMANDS, CommandTy
 from common.model.instances import Ownership
 from common.model.retry_policy import MAX_MEMORY_FACTOR
 from common.model.schedules import MisfirePolicy
-from common.model.states import TaskState
+from common.model.states import TERMINAL_PROCESS_STATES, TaskState
 from common.store.listen import Channel
 from common.store.transaction import unstorable
 from tests.memory.rows import (
     EPOCH,
-    TERMINAL_PROCESS_STATES,
     AlertRecord,
     CommandRecord,
     ComplementDateRecord,

@@ -20,7 +20,6 @@ from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAR = datetime(9999, 1, 1, tzinfo=UTC)
-TERMINAL_PROCESS_STATES = tuple(state for state in ProcessState if state.is_terminal)
 SUB_PROCESS = "SUB_PROCESS"
 DEPENDENT = "DEPENDENT"
 WORKERLESS_TASK_TYPES = (SUB_PROCESS, DEPENDENT)
@@ -145,6 +144,7 @@ class ProcessRecord:
     timeout_flag: int = 0
     timezone_id: str | None = None
     execution_type: int | None = None
+    command_id: int | None = None
 
     @property
     def is_live(self) -> bool:

@@ -24,7 +24,6 @@ from tests.memory.holds import MemoryHoldStore
 from tests.memory.rows import (
     EPOCH,
     FAR,
-    TERMINAL_PROCESS_STATES,
     AlertRecord,
     CommandRecord,
     ComplementDateRecord,
@@ -54,7 +53,6 @@ from tests.memory.timeouts import MemoryTimeoutStore
 __all__ = [
     "EPOCH",
     "FAR",
-    "TERMINAL_PROCESS_STATES",
     "AlertRecord",
     "By",
     "Change",

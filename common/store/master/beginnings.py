@@ -101,7 +101,9 @@ def not_waiting(child_of: ChildOf) -> Drop:
     return Drop(reason=f"task instance {child_of.task_instance_id} does not wait for it any more")
 
 
-def new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str, Any]:
+def new_process_instance(
+    plan: Begin, *, command_id: int, node: Node, now: datetime
+) -> dict[str, Any]:
     """The columns of a new process instance (specification §3.5), owned by `node`."""
     child_of = plan.child_of
     return {
@@ -141,6 +143,8 @@ def new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str,
         "parent_task_instance_id": 0 if child_of is None else child_of.task_instance_id,
         "timezone_id": plan.timezone_id,
         "execution_type": int(plan.execution_type) if plan.is_serial_by_schedule else None,
+        # Of the command that began it: a recovery leaves it.
+        "command_id": command_id,
     }
 
 
@@ -159,9 +163,9 @@ class Beginner:
     node: Node
     now: datetime
 
-    def row(self, plan: Begin) -> dict[str, Any]:
+    def row(self, command_id: int, plan: Begin) -> dict[str, Any]:
         """The columns of a new instance that is this master's."""
-        return new_process_instance(plan, node=self.node, now=self.now)
+        return new_process_instance(plan, command_id=command_id, node=self.node, now=self.now)
 
     def begun(self, command_id: int, plan: Begin, instance_id: int) -> Created:
         """A new instance that is this master's."""
@@ -282,7 +286,7 @@ def _begin(db: Connection, beginner: Beginner, command_id: int, plan: Begin) -> 
     if dates and not claim_dates(db, dates, now=beginner.now):
         return _not_begun(command_id, not_wanted(plan.complement_date_id))
     if is_serial(plan) and (others := other_live_runs(db, plan.process_definition_id)):
-        (instance_id,) = _insert(db, [_held(db, beginner, plan, others)])
+        (instance_id,) = _insert(db, [_held(db, beginner, command_id, plan, others)])
         handled = Handled(command_id=command_id, plan=plan)
         return Created(handled=handled, process_instance_id=instance_id)
     return _begin_now(db, beginner, {command_id: plan})[command_id]
@@ -305,7 +309,7 @@ def _begin_now(db: Connection, beginner: Beginner, plans: Begins) -> Begun:
     """Insert runs that nothing keeps from beginning, parents having been claimed."""
     if not plans:
         return {}
-    ids = _insert(db, [beginner.row(plan) for plan in plans.values()])
+    ids = _insert(db, [beginner.row(command_id, plan) for command_id, plan in plans.items()])
     children = {
         instance_id: plan.child_of
         for plan, instance_id in zip(plans.values(), ids, strict=True)
@@ -328,11 +332,16 @@ def _begin_now(db: Connection, beginner: Beginner, plans: Begins) -> Begun:
 def _held(
     db: Connection,
     beginner: Beginner,
+    command_id: int,
     plan: Begin,
     others: Sequence[int],
 ) -> dict[str, Any]:
     """The columns of a run that may not begin now, because others of its definition are live."""
-    held = beginner.row(plan) | {"host": None, "owner_incarnation": None, "owner_epoch": 0}
+    held = beginner.row(command_id, plan) | {
+        "host": None,
+        "owner_incarnation": None,
+        "owner_epoch": 0,
+    }
     if plan.execution_type is ExecutionType.SERIAL_DISCARD:
         return held | {
             "state": int(ProcessState.STOP),

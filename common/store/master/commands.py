@@ -398,7 +398,9 @@ def _plan(found: Command, snapshots: Snapshots, taker: _Taker) -> Plan:
     plan = planned(found, lambda: snapshots.of(found), taker.planner)
     cause = None
     if isinstance(plan, Begin):
-        cause = unstorable(new_process_instance(plan, node=taker.node, now=taker.now))
+        cause = unstorable(
+            new_process_instance(plan, command_id=found.id, node=taker.node, now=taker.now)
+        )
     elif isinstance(plan, Restart):
         cause = unstorable(
             {"global_params": plan.global_params, "command_param": plan.command_param}

@@ -54,8 +54,7 @@ from common.model.complements import (
     DateState,
     OnFailure,
 )
-from common.model.states import LIVE_PROCESS_STATES, ProcessState
-from common.store import tables
+from common.model.states import LIVE_PROCESS_CODES, LIVE_PROCESS_STATES, ProcessState
 from common.store.complements import date_command_param
 from common.store.master.ports import ComplementStore, Progressed
 from common.store.master.serial import want_stopped
@@ -97,7 +96,7 @@ _FORMER: Final = complement.alias("former")
 _LOOKED_AT: Final = complement_date.alias("looked_at")
 _IS_LOOKED_AT: Final = _LOOKED_AT.c.complement_id == bindparam("which", type_=Integer)
 
-_IS_LIVE: Final = _RUN.c.state.in_(tables.LIVE_PROCESS_STATES)
+_IS_LIVE: Final = _RUN.c.state.in_(LIVE_PROCESS_CODES)
 
 
 def _has_ended(state: ColumnElement[int]) -> ColumnElement[bool]:

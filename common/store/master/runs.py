@@ -33,6 +33,7 @@ from common.model.states import (
     FINISHED_TASK_STATES,
     LIVE_PROCESS_STATES,
     LIVE_TASK_STATES,
+    TERMINAL_PROCESS_STATES,
     FailureStrategy,
     Priority,
     ProcessState,
@@ -62,7 +63,6 @@ from common.store.transaction import (
 
 log = logging.getLogger(__name__)
 
-_TERMINAL_PROCESS_STATES: Final = tuple(state for state in ProcessState if state.is_terminal)
 # Of a run that is being stopped it is settled how it ends; one in line has not begun.
 _ASKABLE_PROCESS_STATES: Final = tuple(
     state
@@ -280,7 +280,7 @@ _ENDED_UNTOLD: Final = (
     )
     .select_from(_OWN_CHILDREN)
     .where(_HAS_CHILD)
-    .where(_CHILD.c.state.in_(_TERMINAL_PROCESS_STATES))
+    .where(_CHILD.c.state.in_(TERMINAL_PROCESS_STATES))
     .where(_CHILD.c.parent_task_instance_id == task_instance.c.id)
     .order_by(task_instance.c.id)
     .with_for_update(key_share=True, of=task_instance)

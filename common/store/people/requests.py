@@ -1,8 +1,4 @@
-"""What the command line asks of the tables beyond what it shows: putting a command, following it.
-
-A *run token* is a random text in `command_param`, which the master copies to the process instance
-that it makes of the command: so whoever put a command finds its instance, and no other's.
-"""
+"""Requests of people to the tables beyond what is shown: putting a command, following it."""
 
 from __future__ import annotations
 
@@ -16,8 +12,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     NullPool,
-    Text,
-    cast,
     create_engine,
     delete,
     func,
@@ -33,10 +27,15 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from common.errors import ServiceUnreachableError
 from common.model.command_param import CommandParam
 from common.model.commands import CommandType
-from common.model.states import FailureStrategy, Priority, TaskDependType, TaskState
+from common.model.states import (
+    TERMINAL_PROCESS_CODES,
+    FailureStrategy,
+    Priority,
+    TaskDependType,
+    TaskState,
+)
 from common.store.tables import (
     ASKED_RECOVERY,
-    TERMINAL_PROCESS_STATES,
     command,
     datasource,
     error_command,
@@ -51,13 +50,11 @@ from common.store.tables import (
 
 # The two types are named here for those who only hand them on, and need not know the library.
 __all__ = [
-    "RUN_TOKEN",
     "Connection",
     "Engine",
     "NamedDefinition",
     "Outcome",
     "PendingRecovery",
-    "PutCommand",
     "RunShape",
     "TaskDocument",
     "create_pool",
@@ -101,22 +98,10 @@ _IMPORT_LOCK = "orcaflow imports"
 _GROUP_LOCK = "orcaflow worker groups"
 _DATASOURCE_LOCK = "orcaflow data sources"
 
-RUN_TOKEN = "RunToken"  # noqa: S105  # It names a key, and the token is no secret.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutCommand:
-    """A command that was put. `after` is an instance id that its own instance must exceed."""
-
-    id: int
-    process_definition_id: int
-    token: str
-    after: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a command: it waits, was refused, became an instance, or none of these."""
+    """The fate of a command: it waits, was refused, became an instance, or none of these."""
 
     waits: bool = False
     refusal: str | None = None
@@ -151,36 +136,24 @@ def put_start(
     db: Connection,
     *,
     process_definition_id: int,
-    token: str,
     param: CommandParam,
     schedule_time: datetime | None = None,
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
     failure_strategy: FailureStrategy = FailureStrategy.CONTINUE,
     priority: Priority = Priority.MEDIUM,
     worker_group_id: int = -1,
-) -> PutCommand:
-    """Put a START_PROCESS command; `param` becomes its `command_param`, the token with it."""
-    newest = db.scalar(
-        select(func.max(process_instance.c.id)).where(
-            process_instance.c.process_definition_id == process_definition_id
-        )
-    )
-    command_id = _put(
+) -> int:
+    """Put a START_PROCESS command with these parameters; returns its id."""
+    return _put(
         db,
         command_type=int(CommandType.START_PROCESS),
         process_definition_id=process_definition_id,
-        command_param=param.replaced({RUN_TOKEN: token}).row_text(),
+        command_param=param.row_text(),
         schedule_time=schedule_time,
         task_depend_type=int(task_depend_type),
         failure_strategy=int(failure_strategy),
         process_instance_priority=int(priority),
         worker_group_id=worker_group_id,
-    )
-    return PutCommand(
-        id=command_id,
-        process_definition_id=process_definition_id,
-        token=token,
-        after=newest or 0,
     )
 
 
@@ -278,7 +251,7 @@ def force_success(db: Connection, task_instance_id: int, *, at: datetime, reason
             .where(task_instance.c.id == task_instance_id)
             .scalar_subquery()
         )
-        .where(process_instance.c.state.in_(TERMINAL_PROCESS_STATES))
+        .where(process_instance.c.state.in_(TERMINAL_PROCESS_CODES))
         .with_for_update()
     )
     run = db.scalar(owner)
@@ -325,18 +298,20 @@ def execution_type_of(db: Connection, definition_id: int) -> int:
     return found or 0
 
 
-def outcome(db: Connection, put: PutCommand) -> Outcome:
-    """What became of a start command by now."""
-    if is_waiting(db, put.id):
+def outcome(db: Connection, command_id: int) -> Outcome:
+    """Read what became of a start command by now."""
+    # In this order: a command is gone in the same moment in which its instance or its refusal is
+    # there, so that one that was seen gone has left what can be seen.
+    if is_waiting(db, command_id):
         return Outcome(waits=True)
-    refusal = refusal_of(db, put.id)
+    refusal = refusal_of(db, command_id)
     if refusal is not None:
         return Outcome(refusal=refusal)
     found = db.scalar(
         select(process_instance.c.id)
-        .where(process_instance.c.process_definition_id == put.process_definition_id)
-        .where(process_instance.c.id > put.after)
-        .where(cast(process_instance.c.command_param, Text).contains(put.token, autoescape=True))
+        .where(process_instance.c.command_id == command_id)
+        # The newest, should the ids of commands have been started anew.
+        .order_by(process_instance.c.id.desc())
         .limit(1)
     )
     return Outcome(process_instance_id=found)

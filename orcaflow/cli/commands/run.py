@@ -13,7 +13,6 @@ from orcaflow.cli.output import Format, FormatOption, print_json, say, write
 if TYPE_CHECKING:
     from common.model.command_param import CommandParam
     from common.store.people.definitions import DefinitionRow
-    from common.store.people.requests import PutCommand
     from common.store.people.views import ProcessInstanceView
     from operations.session import Session
 
@@ -94,8 +93,6 @@ def run(
     if it was refused or did not succeed, 124 after --timeout. Fields: command_id, instance (as in
     `instance list`), and with --wait tasks (as in `task list`).
     """
-    import uuid
-
     from common.model.command_param import CommandParam
     from common.model.states import FailureStrategy, Priority, TaskDependType
     from common.store.people.requests import put_start
@@ -124,10 +121,9 @@ def run(
                 )
             command_param = CommandParam.of(start_params=params, start_node_names=names)
             _check_size(session, command_param)
-            put = put_start(
+            command_id = put_start(
                 db,
                 process_definition_id=definition.id,
-                token=str(uuid.uuid4()),
                 param=command_param,
                 schedule_time=moment,
                 task_depend_type=TaskDependType[f"TASK_{depend.name}"],
@@ -138,16 +134,16 @@ def run(
                 else worker_group_named(db, worker_group),
             )
         try:
-            instance_id = _instance_of(session, put, patience if wait else None, wait=wait)
+            instance_id = _instance_of(session, command_id, patience if wait else None, wait=wait)
             if instance_id is None:
-                _tell_waiting(put, form)
+                _tell_waiting(command_id, form)
                 return
             if not wait:
-                tell_begun(session, put.id, instance_id, form)
+                tell_begun(session, command_id, instance_id, form)
                 return
-            ended_well = watched(session, put.id, instance_id, patience, form)
+            ended_well = watched(session, command_id, instance_id, patience, form)
         except KeyboardInterrupt:
-            say(f"\nNot watching any more; the run goes on. {_how_to_go_on(session, put)}")
+            say(f"\nNot watching any more; the run goes on. {_how_to_go_on(session, command_id)}")
             raise typer.Exit(130) from None
     if not ended_well:
         raise typer.Exit(1)
@@ -206,15 +202,14 @@ def _check_size(session: Session, param: CommandParam) -> None:
     text = param.row_text()
     if "\\u0000" in text:
         raise typer.BadParameter("a parameter has a NUL character", param_hint="--param")
-    # The run token is added to it, hence the reserve.
-    if len(text.encode("utf-8", "replace")) > limit - 100:
+    if len(text.encode("utf-8", "replace")) > limit:
         raise NotAllowedError(
             f"the parameters are larger than {limit} bytes (command.param_limit_bytes)"
         )
 
 
 def _instance_of(
-    session: Session, put: PutCommand, patience: timedelta | None, *, wait: bool
+    session: Session, command_id: int, patience: timedelta | None, *, wait: bool
 ) -> int | None:
     """The instance that the command became; None if no master has taken it within a few seconds.
 
@@ -233,27 +228,27 @@ def _instance_of(
     pause = 0.01
     while True:
         with session.engine.connect() as db:
-            became = outcome(db, put)
+            became = outcome(db, command_id)
         if became.refusal is not None:
-            raise SchedulerError(f"command {put.id} was refused: {became.refusal}")
+            raise SchedulerError(f"command {command_id} was refused: {became.refusal}")
         if became.process_instance_id is not None:
             return became.process_instance_id
         passed = clock.monotonic() - begun
         if patience is not None and passed >= patience.total_seconds():
             raise WatchTimeoutError(
-                f"no master has begun command {put.id} within {patience.total_seconds():g} s; "
+                f"no master has begun command {command_id} within {patience.total_seconds():g} s; "
                 "it waits in t_ds_command"
             )
         if passed >= _FIND_WITHIN_SECONDS:
             if not became.waits:
                 raise SchedulerError(
-                    f"command {put.id} is gone, and no process instance has come of it"
+                    f"command {command_id} is gone, and no process instance has come of it"
                 )
             if not wait:
                 return None
             if not told:
                 say(
-                    f"command {put.id} waits: no master has taken it yet "
+                    f"command {command_id} waits: no master has taken it yet "
                     "(`orcaflow server list` shows the masters)"
                 )
                 told = True
@@ -262,13 +257,13 @@ def _instance_of(
         pause = min(pause * 1.3, 0.25)
 
 
-def _tell_waiting(put: PutCommand, form: Format) -> None:
+def _tell_waiting(command_id: int, form: Format) -> None:
     say(
-        f"command {put.id} waits: no master has taken it yet. It will run when one does; "
+        f"command {command_id} waits: no master has taken it yet. It will run when one does; "
         "`orcaflow server list` shows the masters."
     )
     if form is Format.JSON:
-        print_json({"command_id": put.id, "instance": None})
+        print_json({"command_id": command_id, "instance": None})
 
 
 def tell_begun(session: Session, command_id: int, instance_id: int, form: Format) -> None:
@@ -323,17 +318,17 @@ def watched(
     return sight.succeeded
 
 
-def _how_to_go_on(session: Session, put: PutCommand) -> str:
+def _how_to_go_on(session: Session, command_id: int) -> str:
     from common.errors import SchedulerError
     from common.store.people.requests import outcome
 
     try:
         with session.engine.connect() as db:
-            instance_id = outcome(db, put).process_instance_id
+            instance_id = outcome(db, command_id).process_instance_id
     except SchedulerError:
         instance_id = None
     if instance_id is None:
-        return f"Command {put.id} waits for a master; see `orcaflow instance list`."
+        return f"Command {command_id} waits for a master; see `orcaflow instance list`."
     return (
         f"Watch it: `orcaflow instance watch {instance_id}`; "
         f"stop it: `orcaflow instance stop {instance_id}`."

@@ -1,0 +1,149 @@
+"""Migrations of a database with rows in it: nothing is lost, and what was under way goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from alembic import command as alembic
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, insert, inspect, select, text
+
+import sql
+from common.model.cluster import Node
+from common.model.decisions import FinishProcess
+from common.model.definitions import read_process_json
+from common.model.instances import Ownership
+from common.model.states import ProcessState
+from common.store import schema, tables
+from common.store.connect import engine
+from common.store.master.commands import PostgresCommandStore
+from common.store.master.ports import LoadedRun, Step
+from common.store.master.runs import PostgresRunStore
+from common.store.people.requests import outcome
+from master.commands import plan
+from master.commands.origin import Origin
+from tests.builders import NOON, a_definition_json
+
+MASTER = Node(address="10.0.0.1:5678", incarnation=2**40)
+LATER = NOON + timedelta(minutes=1)
+ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_process_json)
+
+
+@pytest.fixture
+def former(new_database: Callable[..., str]) -> Any:
+    """A database of revision 0001 with a waiting command, a live and an ended process instance."""
+    made = engine(new_database())
+    with made.begin() as db:
+        bring_to(db, "0001")
+        db.execute(
+            insert(tables.process_definition).values(
+                id=3,
+                name="flights",
+                process_definition_json=a_definition_json("a >> b"),
+                release_state=1,
+            )
+        )
+        db.execute(
+            text(
+                "INSERT INTO t_ds_command (id, command_type, process_definition_id, command_param)"
+                ' VALUES (41, 0, 3, \'{"StartParams": {"day": "1"}}\')'
+            )
+        )
+        for run_id, state, end in (
+            (7, ProcessState.RUNNING, None),
+            (8, ProcessState.SUCCESS, NOON),
+        ):
+            db.execute(
+                text(
+                    "INSERT INTO t_ds_process_instance (id, name, process_definition_id, state,"
+                    " start_time, end_time, host, owner_incarnation, owner_epoch, command_type,"
+                    " command_param, process_instance_json, executor_id, history_cmd) VALUES"
+                    " (:id, 'flights-1', 3, :state, :now, :end, :host, :incarnation, 1, 0, '{}',"
+                    " :json, 1, 'START_PROCESS')"
+                ),
+                {
+                    "id": run_id,
+                    "state": int(state),
+                    "now": NOON,
+                    "end": end,
+                    "host": MASTER.address if end is None else None,
+                    "incarnation": MASTER.incarnation if end is None else None,
+                    "json": a_definition_json("a >> b"),
+                },
+            )
+        db.execute(
+            text("SELECT setval(pg_get_serial_sequence('t_ds_process_instance', 'id'), 100)")
+        )
+        assert "command_id" not in columns_of(db, "t_ds_process_instance")
+    yield made
+    made.dispose()
+
+
+def bring_to(db: Connection, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(sql.__file__).parent / "migrations"))
+    config.attributes |= {"connection": db, "os_user": "tester"}
+    alembic.upgrade(config, revision)
+
+
+def columns_of(db: Connection, name: str) -> set[str]:
+    return {column["name"] for column in inspect(db).get_columns(name)}
+
+
+def command_ids(made: Engine) -> dict[int, int | None]:
+    run = tables.process_instance.c
+    with made.connect() as db:
+        return {row.id: row.command_id for row in db.execute(select(run.id, run.command_id))}
+
+
+def test_a_former_database_is_refused_until_it_is_upgraded_and_keeps_its_rows(
+    former: Engine,
+) -> None:
+    with pytest.raises(schema.SchemaMismatchError, match="orcaflow db upgrade"):
+        schema.check(former)
+    with former.connect() as db:
+        before = db.execute(text("SELECT * FROM t_ds_process_instance ORDER BY id")).mappings()
+        rows = [dict(row) for row in before]
+    assert schema.upgrade(former, os_user="tester") == list(schema.REVISIONS[1:])
+    schema.check(former)
+    assert schema.upgrade(former, os_user="tester") == []
+    with former.connect() as db:
+        after = db.execute(text("SELECT * FROM t_ds_process_instance ORDER BY id")).mappings()
+        assert [dict(row) for row in after] == [row | {"command_id": None} for row in rows]
+
+
+def test_a_command_that_waited_during_an_upgrade_begins_a_run_that_names_it(former: Engine) -> None:
+    schema.upgrade(former, os_user="tester")
+    with former.connect() as db:
+        assert outcome(db, 41).waits
+    (handled,) = PostgresCommandStore(former).take(
+        node=MASTER,
+        limit=10,
+        room=10,
+        spare=10,
+        live_masters=frozenset({MASTER}),
+        planner=lambda command, snapshot: plan(command, snapshot, now=LATER, origin=ORIGIN),
+        now=LATER,
+    )
+    assert handled.ownership is not None
+    run_id = handled.ownership.process_instance_id
+    assert command_ids(former) == {7: None, 8: None, run_id: 41}
+    with former.connect() as db:
+        assert outcome(db, 41).process_instance_id == run_id
+
+
+def test_a_run_that_was_live_during_an_upgrade_goes_on_with_its_owner(former: Engine) -> None:
+    schema.upgrade(former, os_user="tester")
+    runs = PostgresRunStore(former)
+    owned = Ownership(process_instance_id=7, host=MASTER.address, epoch=1)
+    assert runs.owned(MASTER) == {owned}
+    (loaded,) = runs.load([owned])
+    assert isinstance(loaded, LoadedRun)
+    end = FinishProcess(state=ProcessState.SUCCESS)
+    assert runs.save([Step(ownership=owned, decisions=(end,), at=LATER)]).lost == frozenset()
+    assert command_ids(former)[7] is None
