@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import InvalidDefinitionError
-from common.model import spark_keys
 from common.model.definitions import read_process_json
 from common.model.imports import (
     Finding,
@@ -42,6 +41,7 @@ from common.task_types import known_task_types
 from operations.exported_schedule import ExportedSchedule, read_schedule
 from operations.lint_warnings import lint_warnings
 from operations.strict_json import content_of, strict_json
+from operations.task_params import make_files_absolute, value_mistakes
 
 MAX_NAME_LENGTH = 200
 
@@ -49,8 +49,6 @@ _EXPORTED_NAME_KEY = "processDefinitionName"
 _NAME_KEYS = ("name", _EXPORTED_NAME_KEY)
 _DESCRIPTION_KEYS = ("description", "processDefinitionDescription")
 _JSON_KEY = "processDefinitionJson"
-_PLACEHOLDER = re.compile(r"\$[{\[]")
-_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # How `common.model.definitions` and this module begin a mistake: the node, then the key in it.
 _PLACE = re.compile(
     r"(?:task (?P<node>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?:, (?P<key>[^:]+))?"
@@ -291,7 +289,7 @@ def _document(
     # References first: a resource that is named by its id is given its path by this.
     findings = list(name_references(inner, names=names, foreign=entry.exported))
     wrong.extend(str(each) for each in findings if each.severity is Severity.MISTAKE)
-    wrong.extend(_with_absolute_files(inner, entry.folder, resources))
+    wrong.extend(make_files_absolute(inner, entry.folder, resources))
     graph = None
     text = json.dumps(provisional(inner), ensure_ascii=False)
     try:
@@ -299,7 +297,7 @@ def _document(
     except InvalidDefinitionError as error:
         wrong.extend(error.mistakes)
     wrong.extend(_parameter_mistakes(inner))
-    wrong.extend(_spark_mistakes(inner))
+    wrong.extend(value_mistakes(inner, known=wrong))
     own = entry.wrapped.get("globalParams")
     global_params = None if graph is None or graph.global_params == "[]" else graph.global_params
     if own:
@@ -409,15 +407,6 @@ def _number(
     return number
 
 
-def _spark_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
-    """What no worker hands to spark-submit."""
-    for node in _nodes(document):
-        params = node.get("params")
-        if str(node.get("type", "")).upper() == "SPARK" and isinstance(params, dict):
-            for mistake in spark_keys.mistakes(params):
-                yield f"task {_name_of(node)}, {mistake}"
-
-
 def _parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
     """Mistakes in declared parameters, which the master or a worker would only find later."""
     try:
@@ -433,74 +422,6 @@ def _parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
                 parse_properties(params.get("localParams") or None)
             except ParameterError as error:
                 yield f"task {_name_of(node)}, params.localParams: {error}"
-
-
-def _with_absolute_files(
-    document: Mapping[str, Any], folder: Path, resources: Path
-) -> Iterator[str]:
-    """Make the files that tasks name absolute, in place; yields a mistake for each missing one."""
-    for node in _nodes(document):
-        params = node.get("params")
-        if isinstance(params, str) and params.strip():
-            try:
-                params = json.loads(params)
-            except (ValueError, RecursionError):
-                continue  # The reader of the definition says so.
-            node["params"] = params
-        if not isinstance(params, dict):
-            continue
-        place = f"task {_name_of(node)}, params"
-        kind = str(node.get("type", "")).upper()
-        if kind in ("PYTHON", "PYSPARK", "SPARK_SQL"):
-            yield from _absolute(params, "file", f"{place}.file", folder, None)
-        if kind == "SPARK":
-            yield from _resource(params, "mainJar", f"{place}.mainJar", folder, resources)
-        listed = params.get("resourceList")
-        for index, entry in enumerate(listed if isinstance(listed, list) else ()):
-            where = f"{place}.resourceList[{index}]"
-            if isinstance(entry, dict):
-                yield from _resource({"": entry}, "", where, folder, resources)
-
-
-def _resource(
-    holder: dict[str, Any], key: str, where: str, folder: Path, resources: Path
-) -> Iterator[str]:
-    """A resource is given as text, or as an object that has the text in one of two keys."""
-    entry = holder.get(key)
-    if isinstance(entry, dict):
-        inner = next((name for name in ("res", "resourceName") if entry.get(name)), None)
-        if inner is not None:
-            yield from _absolute(entry, inner, f"{where}.{inner}", folder, resources)
-    else:
-        yield from _absolute(holder, key, where, folder, resources)
-
-
-def _absolute(
-    holder: dict[str, Any], key: str, where: str, folder: Path, resources: Path | None
-) -> Iterator[str]:
-    name = holder.get(key)
-    if name is None or name == "":
-        return  # Whether that will do is for the task type to say.
-    if not isinstance(name, str):
-        yield f"{where}: must be text"
-        return
-    # hdfs:, s3a: and their kin are Spark's own to fetch; what begins with a parameter may be one.
-    if _REMOTE.match(name) or name.startswith("$"):
-        return
-    path = (folder / name).absolute()
-    if _PLACEHOLDER.search(name):
-        holder[key] = str(path)
-        return
-    # On a long or odd name the operating system itself refuses to look.
-    try:
-        if path.is_file():
-            holder[key] = str(path)
-        elif path.is_dir():
-            yield f"{where}: {name!r:.200} is a folder, not a file"
-        elif resources is None or not (resources / name).is_file():
-            yield f"{where}: there is no file {name!r:.200} ({str(path)!s:.300})"
-    except OSError as error:
-        yield f"{where}: {name!r:.200}: {error.strerror}"
 
 
 def _nodes(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""What is allowed in a definition and yet may not do what its author thinks.
+"""Warns of parts of a definition that are allowed and may not do what their author thinks.
 
-Adds the word *surprise*: a finding that keeps nothing out. It looks at one definition's JSON alone,
-which has been read without a mistake before; it asks no database and changes nothing.
+A *warning* is a finding that keeps nothing out. One definition's JSON is looked at, which has been
+read without a mistake before; no database is asked and nothing is changed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from common.model.imports import PRESENT, Finding, Severity, asks_for_all, dependent_items
+from common.model.task_type import TaskTypeSpec
+from operations.task_params import spec_of
 
 _TOP_KEYS: Final = frozenset(
     {
@@ -67,23 +69,6 @@ _NODE_KEYS: Final = frozenset(
     }
 )
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][\w.-]{0,100})\}")
-# Their texts reach no shell, so a name that nobody declares can't be a variable of one.
-_WITHOUT_SHELL: Final = frozenset(
-    {"SQL", "PROCEDURE", "HTTP", "SPARK", "PYSPARK", "SPARK_SQL", "DATA_QUALITY"}
-)
-# Without one of the keys of each group the worker ends the attempt as a failure.
-_NEEDED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
-    "SHELL": (("rawScript",),),
-    "PYTHON": (("rawScript", "file"),),
-    "PYSPARK": (("rawScript", "file"),),
-    "SPARK_SQL": (("rawScript", "file"),),
-    "DATA_QUALITY": (("rules",), ("table", "path", "sql")),
-    "SPARK": (("mainJar",),),
-    "SQL": (("datasource", "datasourceName"), ("sql",)),
-    "PROCEDURE": (("datasource", "datasourceName"), ("method",)),
-    "HTTP": (("url",),),
-}
-_WITH_DEPENDENCE: Final = frozenset({"DEPENDENT", "CONDITIONS"})
 
 
 def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
@@ -94,13 +79,15 @@ def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
     limit = _whole(document.get("timeout"))
     for node in _nodes(document):
         task = str(node.get("name", ""))
-        kind = str(node.get("type", "")).upper()
+        spec = spec_of(node)
         yield from _unknown_keys(task, node, _NODE_KEYS)
         yield from _of_retries(task, node)
         yield from _of_timeout(task, node, limit)
-        yield from _of_branches(task, node, kind)
-        yield from _of_needs(task, node, kind)
-        yield from _of_texts(task, node, kind, declared)
+        if spec.problem:
+            yield _warning(task, "type", f"its values are not checked: {spec.problem}")
+        yield from _of_branches(task, node, spec)
+        yield from _of_needs(task, node, spec)
+        yield from _of_texts(task, node, spec, declared)
     for task, where, target, item in dependent_items(document):
         if target == name and item.get("dateValue") in PRESENT and asks_for_all(item):
             yield _warning(
@@ -167,40 +154,44 @@ def _of_timeout(task: str, node: Mapping[str, Any], limit: int) -> Iterator[Find
         )
 
 
-def _of_branches(task: str, node: Mapping[str, Any], kind: str) -> Iterator[Finding]:
+def _of_branches(task: str, node: Mapping[str, Any], spec: TaskTypeSpec) -> Iterator[Finding]:
     dependence = _object(node.get("dependence"))
-    if dependence.get("dependTaskList") and kind not in _WITH_DEPENDENCE:
+    if dependence.get("dependTaskList") and "dependence" not in spec.node_keys:
         yield _warning(
-            task, "dependence", f"has no effect on {kind}: only DEPENDENT and CONDITIONS read it"
+            task,
+            "dependence",
+            f"has no effect on {spec.name}: only DEPENDENT and CONDITIONS read it",
         )
     result = _object(node.get("conditionResult"))
     # The front end writes [""] into both for every other type.
     named = any(
         result.get(key) not in (None, "", [], [""]) for key in ("successNode", "failedNode")
     )
-    if named and kind != "CONDITIONS":
+    if named and "conditionResult" not in spec.node_keys:
         yield _warning(
-            task, "conditionResult", f"has no effect on {kind}: only CONDITIONS takes branches"
+            task, "conditionResult", f"has no effect on {spec.name}: only CONDITIONS takes branches"
         )
 
 
-def _of_needs(task: str, node: Mapping[str, Any], kind: str) -> Iterator[Finding]:
+def _of_needs(task: str, node: Mapping[str, Any], spec: TaskTypeSpec) -> Iterator[Finding]:
     if node.get("runFlag") == "FORBIDDEN":
         return
     params = _object(node.get("params"))
-    for keys in _NEEDED.get(kind, ()):
-        if all(str(params.get(key) or "").strip() in ("", "{}") for key in keys):
-            other = "".join(f", and so is {key}" for key in keys[1:])
-            yield _warning(task, f"params.{keys[0]}", f"is missing{other}: the task fails")
+    for keys in spec.missing_in(params):
+        other = "".join(f", and so is {key}" for key in keys[1:])
+        yield _warning(task, f"params.{keys[0]}", f"is missing{other}: the task fails")
+    for fault in spec.faults_in(params):
+        if fault.is_missing:
+            yield _warning(task, f"params.{fault.key}", f"{fault.problem}: the task fails")
 
 
 def _of_texts(
-    task: str, node: Mapping[str, Any], kind: str, declared: frozenset[str]
+    task: str, node: Mapping[str, Any], spec: TaskTypeSpec, declared: frozenset[str]
 ) -> Iterator[Finding]:
     params = _object(node.get("params"))
-    if kind == "SQL" and (params.get("receivers") or params.get("receiversCc")):
-        yield _warning(task, "params.receivers", "no mail is sent: the result is kept as a file")
-    if kind not in _WITHOUT_SHELL:
+    for each in spec.warnings(params):
+        yield _warning(task, f"params.{each.key}", each.problem)
+    if spec.names_are_its_own:
         return
     for key, value in params.items():
         if key == "localParams":

@@ -34,7 +34,7 @@ from common.model.decisions import (
     StopProcess,
     SubmitTask,
 )
-from common.model.definitions import TaskNode
+from common.model.definitions import ProcessGraph, TaskNode, read_process_json
 from common.model.failures import FailureReason
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.states import (
@@ -45,6 +45,7 @@ from common.model.states import (
     TaskState,
 )
 from common.params import Property, properties_json
+from common.task_types import known_task_types
 from master.engine.advance import advance
 from master.engine.context import RunContext
 from master.engine.events import (
@@ -511,3 +512,8 @@ def standing(run: ProcessRun) -> dict[str, object]:
         "ended": (sorted(run.failed), sorted(run.paused), sorted(run.retries.items())),
         "tasks": tasks,
     }
+
+
+def read_graph(text: str) -> ProcessGraph:
+    """Read a definition whose tasks may have any type that is installed."""
+    return read_process_json(text, task_types=known_task_types())

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from common.errors import BadCommandError
 from common.model.command_param import start_document
+from common.model.task_type import TaskTypeSpec
 from common.params import (
     Direct,
     ParameterError,
@@ -25,6 +26,7 @@ from common.params import (
     system_parameters,
 )
 from common.store.worker.ports import ClaimedTask
+from common.task_types import task_type_spec
 from common.zones import UnknownZoneError, zone_named
 from worker import task_log, tenants, tracing
 from worker.launching.base import (
@@ -38,7 +40,6 @@ from worker.launching.base import (
 )
 from worker.processes import outputs
 from worker.processes.supervising import Prepared
-from worker.tasks import built_in_task_types
 from worker.workspace import Account, make_directory, write_file
 
 # Everything else of the daemon's environment stays with the daemon: it holds passwords and tokens.
@@ -88,7 +89,9 @@ class Launcher:
         self._complement_uses_chosen_date = complement_uses_chosen_date
         self._tenant_mode = tenant_mode
         self._settings = settings
-        self._types = types or TaskTypes(built_in_task_types())
+        self._types = types or TaskTypes()
+        if types is None:
+            self._types.make_built_in()
         self._account_of = account_of
         self._wants_host = wants_host
         self._resources = home / "resources"
@@ -124,7 +127,8 @@ class Launcher:
         )
         directory = Path(task.execute_path)
         make_directory(directory, account)
-        given = _parameters_file(task, parameters, directory, account)
+        spec = task_type_spec(task.task_type)
+        given = _parameters_file(spec, parameters, directory, account)
         launch = task_type.launch(
             TaskContext(
                 task=task,
@@ -211,7 +215,7 @@ def _start_params(stored: str | None) -> dict[str, str]:
 def _declared(
     task: ClaimedTask, local: tuple[Property, ...], launch: Launch, header: str
 ) -> outputs.Declared | None:
-    """What the task may put out; None, and no further cost, for most."""
+    """Return the values that the task may put out; None, and no further cost, for most."""
     types = {each.prop: each.type for each in local if each.direct is Direct.OUT}
     if not types:
         return None
@@ -228,14 +232,11 @@ def _declared(
 
 
 def _parameters_file(
-    task: ClaimedTask, parameters: Mapping[str, str], directory: Path, account: Account | None
+    spec: TaskTypeSpec, parameters: Mapping[str, str], directory: Path, account: Account | None
 ) -> dict[str, str]:
-    """The effective parameters as a JSON object in a file, and the variable that names it.
-
-    A shell script with no parameters of its own goes without: making a file takes a good part of
-    the time that starting a short task takes.
-    """
-    if task.task_type == "SHELL" and all(name.startswith("system.") for name in parameters):
+    """Write the effective parameters as a JSON object; return the variable that names the file."""
+    is_empty = all(name.startswith("system.") for name in parameters)
+    if spec.skips_parameters_file and is_empty:
         return {}
     path = directory / "params.json"
     write_file(path, json.dumps(parameters), account)

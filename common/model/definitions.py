@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 from common.dag import Dag, DagError, build_dag
 from common.errors import InvalidDefinitionError
 from common.model.control import Control, check_targets, read_control
+from common.model.control_types import CONTROL_TYPES
 from common.model.decisions import PoolShare, TaskTimeout
 from common.model.retry_policy import RETRIES_ALL, RetryPolicy, read_retry_policy
 from common.model.states import Priority, TimeoutStrategy
+from common.model.task_type import TaskTypeSpec
 
 MAX_NODES = 10_000
 MAX_NAME_LENGTH = 200
@@ -30,26 +32,6 @@ MAX_POOLS = 16
 MAX_SLOTS = 1_000_000
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
-
-MASTER_TASK_TYPES: frozenset[str] = frozenset({"SUB_PROCESS", "DEPENDENT", "CONDITIONS", "SWITCH"})
-"""Control tasks: decided in the master, they take no worker's slot."""
-
-WORKER_TASK_TYPES: frozenset[str] = frozenset(
-    {
-        "SHELL",
-        "PYTHON",
-        "SPARK",
-        "PYSPARK",
-        "SPARK_SQL",
-        "DATA_QUALITY",
-        "SQL",
-        "PROCEDURE",
-        "HTTP",
-    }
-)
-
-_NEVER_RETRIED = frozenset({"SUB_PROCESS", "CONDITIONS", "SWITCH"})
-"""A sub process retries inside; trying a branch again gives the same branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +85,8 @@ class ProcessGraph:
     timeout_strategy: TimeoutStrategy = TimeoutStrategy.WARN
 
 
-def read_process_json(
-    text: str, *, task_types: frozenset[str] = WORKER_TASK_TYPES | MASTER_TASK_TYPES
-) -> ProcessGraph:
-    """Read `process_definition_json`.
+def read_process_json(text: str, *, task_types: Mapping[str, TaskTypeSpec]) -> ProcessGraph:
+    """Read `process_definition_json`; `task_types` are those that its tasks may have.
 
     Raises `InvalidDefinitionError`, whose `mistakes` name every mistake with its place (node and
     key), so that an author mends them in one go.
@@ -120,7 +100,7 @@ _Value = TypeVar("_Value")
 class _Reader:
     """Collects mistakes while it reads, so that one bad key hides no other."""
 
-    def __init__(self, task_types: frozenset[str]) -> None:
+    def __init__(self, task_types: Mapping[str, TaskTypeSpec]) -> None:
         self._task_types = task_types
         self._mistakes: list[str] = []
 
@@ -250,7 +230,9 @@ class _Reader:
             entry, "delayTime", f"{place}, delayTime", default=0, highest=MAX_MINUTES
         )
         pools, pool_priority = self._pools(entry, place)
-        if task_type in MASTER_TASK_TYPES and (delay or pools):
+        # A worker's type is not asked, since that would import its module.
+        is_retried = task_type not in CONTROL_TYPES or CONTROL_TYPES[task_type].is_retried
+        if task_type in CONTROL_TYPES and (delay or pools):
             key = "delayTime" if delay else "taskGroups"
             self._mistakes.append(
                 f"{place}, {key}: a {task_type} takes no slot and is never held back;"
@@ -261,7 +243,7 @@ class _Reader:
             task_type=task_type,
             upstream=upstream,
             forbidden=run_flag == "FORBIDDEN",
-            max_retry_times=0 if task_type in _NEVER_RETRIED else retries,
+            max_retry_times=retries if is_retried else 0,
             backoff=self._backoff(entry, place),
             delay=timedelta(minutes=delay),
             timeout=self._timeout(entry, place),
@@ -273,11 +255,7 @@ class _Reader:
             worker_group_id=group,
             task_json=_task_json(entry, params, upstream),
             retry_policy=read_retry_policy(
-                task_type,
-                entry,
-                place,
-                self._mistakes,
-                is_never_retried=task_type in _NEVER_RETRIED,
+                task_type, entry, place, self._mistakes, task_types=self._task_types
             ),
         )
 

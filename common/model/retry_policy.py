@@ -18,13 +18,11 @@ from math import isfinite
 from typing import Any, Final
 
 from common.model.failures import FailureReason
+from common.model.task_type import TaskTypeSpec
 
 MAX_MEMORY_FACTOR: Final = 1024.0
 MIN_CEILING_MB: Final = 128
 MAX_CEILING_MB: Final = 16 * 1024 * 1024
-
-MEMORY_TASK_TYPES: Final = frozenset({"SPARK", "PYSPARK", "SPARK_SQL", "DATA_QUALITY"})
-"""The types whose memory Orcaflow itself asks for, so that it can ask for more."""
 
 _SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?:([kmgt])b?)?", re.IGNORECASE)
 _MEGABYTES: Final = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
@@ -86,18 +84,19 @@ def read_retry_policy(
     place: str,
     mistakes: list[str],
     *,
-    is_never_retried: bool = False,
+    task_types: Mapping[str, TaskTypeSpec],
 ) -> RetryPolicy:
-    """A node's policy; what is wrong with it is added to `mistakes`, with its place and the cure.
+    """Return a node's policy; add its mistakes to `mistakes`, each with its place and the cure.
 
-    `is_never_retried` says that no attempt of this type is ever tried again.
+    A type that is unknown is taken for one that is retried and has no memory to raise.
     """
     given = [
         key for key in ("retryOn", "noRetryOn", "memoryRetry") if entry.get(key) not in _ABSENT
     ]
     if not given:
         return RETRIES_ALL
-    if is_never_retried:
+    spec = task_types[task_type] if task_type in task_types else TaskTypeSpec(name=task_type)
+    if not spec.is_retried:
         mistakes.append(f"{place}, {given[0]}: a {task_type} is never tried again; take it out")
         return RETRIES_ALL
     retry_on = _reasons(entry.get("retryOn"), f"{place}, retryOn", mistakes)
@@ -114,8 +113,8 @@ def read_retry_policy(
     )
     if policy.memory is None:
         return policy
-    if task_type not in MEMORY_TASK_TYPES:
-        known = ", ".join(sorted(MEMORY_TASK_TYPES))
+    if not spec.memory_retry:
+        known = ", ".join(sorted(name for name in task_types if task_types[name].memory_retry))
         mistakes.append(
             f"{place}, memoryRetry: the memory of a {task_type} is not Orcaflow's to raise"
             f" (it is of {known}); take it out"

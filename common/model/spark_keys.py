@@ -151,8 +151,8 @@ _VARIABLES_OF_SUBMIT: Final[Mapping[str, str]] = {
 """By these spark-submit itself finds its program, its defaults and its cluster, unchecked."""
 
 
-def mistakes(params: Mapping[str, Any]) -> Iterator[str]:
-    """What a worker would refuse of a SPARK task's `params`, with its key.
+def mistakes(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each key of a SPARK task's `params` that a worker would refuse, with the reason.
 
     A text with a `$` in it may still become another, and is let through.
     """
@@ -161,14 +161,14 @@ def mistakes(params: Mapping[str, Any]) -> Iterator[str]:
         try:
             read_others(shlex.split(others))
         except ValueError as error:
-            yield f"params.others: {error}"
+            yield "others", str(error)
     for key, check in (("conf", check_setting), ("env", check_variable_of_submit)):
         given = params.get(key)
         for name, value in given.items() if isinstance(given, Mapping) else ():
             try:
                 check(str(name).strip(), "" if "$" in str(value) else str(value))
             except RefusedError as error:
-                yield f"params.{key}: {error}"
+                yield key, str(error)
 
 
 def read_others(words: Sequence[str]) -> list[Option]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from statistics import median_high
 
-from common.model.definitions import MASTER_TASK_TYPES, ProcessGraph
+from common.model.control_types import MASTER_TASK_TYPES
+from common.model.definitions import ProcessGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

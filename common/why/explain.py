@@ -7,9 +7,11 @@ decides nothing: where it and a daemon differ, the daemon is right.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from common.model.states import FailureStrategy, ProcessState, TaskState
+from common.model.task_type import TaskTypeSpec
 from common.why.attempts import (
     delay_cause,
     finished_cause,
@@ -58,7 +60,7 @@ def why_command(facts: Facts, command: PendingCommand) -> tuple[Cause, ...]:
     return (command_cause(facts, command),)
 
 
-def task_names(run: Run, task_types: frozenset[str]) -> tuple[str, ...]:
+def task_names(run: Run, task_types: Mapping[str, TaskTypeSpec]) -> tuple[str, ...]:
     """Return the tasks of the process instance, in order; none if its JSON can't be read."""
     graph, dag = graph_of(run, task_types)
     return () if graph is None or dag is None else dag.names

@@ -9,6 +9,7 @@ from datetime import datetime
 from common.model.cluster import Node
 from common.model.failures import FailureReason
 from common.model.states import FailureStrategy, TaskDependType
+from common.model.task_type import TaskTypeSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,5 +156,5 @@ class Facts:
     child_commands: Mapping[int, PendingCommand] = field(default_factory=dict)
     pools: Mapping[int, tuple[PoolWait, ...]] = field(default_factory=dict)
     queue: Mapping[int, QueuePlace] = field(default_factory=dict)
-    task_types: frozenset[str] = frozenset()
+    task_types: Mapping[str, TaskTypeSpec] = field(default_factory=dict)
     exec_threads: int = 100

@@ -12,6 +12,7 @@ from common.errors import BadCommandError, InvalidDefinitionError
 from common.model.command_param import CommandParam
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.states import TaskDependType, TaskState
+from common.model.task_type import TaskTypeSpec
 from common.why.facts import Attempt, Run
 
 _BRANCHING: Final = frozenset({"SWITCH", "CONDITIONS"})
@@ -111,7 +112,7 @@ class Shape:
 class Shapes:
     """The shapes of runs, each read once; None for one whose definition can't be read."""
 
-    def __init__(self, task_types: frozenset[str]) -> None:
+    def __init__(self, task_types: Mapping[str, TaskTypeSpec]) -> None:
         self._task_types = task_types
         self._known: dict[int, Shape | None] = {}
 
@@ -124,7 +125,9 @@ class Shapes:
         return self._known[run.id]
 
 
-def graph_of(run: Run, task_types: frozenset[str]) -> tuple[ProcessGraph | None, Dag | None]:
+def graph_of(
+    run: Run, task_types: Mapping[str, TaskTypeSpec]
+) -> tuple[ProcessGraph | None, Dag | None]:
     """Return a run's graph and the DAG its first command selected; None twice if unreadable."""
     try:
         graph = read_process_json(run.process_instance_json, task_types=task_types)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
@@ -36,11 +37,15 @@ from common.model.plans import (
     Snapshot,
 )
 from common.model.states import ProcessState, ReleaseState, TaskDependType, TaskState
+from common.model.task_type import TaskTypeSpec
 from master.commands import plan
 from master.commands.origin import Origin
 
 _NOW = datetime(2020, 1, 1, tzinfo=UTC)
-_ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_process_json)
+_ORIGIN = Origin(
+    zone=ZoneInfo("UTC"),
+    graph=partial(read_process_json, task_types={"SHELL": TaskTypeSpec(name="SHELL")}),
+)
 
 _ENDS: Mapping[str, TaskState] = {
     "successful": TaskState.SUCCESS,

@@ -18,6 +18,7 @@ from typing import assert_never
 
 from common.dag import Dag
 from common.model.control import Conditions
+from common.model.control_types import MASTER_TASK_TYPES
 from common.model.decisions import (
     AbandonTask,
     DecideTask,
@@ -34,7 +35,7 @@ from common.model.decisions import (
     StopProcess,
     SubmitTask,
 )
-from common.model.definitions import MASTER_TASK_TYPES, TaskNode
+from common.model.definitions import TaskNode
 from common.model.instances import Ownership
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
 from master.engine.context import RunContext

@@ -11,7 +11,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from common.dag import build_dag
-from common.model.definitions import TaskNode, read_process_json
+from common.model.definitions import TaskNode
 from common.model.instances import Ownership
 from common.model.states import FailureStrategy, Priority, ProcessState
 from master.engine.advance import advance
@@ -20,6 +20,7 @@ from master.engine.run import ProcessRun
 from tests.bench import definitions
 from tests.bench.figures import Figure, Target, percentile
 from tests.bench.stage import Stage
+from tests.builders import read_graph
 
 SIZES = (10, 100, 1_000, 10_000)
 _LAYER = 10
@@ -116,5 +117,5 @@ def _node(name: str, upstream: tuple[str, ...]) -> TaskNode:
 def _validate_ms() -> float:
     text = definitions.layered((_WIDTH,) * _LAYERS, "true", "true")
     began = time.perf_counter()
-    read_process_json(text)
+    read_graph(text)
     return (time.perf_counter() - began) * 1e3

@@ -253,7 +253,7 @@ class SparkHost:
         (folder / "params.json").write_text("{}")
         environment = {**_SEEN, **changes.pop("environment", {})}
         job = {
-            "kind": "pyspark",
+            "kind": "worker.spark.session.script",
             "name": "a task",
             "tag": f"orcaflow-abc-{self._count}",
             "profile": profile,

@@ -57,7 +57,7 @@ class Task:
         prelude = "import json, os\ndef tell(*v):\n    print('=', json.dumps(v), flush=True)\n"
         path.write_text(prelude + textwrap.dedent(script))
         document = {
-            "kind": "pyspark",
+            "kind": "worker.spark.session.script",
             "name": "a test",
             "tag": "orcaflow-0123456789ab-1",
             "master": "local[2]",

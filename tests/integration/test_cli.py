@@ -16,7 +16,6 @@ from sqlalchemy import Engine, insert, select, text, update
 
 from common.clock import SystemClock
 from common.model.cluster import Node
-from common.model.definitions import read_process_json
 from common.model.states import ProcessState, TaskState
 from common.store import schema
 from common.store.connect import engine
@@ -26,9 +25,10 @@ from common.store.tables import command, process_instance, task_instance, worker
 from master.commands import plan
 from master.commands.origin import Origin
 from orcaflow.cli.app import main
+from tests.builders import read_graph
 
 MASTER = Node(address="127.0.0.1:5678", incarnation=1)
-ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_process_json)
+ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_graph)
 
 Cli = Callable[..., tuple[int, str, str]]
 

@@ -23,7 +23,6 @@ from common.model.complements import (
     RunOrder,
     RunSettings,
 )
-from common.model.definitions import read_process_json
 from common.model.states import ProcessState
 from common.store.complements import create_complements
 from common.store.master.commands import PostgresCommandStore
@@ -45,10 +44,11 @@ from master.commands import plan
 from master.commands.origin import Origin
 from master.logic.complement import step
 from operations.complementing import skip_reason
+from tests.builders import read_graph
 from tests.integration.conftest import Cli
 
 MASTER = Node(address="127.0.0.1:5678", incarnation=1)
-ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_process_json)
+ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_graph)
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 # How the run of a date ends.

@@ -66,7 +66,7 @@ def test_a_data_source_is_read_and_its_password_is_shown_nowhere(mode: str, tmp_
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
     job = {
-        "kind": "pyspark",
+        "kind": "worker.spark.session.script",
         "script": str(script),
         "secrets": [PASSWORD],
         "datasources": {

@@ -42,7 +42,7 @@ def wheel(tmp_path: Path) -> str:
 
 def a_job(folder: Path, **environment: Any) -> work.Job:
     document = {
-        "kind": "pyspark",
+        "kind": "worker.spark.session.script",
         "environment": {"root": str(folder / "environments"), **environment},
     }
     return work.Job.of(document, reason_file=folder / "job.reason")

@@ -76,7 +76,7 @@ class Rules:
         quality_file = self._jobs.folder / QUALITY_FILE
         quality_file.write_text("")
         document = {
-            "kind": "data_quality",
+            "kind": "worker.spark.quality.evaluation",
             "rules": [*rules],
             "source": source or {"table": "flights"},
             "outputs": {},

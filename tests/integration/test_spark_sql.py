@@ -58,7 +58,7 @@ class Statements:
         given = params or {}
         values = {name: text for name, (_, text) in given.items()}
         document = {
-            "kind": "sql",
+            "kind": "worker.spark.session.sql",
             "text": text,
             "place": "params.rawScript",
             "limit": 5,

@@ -26,7 +26,6 @@ from common.model.commands import (
     CommandType,
     read_command,
 )
-from common.model.definitions import read_process_json
 from common.model.instances import TaskRow
 from common.model.plans import (
     Begin,
@@ -53,7 +52,7 @@ from common.model.states import (
 from common.store.worker.ports import AttemptEnd
 from master.commands import plan
 from master.commands.origin import Origin
-from tests.builders import NOON, a_definition_json
+from tests.builders import NOON, a_definition_json, read_graph
 from tests.memory.store import TaskRecord
 from tests.unit.test_run_worker import WORKER, OneMaster
 
@@ -312,7 +311,7 @@ def _parent(draw: st.DrawFn, hostile: Sequence[str]) -> ParentSnapshot | None:
 
 
 def _planned(command: Command, snapshot: Snapshot, zone: str) -> Plan:
-    origin = Origin(zone=ZoneInfo(zone), graph=read_process_json)
+    origin = Origin(zone=ZoneInfo(zone), graph=read_graph)
     return plan(command, snapshot, now=NOON, origin=origin)
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from common.model.command_param import CommandParam
 from common.model.commands import Command, CommandType
-from common.model.definitions import read_process_json
 from common.model.instances import TaskRow
 from common.model.plans import (
     Begin,
@@ -26,7 +25,7 @@ from common.model.plans import (
 from common.model.states import ProcessState, ReleaseState, TaskState
 from master.commands import plan
 from master.commands.origin import Origin
-from tests.builders import NOON, a_definition_json
+from tests.builders import NOON, a_definition_json, read_graph
 
 NEW_YORK = "America/New_York"
 NIGHT = datetime(2020, 3, 10, 2, 30, tzinfo=ZoneInfo(NEW_YORK))
@@ -70,7 +69,7 @@ def planned(
         now=NOON,
         origin=Origin(
             zone=ZoneInfo(NEW_YORK),
-            graph=read_process_json,
+            graph=read_graph,
             complement_uses_chosen_date=chosen_date,
         ),
     )
@@ -263,7 +262,7 @@ def test_a_zone_that_there_is_not_is_refused_by_its_key() -> None:
         ),
         Snapshot(definition=DEFINITION),
         now=NOON,
-        origin=Origin(zone=ZoneInfo(NEW_YORK), graph=read_process_json),
+        origin=Origin(zone=ZoneInfo(NEW_YORK), graph=read_graph),
     )
     assert isinstance(found, Reject)
     assert "schedule_timezone" in found.reason

@@ -15,7 +15,6 @@ from common.errors import BadCommandError
 from common.model.cluster import Node
 from common.model.command_param import CommandParam
 from common.model.commands import Command, CommandRow, CommandType, read_command
-from common.model.definitions import read_process_json
 from common.model.plans import (
     Begin,
     ChildOf,
@@ -40,10 +39,10 @@ from common.model.states import (
 )
 from master.commands import PLANNERS, REASON_LIMIT, plan
 from master.commands.origin import Origin
-from tests.builders import NOON, a_definition_json
+from tests.builders import NOON, a_definition_json, read_graph
 
 LIMIT = 1_000
-ORIGIN = Origin(zone=ZoneInfo("America/New_York"), graph=read_process_json)
+ORIGIN = Origin(zone=ZoneInfo("America/New_York"), graph=read_graph)
 MASTER = Node(address="m1:5678", incarnation=7)
 STARTS = (
     CommandType.START_PROCESS,

@@ -23,9 +23,9 @@ from common.model.definitions import (
     Backoff,
     ProcessGraph,
     TaskNode,
-    read_process_json,
 )
 from common.model.states import Priority, TimeoutStrategy
+from tests.builders import read_graph
 
 TOO_MANY_DIGITS = "1" * 5_000
 
@@ -39,7 +39,7 @@ def text_of(*tasks: Any, **keys: Any) -> str:
 
 
 def graph_of(*tasks: Any, **keys: Any) -> ProcessGraph:
-    return read_process_json(text_of(*tasks, **keys))
+    return read_graph(text_of(*tasks, **keys))
 
 
 def node_of(**keys: Any) -> TaskNode:
@@ -49,7 +49,7 @@ def node_of(**keys: Any) -> TaskNode:
 
 def mistakes_in(text: str) -> tuple[str, ...]:
     with pytest.raises(InvalidDefinitionError) as refused:
-        read_process_json(text)
+        read_graph(text)
     assert str(refused.value) == "; ".join(refused.value.mistakes)
     return refused.value.mistakes
 
@@ -317,7 +317,7 @@ def test_no_depth_of_parameters_is_more_than_a_reader_bears(depth: int) -> None:
     text = f'{{"tasks": [{{"name": "a", "type": "SHELL", "params": {deep}}}]}}'
     # How deep is too deep depends on how deep the caller stands; nothing else may come of it.
     with suppress(InvalidDefinitionError):
-        assert len(read_process_json(text).nodes["a"].task_json) > len(deep)
+        assert len(read_graph(text).nodes["a"].task_json) > len(deep)
 
 
 @pytest.mark.parametrize("value", ["[1]", [1], 7, True, "null", "x"])

@@ -13,7 +13,6 @@ import pytest
 from common.errors import InvalidDefinitionError
 from common.model.control import Outcome, Relation
 from common.model.decisions import DecideTask, KillTask, PassForbidden, SkipTask, SubmitTask
-from common.model.definitions import read_process_json
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.params import Direct, Property, properties_json
 from master.engine.context import RunContext
@@ -28,6 +27,7 @@ from tests.builders import (
     failed,
     lost,
     put_out,
+    read_graph,
     succeeded,
     switch,
     tell,
@@ -422,7 +422,7 @@ def test_x10_an_expression_of_a_megabyte_is_a_mistake_of_the_definition() -> Non
         },
     )
     with pytest.raises(InvalidDefinitionError) as refused:
-        read_process_json(text)
+        read_graph(text)
     (mistake,) = refused.value.mistakes
     assert "switchResult.dependTaskList[0].condition" in mistake
     assert len(mistake) < 300
@@ -440,4 +440,4 @@ def test_branching_tasks_are_not_retried_whatever_their_author_asked_for() -> No
             },
         },
     )
-    assert read_process_json(text).nodes["s"].max_retry_times == 0
+    assert read_graph(text).nodes["s"].max_retry_times == 0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import InvalidDefinitionError
-from common.model.definitions import TaskNode, read_process_json
+from common.model.definitions import TaskNode
 from common.model.failures import FailureReason
 from common.model.retry_policy import (
     MAX_MEMORY_FACTOR,
@@ -21,7 +21,9 @@ from common.model.retry_policy import (
     memory_retry_of,
     read_retry_policy,
 )
+from common.task_types import known_task_types
 from operations.lint_warnings import lint_warnings
+from tests.builders import read_graph
 
 OUT_OF_MEMORY, FETCH_FAILED = FailureReason.OUT_OF_MEMORY, FailureReason.FETCH_FAILED
 RAISE = {"factor": 2, "ceiling": "8G"}
@@ -39,7 +41,7 @@ def document(**keys: Any) -> dict[str, Any]:
 
 
 def node(**keys: Any) -> TaskNode:
-    return read_process_json(json.dumps(document(**keys))).nodes["a"]
+    return read_graph(json.dumps(document(**keys))).nodes["a"]
 
 
 def mistakes(**keys: Any) -> list[str]:
@@ -232,6 +234,6 @@ def test_whatever_is_written_is_read_or_refused(
     for raised in (memory, {"factor": factor, "ceiling": ceiling}):
         told: list[str] = []
         entry = {"retryOn": retry_on, "memoryRetry": raised}
-        policy = read_retry_policy("SPARK", entry, "here", told)
+        policy = read_retry_policy("SPARK", entry, "here", told, task_types=known_task_types())
         assert all(each.startswith("here, ") for each in told)
         assert 1 <= policy.next_memory_factor(1.0, OUT_OF_MEMORY) <= MAX_MEMORY_FACTOR

@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from common.firing import plan_fires
-from common.model.definitions import read_process_json
 from common.model.schedules import FireOutcome, MisfirePolicy, Schedule
 from common.model.states import ExecutionType, Priority
 from common.schedule_simulator import (
@@ -28,7 +27,7 @@ from common.schedule_simulator import (
     run_cost_of,
     simulate,
 )
-from tests.builders import a_definition_json
+from tests.builders import a_definition_json, read_graph
 
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 HOURLY = "0 0 * * * ?"
@@ -487,4 +486,4 @@ def test_what_a_run_takes_is_the_median_or_the_longest_of_the_past() -> None:
 def test_the_peak_of_a_definition_that_never_ran_is_its_widest_level() -> None:
     pool = {"taskGroups": [{"name": "db", "slots": 2}]}
     text = a_definition_json("a >> b c d >> e", b=pool, c=pool, d={"runFlag": "FORBIDDEN"})
-    assert peak_of(read_process_json(text)) == Peak(slots=2, pools={"db": 4})
+    assert peak_of(read_graph(text)) == Peak(slots=2, pools={"db": 4})

@@ -96,7 +96,7 @@ def test_a_task_that_says_nothing_asks_the_host_for_a_session_of_the_default_pro
     assert Path(made.argv[3]).name == "task_proxy.py"
     assert made.argv[4:] == (SOCKET, "task", "default", str(made.job_file))
     job = job_of(made)
-    assert job["kind"] == "pyspark"
+    assert job["kind"] == "worker.spark.session.script"
     assert (job["profile"], job["master"]) == ("default", "")
     assert job["conf"] == {"spark.sql.ansi.enabled": "true", "spark.sql.x": "2026"}
     assert (job["name"], job["tag"]) == ("daily load", f"orcaflow-{CLUSTER}-3")
@@ -366,7 +366,7 @@ def test_rules_on_data_are_checked_and_handed_over_with_former_figures(tmp_path:
         former_quality={"compare row_count": (5.0, 4.0)},
     )
     job = job_of(made)
-    assert job["kind"] == "data_quality"
+    assert job["kind"] == "worker.spark.quality.evaluation"
     assert job["source"]["table"] == "sales_eu"
     assert job["where"] == "y = '2026'"
     assert job["rules"][0]["where"] == "day = '20260102' and x = :x"
@@ -402,7 +402,7 @@ def test_sql_is_taken_with_its_dates_and_without_its_parameters(tmp_path: Path) 
         global_params=[parameter("day", "DATE", "2026-01-31")],
     )
     job = job_of(made)
-    assert job["kind"] == "sql"
+    assert job["kind"] == "worker.spark.session.sql"
     assert job["text"] == "select '20260102', :day;\nselect 2"
     assert (job["script"], job["limit"], job["rows_shown"]) == ("", 5, 5)
     assert Path(job["result_file"]).read_text() == ""

@@ -13,8 +13,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from common.errors import SchedulerError
-from common.model.definitions import WORKER_TASK_TYPES
+from common.model.control_types import MASTER_TASK_TYPES
 from common.params import DataType
+from common.task_types import find_task_types
 from tests.claims import WHEN, a_claimed_task
 from worker import task_log
 from worker.launcher import Launcher, seen_by_tasks
@@ -22,7 +23,6 @@ from worker.launching.base import TaskParameterError, TaskSettings
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
 from worker.processes.supervising import Prepared
-from worker.tasks import built_in_task_types
 from worker.tenants import account_of, banner
 from worker.workspace import (
     artefact_path,
@@ -233,7 +233,22 @@ def test_an_artefact_stands_beside_the_log_and_is_made_afresh(tmp_path: Path) ->
 
 
 def test_every_type_that_a_definition_may_name_is_there() -> None:
-    assert built_in_task_types().keys() == WORKER_TASK_TYPES
+    types = find_task_types()
+    assert set(types.built_in) == {
+        "SHELL",
+        "PYTHON",
+        "SPARK",
+        "PYSPARK",
+        "SPARK_SQL",
+        "DATA_QUALITY",
+        "SQL",
+        "PROCEDURE",
+        "HTTP",
+    }
+    assert set(types) == {*types.built_in, *MASTER_TASK_TYPES}
+    assert all(types[name].name == name for name in types)
+    assert all(types[name].problem == "" for name in types)
+    assert all(hasattr(types.maker(name)(), "launch") for name in types.built_in)
 
 
 def test_a_log_is_cut_as_often_as_it_grows_and_counts_all_that_is_gone(tmp_path: Path) -> None:

@@ -1,17 +1,18 @@
-"""What a task type is: from a claimed task and its parameters to what has to be run.
+"""The contract of task types: from a claimed task and its parameters to a program to run.
 
-A *task type* reads its own keys of a node's `params`, puts files into the attempt's directory, and
-returns a `Launch`. It starts nothing, waits for nothing and knows no daemon. Types are found by the
-name in `t_ds_task_instance.task_type`; other distributions add some as entry points of the group
-`orcaflow.tasks`. A time-out is not a type's business: it is the supervisor's.
+A *task type* has a specification (`common.model.task_type`) and a launcher, which reads its keys of
+a node's `params`, puts files into the attempt's directory, and returns a `Launch`. It starts
+nothing, waits for nothing and knows no daemon. Types are found by the name in
+`t_ds_task_instance.task_type` (`common.task_types`); other distributions add some as entry points
+of the group `orcaflow.tasks`. Time-outs are not a type's business: they are the supervisor's.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,10 +21,20 @@ from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
 from common.masking import secrets_in
+from common.model.task_type import (
+    Fault,
+    Key,
+    ValueFaultError,
+    kind_of,
+    read_number,
+    read_text,
+    read_word,
+)
 from common.params import DataType, Direct, Property, replace_placeholders, substitute
 from common.spark_config import SparkConfig
 from common.store.worker.ports import ClaimedTask
-from common.task_types import ENTRY_POINT_GROUP
+from common.task_types import UnknownTaskTypeError, known_task_types
+from worker.launching.keys import read_words
 from worker.workspace import Account, artefact_path, make_artefact, write_file
 
 
@@ -73,7 +84,7 @@ class Launch:
 
 
 class TaskType(Protocol):
-    """One way to do work."""
+    """One way to do work. Its class has the specification too, as `spec`."""
 
     def launch(self, context: TaskContext) -> Launch:
         """Prepare an attempt. Raises `TaskParameterError` for what its author has to mend."""
@@ -133,55 +144,32 @@ class TaskContext:
         return path
 
     def text(self, key: str) -> str:
-        """A text, "" if it is absent. Numbers are taken as they are written."""
-        value = self.params.get(key)
-        if value is None:
-            return ""
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise TaskParameterError(f"params.{key} must be text, not {_kind(value)}")
-        if "\0" in str(value):
-            raise TaskParameterError(f"params.{key} has a NUL character")
-        return str(value)
+        """Return a text, "" if it is absent. Numbers are taken as they are written."""
+        with fault_at(key):
+            return read_text(self.params.get(key))
 
     def script(self, key: str = "rawScript") -> str:
-        """A script with its parameters put in and Unix line ends; "" if it is absent."""
+        """Return a script with its parameters put in and Unix line ends; "" if it is absent."""
         script = self.substitute(self.text(key).replace("\r\n", "\n"))
         if "\0" in script:
             raise TaskParameterError(f"params.{key}: a parameter puts a NUL character into it")
         return script
 
-    def number(self, key: str) -> int:
-        """A whole number that is not negative, 0 if it is absent."""
-        text = self.text(key).strip()
-        if not text:
-            return 0
-        if not (text.isascii() and text.isdecimal()):
-            raise TaskParameterError(f"params.{key} must be a whole number, not {text[:40]!r}")
-        return int(text[:12])
+    def number(self, key: Key) -> int:
+        """Return a whole number that is not negative: the key's default if it is absent or 0."""
+        with fault_at(key.name):
+            number = read_number(self.params.get(key.name)) or int(key.default or 0)
+        return number if key.highest is None else min(number, key.highest)
 
-    def one_of(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """One of some words, in the spelling of `known`."""
-        text = self.text(key).strip()
-        for word in known:
-            if text.lower() == word.lower():
-                return word
-        if text:
-            raise TaskParameterError(
-                f"params.{key} must be one of {', '.join(known)}, not {text[:40]!r}"
-            )
-        return default
+    def word(self, key: Key) -> str:
+        """Return one of the key's words, in their spelling; its default if it is absent."""
+        with fault_at(key.name):
+            return read_word(self.params.get(key.name), key.words) or str(key.default or "")
 
     def words(self, key: str) -> tuple[str, ...]:
         """Arguments written as on a command line, after the parameters were put in."""
-        text = self.substitute(self.text(key))
-        try:
-            words = tuple(shlex.split(text))
-        except ValueError as error:
-            raise TaskParameterError(f"params.{key} can't be split into words: {error}") from error
-        for word in words:
-            if "\0" in word:
-                raise TaskParameterError(f"params.{key} has a NUL character")
-        return words
+        with fault_at(key):
+            return read_words(self.substitute(self.text(key)))
 
     def file(self, key: str, text: str) -> Path:
         """A file that must be there: absolute, or relative to the attempt's directory."""
@@ -225,39 +213,45 @@ def read_node(task: ClaimedTask) -> tuple[Mapping[str, Any], object]:
     if params is None or params == "":
         params = {}
     if not isinstance(params, dict):
-        raise TaskParameterError(f"params must be an object, not {_kind(params)}")
+        raise TaskParameterError(f"params must be an object, not {kind_of(params)}")
     return params, params.get("localParams")
 
 
-class TaskTypes:
-    """The task types that this worker knows, by name; others are looked for when asked for."""
+@contextmanager
+def fault_at(key: str) -> Iterator[None]:
+    """Turn a value's fault into the mistake of a task's author, with its key."""
+    try:
+        yield
+    except ValueFaultError as error:
+        raise TaskParameterError(str(Fault(key=f"{key}{error.at}", problem=str(error)))) from error
 
-    def __init__(self, built_in: Mapping[str, TaskType]) -> None:
-        self._known: dict[str, TaskType] = dict(built_in)
+
+class TaskTypes:
+    """The launchers of this worker, by the names of their types, each made when it is needed."""
+
+    def __init__(self, made: Mapping[str, TaskType] | None = None) -> None:
+        self._made: dict[str, TaskType] = dict(made or {})
 
     def find(self, name: str) -> TaskType:
-        """The type with this name. Raises `TaskParameterError` if there is none."""
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = _of_entry_point(name)
-        return known
+        """Return the type with this name. Raises `TaskParameterError` if there is none."""
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = _made(name)
+        return made
+
+    def make_built_in(self) -> None:
+        """Make the built-in types now, so that no attempt has to wait for their modules."""
+        for name in known_task_types().built_in:
+            self.find(name)
 
 
-def _of_entry_point(name: str) -> TaskType:
-    # Slow to import, and most workers never need it.
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
-        try:
-            make: Callable[[], TaskType] = entry.load()
-            return make()
-        except Exception as error:
-            raise TaskParameterError(
-                f"task type {name}: {entry.value} can't be loaded: {error}"
-            ) from error
-    raise TaskParameterError(f"this worker knows no task type {name!r}")
-
-
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number" if isinstance(value, int | float) else "text")
+def _made(name: str) -> TaskType:
+    try:
+        make = known_task_types().maker(name)
+    except UnknownTaskTypeError as error:
+        raise TaskParameterError(str(error)) from error
+    try:
+        made: TaskType = make()
+    except Exception as error:
+        raise TaskParameterError(f"task type {name}: {make!r} can't be made: {error}") from error
+    return made

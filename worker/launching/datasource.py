@@ -1,4 +1,4 @@
-"""What a row of `t_ds_datasource` means: where to connect to, or what is wrong with the row.
+"""Reads a row of `t_ds_datasource`: the database to connect to, or the fault of the row.
 
 Pure. `connection_params` is JSON, in the original's form (`address`, `database`, `jdbcUrl`, `user`,
 `password`, `other`) for PostgreSQL, or in ours for everything that SQLAlchemy has a driver for:
@@ -18,10 +18,10 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from common.model import datasource_references
+from common.model.task_type import DatasourceUse, Key, Shape, ValueFaultError
 from common.store.worker.ports import ClaimedTask, DataSource
-from worker.launching.base import TaskParameterError, read_node
+from worker.launching.base import TaskParameterError, fault_at, read_node
 
-_TYPES: Final = frozenset({"SQL", "PROCEDURE"})
 _DB_TYPES: Final = (
     "MYSQL", "POSTGRESQL", "HIVE", "SPARK", "CLICKHOUSE", "ORACLE", "SQLSERVER", "DB2",
 )  # fmt: skip
@@ -52,7 +52,7 @@ _IGNORED: Final = frozenset({"useunicode", "characterencoding", "stringtype", "p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where to connect to: either a whole URL, or its parts."""
+    """A database to connect to: either a whole URL, or its parts."""
 
     name: str
     dialect: str
@@ -82,21 +82,11 @@ class Target:
         }
 
 
-def needs_datasource(task: ClaimedTask) -> bool:
-    """Whether an attempt is to be given the rows that its node names."""
-    if task.task_type in _TYPES:
-        return True
-    # Most Spark tasks name none, and their JSON need not be read for that.
-    return task.task_type in datasource_references.TASK_TYPES and (
-        datasource_references.KEY in task.task_json
-    )
-
-
-def datasource_ids(task: ClaimedTask) -> tuple[int, ...]:
-    """The ids of the data sources that a node names; none that could not exist."""
+def datasource_ids(task: ClaimedTask, use: DatasourceUse) -> tuple[int, ...]:
+    """Return the ids of the data sources that a node names; none that could not exist."""
     try:
         params, _ = read_node(task)
-        if task.task_type in _TYPES:
+        if use is DatasourceUse.ONE:
             return (_id(params),)
         found = datasource_references.spark_sources(params)
         return tuple(each.source for each in found if isinstance(each.source, int) and each.source)
@@ -105,7 +95,7 @@ def datasource_ids(task: ClaimedTask) -> tuple[int, ...]:
 
 
 def target(params: Mapping[str, Any], source: DataSource | None) -> Target:
-    """Where a task is to connect to; `TaskParameterError` with what is wrong."""
+    """Return the database that a task connects to; `TaskParameterError` with what is wrong."""
     wanted = _id(params)
     if source is None:
         raise TaskParameterError(f"params.datasource: there is no data source with the id {wanted}")
@@ -130,11 +120,31 @@ def target(params: Mapping[str, Any], source: DataSource | None) -> Target:
 
 
 def _id(params: Mapping[str, Any]) -> int:
-    given = params.get("datasource")
+    with fault_at("datasource"):
+        return _read_id(params.get("datasource"))
+
+
+def _read_id(given: object) -> int:
     text = str(given).strip() if isinstance(given, str | int) else ""
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
-        raise TaskParameterError("params.datasource must be the id of a data source")
+        raise ValueFaultError("must be the id of a data source")
     return int(text)
+
+
+def _check_id(value: Any) -> None:
+    _read_id(value)
+
+
+DATASOURCE_KEYS: Final = (
+    Key(
+        name="datasource",
+        shape=Shape.ANY,
+        about="The data source, by its id in this database.",
+        check=_check_id,
+    ),
+    Key(name="datasourceName", about="The data source, by its name; an import puts the id for it."),
+)
+DATASOURCE_NAMES: Final = tuple(key.name for key in DATASOURCE_KEYS)
 
 
 def _of_url(name: str, place: str, url: str) -> Target:

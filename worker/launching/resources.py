@@ -6,39 +6,28 @@ It is linked and not copied, since jars are large. A name can't lead out of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from worker.launching.base import TaskContext, TaskParameterError
+from common.model.task_type import RESOURCE_LIST, read_resource, read_resources
+from worker.launching.base import TaskContext, TaskParameterError, fault_at
 
 
 def fetch_resources(context: TaskContext) -> None:
-    """Put what `resourceList` names into the attempt's directory."""
-    listed = context.params.get("resourceList") or []
-    if not isinstance(listed, list):
-        raise TaskParameterError("params.resourceList must be a list")
-    for index, entry in enumerate(listed):
-        key = f"resourceList[{index}]"
-        link_resource(context, key, resource_name(key, entry))
+    """Put the files of `resourceList` into the attempt's directory."""
+    with fault_at(RESOURCE_LIST.name):
+        names = read_resources(context.params.get(RESOURCE_LIST.name))
+    for index, name in enumerate(names):
+        link_resource(context, f"{RESOURCE_LIST.name}[{index}]", name)
 
 
 def resource_name(key: str, entry: object) -> str:
-    """The name in `{"res": …}`, or in the later forms `{"resourceName": …}` and plain text."""
-    if isinstance(entry, Mapping):
-        name = entry.get("res") or entry.get("resourceName")
-        if not name and entry.get("id") is not None:
-            raise TaskParameterError(
-                f"params.{key} names a resource by its id only; give its path as 'res'"
-            )
-    else:
-        name = entry
-    if not isinstance(name, str) or not name.strip():
-        raise TaskParameterError(f"params.{key} needs the path of a file as 'res'")
-    return name.strip()
+    """Return the name of a resource that stands at `params.<key>`."""
+    with fault_at(key):
+        return read_resource(entry)
 
 
 def link_resource(context: TaskContext, key: str, name: str) -> Path:
-    """Link one file into the attempt's directory under its own name; the path of the link."""
+    """Link one file into the attempt's directory under its own name; return the link's path."""
     name = context.substitute(name)
     if "\0" in name:
         raise TaskParameterError(f"params.{key} has a NUL character")
@@ -57,7 +46,7 @@ def link_resource(context: TaskContext, key: str, name: str) -> Path:
 
 
 def resource_path(context: TaskContext, key: str, name: str) -> Path:
-    """The path of a resource, which is absolute or below the resources' own directory."""
+    """Return the path of a resource: absolute, or below the resources' own directory."""
     path = Path(name)
     if ".." in path.parts and not path.is_absolute():
         raise TaskParameterError(f"params.{key}: {name} may not lead out of the resources")

@@ -9,29 +9,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from worker.launching.base import TaskContext, TaskParameterError
-from worker.launching.resources import link_resource, resource_name
+from common.model.task_type import read_entries, read_resource
+from worker.launching.base import TaskContext, fault_at
+from worker.launching.keys import check_shipped_name
+from worker.launching.resources import link_resource
 
 
 def shipped_files(context: TaskContext, key: str) -> list[str]:
-    """The files of one key, as Spark takes them: paths that are there, or URLs."""
-    given = context.params.get(key) or []
-    entries = given.split(",") if isinstance(given, str) else given
-    if not isinstance(entries, list):
-        raise TaskParameterError(f"params.{key} must be a list of files")
+    """Return the files of one key as Spark takes them: paths that are there, or URLs."""
+    with fault_at(key):
+        entries = read_entries(context.params.get(key), "files")
     files = []
     for index, entry in enumerate(entries):
         place = f"{key}[{index}]"
-        whole = context.substitute(resource_name(place, entry))
-        if "," in whole or not whole.isprintable():
-            raise TaskParameterError(f"params.{place} has a comma or a control character")
+        with fault_at(place):
+            whole = context.substitute(read_resource(entry))
+            check_shipped_name(whole)
         name, sign, alias = whole.partition("#")
         files.append(f"{local_file(context, place, name)}{sign}{alias}")
     return files
 
 
 def local_file(context: TaskContext, place: str, name: str) -> str:
-    """One file, its name with parameters put in; `params.<place>` is where it was named."""
+    """Return one file; `name` has its parameters put in and stood at `params.<place>`."""
     if "://" in name:
         return name  # In a file system that Spark itself reads, as hdfs:// or s3a://.
     given = context.directory / name

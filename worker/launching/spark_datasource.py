@@ -21,11 +21,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from common.model.datasource_references import SparkSource, spark_sources
 from common.store.worker.ports import DataSource
 from worker.launching.base import TaskParameterError
-
-MAX_DATASOURCES: Final = 20
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_TAKEN: Final = frozenset({"spark_catalog", "system", "session", "global_temp", "builtin"})
+from worker.launching.keys import MAX_DATASOURCES, is_catalog_name
 
 _JDBC = re.compile(r"jdbc:([a-z0-9]+):\S+", re.IGNORECASE)
 _SUBPROTOCOLS: Final = (
@@ -124,7 +120,7 @@ def spark_datasources(
                 f"params.{each.key}: there is no data source with the id {each.source}"
             )
         name = each.name or row.name
-        if not _NAME.fullmatch(name) or name.lower() in _TAKEN:
+        if not is_catalog_name(name):
             raise TaskParameterError(
                 f"params.{each.key}: {name[:80]!r} can't be the name of a catalog: give the data"
                 ' source another for this task, as in {"sales": 3}'

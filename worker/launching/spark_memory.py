@@ -7,16 +7,14 @@ the Spark installation may say, which the runner reads; it is told what to raise
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from common.model.retry_policy import MemoryRetry, megabytes_in, memory_retry_of
 from common.model.spark_keys import Option
-from worker.launching.base import TaskContext, TaskParameterError
-
-_SIZE = re.compile(r"[0-9]{1,12}([kmgt]b?)?", re.IGNORECASE)
+from common.model.task_type import read_size
+from worker.launching.base import TaskContext, TaskParameterError, fault_at
 
 MEMORY_KEYS: Final[Mapping[str, str]] = {
     "driverMemory": "spark.driver.memory",
@@ -43,9 +41,8 @@ class Memory:
 
     def of_key(self, key: str) -> str:
         """What a key of the task's says; "" if it says nothing."""
-        text = self._context.text(key).strip()
-        if text and not _SIZE.fullmatch(text):
-            raise TaskParameterError(f"params.{key} must be like 512M or 2G, not {text[:40]!r}")
+        with fault_at(key):
+            text = read_size(self._context.params.get(key))
         return self._size(MEMORY_KEYS[key], text) if megabytes_in(text) else ""
 
     def raised_settings(self, conf: Mapping[str, str]) -> dict[str, str]:

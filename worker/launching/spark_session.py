@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from common.model.spark_keys import RefusedError, check_setting
+from common.model.task_type import TaskTypeSpec, read_settings
 from common.spark_config import CLASSIC, DEFAULT, SparkProfile
-from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
+from worker.launching.keys import CONF, check_session_setting
 from worker.launching.lineage import lineage_conf
 from worker.launching.shipped import shipped_files
 from worker.launching.spark_datasource import spark_datasources
@@ -54,20 +55,6 @@ _STATIC = re.compile(
     r"|reflect\.allowList|sources\.disabledJdbcConnProviderList"
     r"|(ui|streaming\.ui|hive\.metastore|hive\.thriftServer)\..*|hive\.version)"
 )
-_KEPT_FOR_ORCAFLOW = re.compile(r"spark\.(connect\..*|submit\.deployMode)")
-_WITHOUT_A_KEY: Final = frozenset(
-    {
-        "spark.master",
-        "spark.app.name",
-        "spark.kubernetes.namespace",
-        "spark.kerberos.principal",
-        "spark.kerberos.keytab",
-        "spark.yarn.principal",
-        "spark.yarn.keytab",
-    }
-)
-"""Settings that a SPARK task has keys for, and others don't."""
-
 _DEFAULT_MEMORY = "1g"
 _CHARS_SEEN = 200_000
 """Of a script, when it is looked through for what it brings."""
@@ -98,12 +85,12 @@ class Choice:
 
 def launch_with_session(
     context: TaskContext,
-    kind: str,
+    spec: TaskTypeSpec,
     document: Mapping[str, object],
     *,
     prints_outputs: bool,
 ) -> Launch:
-    """Have the task's process do work of this kind; `document` has the keys of the kind's own."""
+    """Have the task's process do the type's work; `document` has the keys of that work's own."""
     py_files = shipped_files(context, "pyFiles")
     archives = shipped_files(context, "archives")
     sources = spark_datasources(
@@ -119,7 +106,7 @@ def launch_with_session(
     tagging = tags.conf(tag, choice.master) if choice.is_classic else {}
     name = f"{context.task.process_name} {context.task.name}"
     job = {
-        "kind": kind,
+        "kind": spec.session_work,
         "name": tags.named(name, tag, choice.master),
         "tag": tag,
         "profile": choice.profile,
@@ -183,27 +170,12 @@ def choose(context: TaskContext, *, shipped: Iterable[str] = ()) -> Choice:
 
 
 def session_conf(context: TaskContext) -> dict[str, str]:
-    """`conf`: an object of Spark's settings; parameters are put into its values."""
-    given = context.params.get("conf") or {}
-    if not isinstance(given, Mapping):
-        raise TaskParameterError("params.conf must be an object")
-    conf: dict[str, str] = {}
-    for key, value in given.items():
-        if isinstance(value, bool):
-            conf[key] = "true" if value else "false"
-        elif isinstance(value, str | int | float):
-            conf[key] = context.substitute(str(value))
-        else:
-            raise TaskParameterError(
-                f"params.conf.{str(key)[:80]} must be text, a number or a boolean"
-            )
-        if _KEPT_FOR_ORCAFLOW.fullmatch(key):
-            raise TaskParameterError(f"params.conf: {key} is set by Orcaflow itself")
-        if key not in _WITHOUT_A_KEY:
-            try:
-                check_setting(key, conf[key])
-            except RefusedError as error:
-                raise TaskParameterError(f"params.conf: {error}") from None
+    """Return the settings in `conf`, with parameters put into their values."""
+    with fault_at(CONF.name):
+        given = read_settings(context.params.get(CONF.name))
+        conf = {key: context.substitute(value) for key, value in given.items()}
+        for key, value in conf.items():
+            check_session_setting(key, value)
     return conf
 
 

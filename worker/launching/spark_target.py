@@ -1,4 +1,4 @@
-"""Where a SPARK task's program runs, where its driver does, and whether that can be followed.
+"""The target of a SPARK task: the master of its program, its driver's place, and how to follow it.
 
 Pure but for reading the task's keys.
 """
@@ -8,18 +8,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from common.model.task_type import Key, Shape
 from worker.launching.base import TaskContext, TaskParameterError
 from worker.spark.managers import tags
 from worker.spark.managers.settings import ManagerSettings
 
-_DEPLOY_MODES = ("cluster", "client", "local")
+DEPLOY_MODE: Final = Key(
+    name="deployMode",
+    shape=Shape.WORD,
+    about="The driver's place: in the cluster, or on the worker as client or local.",
+    words=("cluster", "client", "local"),
+)
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a program runs, and where its driver does."""
+    """The place of a program, and that of its driver."""
 
     master: str
     mode: str
@@ -27,7 +34,7 @@ class Target:
 
     @property
     def in_cluster(self) -> bool:
-        """Whether the driver runs elsewhere, and its manager can say how it ended.
+        """True if the driver runs elsewhere, and its manager can say how it ended.
 
         A standalone Master can't; there spark-submit waits for the driver instead.
         """
@@ -41,8 +48,12 @@ class Target:
 
 def target_of(context: TaskContext, program_type: str) -> Target:
     """Read master and deploy mode of a task; `TaskParameterError` if they don't fit each other."""
-    mode = context.one_of("deployMode", _DEPLOY_MODES, "")
     master = context.substitute(context.text("master")).strip()
+    return read_target(context.word(DEPLOY_MODE), master, program_type)
+
+
+def read_target(mode: str, master: str, program_type: str) -> Target:
+    """Return the target that these values name; `TaskParameterError` if they don't agree."""
     if not mode:
         mode = "local" if master.startswith("local") else "cluster"
     master = master or ("local" if mode == "local" else "yarn")

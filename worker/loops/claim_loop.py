@@ -26,9 +26,9 @@ from common.model.cluster import Node, QueueEntry
 from common.model.states import TaskState
 from common.registry.protocol import Membership, Standing, TaskQueue
 from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
+from common.task_types import task_type_spec
 from worker.attempts import Attempts, Ended
-from worker.launching.datasource import datasource_ids, needs_datasource
-from worker.processes.quality_report import needs_former
+from worker.launching.datasource import datasource_ids
 
 log = logging.getLogger(__name__)
 
@@ -220,7 +220,7 @@ class ClaimLoop:
             log.warning("claims given up with the session", extra={"attempts": len(claimed)})
             return
         awaiting_inputs = tuple(
-            task for task in claimed if needs_datasource(task) or needs_former(task)
+            task for task in claimed if _wants_datasources(task) or _wants_former_values(task)
         )
         if awaiting_inputs:
             self._awaiting_inputs += awaiting_inputs
@@ -235,10 +235,13 @@ class ClaimLoop:
         if not awaiting_inputs:
             return
         if self._awaiting_inputs_node == node:
-            wanted = {task.id: datasource_ids(task) for task in awaiting_inputs}
+            wanted = {
+                task.id: datasource_ids(task, task_type_spec(task.task_type).datasources)
+                for task in awaiting_inputs
+            }
             ids = sorted({each for several in wanted.values() for each in several})
             found = self._store.datasources(ids) if ids else {}
-            compared = [task.id for task in awaiting_inputs if needs_former(task)]
+            compared = [task.id for task in awaiting_inputs if _wants_former_values(task)]
             former = self._store.former_quality(compared) if compared else {}
             if self._node() == node and self._membership.standing() is not Standing.LOST:
                 for task in awaiting_inputs:
@@ -317,3 +320,11 @@ def _told(claimed: tuple[ClaimedTask, ...]) -> None:
             "attempt claimed",
             extra={"task_instance_id": task.id, "process_instance_id": task.process_instance_id},
         )
+
+
+def _wants_datasources(task: ClaimedTask) -> bool:
+    return task_type_spec(task.task_type).wants_datasources(task.task_json)
+
+
+def _wants_former_values(task: ClaimedTask) -> bool:
+    return task_type_spec(task.task_type).wants_former_values(task.task_json)

@@ -1,4 +1,4 @@
-"""Where a DATA_QUALITY attempt leaves what its rules have found, and how the daemon reads it.
+"""Reads the artefact in which an attempt reports the results of rules on data.
 
 The file is beside the log and the task's own process writes it, so it is read as one that may be
 hostile. It decides nothing: what is in it is kept and shown.
@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
 
 from common.model.quality import LIMIT_BYTES, QualityResult, results_from
-from common.store.worker.ports import ClaimedTask
+from common.model.task_type import QUALITY
+from common.task_types import task_type_spec
 from worker.workspace import artefact_path, is_own_file
 
-QUALITY: Final = "quality.json"
-"""What the artefact is called, behind the log's own name."""
-TASK_TYPE: Final = "DATA_QUALITY"
 
-
-def needs_former(task: ClaimedTask) -> bool:
-    """Whether an attempt is to be given what former runs have measured."""
-    return task.task_type == TASK_TYPE and "compare" in task.task_json
+def quality_log(task_type: str, log_path: str) -> Path | None:
+    """Return the log beside which an attempt of this type reports; None if the type does not."""
+    return Path(log_path) if QUALITY in task_type_spec(task_type).artefacts else None
 
 
 def read_quality(log_path: Path) -> tuple[QualityResult, ...]:
-    """What an attempt has found; nothing if there is no such file that can be read."""
+    """Return the results of an attempt; none if there is no such file that can be read."""
     try:
         # Neither a link out of the directory nor a pipe that nobody writes to.
         file = os.open(

@@ -43,8 +43,7 @@ from worker.attempts import Ended, Started
 from worker.loops.track_loop import read_facts
 from worker.processes import attempt_processes
 from worker.processes.outputs import Declared, OutputReader
-from worker.processes.quality_report import TASK_TYPE as QUALITY_TYPE
-from worker.processes.quality_report import read_quality
+from worker.processes.quality_report import quality_log, read_quality
 from worker.processes.records import Record, Records
 from worker.processes.results import (
     REASON_CHARS,
@@ -127,7 +126,7 @@ class _Attempt:
     job_file: Path | None = None
     facts_file: Path | None = None
     quality_of: Path | None = None
-    """The log beside which a DATA_QUALITY task leaves what it has found."""
+    """The log beside which the attempt reports the results of rules on data."""
     timeout: timedelta | None = None
     times_out_at: float | None = None
     timed_out: bool = False
@@ -420,7 +419,7 @@ class Supervisor:
         attempt.outputs = record.outputs
         attempt.job_file = record.job_file
         attempt.facts_file = record.facts_file
-        attempt.quality_of = _quality_of(record)
+        attempt.quality_of = quality_log(record.task_type, record.log_path)
         if record.facts_file is not None:
             with self._lock:
                 self._facts_files[attempt.id] = record.facts_file
@@ -752,7 +751,9 @@ class Supervisor:
             result = None
             if record.exit_code is not None:
                 result = of_exit_code(record.exit_code, record.job_file)
-                _read_what_it_left(result, record.facts_file, _quality_of(record))
+                _read_what_it_left(
+                    result, record.facts_file, quality_log(record.task_type, record.log_path)
+                )
                 self._close_log(record, result)
             self._ended[record.task_instance_id] = _Ended(
                 record.execute_path, result is not None and result.state is TaskState.SUCCESS
@@ -912,10 +913,6 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:
         times_out_at=None if task.timeout is None else clock.now() + task.timeout,
         timeout=task.timeout,
     )
-
-
-def _quality_of(record: Record) -> Path | None:
-    return Path(record.log_path) if record.task_type == QUALITY_TYPE else None
 
 
 def _read_what_it_left(result: Result, facts: Path | None, quality_of: Path | None) -> None:

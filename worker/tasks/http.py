@@ -1,125 +1,222 @@
 """HTTP: one request, and a check of what came back.
 
 The keys are those of the specification §1.20.4. Parameters of the type PARAMETER go into the query,
-HEADERS into the header, and BODY into a JSON object, which is sent only if there is one (T58). What
-counts as success is `httpCheckCondition`. `connectTimeout` and `socketTimeout` are milliseconds, a
+HEADERS into the header, and BODY into a JSON object, which is sent only if there is one (T58).
+`httpCheckCondition` decides about success. `connectTimeout` and `socketTimeout` are milliseconds, a
 minute each if they are not given. `response` and `status` are put out if they are declared OUT.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from worker.launching.base import Launch, TaskContext, TaskParameterError
+from common.model.task_type import (
+    LOCAL_PARAMS,
+    Fault,
+    Key,
+    Shape,
+    TaskTypeSpec,
+    ValueFaultError,
+    is_open,
+    text_of,
+)
+from worker.launching.base import Launch, TaskContext, fault_at
 from worker.launching.runner import run_by
 
-_METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE")
-_CHECKS = ("STATUS_CODE_DEFAULT", "STATUS_CODE_CUSTOM", "BODY_CONTAINS", "BODY_NOT_CONTAINS")
 _PLACES = ("PARAMETER", "BODY", "HEADERS")
 _DEFAULT_TIMEOUT_MS: Final = 60_000
 _LONGEST_TIMEOUT_MS: Final = 24 * 3600 * 1000
+_STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 # They say where a message ends, which is the library's business.
 _REFUSED_HEADERS = frozenset({"content-length", "transfer-encoding", "connection", "upgrade"})
 
 
+def _check_url(value: Any) -> None:
+    _read_url(str(value))
+
+
+def _read_url(text: str) -> str:
+    url = text.strip()
+    if not url:
+        raise ValueFaultError("is empty")
+    # No message repeats the address: it may hold a password.
+    if not url.isprintable() or " " in url:
+        raise ValueFaultError("has a blank or a control character")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueFaultError("is malformed") from None
+    if parts.scheme.lower() not in ("http", "https"):
+        raise ValueFaultError(f"must begin with http:// or https://, not {parts.scheme[:20]!r}")
+    if not parts.hostname or port == 0:
+        raise ValueFaultError("names no host")
+    return url
+
+
+def _check_condition(check: str, condition: str) -> None:
+    if check == "STATUS_CODE_CUSTOM" and not _STATUS.fullmatch(condition):
+        raise ValueFaultError(f"must be a status such as 204, not {condition[:40]!r}")
+    if check.startswith("BODY") and not condition:
+        raise ValueFaultError(f"{check} needs a text to look for")
+
+
+def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield the faults of parameters one by one, and the condition that its check lacks."""
+    listed = params.get(HTTP_PARAMS.name)
+    for index, each in enumerate(listed if isinstance(listed, list) else ()):
+        try:
+            place, name, value = _read_http_param(each)
+            if place == "HEADERS" and not is_open([name, value]):
+                _check_header(name, value)
+        except ValueFaultError as error:
+            yield Fault(key=f"{HTTP_PARAMS.name}[{index}]", problem=str(error))
+    check, condition = text_of(params, CHECK.name).upper(), text_of(params, "condition")
+    if not is_open(condition):
+        try:
+            _check_condition(check, condition)
+        except ValueFaultError as error:
+            yield Fault(key="condition", problem=str(error))
+
+
+def _check_http_params(value: Any) -> None:
+    if not isinstance(value, list):
+        raise ValueFaultError("must be a list")
+
+
+METHOD: Final = Key(
+    name="httpMethod",
+    shape=Shape.WORD,
+    words=("GET", "POST", "HEAD", "PUT", "DELETE"),
+    default="GET",
+)
+HTTP_PARAMS: Final = Key(
+    name="httpParams",
+    shape=Shape.ANY,
+    about="Parameters of the request: objects with prop, httpParametersType and value.",
+    check=_check_http_params,
+)
+CHECK: Final = Key(
+    name="httpCheckCondition",
+    shape=Shape.WORD,
+    about="The check that decides about success.",
+    words=(
+        "STATUS_CODE_DEFAULT",
+        "STATUS_CODE_CUSTOM",
+        "BODY_CONTAINS",
+        "BODY_NOT_CONTAINS",
+    ),
+    default="STATUS_CODE_DEFAULT",
+)
+CONNECT_TIMEOUT: Final = Key(
+    name="connectTimeout",
+    shape=Shape.NUMBER,
+    about="Milliseconds until the connection must be there.",
+    default=_DEFAULT_TIMEOUT_MS,
+    highest=_LONGEST_TIMEOUT_MS,
+)
+SOCKET_TIMEOUT: Final = Key(
+    name="socketTimeout",
+    shape=Shape.NUMBER,
+    about="Milliseconds until the next part of the answer must be there.",
+    default=_DEFAULT_TIMEOUT_MS,
+    highest=_LONGEST_TIMEOUT_MS,
+)
+SPEC: Final = TaskTypeSpec(
+    name="HTTP",
+    about="One HTTP request.",
+    keys=(
+        Key(name="url", about="The address.", check=_check_url),
+        METHOD,
+        HTTP_PARAMS,
+        CHECK,
+        Key(name="condition", about="The status or the text that the check looks for."),
+        CONNECT_TIMEOUT,
+        SOCKET_TIMEOUT,
+        LOCAL_PARAMS,
+    ),
+    needs=(("url",),),
+    faults=_faults,
+    names_are_its_own=False,
+)
+
+
 class HttpTask:
     """Makes one request to `url`."""
 
+    spec = SPEC
+
     def launch(self, context: TaskContext) -> Launch:
-        url = _url(context)
+        with fault_at("url"):
+            url = _read_url(context.substitute(context.text("url")))
         given: dict[str, list[tuple[str, str]]] = {place: [] for place in _PLACES}
         for place, name, value in _http_params(context):
             given[place].append((name, value))
-        check = context.one_of("httpCheckCondition", _CHECKS, _CHECKS[0])
+        check = context.word(CHECK)
         condition = context.substitute(context.text("condition"))
-        if check == "STATUS_CODE_CUSTOM" and not re.fullmatch(r"\s*[1-5][0-9]{2}\s*", condition):
-            raise TaskParameterError(
-                f"params.condition must be a status such as 204, not {condition[:40]!r}"
-            )
-        if check.startswith("BODY") and not condition:
-            raise TaskParameterError(f"params.condition: {check} needs a text to look for")
+        with fault_at("condition"):
+            _check_condition(check, condition)
         return run_by(
             context,
             "http",
             {
-                "method": context.one_of("httpMethod", _METHODS, "GET"),
+                "method": context.word(METHOD),
                 "url": url,
                 "query": given["PARAMETER"],
                 "headers": given["HEADERS"],
                 "body": dict(given["BODY"]) or None,
                 "check": check,
                 "condition": condition,
-                "connect_timeout_ms": _milliseconds(context, "connectTimeout"),
-                "socket_timeout_ms": _milliseconds(context, "socketTimeout"),
+                "connect_timeout_ms": context.number(CONNECT_TIMEOUT),
+                "socket_timeout_ms": context.number(SOCKET_TIMEOUT),
                 "denied": list(context.settings.http_denied),
                 "secrets": list(context.secrets),
             },
         )
 
 
-def _milliseconds(context: TaskContext, key: str) -> int:
-    return min(context.number(key) or _DEFAULT_TIMEOUT_MS, _LONGEST_TIMEOUT_MS)
-
-
-def _url(context: TaskContext) -> str:
-    url = context.substitute(context.text("url")).strip()
-    if not url:
-        raise TaskParameterError("params.url is empty")
-    # No message repeats the address: it may hold a password.
-    if not url.isprintable() or " " in url:
-        raise TaskParameterError("params.url has a blank or a control character")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise TaskParameterError("params.url is malformed") from None
-    if parts.scheme.lower() not in ("http", "https"):
-        raise TaskParameterError(
-            f"params.url must begin with http:// or https://, not {parts.scheme[:20]!r}"
-        )
-    if not parts.hostname or port == 0:
-        raise TaskParameterError("params.url names no host")
-    return url
+TASK_TYPE: Final = HttpTask
 
 
 def _http_params(context: TaskContext) -> list[tuple[str, str, str]]:
-    listed = context.params.get("httpParams") or []
-    if not isinstance(listed, list):
-        raise TaskParameterError("params.httpParams must be a list")
+    listed = context.params.get(HTTP_PARAMS.name) or []
+    with fault_at(HTTP_PARAMS.name):
+        _check_http_params(listed)
     found: list[tuple[str, str, str]] = []
     for index, each in enumerate(listed):
-        key = f"params.httpParams[{index}]"
-        if not isinstance(each, Mapping):
-            raise TaskParameterError(f"{key} must be an object")
-        name, value, place = each.get("prop"), each.get("value"), each.get("httpParametersType")
-        if not isinstance(name, str) or not name:
-            raise TaskParameterError(f"{key}: prop must be a name")
-        if place not in _PLACES:
-            raise TaskParameterError(
-                f"{key}: httpParametersType must be one of {', '.join(_PLACES)}"
-            )
-        if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-            raise TaskParameterError(f"{key}: value must be text")
-        name = context.substitute(name)
-        text = context.substitute("" if value is None else str(value))
-        if place == "HEADERS":
-            _check_header(key, name, text)
-        found.append((place, name, text))
+        with fault_at(f"{HTTP_PARAMS.name}[{index}]"):
+            place, name, value = _read_http_param(each)
+            name, value = context.substitute(name), context.substitute(value)
+            if place == "HEADERS":
+                _check_header(name, value)
+        found.append((place, name, value))
     return found
 
 
-def _check_header(key: str, name: str, value: str) -> None:
+def _read_http_param(entry: object) -> tuple[str, str, str]:
+    """Return place, name and value of a parameter of the request."""
+    if not isinstance(entry, Mapping):
+        raise ValueFaultError("must be an object")
+    name, value, place = entry.get("prop"), entry.get("value"), entry.get("httpParametersType")
+    if not isinstance(name, str) or not name:
+        raise ValueFaultError("prop must be a name")
+    if place not in _PLACES:
+        raise ValueFaultError(f"httpParametersType must be one of {', '.join(_PLACES)}")
+    if isinstance(value, bool) or not isinstance(value, str | int | float | None):
+        raise ValueFaultError("value must be text")
+    return str(place), name, "" if value is None else str(value)
+
+
+def _check_header(name: str, value: str) -> None:
     if not _HEADER_NAME.fullmatch(name):
-        raise TaskParameterError(f"{key}: {name[:40]!r} is no name of a header")
+        raise ValueFaultError(f"{name[:40]!r} is no name of a header")
     if name.lower() in _REFUSED_HEADERS:
-        raise TaskParameterError(f"{key}: the header {name} can't be chosen")
+        raise ValueFaultError(f"the header {name} can't be chosen")
     if not _HEADER_VALUE.fullmatch(value):
         # Else a value could add headers of its own, or a second request.
-        raise TaskParameterError(
-            f"{key}: the value of {name} has a line end or a control character"
-        )
+        raise ValueFaultError(f"the value of {name} has a line end or a control character")

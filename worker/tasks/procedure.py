@@ -8,10 +8,18 @@ ones get what comes back, are printed, and are put out for those downstream.
 from __future__ import annotations
 
 import re
+from typing import Any, Final
 
+from common.model.task_type import (
+    LOCAL_PARAMS,
+    DatasourceUse,
+    Key,
+    TaskTypeSpec,
+    ValueFaultError,
+)
 from common.params import Direct
-from worker.launching.base import Launch, TaskContext, TaskParameterError
-from worker.launching.datasource import target
+from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
+from worker.launching.datasource import DATASOURCE_KEYS, DATASOURCE_NAMES, target
 from worker.launching.runner import run_by
 from worker.launching.statements import typed
 
@@ -20,8 +28,32 @@ _METHOD = re.compile(rf"(?:({_PART})\.)?({_PART})")
 _CALL = re.compile(r"\s*\{?\s*call\s+(.*?)\s*(?:\([\s?,]*\))?\s*\}?\s*", re.IGNORECASE)
 
 
+def _check_method(value: Any) -> None:
+    _method(str(value))
+
+
+SPEC: Final = TaskTypeSpec(
+    name="PROCEDURE",
+    about="A call of a stored procedure or function.",
+    keys=(
+        *DATASOURCE_KEYS,
+        Key(
+            name="method",
+            about="The procedure's name, with or without its schema.",
+            check=_check_method,
+        ),
+        LOCAL_PARAMS,
+    ),
+    needs=(DATASOURCE_NAMES, ("method",)),
+    names_are_its_own=False,
+    datasources=DatasourceUse.ONE,
+)
+
+
 class ProcedureTask:
     """Calls `method`."""
+
+    spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
         to = target(context.params, context.task.datasource)
@@ -30,7 +62,9 @@ class ProcedureTask:
                 f"data source {to.name!r}: procedures of PostgreSQL can be called, not of"
                 f" {to.dialect}; use an SQL task with sqlType 1"
             )
-        schema, name = _method(context.text("method"))
+        method = context.text("method")
+        with fault_at("method"):
+            schema, name = _method(method)
         arguments: list[dict[str, object]] = []
         for each in context.local:
             argument: dict[str, object] = {"name": each.prop, "out": each.direct is Direct.OUT}
@@ -54,14 +88,15 @@ class ProcedureTask:
         )
 
 
+TASK_TYPE: Final = ProcedureTask
+
+
 def _method(text: str) -> tuple[str, str]:
-    """Schema and name as the catalogue has them; the schema is "" if none is given."""
+    """Return schema and name as the catalogue has them; the schema is "" if none is given."""
     call = _CALL.fullmatch(text)
     match = _METHOD.fullmatch((call[1] if call else text).strip())
     if match is None:
-        raise TaskParameterError(
-            "params.method must be the name of a procedure, with or without its schema"
-        )
+        raise ValueFaultError("must be the name of a procedure, with or without its schema")
     return _folded(match[1] or ""), _folded(match[2])
 
 

@@ -5,13 +5,27 @@ Inline scripts stand in a file of the attempt's directory, so that tracebacks sh
 
 from __future__ import annotations
 
+from typing import Final
+
+from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, TaskTypeSpec
 from worker.launching.base import Launch, TaskContext
+from worker.launching.keys import FILE, MAIN_ARGS, RAW_SCRIPT
 from worker.launching.resources import fetch_resources
 from worker.launching.scripts import interpreter, script_path
+
+SPEC: Final = TaskTypeSpec(
+    name="PYTHON",
+    about="A Python script.",
+    keys=(RAW_SCRIPT, FILE, MAIN_ARGS, RESOURCE_LIST, LOCAL_PARAMS),
+    needs=((RAW_SCRIPT.name, FILE.name),),
+    alternatives=((RAW_SCRIPT.name, FILE.name),),
+)
 
 
 class PythonTask:
     """Runs `rawScript`, or `file` with `mainArgs`."""
+
+    spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
         fetch_resources(context)
@@ -19,3 +33,6 @@ class PythonTask:
         # Unbuffered: who watches the log sees each line when it is printed.
         argv = (interpreter(context), "-u", str(path), *context.words("mainArgs"))
         return Launch(argv=argv)
+
+
+TASK_TYPE: Final = PythonTask

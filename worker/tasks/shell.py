@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
+from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, TaskTypeSpec
 from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.keys import RAW_SCRIPT
 from worker.launching.resources import fetch_resources
 
 _SHELL = "/bin/sh"
@@ -18,8 +21,20 @@ _SHELL = "/bin/sh"
 _SOURCE = 'file=$1; shift; . "$file"; exec "$@"'
 
 
+SPEC: Final = TaskTypeSpec(
+    name="SHELL",
+    about="A shell script.",
+    keys=(RAW_SCRIPT, RESOURCE_LIST, LOCAL_PARAMS),
+    needs=((RAW_SCRIPT.name,),),
+    # Making the file takes a good part of the time that starting a short script takes.
+    skips_parameters_file=True,
+)
+
+
 class ShellTask:
     """Runs `rawScript`."""
+
+    spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
         script = context.script()
@@ -36,8 +51,11 @@ class ShellTask:
         return Launch(argv=argv)
 
 
+TASK_TYPE: Final = ShellTask
+
+
 def _has_interpreter(script: str) -> bool:
-    """Whether the first line names an interpreter; one that is not there is an error."""
+    """Return whether the first line names an interpreter; one that is not there is an error."""
     if not script.startswith("#!"):
         return False
     words = script[2:].split("\n", 1)[0].split()

@@ -11,34 +11,50 @@ All of `conf` goes by a file that only the attempt can read; `others` must hold 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from common.masking import is_secret, mask_setting, printable
 from common.model import spark_keys
-from worker.launching.base import Launch, TaskContext, TaskParameterError
+from common.model.task_type import (
+    LOCAL_PARAMS,
+    RESOURCE_LIST,
+    Fault,
+    Key,
+    Shape,
+    TaskTypeSpec,
+    ValueFaultError,
+    faults_from,
+    is_absent,
+    is_open,
+    read_entries,
+    read_resource,
+    read_settings,
+    text_of,
+)
+from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
+from worker.launching.keys import ARCHIVES, CONF, MAIN_ARGS, PY_FILES, check_shipped
 from worker.launching.lineage import lineage_conf
 from worker.launching.resources import fetch_resources, resource_name
 from worker.launching.runner import run_by
 from worker.launching.shipped import local_file, shipped_files
 from worker.launching.spark_installation import spark_environment, spark_home
-from worker.launching.spark_memory import MEMORY_KEYS, Memory
+from worker.launching.spark_memory import Memory
 from worker.launching.spark_target import (
+    DEPLOY_MODE,
     Target,
     default_settings,
     namespace_of,
     notes_of_managers,
+    read_target,
     target_of,
     waiting_settings,
 )
 from worker.spark.managers import tags
 from worker.spark.managers.settings import ManagerSettings
-
-_PROGRAM_TYPES = ("PYTHON", "JAVA", "SCALA")
-_SPARK_VERSIONS = ("SPARK1", "SPARK2")
 
 _FACTS_VARIABLE: Final = "ORCAFLOW_SPARK_FACTS"
 _FACTS_FILE: Final = "spark-facts.json"
@@ -49,12 +65,154 @@ _ENDED_LOOKED_AT: Final = 5
 _PACKAGE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
+def _check_main_file(value: Any) -> None:
+    if read_resource(value).startswith("-"):
+        raise ValueFaultError(f"{read_resource(value)[:80]!r} would be taken for an option")
+
+
+def _check_packages(value: Any) -> None:
+    for index, each in enumerate(read_entries(value, "Maven coordinates")):
+        _check_package(str(each).strip(), index)
+
+
+def _check_package(package: str, index: int) -> None:
+    if not _PACKAGE.fullmatch(package):
+        raise ValueFaultError(
+            f"must be like org.example:library:1.0, not {package[:80]!r}", at=f"[{index}]"
+        )
+
+
+def _check_kerberos(principal: str, keytab: str) -> None:
+    """Refuse one of the two without the other; `at` is the whole key here."""
+    if bool(principal) != bool(keytab):
+        missing = "keytab" if principal else "principal"
+        raise ValueFaultError("a principal and its keytab go together", at=missing)
+    if principal.startswith("-") or not principal.isprintable():
+        raise ValueFaultError(f"{principal[:80]!r} is no principal", at="principal")
+
+
+def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
+    for key, problem in spark_keys.mistakes(params):
+        yield Fault(key=key, problem=problem)
+    program_type = text_of(params, PROGRAM_TYPE.name).upper() or str(PROGRAM_TYPE.default)
+    if program_type in ("JAVA", "SCALA") and not text_of(params, "mainClass"):
+        problem = f"a {program_type} program needs one"
+        yield Fault(key="mainClass", problem=problem, is_missing=True)
+    principal, keytab = text_of(params, "principal"), text_of(params, "keytab")
+    if not is_open([principal, keytab]):
+        try:
+            _check_kerberos(principal, keytab)
+        except ValueFaultError as error:
+            yield Fault(key=error.at, problem=str(error))
+    main_file = params.get("mainJar")
+    if program_type == "PYTHON" and not is_absent(main_file) and not is_open(main_file):
+        try:
+            _check_python_file(read_resource(main_file))
+        except ValueFaultError as error:
+            yield Fault(key="mainJar", problem=str(error))
+    mode, master = text_of(params, DEPLOY_MODE.name).lower(), text_of(params, "master")
+    if not is_open(master) and mode in ("", *DEPLOY_MODE.words):
+        try:
+            read_target(mode, master, program_type)
+        except TaskParameterError as error:
+            yield from faults_from(str(error))
+
+
+def _check_python_file(name: str) -> None:
+    if not name.endswith(".py"):
+        raise ValueFaultError(f"Spark knows a Python program by its .py, which {name[:80]!r} lacks")
+
+
+def _number_key(name: str, about: str) -> Key:
+    return Key(name=name, shape=Shape.NUMBER, about=about)
+
+
+def _size_key(name: str, about: str) -> Key:
+    return Key(name=name, shape=Shape.SIZE, about=about)
+
+
+def _files_key(name: str, about: str) -> Key:
+    return Key(name=name, shape=Shape.ENTRIES, of_what="files", about=about, check=check_shipped)
+
+
+PROGRAM_TYPE: Final = Key(
+    name="programType",
+    shape=Shape.WORD,
+    about="The language of the program.",
+    words=("PYTHON", "JAVA", "SCALA"),
+    default="SCALA",
+)
+SPARK_VERSION: Final = Key(
+    name="sparkVersion",
+    shape=Shape.WORD,
+    about="The worker's Spark, by SPARK_HOME1 or SPARK_HOME2.",
+    words=("SPARK1", "SPARK2"),
+)
+DRIVER_CORES: Final = _number_key("driverCores", "Processors of the driver.")
+EXECUTORS: Final = _number_key("numExecutors", "Executors.")
+EXECUTOR_CORES: Final = _number_key("executorCores", "Processors of an executor.")
+SPEC: Final = TaskTypeSpec(
+    name="SPARK",
+    about="A program that spark-submit starts.",
+    keys=(
+        PROGRAM_TYPE,
+        SPARK_VERSION,
+        Key(
+            name="mainJar",
+            shape=Shape.RESOURCE,
+            about="The program's file.",
+            check=_check_main_file,
+            is_file=True,
+            is_in_resources=True,
+        ),
+        Key(name="mainClass", about="The class of a Java or Scala program."),
+        MAIN_ARGS,
+        DEPLOY_MODE,
+        Key(name="master", about="The master: yarn, spark://…, k8s://… or local[n]."),
+        DRIVER_CORES,
+        _size_key("driverMemory", "Memory of the driver, as 512M or 2G."),
+        _size_key("driverMemoryOverhead", "Memory of the driver beside its heap."),
+        EXECUTORS,
+        EXECUTOR_CORES,
+        _size_key("executorMemory", "Memory of an executor, as 512M or 2G."),
+        _size_key("executorMemoryOverhead", "Memory of an executor beside its heap."),
+        CONF,
+        Key(name="env", shape=Shape.SETTINGS, about="Variables of the program's environment."),
+        Key(name="others", about="Other options of spark-submit, as on a command line."),
+        Key(name="name", about="The application's name."),
+        Key(name="queue", about="The queue of YARN."),
+        Key(name="namespace", about="The namespace of Kubernetes."),
+        _files_key("jars", "Jars on the program's class path."),
+        _files_key("files", "Files in the directories of executors."),
+        ARCHIVES,
+        PY_FILES,
+        Key(
+            name="packages",
+            shape=Shape.ENTRIES,
+            of_what="Maven coordinates",
+            about="Libraries, as org.example:library:1.0.",
+            check=_check_packages,
+        ),
+        Key(name="principal", about="The principal of Kerberos."),
+        Key(name="keytab", about="The principal's keytab."),
+        RESOURCE_LIST,
+        LOCAL_PARAMS,
+    ),
+    needs=(("mainJar",),),
+    faults=_faults,
+    names_are_its_own=False,
+    memory_retry=True,
+)
+
+
 class SparkTask:
     """Runs `spark-submit`."""
 
+    spec = SPEC
+
     def launch(self, context: TaskContext) -> Launch:
-        home = spark_home(context, context.one_of("sparkVersion", _SPARK_VERSIONS, ""))
-        program_type = context.one_of("programType", _PROGRAM_TYPES, "SCALA")
+        home = spark_home(context, context.word(SPARK_VERSION))
+        program_type = context.word(PROGRAM_TYPE)
         target = target_of(context, program_type)
         managers = ManagerSettings.of(context.settings.spark)
         notes = notes_of_managers(managers, target)
@@ -147,6 +305,9 @@ class SparkTask:
         )
 
 
+TASK_TYPE: Final = SparkTask
+
+
 def _environment(context: TaskContext, home: str, target: Target) -> dict[str, str]:
     environment = spark_environment(context, home)
     if target.in_cluster and not context.settings.python:
@@ -183,13 +344,13 @@ def _driver_class(context: TaskContext, target: Target) -> str:
 def _sizes(context: TaskContext, memory: Memory) -> list[str]:
     words: list[str] = []
     for key, option in (
-        ("driverCores", "--driver-cores"),
+        (DRIVER_CORES, "--driver-cores"),
         ("driverMemory", "--driver-memory"),
-        ("numExecutors", "--num-executors"),
-        ("executorCores", "--executor-cores"),
+        (EXECUTORS, "--num-executors"),
+        (EXECUTOR_CORES, "--executor-cores"),
         ("executorMemory", "--executor-memory"),
     ):
-        if key in MEMORY_KEYS:
+        if isinstance(key, str):
             size = memory.of_key(key)
             words += [option, size] if size else []
         elif number := context.number(key):
@@ -202,17 +363,11 @@ def _option(option: str, values: list[str]) -> list[str]:
 
 
 def _packages(context: TaskContext) -> list[str]:
-    given = context.params.get("packages") or []
-    entries = given.split(",") if isinstance(given, str) else given
-    if not isinstance(entries, list):
-        raise TaskParameterError("params.packages must be a list of Maven coordinates")
-    packages = [context.substitute(str(each)).strip() for each in entries]
-    for index, package in enumerate(packages):
-        if not _PACKAGE.fullmatch(package):
-            raise TaskParameterError(
-                f"params.packages[{index}] must be like org.example:library:1.0,"
-                f" not {package[:80]!r}"
-            )
+    with fault_at("packages"):
+        entries = read_entries(context.params.get("packages"), "Maven coordinates")
+        packages = [context.substitute(str(each)).strip() for each in entries]
+        for index, package in enumerate(packages):
+            _check_package(package, index)
     return packages
 
 
@@ -221,11 +376,8 @@ def _kerberos(context: TaskContext) -> list[str]:
     keytab = context.substitute(context.text("keytab")).strip()
     if not principal and not keytab:
         return []
-    if not principal or not keytab:
-        missing = "keytab" if principal else "principal"
-        raise TaskParameterError(f"params.{missing}: a principal and its keytab go together")
-    if principal.startswith("-") or not principal.isprintable():
-        raise TaskParameterError(f"params.principal: {principal[:80]!r} is no principal")
+    with fault_at(""):
+        _check_kerberos(principal, keytab)
     return ["--principal", principal, "--keytab", local_file(context, "keytab", keytab)]
 
 
@@ -248,13 +400,12 @@ def _others(context: TaskContext) -> list[spark_keys.Option]:
 
 
 def _conf(context: TaskContext) -> dict[str, str]:
-    """`conf`: an object of Spark's settings; parameters are put into its values."""
-    given = context.params.get("conf") or {}
-    if not isinstance(given, Mapping):
-        raise TaskParameterError("params.conf must be an object")
+    """Return the settings in `conf`, with parameters put into their values."""
     conf: dict[str, str] = {}
+    with fault_at(CONF.name):
+        given = read_settings(context.params.get(CONF.name))
     for name, value in given.items():
-        key, text = str(name).strip(), _setting_text(context, "conf", name, value)
+        key, text = name.strip(), context.substitute(value)
         with _checked("params.conf"):
             spark_keys.check_setting(key, text)
         conf[key] = text
@@ -262,25 +413,14 @@ def _conf(context: TaskContext) -> dict[str, str]:
 
 
 def _variables(context: TaskContext) -> dict[str, str]:
-    """`env`: an object of variables that the program gets, wherever it runs."""
-    given = context.params.get("env") or {}
-    if not isinstance(given, Mapping):
-        raise TaskParameterError("params.env must be an object")
-    variables: dict[str, str] = {}
-    for name, value in given.items():
-        text = _setting_text(context, "env", name, value)
+    """Return the variables in `env`, which the program gets wherever it runs."""
+    with fault_at("env"):
+        given = read_settings(context.params.get("env"))
+    variables = {name: context.substitute(value) for name, value in given.items()}
+    for name, text in variables.items():
         with _checked("params.env"):
-            spark_keys.check_variable_of_submit(str(name), text)
-        variables[str(name)] = text
+            spark_keys.check_variable_of_submit(name, text)
     return variables
-
-
-def _setting_text(context: TaskContext, place: str, name: object, value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return context.substitute(str(value))
-    raise TaskParameterError(f"params.{place}.{str(name)[:80]} must be text, a number or a boolean")
 
 
 def _variables_elsewhere(variables: Mapping[str, str], target: Target) -> dict[str, str]:
@@ -300,12 +440,10 @@ def _main_file(context: TaskContext, program_type: str) -> str:
     if not entry:
         raise TaskParameterError("params.mainJar: a Spark task needs the file of its program")
     name = context.substitute(resource_name(key, entry))
-    if name.startswith("-"):
-        raise TaskParameterError(f"params.mainJar: {name[:80]!r} would be taken for an option")
-    if program_type == "PYTHON" and not name.endswith(".py"):
-        raise TaskParameterError(
-            f"params.mainJar: Spark knows a Python program by its .py, which {name[:80]!r} lacks"
-        )
+    with fault_at(key):
+        _check_main_file(name)
+        if program_type == "PYTHON":
+            _check_python_file(name)
     return local_file(context, key, name)
 
 

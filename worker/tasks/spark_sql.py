@@ -12,23 +12,76 @@ in SQL.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import Any, Final
 
+from common.model.task_type import (
+    RESULT,
+    DatasourceUse,
+    Key,
+    Shape,
+    TaskKind,
+    TaskTypeSpec,
+    ValueFaultError,
+)
 from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.keys import FILE, RAW_SCRIPT, SESSION_KEYS, session_faults
 from worker.launching.resources import fetch_resources
 from worker.launching.spark_session import launch_with_session
 from worker.spark.session.statements import StatementError, split
-from worker.tasks.sql import RESULT
-
-_LIMIT = 1_000
-_MOST_ROWS = 100_000
-_ROWS_SHOWN = 20
-_MOST_ROWS_SHOWN = 1_000
 
 _REFERENCE = re.compile(r"\$\{([^{}\s]{1,80})\}")
 
 
+def _check(value: Any) -> None:
+    try:
+        statements = split(str(value).replace("\r\n", "\n"))
+    except StatementError as error:
+        raise ValueFaultError(str(error)) from error
+    if not statements:
+        raise ValueFaultError("has no statement")
+
+
+LIMIT: Final = Key(
+    name="limit",
+    shape=Shape.NUMBER,
+    about="Rows of the last query that are kept.",
+    default=1_000,
+    highest=100_000,
+)
+DISPLAY_ROWS: Final = Key(
+    name="displayRows",
+    shape=Shape.NUMBER,
+    about="Rows of the last query that the log shows.",
+    default=20,
+    highest=1_000,
+)
+SPEC: Final = TaskTypeSpec(
+    name="SPARK_SQL",
+    about="Statements of Spark SQL.",
+    kind=TaskKind.SESSION,
+    keys=(
+        replace(RAW_SCRIPT, about="The statements; parameters are bound by name.", check=_check),
+        replace(FILE, about="The statements' file, instead of rawScript."),
+        LIMIT,
+        DISPLAY_ROWS,
+        *SESSION_KEYS,
+    ),
+    needs=((RAW_SCRIPT.name, FILE.name),),
+    alternatives=((RAW_SCRIPT.name, FILE.name),),
+    faults=session_faults,
+    names_are_its_own=False,
+    datasources=DatasourceUse.NAMED,
+    memory_retry=True,
+    artefacts=(RESULT,),
+    session_work="worker.spark.session.sql",
+)
+
+
 class SparkSqlTask:
     """Runs `rawScript` or `file`."""
+
+    spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
         fetch_resources(context)
@@ -42,11 +95,11 @@ class SparkSqlTask:
             path = str(context.file("file", file))
         else:
             inline = _checked(context, inline)
-        limit = min(context.number("limit") or _LIMIT, _MOST_ROWS)
-        shown = min(context.number("displayRows") or _ROWS_SHOWN, _MOST_ROWS_SHOWN, limit)
+        limit = context.number(LIMIT)
+        shown = min(context.number(DISPLAY_ROWS), limit)
         return launch_with_session(
             context,
-            "sql",
+            SPEC,
             {
                 "script": path,
                 "text": inline,
@@ -60,8 +113,11 @@ class SparkSqlTask:
         )
 
 
+TASK_TYPE: Final = SparkSqlTask
+
+
 def _checked(context: TaskContext, given: str) -> str:
-    """The script with its time placeholders put in; what is wrong with it is told at once."""
+    """Return the script with its time placeholders put in. All that is wrong with it is raised."""
     place = "params.rawScript"
     text = context.dated(given.replace("\r\n", "\n"))
     try:

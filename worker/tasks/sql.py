@@ -11,27 +11,93 @@ statement that returns rows, all of which go into a CSV file beside the log, and
 
 from __future__ import annotations
 
-from worker.launching.base import Launch, TaskContext, TaskParameterError
-from worker.launching.datasource import Target, target
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from common.model.task_type import (
+    LOCAL_PARAMS,
+    RESULT,
+    DatasourceUse,
+    Fault,
+    Key,
+    Shape,
+    TaskTypeSpec,
+    ValueFaultError,
+    read_list,
+)
+from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
+from worker.launching.datasource import DATASOURCE_KEYS, DATASOURCE_NAMES, Target, target
 from worker.launching.runner import run_by
 from worker.launching.statements import Statement, statements
 
-RESULT = "result.csv"
-"""What the artefact with a query's result is called, behind the log's own name."""
+_QUERY: Final = "0"
 
-_QUERY = "0"
-_ROWS_SHOWN = 10
-_MOST_ROWS_SHOWN = 1_000
+
+def _warnings(params: Mapping[str, Any]) -> Iterator[Fault]:
+    if params.get("receivers") or params.get("receiversCc"):
+        yield Fault(key="receivers", problem="no mail is sent: the result is kept as a file")
+
+
+def _check_udfs(_value: Any, /) -> None:
+    raise ValueFaultError("functions of Hive and Spark are not supported")
+
+
+SQL_TYPE: Final = Key(
+    name="sqlType",
+    shape=Shape.WORD,
+    about="0 for a query, 1 for any other statements.",
+    # Some clients stored the number, some its name.
+    words=(_QUERY, "1", "QUERY", "NON_QUERY"),
+    default=_QUERY,
+)
+DISPLAY_ROWS: Final = Key(
+    name="displayRows",
+    shape=Shape.NUMBER,
+    about="Rows of a query that the log shows.",
+    default=10,
+    highest=1_000,
+)
+UDFS: Final = Key(name="udfs", about="Not supported.", check=_check_udfs)
+SPEC: Final = TaskTypeSpec(
+    name="SQL",
+    about="Statements on a data source.",
+    keys=(
+        *DATASOURCE_KEYS,
+        Key(name="sql", about="The statement, or the statements if sqlType is 1."),
+        SQL_TYPE,
+        Key(
+            name="preStatements",
+            shape=Shape.LIST,
+            of_what="statements",
+            about="Statements before it.",
+        ),
+        Key(
+            name="postStatements",
+            shape=Shape.LIST,
+            of_what="statements",
+            about="Statements after it.",
+        ),
+        DISPLAY_ROWS,
+        Key(name="title", about="The title of the result."),
+        UDFS,
+        LOCAL_PARAMS,
+    ),
+    needs=(DATASOURCE_NAMES, ("sql",)),
+    warnings=_warnings,
+    names_are_its_own=False,
+    datasources=DatasourceUse.ONE,
+    artefacts=(RESULT,),
+)
 
 
 class SqlTask:
     """Runs `preStatements`, `sql` and `postStatements`."""
 
+    spec = SPEC
+
     def launch(self, context: TaskContext) -> Launch:
         to = target(context.params, context.task.datasource)
-        # Some clients stored the number, some its name.
-        kind = context.one_of("sqlType", ("0", "1", "QUERY", "NON_QUERY"), _QUERY)
-        is_query = kind in (_QUERY, "QUERY")
+        is_query = context.word(SQL_TYPE) in (_QUERY, "QUERY")
         main = _statements(context, to, "params.sql", context.text("sql"))
         if not main:
             raise TaskParameterError("params.sql is empty")
@@ -40,11 +106,11 @@ class SqlTask:
                 f"params.sql has {len(main)} statements; a query (sqlType 0) is one: put others"
                 " into preStatements or postStatements"
             )
-        if context.text("udfs").strip():
-            raise TaskParameterError("params.udfs: functions of Hive and Spark are not supported")
+        if context.text(UDFS.name).strip():
+            with fault_at(UDFS.name):
+                _check_udfs(None)
         before = _listed(context, to, "preStatements")
         after = _listed(context, to, "postStatements")
-        rows = min(context.number("displayRows") or _ROWS_SHOWN, _MOST_ROWS_SHOWN)
         return run_by(
             context,
             "sql",
@@ -55,18 +121,19 @@ class SqlTask:
                 "main": [each.to_json() for each in main],
                 "after": [each.to_json() for each in after],
                 "is_query": is_query,
-                "rows_shown": rows,
+                "rows_shown": context.number(DISPLAY_ROWS),
                 "title": context.substitute(context.text("title"))[:200],
                 "result_file": str(context.artefact(RESULT)) if is_query else None,
             },
         )
 
 
+TASK_TYPE: Final = SqlTask
+
+
 def _listed(context: TaskContext, to: Target, key: str) -> tuple[Statement, ...]:
-    given = context.params.get(key) or []
-    texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise TaskParameterError(f"params.{key} must be a list of statements")
+    with fault_at(key):
+        texts = read_list(context.params.get(key), "statements")
     return tuple(
         each
         for index, text in enumerate(texts)

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from common.model.command_param import ParamKey
-from common.model.definitions import MASTER_TASK_TYPES
+from common.model.control_types import MASTER_TASK_TYPES
 from common.model.states import ExecutionType, ProcessState, TaskDependType
 from common.schedule_simulator import Peak
 from common.store.tables import (

@@ -6,7 +6,7 @@ fit together. Nothing is written or locked, and no daemon decides anything by wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
@@ -14,9 +14,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, and_, func, or_, select, tuple_
 
 from common.model.cluster import Node
-from common.model.definitions import MASTER_TASK_TYPES
+from common.model.control_types import MASTER_TASK_TYPES
 from common.model.retry_policy import reason_from
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.model.task_type import TaskTypeSpec
 from common.store.people.views import pool_users
 from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
@@ -65,7 +66,7 @@ def facts_of(
     *,
     members: tuple[frozenset[Node], frozenset[Node]] | None,
     now: datetime,
-    task_types: frozenset[str],
+    task_types: Mapping[str, TaskTypeSpec],
     exec_threads: int,
 ) -> Facts | None:
     """All that may hold the instance back; None if there is no such instance.

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from common.masking import mask_text, printable, spellings
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 
 OK: Final = 0
 FAILED: Final = 1
-_MODULES: Final = {
-    "sql": "worker.spark.session.sql",
-    "data_quality": "worker.spark.quality.evaluation",
-}
 _FACTS = "ORCAFLOW_SPARK_FACTS"
 _REASON_CHARS = 1_500
 
@@ -111,7 +107,7 @@ def compiled(job: Job) -> CodeType | None:
 
     Raises `SyntaxError` or `ValueError` as Python does, `OSError` if it can't be read.
     """
-    return script.compiled(job.script) if job.kind == "pyspark" else None
+    return script.compiled(job.script) if job.kind == script.__name__ else None
 
 
 def run(
@@ -129,7 +125,7 @@ def run(
     _silence_reports()
     try:
         datasources.register(spark, sources)
-        if job.kind == "pyspark":
+        if job.kind == script.__name__:
             script.run(
                 code or script.compiled(job.script),
                 path=job.script,
@@ -141,13 +137,8 @@ def run(
                 },
             )
             result = OK
-        elif job.kind in _MODULES:
-            # Imported here: most tasks need neither.
-            module = importlib.import_module(_MODULES[job.kind])
-            result = int(module.run(spark, job))
         else:
-            text = f"this worker knows no work of kind {job.kind!r}"
-            raise WorkFailedError(text, FailureReason.CONFIGURATION)
+            result = int(_module(job.kind).run(spark, job))
     except BaseException as error:  # noqa: BLE001  # It is told to people, and ends the process.
         return failed(job, error, explain=explain)
     _flush()
@@ -156,6 +147,17 @@ def run(
         _leave(job, Explained(reason=FailureReason.EXIT_CODE, sentence=text))
     facts().flush()
     return result
+
+
+def _module(kind: str) -> ModuleType:
+    # Imported here: most tasks need no such module.
+    try:
+        return importlib.import_module(kind)
+    except (ModuleNotFoundError, ValueError) as error:
+        if isinstance(error, ModuleNotFoundError) and not kind.startswith(str(error.name)):
+            raise
+        text = f"this worker knows no work of kind {kind!r}"
+        raise WorkFailedError(text, FailureReason.CONFIGURATION) from error
 
 
 def failed(

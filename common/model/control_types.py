@@ -1,0 +1,58 @@
+"""The specifications of the master's own task types: they take no worker's slot.
+
+Pure. Their parts of a node stand outside `params` but for SUB_PROCESS's; `common.model.control`
+reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from common.model.task_type import Key, Shape, TaskKind, TaskTypeSpec
+
+SUB_PROCESS: Final = TaskTypeSpec(
+    name="SUB_PROCESS",
+    about="Runs another definition as one task.",
+    kind=TaskKind.CONTROL,
+    keys=(
+        Key(
+            name="processDefinitionName",
+            about="The definition, by its name.",
+        ),
+        Key(
+            name="processDefinitionId",
+            shape=Shape.NUMBER,
+            about="The definition, by its id in this database.",
+        ),
+    ),
+    # It retries inside.
+    is_retried=False,
+)
+CONDITIONS: Final = TaskTypeSpec(
+    name="CONDITIONS",
+    about="Takes one of two branches by how tasks upstream ended.",
+    kind=TaskKind.CONTROL,
+    node_keys=("dependence", "conditionResult"),
+    # Trying a branch again gives the same branch.
+    is_retried=False,
+)
+SWITCH: Final = TaskTypeSpec(
+    name="SWITCH",
+    about="Takes the first branch whose condition holds.",
+    kind=TaskKind.CONTROL,
+    node_keys=("switchResult",),
+    is_retried=False,
+)
+DEPENDENT: Final = TaskTypeSpec(
+    name="DEPENDENT",
+    about="Waits for runs of other definitions.",
+    kind=TaskKind.CONTROL,
+    node_keys=("dependence",),
+)
+
+CONTROL_TYPES: Final[Mapping[str, TaskTypeSpec]] = {
+    spec.name: spec for spec in (SUB_PROCESS, DEPENDENT, CONDITIONS, SWITCH)
+}
+MASTER_TASK_TYPES: Final = frozenset(CONTROL_TYPES)
+"""The names of the types that the master decides."""

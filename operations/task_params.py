@@ -1,0 +1,122 @@
+"""Judges the `params` of a definition's tasks by the specifications of their types.
+
+Makes the files that they name absolute, and finds the values that every attempt would fail by, each
+with its place. Missing keys are not mistakes but warnings (`operations.lint_warnings`), since a
+task may be written before it is finished. Nothing here talks to a database.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.model.task_type import Key, Shape, TaskKind, TaskTypeSpec
+from common.task_types import task_type_spec
+
+_PLACEHOLDER = re.compile(r"\$[{\[]")
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def value_mistakes(document: Mapping[str, Any], *, known: Sequence[str]) -> Iterator[str]:
+    """Yield the mistakes in the values of tasks. A place that `known` has is not told again."""
+    for node in _nodes(document):
+        params, spec = node.get("params"), spec_of(node)
+        if not isinstance(params, dict) or spec.kind is TaskKind.CONTROL:
+            continue
+        for fault in spec.faults_in(params):
+            place = f"task {_name_of(node)}, params.{fault.key}"
+            if not fault.is_missing and not any(each.startswith(place) for each in known):
+                yield f"{place}: {fault.problem}"
+
+
+def spec_of(node: Mapping[str, Any]) -> TaskTypeSpec:
+    """Return the specification of a node's type; a bare one if the type is unknown."""
+    return task_type_spec(str(node.get("type", "")).upper())
+
+
+def make_files_absolute(
+    document: Mapping[str, Any], folder: Path, resources: Path
+) -> Iterator[str]:
+    """Make the files that tasks name absolute, in place; yield a mistake for each missing one."""
+    for node in _nodes(document):
+        params = node.get("params")
+        if isinstance(params, str) and params.strip():
+            try:
+                params = json.loads(params)
+            except (ValueError, RecursionError):
+                continue  # The reader of the definition says so.
+            node["params"] = params
+        if isinstance(params, dict):
+            place = f"task {_name_of(node)}, params"
+            for key in spec_of(node).files():
+                yield from _absolute_key(params, key, f"{place}.{key.name}", folder, resources)
+
+
+def _absolute_key(
+    params: dict[str, Any], key: Key, where: str, folder: Path, resources: Path
+) -> Iterator[str]:
+    if key.shape is Shape.RESOURCES:
+        listed = params.get(key.name)
+        for index, entry in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(entry, dict):
+                yield from _resource({"": entry}, "", f"{where}[{index}]", folder, resources)
+    elif key.shape is Shape.RESOURCE:
+        yield from _resource(params, key.name, where, folder, resources)
+    else:
+        in_resources = resources if key.is_in_resources else None
+        yield from _absolute(params, key.name, where, folder, in_resources)
+
+
+def _resource(
+    holder: dict[str, Any], key: str, where: str, folder: Path, resources: Path
+) -> Iterator[str]:
+    """A resource is given as text, or as an object that has the text in one of two keys."""
+    entry = holder.get(key)
+    if isinstance(entry, dict):
+        inner = next((name for name in ("res", "resourceName") if entry.get(name)), None)
+        if inner is not None:
+            yield from _absolute(entry, inner, f"{where}.{inner}", folder, resources)
+    else:
+        yield from _absolute(holder, key, where, folder, resources)
+
+
+def _absolute(
+    holder: dict[str, Any], key: str, where: str, folder: Path, resources: Path | None
+) -> Iterator[str]:
+    name = holder.get(key)
+    if name is None or name == "":
+        return  # Whether that will do is for the task type to say.
+    if not isinstance(name, str):
+        yield f"{where}: must be text"
+        return
+    # hdfs:, s3a: and their kin are Spark's own to fetch; what begins with a parameter may be one.
+    if _REMOTE.match(name) or name.startswith("$"):
+        return
+    path = (folder / name).absolute()
+    if _PLACEHOLDER.search(name):
+        holder[key] = str(path)
+        return
+    # On a long or odd name the operating system itself refuses to look.
+    try:
+        if path.is_file():
+            holder[key] = str(path)
+        elif path.is_dir():
+            yield f"{where}: {name!r:.200} is a folder, not a file"
+        elif resources is None or not (resources / name).is_file():
+            yield f"{where}: there is no file {name!r:.200} ({str(path)!s:.300})"
+    except OSError as error:
+        yield f"{where}: {name!r:.200}: {error.strerror}"
+
+
+def _nodes(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    tasks = document.get("tasks")
+    for node in tasks if isinstance(tasks, list) else ():
+        if isinstance(node, dict):
+            yield node
+
+
+def _name_of(node: Mapping[str, Any]) -> str:
+    return f"{str(node.get('name', ''))[:80]!r}"
