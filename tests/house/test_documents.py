@@ -1,0 +1,179 @@
+"""Paths, links, entry points, commands and words that the documents name exist, or are used."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from orcaflow.cli.app import app
+from tests.documents import ROOT, blocks, commands, pages
+
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+PACKAGES = ("common", "master", "worker", "operations", "orcaflow", "sql")
+ROOMS = (*PACKAGES, "bin", "conf", "docs", "examples", "tests")
+TO_COME = "### Rooms to come"
+"""The section about what does not exist yet."""
+
+_CODE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_ENTRY_POINT = re.compile(r"`((?:common|master|worker|operations|orcaflow)(?:\.\w+)+):([\w.]+)`")
+_PATH = re.compile(rf"(?:{'|'.join(ROOMS)})/[\w./-]*")
+_CALL = re.compile(
+    r"(?:^|[\s(])((?:orcaflow|orcaflow-daemon\.sh|start-all\.sh|stop-all\.sh)(?: [^|;&)\n]*)?)"
+)
+_SCRIPTS = {"orcaflow-daemon.sh": ["server"], "start-all.sh": ["server", "start"]}
+_SCRIPTS |= {"stop-all.sh": ["server", "stop"]}
+
+PAGES = pages()
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks, and without what it says about the future."""
+    text = re.sub(
+        r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    return re.sub(rf"^{TO_COME}$.*?(?=^## )", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_paths_of_a_page_exist(page: Path) -> None:
+    named = [code for code in _CODE.findall(prose(page)) if _PATH.fullmatch(code)]
+    missing = [path for path in named if not (ROOT / path).exists()]
+    assert [path for path in missing if not (page.parent / path).exists()] == []
+
+
+def test_what_is_to_come_does_not_exist_yet() -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8").partition(TO_COME)[2].partition("\n## ")[0]
+    rooms = [line.split("|")[2] for line in text.splitlines() if line.startswith("| ")]
+    named = [code for cell in rooms for code in _CODE.findall(cell) if "/" in code]
+    assert named
+    assert [path for path in named if (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(prose(page)):
+        if link.startswith(("http:", "https:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)}: {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{name(page)}: {link}"
+
+
+@cache
+def defined(module: str) -> frozenset[str]:
+    """The functions, classes and methods of a module, by its source."""
+    path = ROOT / module.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not path.exists():
+        return frozenset()
+    return frozenset(_definitions(ast.parse(path.read_text(encoding="utf-8")).body))
+
+
+def _definitions(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ClassDef):
+            yield node.name
+            yield from (f"{node.name}.{inner}" for inner in _definitions(node.body))
+
+
+def test_every_entry_point_of_the_architecture_exists() -> None:
+    found = _ENTRY_POINT.findall(ARCHITECTURE.read_text(encoding="utf-8"))
+    assert len(found) > 40
+    missing = [f"{module}:{what}" for module, what in found if what not in defined(module)]
+    assert missing == []
+
+
+def shown_commands() -> Iterator[tuple[str, list[str]]]:
+    """The words of every call of the command line on any page, with the place."""
+    for page in PAGES:
+        lines = [(name(page), code) for code in _CODE.findall(prose(page))]
+        for block in blocks(page):
+            if block.language == "sh":
+                lines += [(f"{one.page}:{one.line}", one.text) for one in commands(block)]
+        for place, text in lines:
+            for words in calls(text):
+                yield place, words
+
+
+def calls(text: str) -> Iterator[list[str]]:
+    """The calls of `orcaflow` in a text, without what the shell adds to them."""
+    text = re.sub(r"(?:^|\s)#\s.*", "", text.replace("\\\n", " ").split("<<")[0])
+    inner = re.findall(r"\$\(([^)]*)\)", text)
+    quoted = re.sub(r"'[^']*'|\"[^\"]*\"", "QUOTED", re.sub(r"\$\([^)]*\)", "INNER", text))
+    for line in (quoted, *inner):
+        for call in _CALL.findall(line):
+            words = call.split()
+            yield [*_SCRIPTS.get(words[0], []), *words[1:]]
+
+
+ROOT_COMMAND = typer.main.get_command(app)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    list(shown_commands()),
+    ids=lambda it: it if isinstance(it, str) else " ".join(it),
+)
+def test_a_command_that_a_page_shows_is_known_with_its_options(
+    place: str, words: list[str]
+) -> None:
+    command: Any = ROOT_COMMAND
+    rest = list(words)
+    while isinstance(command, TyperGroup) and rest and not rest[0].startswith("-"):
+        if rest[0] in command.commands:
+            command = command.commands[rest.pop(0)]
+        elif command.name == "complement":
+            command = command.commands["run"]  # The name of a definition begins one.
+        elif rest[0] == "…":
+            return
+        else:
+            pytest.fail(f"{place}: {rest[0]!r} is no command of {command.name!r}")
+    options = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+    given = {word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+    assert given <= options | {"--help", "-h"}, place
+
+
+def glossary() -> list[str]:
+    text = ARCHITECTURE.read_text(encoding="utf-8").partition("\n## 13. Words\n")[2]
+    cells = re.findall(r"^\| ([^|]+?) \|", text, re.MULTILINE)[1:]
+    return [word for cell in cells if cell != "---" for word in re.split(r", | / | → ", cell)]
+
+
+@cache
+def spoken() -> str:
+    """The source of all packages in small letters, its names taken apart into words."""
+    texts = (
+        path.read_text(encoding="utf-8")
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    )
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])|_|\s+", " ", " ".join(texts))
+    return apart.lower()
+
+
+@pytest.mark.parametrize("word", glossary())
+def test_a_word_of_the_glossary_is_used_in_the_code(word: str) -> None:
+    assert re.search(rf"\b{re.escape(word.lower())}", spoken()), word
