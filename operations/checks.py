@@ -25,7 +25,7 @@ from common.model.cluster import NodeKind
 from operations.texts import counted
 
 if TYPE_CHECKING:
-    from common.store.people.requests import Engine
+    from common.store.connect import Engine
 
 _LEAST_FREE_GB = 1.0
 _SKEW_WARNING = timedelta(seconds=1)
@@ -115,8 +115,7 @@ def _disk(config: Config) -> Finding:
 
 
 def _database(config: Config) -> Iterator[Finding]:
-    from common.store.connect import engine, place_of
-    from common.store.people.requests import server_time
+    from common.store.connect import engine, place_of, server_time
     from common.store.people.views import waiting_commands
     from common.store.schema import REVISION, check
 

@@ -32,10 +32,10 @@ from common.model.plans import DefinitionSnapshot
 from common.model.schedules import Schedule
 from common.model.states import LIVE_PROCESS_STATES, ProcessState
 from common.store.complements import read_dependents
+from common.store.connect import Connection
 from common.store.people.complement_views import newest_runs
 from common.store.people.definitions import DefinitionRow, definition_by_id
 from common.store.people.durations import recent_durations
-from common.store.people.requests import Connection
 from common.store.schedules import read_schedules
 from common.task_types import known_task_types
 from common.zones import zone_named

@@ -9,8 +9,8 @@ from common.clock import SystemClock
 from common.config import Config
 from common.errors import NotFoundError, ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
+from common.store.people.commands import refusal_of
 from common.store.people.reasons import facts_of, facts_of_command, moment
-from common.store.people.requests import refusal_of
 from common.task_types import known_task_types
 from common.why import Cause, Facts, PendingCommand
 from operations.session import Session

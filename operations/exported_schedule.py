@@ -21,7 +21,7 @@ from common.model.states import FailureStrategy, Priority, WarningType
 from operations.scheduling import NO_END, moment_in, stored_name
 
 if TYPE_CHECKING:
-    from common.store.people.requests import Connection
+    from common.store.connect import Connection
 
 _KEY = "scheduleCrontab"
 _WINDOW = (("scheduleStartTime", "start"), ("scheduleEndTime", "end"))

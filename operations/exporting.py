@@ -6,15 +6,15 @@ import json
 
 from common.model.imports import add_names, wanted
 from common.model.states import ExecutionType
-from common.store.people.definitions import DefinitionRow
-from common.store.people.requests import (
-    Connection,
-    datasource_names,
+from common.store.connect import Connection
+from common.store.people.datasources import datasource_names
+from common.store.people.definitions import (
+    DefinitionRow,
     definitions_with_ids,
     drawing,
     execution_type_of,
-    worker_groups,
 )
+from common.store.people.worker_groups import worker_groups
 
 
 def exported(db: Connection, found: DefinitionRow) -> dict[str, object]:

@@ -31,31 +31,31 @@ from common.model.imports import (
     wanted,
 )
 from common.model.states import ReleaseState
+from common.store.connect import Connection
+from common.store.people.datasources import datasource_names
 from common.store.people.definitions import (
     DEFAULT_PROJECT,
     DefinitionRow,
-    definition_by_name,
-    save_definition,
-    set_release_state,
-)
-from common.store.people.requests import (
-    Connection,
     NamedDefinition,
-    datasource_names,
+    definition_by_name,
     definitions_named,
     definitions_with_ids,
     insert_definition,
     keep_drawing,
-    known_pools,
     lock_imports,
-    make_worker_group,
     new_definition_id,
+    save_definition,
     set_execution_type,
+    set_release_state,
+)
+from common.store.people.pools import known_pools
+from common.store.people.schedule_requests import take_schedules_offline
+from common.store.people.worker_groups import (
+    make_worker_group,
     tenant_ids,
     worker_group_id,
     worker_groups,
 )
-from common.store.people.schedule_requests import take_schedules_offline
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
 from operations.exported_schedule import ImportedSchedule, save_schedule
 

@@ -16,7 +16,7 @@ from common.clock import SystemClock
 from common.errors import NotAllowedError, SchedulerError
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskDependType
-from common.store.people.requests import (
+from common.store.people.commands import (
     PendingRecovery,
     is_waiting,
     put_pause,

@@ -9,8 +9,8 @@ from common.errors import NotAllowedError, NotFoundError
 from operations.errors import UsageError
 
 if TYPE_CHECKING:
+    from common.store.connect import Connection
     from common.store.people.definitions import DefinitionRow
-    from common.store.people.requests import Connection
     from common.store.people.views import ProcessInstanceView, TaskInstanceView
 
 
@@ -59,7 +59,7 @@ def task_with_id(db: Connection, task_instance_id: int) -> TaskInstanceView:
 def worker_group_named(db: Connection, name: str) -> int:
     """The id of a worker group; -1 is that of `default`, which stands in no table."""
     from common.model.imports import DEFAULT_WORKER_GROUP
-    from common.store.people.requests import worker_group_id, worker_group_names
+    from common.store.people.worker_groups import worker_group_id, worker_group_names
 
     if name == DEFAULT_WORKER_GROUP:
         return -1

@@ -25,7 +25,7 @@ from common.params import (
     substitute,
     system_parameters,
 )
-from common.store.people.requests import TaskDocument
+from common.store.people.runs import TaskDocument
 from common.zones import zone_named
 
 

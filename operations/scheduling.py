@@ -32,7 +32,8 @@ from common.zones import UnknownZoneError, zone_named
 
 if TYPE_CHECKING:
     from common.config import Config
-    from common.store.people.requests import Connection, NamedDefinition
+    from common.store.connect import Connection
+    from common.store.people.definitions import NamedDefinition
     from common.store.people.schedule_views import ScheduleView
 
 NO_END: Final = datetime(9999, 1, 1, tzinfo=UTC)
@@ -263,7 +264,7 @@ class _Needed:
 def _with_sub_processes(db: Connection, definition_ids: Iterable[int]) -> list[_Needed]:
     """The definitions and what they run as sub processes, level by level, each once."""
     from common.model.imports import awaited
-    from common.store.people.requests import definitions_named, definitions_with_ids
+    from common.store.people.definitions import definitions_named, definitions_with_ids
 
     level = [_Needed(id=each, target=each) for each in dict.fromkeys(definition_ids)]
     needed: dict[int | str, _Needed] = {}

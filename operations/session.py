@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from common.config import Config, database_url, load
 
 if TYPE_CHECKING:
-    from common.store.people.requests import Engine
+    from common.store.connect import Engine
 
 
 class Session:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         Simulation,
         Stage,
     )
+    from common.store.connect import Connection
     from common.store.people.durations import DefinitionShape
-    from common.store.people.requests import Connection
     from common.store.people.schedule_views import ScheduleView
 
 EXAMPLES = (

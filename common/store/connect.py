@@ -19,8 +19,11 @@ from typing import Any, Final, TypeVar
 
 import psycopg2
 import psycopg2.extensions
-from sqlalchemy import URL, create_engine, event, make_url
-from sqlalchemy import Engine as Engine  # noqa: PLC0414  # Re-exported, for those who hand it on.
+from sqlalchemy import URL, create_engine, event, func, make_url, select
+
+# Re-exported, for callers that only pass them on and need not know the library.
+from sqlalchemy import Connection as Connection  # noqa: PLC0414
+from sqlalchemy import Engine as Engine  # noqa: PLC0414
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -88,9 +91,15 @@ def engine(
             lock_timeout=lock_timeout,
         ),
     )
-    event.listen(made, "handle_error", _tell)
+    event.listen(made, "handle_error", _translate_error)
     event.listen(made, "connect", _read_any_moment)
     return made
+
+
+def server_time(db: Connection) -> datetime:
+    """Return the time of the database's own clock."""
+    now: datetime = db.execute(select(func.clock_timestamp())).scalar_one()
+    return now
 
 
 def _read_any_moment(connection: Any, _record: object) -> None:
@@ -254,7 +263,7 @@ def _milliseconds(duration: timedelta) -> int:
     return round(duration.total_seconds() * 1000)
 
 
-def _tell(context: ExceptionContext) -> None:
+def _translate_error(context: ExceptionContext) -> None:
     """Raise the project's own error for anything that concerns the connection itself.
 
     SQLAlchemy has noted by then that the connection was lost, and drops it and its pool.

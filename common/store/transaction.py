@@ -78,7 +78,7 @@ def unstorable(values: Mapping[str, Any]) -> str | None:
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
     """`engine.begin()`; what passes by itself leaves it as `ServiceUnreachableError`."""
-    with _told(), engine.begin() as db:
+    with _translate_errors(), engine.begin() as db:
         yield db
 
 
@@ -88,7 +88,7 @@ def single(engine: Engine) -> Iterator[Connection]:
 
     Each of the two would be a way to the server and back.
     """
-    with _told(), engine.connect() as db:
+    with _translate_errors(), engine.connect() as db:
         # Not by an isolation level of SQLAlchemy's, for whose reset the driver asks the server.
         driver = db.connection.driver_connection
         if driver is None:
@@ -107,7 +107,7 @@ def single(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         with db_transaction_seconds.time():
             yield

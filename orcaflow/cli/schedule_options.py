@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from common.model.schedules import Schedule
-    from common.store.people.requests import Connection
+    from common.store.connect import Connection
     from common.store.people.schedule_views import ScheduleView
     from operations.session import Session
 

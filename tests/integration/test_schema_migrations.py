@@ -24,7 +24,7 @@ from common.store.connect import engine
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.ports import LoadedRun, Step
 from common.store.master.runs import PostgresRunStore
-from common.store.people.requests import outcome
+from common.store.people.commands import outcome
 from master.commands import plan
 from master.commands.origin import Origin
 from tests.builders import NOON, a_definition_json

@@ -57,7 +57,7 @@ from common.store.master.holds import PostgresHoldStore
 from common.store.master.ports import Saved, Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
-from common.store.people.requests import lock_pool, remove_pool
+from common.store.people.pools import lock_pool, remove_pool
 from common.store.transaction import transaction
 from common.store.worker.ports import AttemptEnd, AttemptFolders
 from common.store.worker.tasks import PostgresTaskStore

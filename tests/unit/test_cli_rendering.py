@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from common.config import Config
-from common.store.people.requests import TaskDocument
+from common.store.people.runs import TaskDocument
 from common.zones import UnknownZoneError
 from operations.rendering import Rendered, rendered
 

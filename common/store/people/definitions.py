@@ -6,17 +6,20 @@ a row typed by hand is checked when it is to run.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, case, select, update
+from sqlalchemy import ColumnElement, Connection, Row, case, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from common.model.states import ReleaseState
-from common.store.tables import process_definition
+from common.store.tables import process_definition, project
 
 DEFAULT_PROJECT: Final = 1
+
+_IMPORT_LOCK = "orcaflow imports"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,3 +163,143 @@ def _definition(row: Row[*tuple[Any, ...]]) -> DefinitionRow:
         create_time=row.create_time,
         update_time=row.update_time,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedDefinition:
+    """A definition as others refer to it, with its JSON."""
+
+    id: int
+    project_id: int
+    project_name: str | None
+    name: str
+    process_definition_json: str | None
+
+
+def lock_imports(db: Connection) -> None:
+    """Let one import happen at a time: two together could make a cycle that neither has alone."""
+    db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _IMPORT_LOCK})
+
+
+def new_definition_id(db: Connection) -> int:
+    """An id that no definition has, to be referred to before the definition itself is there."""
+    drawn: int = db.execute(
+        select(func.nextval(func.pg_get_serial_sequence(process_definition.name, "id")))
+    ).scalar_one()
+    return drawn
+
+
+def insert_definition(
+    db: Connection,
+    *,
+    definition_id: int,
+    project_id: int,
+    name: str,
+    process_definition_json: str,
+    at: datetime,
+    user_id: int = 1,
+    description: str | None = None,
+    global_params: str | None = None,
+    timeout_minutes: int = 0,
+    tenant_id: int = -1,
+) -> bool:
+    """Make a definition, OFFLINE and at version 1; False if its name has been taken meanwhile."""
+    made = db.execute(
+        insert(process_definition)
+        .values(
+            id=definition_id,
+            project_id=project_id,
+            name=name,
+            user_id=user_id,
+            version=1,
+            process_definition_json=process_definition_json,
+            description=description,
+            global_params=global_params,
+            timeout=timeout_minutes,
+            tenant_id=tenant_id,
+            create_time=at,
+            update_time=at,
+        )
+        .on_conflict_do_nothing(index_elements=["project_id", "name"])
+    )
+    return made.rowcount == 1
+
+
+def keep_drawing(
+    db: Connection, definition_id: int, *, locations: str | None, connects: str | None
+) -> None:
+    """Store what a front end knows of a definition's looks; what is None stays as it was."""
+    values = {
+        name: value
+        for name, value in (("locations", locations), ("connects", connects))
+        if value is not None
+    }
+    if values:
+        db.execute(
+            update(process_definition)
+            .where(process_definition.c.id == definition_id)
+            .values(**values)
+        )
+
+
+def drawing(db: Connection, definition_id: int) -> tuple[str | None, str | None]:
+    """The locations and connects of a definition."""
+    found = db.execute(
+        select(process_definition.c.locations, process_definition.c.connects).where(
+            process_definition.c.id == definition_id
+        )
+    ).first()
+    return (None, None) if found is None else (found.locations, found.connects)
+
+
+def set_execution_type(db: Connection, definition_id: int, *, wanted: int, at: datetime) -> bool:
+    """Whether this changed what a new run does while another goes on."""
+    changed = db.execute(
+        update(process_definition)
+        .where(process_definition.c.id == definition_id)
+        .where(process_definition.c.execution_type != wanted)
+        .values(execution_type=wanted, update_time=at)
+    )
+    return changed.rowcount == 1
+
+
+def execution_type_of(db: Connection, definition_id: int) -> int:
+    found: int | None = db.scalar(
+        select(process_definition.c.execution_type).where(process_definition.c.id == definition_id)
+    )
+    return found or 0
+
+
+def definitions_named(db: Connection, names: Collection[str]) -> list[NamedDefinition]:
+    """The definitions with one of these names, in every project; the default project's first."""
+    return _named_definitions(db, process_definition.c.name.in_(names)) if names else []
+
+
+def definitions_with_ids(db: Connection, ids: Collection[int]) -> list[NamedDefinition]:
+    return _named_definitions(db, process_definition.c.id.in_(ids)) if ids else []
+
+
+def _named_definitions(db: Connection, which: ColumnElement[bool]) -> list[NamedDefinition]:
+    return [
+        NamedDefinition(
+            id=row.id,
+            project_id=row.project_id,
+            project_name=row.project_name,
+            name=row.name,
+            process_definition_json=row.process_definition_json,
+        )
+        for row in db.execute(
+            select(
+                process_definition.c.id,
+                process_definition.c.project_id,
+                project.c.name.label("project_name"),
+                process_definition.c.name,
+                process_definition.c.process_definition_json,
+            )
+            .outerjoin_from(
+                process_definition, project, project.c.id == process_definition.c.project_id
+            )
+            .where(which)
+            .order_by(process_definition.c.project_id, process_definition.c.id)
+        )
+    ]

@@ -32,9 +32,9 @@ from orcaflow.cli.output import (
 
 if TYPE_CHECKING:
     from common.model.complements import ComplementState, NewComplement, RunSettings
+    from common.store.connect import Connection
     from common.store.people.complement_views import ComplementView
     from common.store.people.definitions import DefinitionRow
-    from common.store.people.requests import Connection
     from operations.session import Session
 
 PARALLELISM_LIMIT = 1000

@@ -10,7 +10,7 @@ import typer
 from orcaflow.cli.output import Format, FormatOption, print_json, print_rows, write
 
 if TYPE_CHECKING:
-    from common.store.people.requests import Connection
+    from common.store.connect import Connection
     from common.store.people.views import DatasourceView
 
 app = typer.Typer(
@@ -86,7 +86,7 @@ def create(
     """
     from common.clock import SystemClock
     from common.errors import NotAllowedError
-    from common.store.people.requests import save_datasource
+    from common.store.people.datasources import save_datasource
     from operations.datasources import (
         POSTGRESQL,
         TYPES,
@@ -166,8 +166,8 @@ def list_(form: FormatOption = Format.TABLE) -> None:
 def remove(name: _Name, form: FormatOption = Format.TABLE) -> None:
     """Remove a data source; exit code 4 if a definition names it. Fields: name, id, removed."""
     from common.errors import NotAllowedError
+    from common.store.people.datasources import remove_datasource
     from common.store.people.definitions import definitions
-    from common.store.people.requests import remove_datasource
     from operations.session import opened
 
     with opened() as session, session.engine.begin() as db:
@@ -200,7 +200,7 @@ def try_(name: _Name, form: FormatOption = Format.TABLE) -> None:
 
     from common.clock import SystemClock
     from common.errors import ServiceUnreachableError
-    from common.store.people.requests import try_database
+    from common.store.people.datasources import try_database
     from operations.datasources import connection_url
     from operations.session import opened
 

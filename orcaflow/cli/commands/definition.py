@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from common.model.imports import Finding, Kind, Severity
     from common.model.states import ReleaseState
+    from common.store.connect import Connection
     from common.store.people.definitions import DefinitionRow
-    from common.store.people.requests import Connection
     from operations.definition_files import DefinitionDocument
 
 app = typer.Typer(
@@ -231,7 +231,7 @@ def show(
     from common.errors import InvalidDefinitionError
     from common.model.definitions import read_process_json
     from common.model.states import ExecutionType
-    from common.store.people.requests import execution_type_of
+    from common.store.people.definitions import execution_type_of
     from common.store.people.schedule_views import schedules
     from common.task_types import known_task_types
     from operations.documents.schedules import SCHEDULE_COLUMNS, schedule_cells, schedule_row
@@ -356,7 +356,7 @@ def set_(
     """
     from common.clock import SystemClock
     from common.model.states import ExecutionType
-    from common.store.people.requests import set_execution_type
+    from common.store.people.definitions import set_execution_type
     from operations.session import opened
 
     wanted = ExecutionType[execution_type.name]

@@ -292,7 +292,7 @@ def execute(
     --wait tasks (as in `task list`).
     """
     from common.model.states import TaskDependType
-    from common.store.people.requests import run_shape
+    from common.store.people.runs import run_shape
     from operations.lookup import instance_with_id, nodes_named
     from operations.session import opened
 

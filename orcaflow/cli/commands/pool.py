@@ -10,7 +10,7 @@ from operations.texts import counted
 from orcaflow.cli.output import Format, FormatOption, print_json, print_rows, say, table, write
 
 if TYPE_CHECKING:
-    from common.store.people.requests import Connection
+    from common.store.connect import Connection
     from common.store.people.views import PoolView
 
 app = typer.Typer(
@@ -56,7 +56,7 @@ def create(
 ) -> None:
     """Make a pool. Exit code 4 if there is one of that name. Fields: id, name, size."""
     from common.errors import NotAllowedError
-    from common.store.people.requests import create_pool
+    from common.store.people.pools import create_pool
     from operations.session import opened
 
     _check_name(name)
@@ -136,7 +136,7 @@ def resize(name: _Name, *, size: _SizeOption, form: FormatOption = Format.TABLE)
     Fields: those of `list`.
     """
     from common.clock import SystemClock
-    from common.store.people.requests import resize_pool
+    from common.store.people.pools import resize_pool
     from operations.session import opened
 
     with opened() as session, session.engine.begin() as db:
@@ -158,7 +158,7 @@ def remove(name: _Name, form: FormatOption = Format.TABLE) -> None:
     A task that names it fails from then on, with a reason that says so. Fields: name, removed.
     """
     from common.errors import NotAllowedError
-    from common.store.people.requests import lock_pool, remove_pool
+    from common.store.people.pools import lock_pool, remove_pool
     from operations.session import opened
 
     with opened() as session, session.engine.begin() as db:

@@ -95,7 +95,7 @@ def run(
     """
     from common.model.command_param import CommandParam
     from common.model.states import FailureStrategy, Priority, TaskDependType
-    from common.store.people.requests import put_start
+    from common.store.people.commands import put_start
     from operations.lookup import definition_named, nodes_named, worker_group_named
     from operations.session import moment_of, opened
 
@@ -219,7 +219,7 @@ def _instance_of(
 
     from common.clock import SystemClock
     from common.errors import SchedulerError
-    from common.store.people.requests import outcome
+    from common.store.people.commands import outcome
     from orcaflow.cli.screens.watch import WatchTimeoutError
 
     clock = SystemClock()
@@ -320,7 +320,7 @@ def watched(
 
 def _how_to_go_on(session: Session, command_id: int) -> str:
     from common.errors import SchedulerError
-    from common.store.people.requests import outcome
+    from common.store.people.commands import outcome
 
     try:
         with session.engine.connect() as db:

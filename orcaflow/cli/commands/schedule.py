@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from common.cron import Timetable
     from common.model.states import ReleaseState
-    from common.store.people.requests import Connection
+    from common.store.connect import Connection
     from common.store.people.schedule_views import ScheduleView
     from operations.previewing import ComingFire
     from operations.session import Session

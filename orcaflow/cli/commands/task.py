@@ -141,7 +141,7 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     """
     from common.clock import SystemClock
     from common.errors import NotFoundError
-    from common.store.people.requests import task_document
+    from common.store.people.runs import task_document
     from operations.lookup import task_with_id
     from operations.rendering import rendered
     from operations.session import opened
@@ -194,7 +194,7 @@ def force_success(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> N
     from common.clock import SystemClock
     from common.errors import NotAllowedError
     from common.model.states import ProcessState, TaskState
-    from common.store.people.requests import force_success as force
+    from common.store.people.runs import force_success as force
     from operations.documents.instances import name_of, task_row
     from operations.lookup import instance_with_id, task_with_id
     from operations.session import opened

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from common.clock import SystemClock
 from common.errors import NotFoundError, ServiceUnreachableError
 from common.model.complements import ComplementState, DateState, OnFailure
+from common.store.connect import Connection, server_time
 from common.store.listen import Channel, Notifications
 from common.store.people.complement_views import (
     ENDED_DATES,
@@ -30,7 +31,6 @@ from common.store.people.complement_views import (
 )
 from common.store.people.durations import recent_durations
 from common.store.people.reasons import moment
-from common.store.people.requests import Connection, server_time
 from operations.complementing import typical_duration
 from operations.documents.complements import date_text
 from operations.documents.instances import name_of

@@ -22,7 +22,7 @@ from common.model.command_param import CommandParam
 from common.model.definitions import read_process_json
 from common.model.states import ProcessState, TaskDependType, TaskState
 from common.store.listen import Channel, Notification, Notifications, read_task_report
-from common.store.people.requests import RunShape, run_shape
+from common.store.people.runs import RunShape, run_shape
 from common.store.people.views import task_instances
 from common.task_types import known_task_types
 from operations.documents.instances import name_of, task_duration

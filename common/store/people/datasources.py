@@ -1,0 +1,113 @@
+"""Data sources (`t_ds_datasource`): saved and removed by people, and tried from here.
+
+`connection_params` holds a password: neither is ever part of an error or a log line.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    NullPool,
+    create_engine,
+    delete,
+    func,
+    insert,
+    make_url,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from common.errors import ServiceUnreachableError
+from common.store.tables import datasource
+
+_DATASOURCE_LOCK = "orcaflow data sources"
+
+
+def datasource_names(db: Connection) -> dict[int, str]:
+    """Every data source: its name by its id."""
+    return {
+        row.id: row.name
+        for row in db.execute(select(datasource.c.id, datasource.c.name).order_by(datasource.c.id))
+    }
+
+
+def save_datasource(
+    db: Connection,
+    *,
+    name: str,
+    type_: int,
+    connection_params: str,
+    note: str | None,
+    replace: bool,
+    at: datetime,
+) -> tuple[int, bool] | None:
+    """The id of the data source and whether it is new; None if its name is taken.
+
+    With `replace` the one of that name, the oldest should there be several, is brought to this.
+    """
+    db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _DATASOURCE_LOCK})
+    known: int | None = db.scalar(
+        select(func.min(datasource.c.id)).where(datasource.c.name == name)
+    )
+    values = {
+        "type": type_,
+        "connection_params": connection_params,
+        "note": note,
+        "update_time": at,
+    }
+    if known is None:
+        made: int = db.execute(
+            insert(datasource)
+            .values(name=name, create_time=at, **values)
+            .returning(datasource.c.id)
+        ).scalar_one()
+        return made, True
+    if not replace:
+        return None
+    db.execute(update(datasource).where(datasource.c.id == known).values(**values))
+    return known, False
+
+
+def remove_datasource(db: Connection, datasource_id: int) -> bool:
+    return db.execute(delete(datasource).where(datasource.c.id == datasource_id)).rowcount == 1
+
+
+def try_database(url: str, *, timeout_seconds: int = 10) -> str:
+    """Connect to a database of somebody's own and ask it for a row; what it calls itself.
+
+    Raises `ServiceUnreachableError` with the driver's words, in which no password is.
+    """
+    try:
+        address = make_url(url)
+        arguments = {"connect_timeout": timeout_seconds} if _knows_connect_timeout(address) else {}
+        engine = create_engine(address, poolclass=NullPool, connect_args=arguments)
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        # The text of an ArgumentError may hold the whole URL.
+        words = "the URL can't be read" if isinstance(error, ArgumentError) else str(error)
+        raise ServiceUnreachableError(f"no connection can be made: {words}") from None
+    try:
+        with engine.connect() as db:
+            db.execute(select(1))
+            found = db.dialect.server_version_info or ()
+            return " ".join([db.dialect.name, ".".join(map(str, found))]).strip()
+    except SQLAlchemyError as error:
+        cause = str(getattr(error, "orig", None) or error).strip().splitlines()
+        raise ServiceUnreachableError(
+            _without_password(f"no connection: {cause[0] if cause else error}", address)
+        ) from None
+    finally:
+        engine.dispose()
+
+
+def _knows_connect_timeout(address: URL) -> bool:
+    return address.get_backend_name() == "postgresql" and "connect_timeout" not in address.query
+
+
+def _without_password(words: str, address: URL) -> str:
+    password = address.password
+    return words.replace(str(password), "***") if password else words

@@ -1,0 +1,50 @@
+"""Pools (`t_ds_task_group`): made, resized and removed by people. Masters give their slots out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, select, update
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+
+from common.store.tables import task_group
+
+
+def create_pool(db: Connection, name: str, *, size: int, description: str | None) -> int | None:
+    """The id of the new pool; None if there is one of that name."""
+    made: int | None = db.execute(
+        pg_insert(task_group)
+        .values(name=name, group_size=size, description=description)
+        .on_conflict_do_nothing(index_elements=[task_group.c.name])
+        .returning(task_group.c.id)
+    ).scalar()
+    return made
+
+
+def known_pools(db: Connection, names: Collection[str]) -> frozenset[str]:
+    """Those of these names that are names of pools."""
+    if not names:
+        return frozenset()
+    return frozenset(db.scalars(select(task_group.c.name).where(task_group.c.name.in_(names))))
+
+
+def resize_pool(db: Connection, name: str, *, size: int, at: datetime) -> bool:
+    """Whether there is such a pool. Who waits for slots is looked at again at once."""
+    changed = db.execute(
+        update(task_group).where(task_group.c.name == name).values(group_size=size, update_time=at)
+    )
+    return changed.rowcount == 1
+
+
+def lock_pool(db: Connection, name: str) -> bool:
+    """Whether there is such a pool; nobody is given slots of it before this transaction ends."""
+    found = db.execute(
+        select(task_group.c.id).where(task_group.c.name == name).with_for_update()
+    ).first()
+    return found is not None
+
+
+def remove_pool(db: Connection, name: str) -> bool:
+    """Whether there was such a pool. That nobody uses it has to be seen under `lock_pool`."""
+    return db.execute(delete(task_group).where(task_group.c.name == name)).rowcount == 1

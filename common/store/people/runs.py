@@ -1,0 +1,132 @@
+"""Single process instances and attempts: their documents, and declaring an attempt good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, func, select, update
+
+from common.model.states import TERMINAL_PROCESS_CODES, TaskState
+from common.store.tables import process_instance, task_instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunShape:
+    """What decides which nodes a process instance has."""
+
+    process_instance_json: str
+    command_param: str
+    task_depend_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDocument:
+    """What a task instance was, or will be, worked out from."""
+
+    task_json: str
+    global_params: str | None
+    schedule_time: datetime | None
+    start_time: datetime | None
+    history_cmd: str | None
+    input_pool: str | None
+    var_pool: str | None
+    command_param: str | None
+    timezone_id: str | None = None
+
+
+def run_shape(db: Connection, process_instance_id: int) -> RunShape | None:
+    """Read the definition and the selection of a run; None if there is no such run."""
+    found = db.execute(
+        select(
+            process_instance.c.process_instance_json,
+            process_instance.c.command_param,
+            process_instance.c.task_depend_type,
+        ).where(process_instance.c.id == process_instance_id)
+    ).first()
+    if found is None:
+        return None
+    return RunShape(
+        process_instance_json=found.process_instance_json,
+        command_param=found.command_param or "",
+        task_depend_type=found.task_depend_type,
+    )
+
+
+def task_document(db: Connection, task_instance_id: int) -> TaskDocument | None:
+    """Read an attempt's node with the parameters of its run; None if there is no such attempt."""
+    found = db.execute(
+        select(
+            task_instance.c.task_json,
+            task_instance.c.start_time,
+            task_instance.c.input_pool,
+            task_instance.c.var_pool,
+            process_instance.c.command_param,
+            process_instance.c.global_params,
+            process_instance.c.schedule_time,
+            process_instance.c.history_cmd,
+            process_instance.c.timezone_id,
+        )
+        .join_from(
+            task_instance,
+            process_instance,
+            process_instance.c.id == task_instance.c.process_instance_id,
+        )
+        .where(task_instance.c.id == task_instance_id)
+    ).first()
+    if found is None:
+        return None
+    return TaskDocument(
+        task_json=found.task_json,
+        global_params=found.global_params,
+        schedule_time=found.schedule_time,
+        start_time=found.start_time,
+        history_cmd=found.history_cmd,
+        input_pool=found.input_pool,
+        var_pool=found.var_pool,
+        command_param=found.command_param,
+        timezone_id=found.timezone_id,
+    )
+
+
+def force_success(db: Connection, task_instance_id: int, *, at: datetime, reason: str) -> bool:
+    """FAILURE, KILL or lost → FORCED_SUCCESS; False if the attempt or its run is not as it was.
+
+    Only in a run that has ended: a live one is its owner's alone. The lock keeps a master from
+    making it live in the same moment.
+    """
+    owner = (
+        select(process_instance.c.id)
+        .where(
+            process_instance.c.id
+            == select(task_instance.c.process_instance_id)
+            .where(task_instance.c.id == task_instance_id)
+            .scalar_subquery()
+        )
+        .where(process_instance.c.state.in_(TERMINAL_PROCESS_CODES))
+        .with_for_update()
+    )
+    run = db.scalar(owner)
+    if run is None:
+        return False
+    changed = db.execute(
+        update(task_instance)
+        .where(task_instance.c.id == task_instance_id)
+        .where(task_instance.c.process_instance_id == run)
+        .where(task_instance.c.flag == 1)
+        .where(task_instance.c.state.in_(_FORCIBLE))
+        .values(
+            state=int(TaskState.FORCED_SUCCESS),
+            # Whatever it reported, this is what counts now.
+            settled=True,
+            retry_at=None,
+            reason=reason,
+            end_time=func.coalesce(task_instance.c.end_time, at),
+        )
+    )
+    return changed.rowcount == 1
+
+
+_FORCIBLE = tuple(
+    int(state) for state in (TaskState.FAILURE, TaskState.NEED_FAULT_TOLERANCE, TaskState.KILL)
+)
