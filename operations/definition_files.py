@@ -24,22 +24,14 @@ from typing import Any
 
 from common.errors import InvalidDefinitionError
 from common.model.definitions import read_process_json
-from common.model.imports import (
-    Finding,
-    Kind,
-    Names,
-    Severity,
-    awaited,
-    cycles,
-    labels_in,
-    name_references,
-    provisional,
-)
 from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
 from common.task_types import known_task_types
+from operations.awaited import awaited, cycles
 from operations.exported_schedule import ExportedSchedule, read_schedule
+from operations.findings import Finding, Severity
 from operations.lint_warnings import lint_warnings
+from operations.references import Kind, Names, labels_in, name_references, provisional
 from operations.strict_json import content_of, strict_json
 from operations.task_params import make_files_absolute, value_mistakes
 

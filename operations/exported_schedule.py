@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError
-from common.model.imports import DEFAULT_WORKER_GROUP, Finding, Severity
 from common.model.states import FailureStrategy, Priority, WarningType
+from operations.findings import Finding, Severity
+from operations.references import DEFAULT_WORKER_GROUP
 from operations.scheduling import NO_END, moment_in, stored_name
 
 if TYPE_CHECKING:

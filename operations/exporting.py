@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from common.model.imports import add_names, wanted
 from common.model.states import ExecutionType
 from common.store.connect import Connection
 from common.store.people.datasources import datasource_names
@@ -15,6 +14,7 @@ from common.store.people.definitions import (
     execution_type_of,
 )
 from common.store.people.worker_groups import worker_groups
+from operations.references import add_names, wanted
 
 
 def exported(db: Connection, found: DefinitionRow) -> dict[str, object]:

@@ -15,21 +15,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from common.errors import NotAllowedError
-from common.model.imports import (
-    Awaits,
-    Catalog,
-    Finding,
-    Severity,
-    Target,
-    Wanted,
-    asks_for_all,
-    awaited,
-    cycles,
-    dependent_items,
-    number_references,
-    pool_names,
-    wanted,
-)
 from common.model.states import ReleaseState
 from common.store.connect import Connection
 from common.store.people.datasources import datasource_names
@@ -56,8 +41,12 @@ from common.store.people.worker_groups import (
     worker_group_id,
     worker_groups,
 )
+from operations.awaited import Awaits, awaited, cycles, dependent_items
+from operations.definition_document import asks_for_all
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
 from operations.exported_schedule import ImportedSchedule, save_schedule
+from operations.findings import Finding, Severity
+from operations.references import Catalog, Target, Wanted, number_references, pool_names, wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from common.model.imports import PRESENT, Finding, Severity, asks_for_all, dependent_items
 from common.model.task_type import TaskTypeSpec
+from operations.awaited import dependent_items
+from operations.definition_document import PRESENT, asks_for_all
+from operations.findings import Finding, Severity
 from operations.task_params import spec_of
 
 _TOP_KEYS: Final = frozenset(

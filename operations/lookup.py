@@ -58,8 +58,8 @@ def task_with_id(db: Connection, task_instance_id: int) -> TaskInstanceView:
 
 def worker_group_named(db: Connection, name: str) -> int:
     """The id of a worker group; -1 is that of `default`, which stands in no table."""
-    from common.model.imports import DEFAULT_WORKER_GROUP
     from common.store.people.worker_groups import worker_group_id, worker_group_names
+    from operations.references import DEFAULT_WORKER_GROUP
 
     if name == DEFAULT_WORKER_GROUP:
         return -1

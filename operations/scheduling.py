@@ -263,8 +263,8 @@ class _Needed:
 
 def _with_sub_processes(db: Connection, definition_ids: Iterable[int]) -> list[_Needed]:
     """The definitions and what they run as sub processes, level by level, each once."""
-    from common.model.imports import awaited
     from common.store.people.definitions import definitions_named, definitions_with_ids
+    from operations.awaited import awaited
 
     level = [_Needed(id=each, target=each) for each in dict.fromkeys(definition_ids)]
     needed: dict[int | str, _Needed] = {}

@@ -15,6 +15,7 @@ from typing import Any
 
 from common.model.task_type import Key, Shape, TaskKind, TaskTypeSpec
 from common.task_types import task_type_spec
+from operations.definition_document import name_of, nodes_of, type_of
 
 _PLACEHOLDER = re.compile(r"\$[{\[]")
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -22,26 +23,26 @@ _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 def value_mistakes(document: Mapping[str, Any], *, known: Sequence[str]) -> Iterator[str]:
     """Yield the mistakes in the values of tasks. A place that `known` has is not told again."""
-    for node in _nodes(document):
+    for node in nodes_of(document):
         params, spec = node.get("params"), spec_of(node)
         if not isinstance(params, dict) or spec.kind is TaskKind.CONTROL:
             continue
         for fault in spec.faults_in(params):
-            place = f"task {_name_of(node)}, params.{fault.key}"
+            place = f"task {_shown(node)}, params.{fault.key}"
             if not fault.is_missing and not any(each.startswith(place) for each in known):
                 yield f"{place}: {fault.problem}"
 
 
 def spec_of(node: Mapping[str, Any]) -> TaskTypeSpec:
     """Return the specification of a node's type; a bare one if the type is unknown."""
-    return task_type_spec(str(node.get("type", "")).upper())
+    return task_type_spec(type_of(node))
 
 
 def make_files_absolute(
     document: Mapping[str, Any], folder: Path, resources: Path
 ) -> Iterator[str]:
     """Make the files that tasks name absolute, in place; yield a mistake for each missing one."""
-    for node in _nodes(document):
+    for node in nodes_of(document):
         params = node.get("params")
         if isinstance(params, str) and params.strip():
             try:
@@ -50,7 +51,7 @@ def make_files_absolute(
                 continue  # The reader of the definition says so.
             node["params"] = params
         if isinstance(params, dict):
-            place = f"task {_name_of(node)}, params"
+            place = f"task {_shown(node)}, params"
             for key in spec_of(node).files():
                 yield from _absolute_key(params, key, f"{place}.{key.name}", folder, resources)
 
@@ -111,12 +112,5 @@ def _absolute(
         yield f"{where}: {name!r:.200}: {error.strerror}"
 
 
-def _nodes(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    tasks = document.get("tasks")
-    for node in tasks if isinstance(tasks, list) else ():
-        if isinstance(node, dict):
-            yield node
-
-
-def _name_of(node: Mapping[str, Any]) -> str:
-    return f"{str(node.get('name', ''))[:80]!r}"
+def _shown(node: Mapping[str, Any]) -> str:
+    return f"{name_of(node)[:80]!r}"

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-TASK_TYPES: Final = frozenset({"PYSPARK", "SPARK_SQL", "DATA_QUALITY"})
-KEY: Final = "datasources"
+from common.model.task_type import DATASOURCES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +27,16 @@ class SparkSource:
 
 def spark_sources(params: Mapping[str, Any]) -> Iterator[SparkSource]:
     """What `params.datasources` names; an entry that can't be read has a `problem`."""
-    given = params.get(KEY)
+    given = params.get(DATASOURCES)
     if given in (None, "", [], {}):
         return
     if isinstance(given, Mapping):
-        entries = [(f"{KEY}.{name}", str(name), each) for name, each in given.items()]
+        entries = [(f"{DATASOURCES}.{name}", str(name), each) for name, each in given.items()]
     elif isinstance(given, list):
-        entries = [(f"{KEY}[{index}]", "", each) for index, each in enumerate(given)]
+        entries = [(f"{DATASOURCES}[{index}]", "", each) for index, each in enumerate(given)]
     else:
         problem = 'must be an object like {"sales": 3}, or a list of data sources'
-        yield SparkSource(key=KEY, name="", source=0, problem=problem)
+        yield SparkSource(key=DATASOURCES, name="", source=0, problem=problem)
         return
     for key, name, each in entries:
         source = _source(each)
@@ -60,10 +59,10 @@ def replace_sources(
             problems.append(changed[-1])
     if not changed or problems:
         return problems
-    if isinstance(params[KEY], Mapping):
-        params[KEY] = {each.name: each.source for each in changed}
+    if isinstance(params[DATASOURCES], Mapping):
+        params[DATASOURCES] = {each.name: each.source for each in changed}
     else:
-        params[KEY] = [each.source for each in changed]
+        params[DATASOURCES] = [each.source for each in changed]
     return []
 
 

@@ -10,7 +10,6 @@ LONGER = {
 }
 """Modules that are tables, each with the reason."""
 _TO_BE_PARTED = (
-    "common/model/imports.py",
     *("orcaflow/cli/commands/complement.py", "orcaflow/cli/commands/schedule.py"),
     "worker/processes/supervising.py",
 )

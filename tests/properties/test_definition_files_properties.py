@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.model.imports import Catalog, Target, number_references, wanted
 from operations.definition_files import (
     DefinitionDocument,
     InvalidFilesError,
@@ -17,6 +16,7 @@ from operations.definition_files import (
     Place,
     read_definition_files,
 )
+from operations.references import Catalog, Target, number_references, wanted
 
 TYPES = ("SHELL", "SQL", "PROCEDURE", "SUB_PROCESS", "DEPENDENT", "CONDITIONS", "SWITCH", "FLINK")
 KEYS = (

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from common.model.imports import Finding, Kind, Severity
 from common.model.states import FailureStrategy, Priority, WarningType
 from operations.definition_files import (
     DefinitionDocument,
@@ -17,6 +16,8 @@ from operations.definition_files import (
     read_definition_files,
 )
 from operations.exported_schedule import ExportedSchedule
+from operations.findings import Finding, Severity
+from operations.references import Kind
 
 
 def a_task(name: str, *upstream: str, **changes: Any) -> dict[str, Any]:

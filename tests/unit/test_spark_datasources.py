@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from common.model.imports import (
+from common.store.worker.ports import DataSource
+from operations.references import (
     Catalog,
     Kind,
     Names,
@@ -17,7 +18,6 @@ from common.model.imports import (
     number_references,
     wanted,
 )
-from common.store.worker.ports import DataSource
 from worker.launching.base import TaskParameterError
 from worker.launching.spark_datasource import SparkDatasource, spark_datasources
 from worker.spark.session.datasources import finder

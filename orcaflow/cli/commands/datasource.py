@@ -295,7 +295,7 @@ def _found(db: Connection, name: str) -> DatasourceView:
 def _refers(text: str | None, datasource_id: int, name: str) -> bool:
     import json
 
-    from common.model.imports import wanted
+    from operations.references import wanted
 
     try:
         document = json.loads(text or "{}")

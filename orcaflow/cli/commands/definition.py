@@ -23,11 +23,12 @@ from orcaflow.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from common.model.imports import Finding, Kind, Severity
     from common.model.states import ReleaseState
     from common.store.connect import Connection
     from common.store.people.definitions import DefinitionRow
     from operations.definition_files import DefinitionDocument
+    from operations.findings import Finding, Severity
+    from operations.references import Kind
 
 app = typer.Typer(
     help="Import, look at and release process definitions.",
@@ -91,8 +92,8 @@ def import_(
     (null, or id, crontab, new), unmapped and warnings (both: node, key, problem, cure).
     """
     from common.clock import SystemClock
-    from common.model.imports import Severity
     from common.model.states import ReleaseState
+    from operations.findings import Severity
     from operations.importing import import_documents
     from operations.scheduling import cluster_zone
     from operations.session import opened
@@ -162,8 +163,8 @@ def lint(
     there. Fields: definitions (file, name, tasks), mistakes (file, definition, node, key, problem),
     unmapped and warnings (file, definition, node, key, problem, cure).
     """
-    from common.model.imports import Severity
     from operations.definition_files import InvalidFilesError
+    from operations.findings import Severity
 
     mistakes: list[dict[str, object]] = []
     documents: list[DefinitionDocument] = []
@@ -391,7 +392,7 @@ def _read(
 
 
 def _given(pairs: list[str]) -> dict[tuple[Kind, int], str]:
-    from common.model.imports import Kind
+    from operations.references import Kind
 
     kinds = {kind.value: kind for kind in Kind}
     given: dict[tuple[Kind, int], str] = {}

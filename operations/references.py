@@ -1,52 +1,39 @@
 """References that lead out of a definition: to others, to data sources, worker groups, tenants.
 
-Pure. The 1.2 JSON refers to all of these by the ids of the database that it was written in, so a
-file from another database (an *export*) would point at strangers (trap T90). Hence two steps:
+The 1.2 JSON refers to all of these by the ids of the database that it was written in, so a file
+from another database (an *export*) would point at strangers (trap T90). Hence two steps:
 `name_references` gives each reference a name, from the export itself or from a person, and
 `number_references` turns names into the ids of the database that takes the definition. A name goes
-before an id. Adds the word *finding*: something that an author should know, with its place.
-
-Both steps change the document that they are given, in place, and yield what they found.
+before an id. Both steps change the document that they are given, in place, and yield findings.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from common.model import datasource_references
 from common.model.datasource_references import SparkSource, replace_sources, spark_sources
+from common.model.task_type import DatasourceUse
+from common.task_types import task_type_spec
+from operations.definition_document import (
+    CHILD_ID,
+    DefinitionReference,
+    definition_references,
+    depend_items,
+    id_in,
+    listed,
+    name_of,
+    nodes_of,
+    object_in,
+    text_in,
+    type_of,
+)
+from operations.findings import Finding, Severity
 
 DEFAULT_WORKER_GROUP: Final = "default"
-
-
-class Severity(StrEnum):
-    """What a finding means for an import."""
-
-    MISTAKE = "mistake"  # It keeps everything out.
-    UNMAPPED = "unmapped"  # That part stays behind; the definition is right without it.
-    WARNING = "warning"  # It is taken as it stands, and may surprise.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something about one place of a definition; `node` is None for the definition itself."""
-
-    severity: Severity
-    node: str | None = None
-    key: str
-    problem: str
-    cure: str = ""
-
-    def __str__(self) -> str:
-        place = self.key if self.node is None else f"task {self.node[:80]!r}, {self.key}"
-        cure = f" ({self.cure})" if self.cure else ""
-        return f"{place}: {self.problem}{cure}"
 
 
 class Kind(StrEnum):
@@ -116,14 +103,14 @@ def labels_in(document: Mapping[str, Any]) -> dict[int, str]:
     """
     labels: dict[int, str] = {}
     sure: dict[int, str] = {}
-    for _, _, item, _ in _dependent_items(document):
+    for _, _, item, _ in depend_items(document):
         listed = item.get("definitionList")
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict):
-                number, label = _id(each.get("value")), each.get("label")
+                number, label = id_in(each.get("value")), each.get("label")
                 if number is not None and isinstance(label, str) and label:
                     labels[number] = label
-        number, name = _id(item.get("definitionId")), item.get("definitionName")
+        number, name = id_in(item.get("definitionId")), item.get("definitionName")
         if number is not None and isinstance(name, str) and name:
             sure[number] = name
     return {**labels, **sure}
@@ -135,17 +122,17 @@ def name_references(document: dict[str, Any], *, names: Names, foreign: bool) ->
     An id that is not foreign and has no name stays, as an id of this database.
     """
     yield from _name_tenant(document, names, foreign=foreign)
-    for reference in _definition_references(document):
+    for reference in definition_references(document):
         yield from _name_definition(reference, names, foreign=foreign)
-    for node in _nodes(document):
-        name = _name_of(node)
-        if _type_of(node) in _WITH_DATASOURCE:
+    for node in nodes_of(document):
+        name = name_of(node)
+        if _datasource_use(node) is DatasourceUse.ONE:
             yield from _name_datasource(node, name, names, foreign=foreign)
-        if _type_of(node) in datasource_references.TASK_TYPES:
+        if _datasource_use(node) is DatasourceUse.NAMED:
             yield from _name_sources(node, name, names, foreign=foreign)
         yield from _name_worker_group(node, name, names, foreign=foreign)
         yield from _name_resources(node, name, names)
-        wait = _object_in(node, "waitStartTimeout") or {}
+        wait = object_in(node, "waitStartTimeout") or {}
         if foreign and wait.get("enable") in (True, "true"):
             yield Finding(
                 severity=Severity.UNMAPPED,
@@ -155,7 +142,7 @@ def name_references(document: dict[str, Any], *, names: Names, foreign: bool) ->
                 cure="give the task or the process a timeout instead",
             )
     if foreign:
-        for _, _, item, _ in _dependent_items(document):
+        for _, _, item, _ in depend_items(document):
             # The front end's copies of ids and labels, which mean nothing in this database.
             item.pop("definitionList", None)
 
@@ -168,29 +155,29 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
     datasource_ids: set[int] = set()
     groups: set[str] = set()
 
-    for reference in _definition_references(document):
+    for reference in definition_references(document):
         if reference.name is not None:
             definition_names.add(reference.name)
         elif reference.number is not None:
             definition_ids.add(reference.number)
-    for node in _nodes(document):
-        if _type_of(node) in _WITH_DATASOURCE:
-            params = _object_in(node, "params") or {}
-            source, number = _text(params, "datasourceName"), _id(params.get("datasource"))
+    for node in nodes_of(document):
+        if _datasource_use(node) is DatasourceUse.ONE:
+            params = object_in(node, "params") or {}
+            source, number = text_in(params, "datasourceName"), id_in(params.get("datasource"))
             if source is not None:
                 datasource_names.add(source)
             elif number is not None:
                 datasource_ids.add(number)
-        if _type_of(node) in datasource_references.TASK_TYPES:
-            for each in spark_sources(_object_in(node, "params") or {}):
+        if _datasource_use(node) is DatasourceUse.NAMED:
+            for each in spark_sources(object_in(node, "params") or {}):
                 if isinstance(each.source, str):
                     datasource_names.add(each.source)
                 elif not each.problem:
                     datasource_ids.add(each.source)
-        group = _text(node, "workerGroup")
+        group = text_in(node, "workerGroup")
         if group is not None and group != DEFAULT_WORKER_GROUP:
             groups.add(group)
-    tenant = _text(document, "tenantCode")
+    tenant = text_in(document, "tenantCode")
     return Wanted(
         definition_names=frozenset(definition_names),
         definition_ids=frozenset(definition_ids),
@@ -203,22 +190,22 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
 
 def number_references(document: dict[str, Any], catalog: Catalog) -> Iterator[Finding]:
     """Turn each name into the id that it has in this database; what is not there is a mistake."""
-    tenant = _text(document, "tenantCode")
+    tenant = text_in(document, "tenantCode")
     if tenant is not None:
         found = catalog.tenants.get(tenant)
         if found is None:
             yield _missing(None, "tenantCode", f"there is no tenant {tenant!r}")
         else:
             document["tenantId"] = found
-    for reference in _definition_references(document):
+    for reference in definition_references(document):
         yield from _number_definition(reference, catalog)
-    for node in _nodes(document):
-        name = _name_of(node)
-        if _type_of(node) in _WITH_DATASOURCE:
-            yield from _number_datasource(_object_in(node, "params") or {}, name, catalog)
-        if _type_of(node) in datasource_references.TASK_TYPES:
-            yield from _number_sources(_object_in(node, "params") or {}, name, catalog)
-        group = _text(node, "workerGroup")
+    for node in nodes_of(document):
+        name = name_of(node)
+        if _datasource_use(node) is DatasourceUse.ONE:
+            yield from _number_datasource(object_in(node, "params") or {}, name, catalog)
+        if _datasource_use(node) is DatasourceUse.NAMED:
+            yield from _number_sources(object_in(node, "params") or {}, name, catalog)
+        group = text_in(node, "workerGroup")
         if group == DEFAULT_WORKER_GROUP:
             node["workerGroupId"] = -1
         elif group is not None:
@@ -252,109 +239,19 @@ def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
     return copied
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Awaits:
-    """A place at which a definition waits for another, whose run has to end before its own can.
-
-    That is a SUB_PROCESS, or an item of a DEPENDENT that can't do without a run of the other in an
-    interval that includes the present. `target` is a name where one stands, else an id.
-    """
-
-    node: str
-    key: str
-    target: str | int
-    is_start: bool
-
-
-def awaited(document: Mapping[str, Any]) -> Iterator[Awaits]:
-    """Every such place, in the order of the nodes."""
-    for reference in _definition_references(document):
-        target = reference.name or reference.number
-        is_start = reference.id_key == _CHILD_ID
-        if target is not None and (is_start or reference.is_needed):
-            key = reference.id_key if reference.name is None else reference.name_key
-            yield Awaits(
-                node=reference.node,
-                key=f"{reference.where}.{key}",
-                target=target,
-                is_start=is_start,
-            )
-
-
-def dependent_items(
-    document: Mapping[str, Any],
-) -> Iterator[tuple[str, str, str | int, Mapping[str, Any]]]:
-    """Each item of each DEPENDENT node: node, place in it, the definition looked at, the item."""
-    for reference in _definition_references(document):
-        target = reference.name or reference.number
-        if reference.id_key != _CHILD_ID and target is not None:
-            yield reference.node, reference.where, target, reference.holder
-
-
-def cycles(
-    name: str, places: Iterable[tuple[Awaits, str]], graph: Mapping[str, Sequence[str]]
-) -> Iterator[Finding]:
-    """A mistake for each place by way of which a definition waits for itself (trap T36e).
-
-    `places` has what the definition awaits, each with its name in `graph`, which has what every
-    definition awaits; what it lacks awaits nothing.
-    """
-    for place, target in places:
-        # Another run of its own may well have been there, so that only a start is without end.
-        way = None if target == name and not place.is_start else _way(target, name, graph)
-        if way is not None:
-            around = " → ".join(f"{each[:80]!r}" for each in (name, *way))
-            yield Finding(
-                severity=Severity.MISTAKE,
-                node=place.node,
-                key=place.key,
-                problem=f"the definition would wait for itself without end: {around}",
-                cure="take one of these sub processes or dependent items out",
-            )
-
-
-def _way(start: str, end: str, children: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
-    """A shortest way from one definition to another, both included; None if there is none."""
-    before: dict[str, str | None] = {start: None}
-    waiting = deque([start])
-    while waiting:
-        at = waiting.popleft()
-        if at == end:
-            way: list[str] = []
-            step: str | None = at
-            while step is not None:
-                way.append(step)
-                step = before[step]
-            return tuple(reversed(way))
-        for child in children.get(at, ()):
-            if child not in before:
-                before[child] = at
-                waiting.append(child)
-    return None
-
-
 def pool_names(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Each node with each pool that it names, rather than numbers."""
-    for node in _nodes(document):
+    for node in nodes_of(document):
         groups = node.get("taskGroups")
         if isinstance(groups, str):
             try:
                 groups = json.loads(groups)
             except (ValueError, RecursionError):
                 continue
-        for group in _listed(groups):
+        for group in listed(groups):
             name = group.get("name") if isinstance(group, dict) else group
             if isinstance(name, str) and name and not (isinstance(group, dict) and group.get("id")):
-                yield _name_of(node), name
-
-
-PRESENT: Final = frozenset({"currentHour", "today", "thisWeek", "thisMonth"})
-"""Date values of dependent items whose intervals include the present."""
-
-
-def asks_for_all(item: Mapping[str, Any]) -> bool:
-    """Whether a dependent item means a whole process instance, and not one task of it."""
-    return str(item.get("depTasks", "ALL")).upper() in ("ALL", "0", "")
+                yield name_of(node), name
 
 
 def add_names(
@@ -368,35 +265,35 @@ def add_names(
 
     `definitions` gives the name and the project's name. An id that nobody has is left as it is.
     """
-    for reference in _definition_references(document):
+    for reference in definition_references(document):
         found = definitions.get(reference.number or 0)
         if found is not None:
             del reference.holder[reference.id_key]
             reference.holder.pop("projectId", None)
             reference.holder[reference.name_key] = found[0]
-            if reference.id_key != _CHILD_ID:
+            if reference.id_key != CHILD_ID:
                 reference.holder["projectName"] = found[1]
-    for node in _nodes(document):
-        if _type_of(node) in _WITH_DATASOURCE:
-            params = _object_in(node, "params") or {}
-            source = datasources.get(_id(params.get("datasource")) or 0)
+    for node in nodes_of(document):
+        if _datasource_use(node) is DatasourceUse.ONE:
+            params = object_in(node, "params") or {}
+            source = datasources.get(id_in(params.get("datasource")) or 0)
             if source is not None:
                 params["datasourceName"] = source
                 params.pop("datasource", None)
-        if _type_of(node) in datasource_references.TASK_TYPES:
+        if _datasource_use(node) is DatasourceUse.NAMED:
             replace_sources(
-                _object_in(node, "params") or {},
+                object_in(node, "params") or {},
                 lambda each: replace(each, source=datasources.get(_number(each), each.source)),
             )
-        group = worker_groups.get(_id(node.get("workerGroupId")) or 0)
+        group = worker_groups.get(id_in(node.get("workerGroupId")) or 0)
         if group is not None:
             node["workerGroup"] = group
             node.pop("workerGroupId", None)
 
 
 def _name_tenant(document: dict[str, Any], names: Names, *, foreign: bool) -> Iterator[Finding]:
-    number = _id(document.get("tenantId"))
-    if number is None or _text(document, "tenantCode") is not None:
+    number = id_in(document.get("tenantId"))
+    if number is None or text_in(document, "tenantCode") is not None:
         return
     code = names.of(Kind.TENANT, number)
     if code is not None:
@@ -412,7 +309,9 @@ def _name_tenant(document: dict[str, Any], names: Names, *, foreign: bool) -> It
         )
 
 
-def _name_definition(reference: _Reference, names: Names, *, foreign: bool) -> Iterator[Finding]:
+def _name_definition(
+    reference: DefinitionReference, names: Names, *, foreign: bool
+) -> Iterator[Finding]:
     number = reference.number
     given = None if number is None else names.given.get((Kind.DEFINITION, number))
     name = given or reference.name
@@ -434,12 +333,12 @@ def _name_definition(reference: _Reference, names: Names, *, foreign: bool) -> I
 def _name_datasource(
     node: dict[str, Any], name: str, names: Names, *, foreign: bool
 ) -> Iterator[Finding]:
-    params = _object_in(node, "params")
+    params = object_in(node, "params")
     if params is None:
         return
-    number = _id(params.get("datasource"))
+    number = id_in(params.get("datasource"))
     given = None if number is None else names.of(Kind.DATASOURCE, number)
-    source = given or _text(params, "datasourceName")
+    source = given or text_in(params, "datasourceName")
     if source is not None:
         params["datasourceName"] = source
         params.pop("datasource", None)
@@ -476,7 +375,7 @@ def _name_sources(
         unknown = f"data source {number} of the other database has no name in this file"
         return replace(each, problem=unknown) if foreign and number else each
 
-    for each in replace_sources(_object_in(node, "params") or {}, named):
+    for each in replace_sources(object_in(node, "params") or {}, named):
         number = _number(each)
         cure = f"say which one it is: {_map_option(Kind.DATASOURCE, number, 'NAME')}"
         yield _missing(name, f"params.{each.key}", each.problem, cure if number else "")
@@ -485,11 +384,11 @@ def _name_sources(
 def _name_worker_group(
     node: dict[str, Any], name: str, names: Names, *, foreign: bool
 ) -> Iterator[Finding]:
-    number = _id(node.get("workerGroupId"))
+    number = id_in(node.get("workerGroupId"))
     given = None if number is None else names.of(Kind.WORKER_GROUP, number)
     if given is not None:
         node["workerGroup"] = given
-    if _text(node, "workerGroup") is not None:
+    if text_in(node, "workerGroup") is not None:
         node.pop("workerGroupId", None)
     elif foreign and number is not None:
         yield Finding(
@@ -503,7 +402,7 @@ def _name_worker_group(
 
 
 def _name_resources(node: dict[str, Any], name: str, names: Names) -> Iterator[Finding]:
-    params = _object_in(node, "params")
+    params = object_in(node, "params")
     if params is None:
         return
     entries: list[tuple[str, dict[str, Any]]] = []
@@ -515,11 +414,11 @@ def _name_resources(node: dict[str, Any], name: str, names: Names) -> Iterator[F
         if isinstance(entry, dict):
             entries.append((f"params.resourceList[{index}]", entry))
     for where, entry in entries:
-        if _text(entry, "res") or _text(entry, "resourceName"):
+        if text_in(entry, "res") or text_in(entry, "resourceName"):
             continue
-        number = _id(entry.get("id"))
+        number = id_in(entry.get("id"))
         given = None if number is None else names.of(Kind.RESOURCE, number)
-        path = given or _text(entry, "fullName") or _text(entry, "name")
+        path = given or text_in(entry, "fullName") or text_in(entry, "name")
         if path is not None:
             # The original's full names begin at its own root of resources.
             entry["res"] = path if given else path.lstrip("/")
@@ -534,7 +433,7 @@ def _name_resources(node: dict[str, Any], name: str, names: Names) -> Iterator[F
             )
 
 
-def _number_definition(reference: _Reference, catalog: Catalog) -> Iterator[Finding]:
+def _number_definition(reference: DefinitionReference, catalog: Catalog) -> Iterator[Finding]:
     name = reference.name
     if name is not None:
         target = catalog.definitions.get(name)
@@ -549,7 +448,7 @@ def _number_definition(reference: _Reference, catalog: Catalog) -> Iterator[Find
         # One of the two alone: with both, they could come to mean different definitions.
         del reference.holder[reference.name_key]
         reference.holder[reference.id_key] = target.id
-        if reference.id_key != _CHILD_ID:
+        if reference.id_key != CHILD_ID:
             reference.holder["projectId"] = target.project_id
         return
     number = reference.number
@@ -563,9 +462,9 @@ def _number_definition(reference: _Reference, catalog: Catalog) -> Iterator[Find
 
 
 def _number_datasource(params: dict[str, Any], node: str, catalog: Catalog) -> Iterator[Finding]:
-    name = _text(params, "datasourceName")
+    name = text_in(params, "datasourceName")
     if name is None:
-        number = _id(params.get("datasource"))
+        number = id_in(params.get("datasource"))
         if number is not None and number not in catalog.datasource_ids:
             yield _missing(node, "params.datasource", f"there is no data source {number}")
         return
@@ -626,123 +525,5 @@ def _map_option(kind: Kind, number: int, what: str) -> str:
     return f"--map {kind.value}:{number}={what}"
 
 
-_CHILD_ID: Final = "processDefinitionId"
-_WITH_DATASOURCE: Final = frozenset({"SQL", "PROCEDURE"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reference:
-    """A place that refers to another definition, by a name or by an id in the same object."""
-
-    node: str
-    where: str
-    holder: dict[str, Any]
-    id_key: str
-    name_key: str
-
-    is_needed: bool = True
-    """For an item of a DEPENDENT: that without a run in the present it can't go on."""
-
-    @property
-    def name(self) -> str | None:
-        return _text(self.holder, self.name_key)
-
-    @property
-    def number(self) -> int | None:
-        return _id(self.holder.get(self.id_key))
-
-
-def _definition_references(document: Mapping[str, Any]) -> Iterator[_Reference]:
-    for node in _nodes(document):
-        params = _object_in(node, "params") if _type_of(node) == "SUB_PROCESS" else None
-        if params is not None:
-            yield _Reference(
-                node=_name_of(node),
-                where="params",
-                holder=params,
-                id_key=_CHILD_ID,
-                name_key="processDefinitionName",
-            )
-    for name, where, item, is_alone in _dependent_items(document):
-        yield _Reference(
-            node=name,
-            where=where,
-            holder=item,
-            id_key="definitionId",
-            name_key="definitionName",
-            is_needed=is_alone and str(item.get("dateValue")) in PRESENT and asks_for_all(item),
-        )
-
-
-def _dependent_items(
-    document: Mapping[str, Any],
-) -> Iterator[tuple[str, str, dict[str, Any], bool]]:
-    """Each item with its node and its place; and whether nothing else could do in its stead."""
-    for node in _nodes(document):
-        if _type_of(node) != "DEPENDENT":
-            continue
-        dependence = _object_in(node, "dependence") or {}
-        groups = _listed(dependence.get("dependTaskList"))
-        outer_and = _is_and(dependence) or len(groups) == 1
-        for outer, group in enumerate(groups):
-            items = _listed(group.get("dependItemList")) if isinstance(group, dict) else []
-            inner_and = isinstance(group, dict) and (_is_and(group) or len(items) == 1)
-            for inner, item in enumerate(items):
-                if isinstance(item, dict):
-                    where = f"dependence.dependTaskList[{outer}].dependItemList[{inner}]"
-                    yield _name_of(node), where, item, outer_and and inner_and
-
-
-def _is_and(holder: Mapping[str, Any]) -> bool:
-    return str(holder.get("relation") or "AND") == "AND"
-
-
-def _listed(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _nodes(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    tasks = document.get("tasks")
-    for node in tasks if isinstance(tasks, list) else ():
-        if isinstance(node, dict):
-            yield node
-
-
-def _name_of(node: Mapping[str, Any]) -> str:
-    return str(node.get("name", ""))
-
-
-def _type_of(node: Mapping[str, Any]) -> str:
-    return str(node.get("type", "")).upper()
-
-
-def _object_in(node: dict[str, Any], key: str) -> dict[str, Any] | None:
-    """The object under the key; one that is given as text is put in its place as an object."""
-    value = node.get(key)
-    if isinstance(value, str) and value.strip():
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None  # The reader of definitions says so.
-        if isinstance(value, dict):
-            node[key] = value
-    return value if isinstance(value, dict) else None
-
-
-def _text(holder: Mapping[str, Any], key: str) -> str | None:
-    value = holder.get(key)
-    return value if isinstance(value, str) and value else None
-
-
-_DIGITS = re.compile(r"[0-9]{1,10}")
-
-
-def _id(value: object) -> int | None:
-    """A number that can be somebody's id; −1, 0 and what is no number are nobody's."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    text = str(value).strip() if isinstance(value, str) or abs(value) < 2**31 else ""
-    if not _DIGITS.fullmatch(text):
-        return None
-    number = int(text)
-    return number if 0 < number < 2**31 else None
+def _datasource_use(node: Mapping[str, Any]) -> DatasourceUse:
+    return task_type_spec(type_of(node)).datasources

@@ -1,0 +1,139 @@
+"""Reads the JSON of a definition: its nodes, and the places at which it refers to definitions.
+
+Nothing here judges: what can't be read is passed over, since the reader of definitions says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+CHILD_ID: Final = "processDefinitionId"
+PRESENT: Final = frozenset({"currentHour", "today", "thisWeek", "thisMonth"})
+"""Date values of dependent items whose intervals include the present."""
+
+
+def asks_for_all(item: Mapping[str, Any]) -> bool:
+    """Whether a dependent item means a whole process instance, and not one task of it."""
+    return str(item.get("depTasks", "ALL")).upper() in ("ALL", "0", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionReference:
+    """A place that refers to another definition, by a name or by an id in the same object."""
+
+    node: str
+    where: str
+    holder: dict[str, Any]
+    id_key: str
+    name_key: str
+
+    is_needed: bool = True
+    """For an item of a DEPENDENT: that without a run in the present it can't go on."""
+
+    @property
+    def name(self) -> str | None:
+        return text_in(self.holder, self.name_key)
+
+    @property
+    def number(self) -> int | None:
+        return id_in(self.holder.get(self.id_key))
+
+
+def definition_references(document: Mapping[str, Any]) -> Iterator[DefinitionReference]:
+    for node in nodes_of(document):
+        params = object_in(node, "params") if type_of(node) == "SUB_PROCESS" else None
+        if params is not None:
+            yield DefinitionReference(
+                node=name_of(node),
+                where="params",
+                holder=params,
+                id_key=CHILD_ID,
+                name_key="processDefinitionName",
+            )
+    for name, where, item, is_alone in depend_items(document):
+        yield DefinitionReference(
+            node=name,
+            where=where,
+            holder=item,
+            id_key="definitionId",
+            name_key="definitionName",
+            is_needed=is_alone and str(item.get("dateValue")) in PRESENT and asks_for_all(item),
+        )
+
+
+def depend_items(
+    document: Mapping[str, Any],
+) -> Iterator[tuple[str, str, dict[str, Any], bool]]:
+    """Each item with its node and its place; and whether nothing else could do in its stead."""
+    for node in nodes_of(document):
+        if type_of(node) != "DEPENDENT":
+            continue
+        dependence = object_in(node, "dependence") or {}
+        groups = listed(dependence.get("dependTaskList"))
+        outer_and = _is_and(dependence) or len(groups) == 1
+        for outer, group in enumerate(groups):
+            items = listed(group.get("dependItemList")) if isinstance(group, dict) else []
+            inner_and = isinstance(group, dict) and (_is_and(group) or len(items) == 1)
+            for inner, item in enumerate(items):
+                if isinstance(item, dict):
+                    where = f"dependence.dependTaskList[{outer}].dependItemList[{inner}]"
+                    yield name_of(node), where, item, outer_and and inner_and
+
+
+def _is_and(holder: Mapping[str, Any]) -> bool:
+    return str(holder.get("relation") or "AND") == "AND"
+
+
+def listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def nodes_of(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    tasks = document.get("tasks")
+    for node in tasks if isinstance(tasks, list) else ():
+        if isinstance(node, dict):
+            yield node
+
+
+def name_of(node: Mapping[str, Any]) -> str:
+    return str(node.get("name", ""))
+
+
+def type_of(node: Mapping[str, Any]) -> str:
+    return str(node.get("type", "")).upper()
+
+
+def object_in(node: dict[str, Any], key: str) -> dict[str, Any] | None:
+    """The object under the key; one that is given as text is put in its place as an object."""
+    value = node.get(key)
+    if isinstance(value, str) and value.strip():
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None  # The reader of definitions says so.
+        if isinstance(value, dict):
+            node[key] = value
+    return value if isinstance(value, dict) else None
+
+
+def text_in(holder: Mapping[str, Any], key: str) -> str | None:
+    value = holder.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+_DIGITS = re.compile(r"[0-9]{1,10}")
+
+
+def id_in(value: object) -> int | None:
+    """A number that can be somebody's id; −1, 0 and what is no number are nobody's."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    text = str(value).strip() if isinstance(value, str) or abs(value) < 2**31 else ""
+    if not _DIGITS.fullmatch(text):
+        return None
+    number = int(text)
+    return number if 0 < number < 2**31 else None

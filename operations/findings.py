@@ -1,0 +1,30 @@
+"""Findings: what an author should know about a definition, each with its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """What a finding means for an import."""
+
+    MISTAKE = "mistake"  # It keeps everything out.
+    UNMAPPED = "unmapped"  # That part stays behind; the definition is right without it.
+    WARNING = "warning"  # It is taken as it stands, and may surprise.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something about one place of a definition; `node` is None for the definition itself."""
+
+    severity: Severity
+    node: str | None = None
+    key: str
+    problem: str
+    cure: str = ""
+
+    def __str__(self) -> str:
+        place = self.key if self.node is None else f"task {self.node[:80]!r}, {self.key}"
+        cure = f" ({self.cure})" if self.cure else ""
+        return f"{place}: {self.problem}{cure}"
