@@ -1,7 +1,7 @@
-"""This computer as the daemons see it: load, memory, and which process is which.
+"""This computer as the daemons see it: load, memory, and the identity of processes.
 
-One of the two doors to psutil. A *process identity* is a pid with the time that the process
-started: a pid alone is given to somebody else sooner or later. Nothing here starts or ends a
+The door to psutil. A *process identity* is a pid with the time that the process
+started: a pid alone is reused sooner or later. Nothing here starts or ends a
 process.
 """
 

@@ -233,7 +233,7 @@ class EmbeddedPostgres:
                     f"the embedded PostgreSQL runs as process {address.pid} but does not answer on "
                     f"port {address.port}; stop it (`stop postgres --now`) and start it again"
                 )
-            # Another program's server: nothing tells us of its progress but asking.
+            # Another program's server: its progress can only be polled.
             time.sleep(0.1)
 
     def _disown_a_foreign_pid(self) -> None:

@@ -233,7 +233,7 @@ class EmbeddedZookeeper:
                     f"the embedded ZooKeeper runs as process {address.pid} but does not answer on "
                     f"port {address.port}; stop it (`stop zookeeper --now`) and start it again"
                 )
-            # Another program's server: nothing tells us of its progress but asking.
+            # Another program's server: its progress can only be polled.
             time.sleep(0.1)
 
 

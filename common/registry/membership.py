@@ -1,7 +1,7 @@
-"""Being a daemon among daemons: `masters/<host:port>` and `workers/<host:port>`.
+"""The membership of daemons: `masters/<host:port>` and `workers/<host:port>`.
 
 An incarnation is the znode's czxid, so it is over when the znode is gone: when the session has
-expired, but also when somebody has wiped the tree, for the others have then seen this daemon go and
+expired, but also after the tree was wiped, since the others have then seen this daemon vanish and
 may have taken over. Identity is the whole address, never a part of it.
 """
 
@@ -72,7 +72,7 @@ class ZookeeperMembership:
             self._session.renounce()
 
     def leave(self) -> None:
-        """Deregister at once, so that nobody waits for the session to expire."""
+        """Deregister at once, so that no other daemon waits for the session to expire."""
         registration = self._session.registration()
         if registration is None:
             return
@@ -214,7 +214,7 @@ class ZookeeperMembership:
         return gone.wait(max(0.0, deadline - self._session.now()))
 
     def _clear_dead_server(self, client: KazooClient, kind: NodeKind, address: str) -> None:
-        """Take out the entry that says that this very daemon is dead, whoever put it there."""
+        """Remove the entry that declares this daemon dead, whatever its origin."""
         folder = self._session.path(DEAD_SERVERS)
         self._session.answer(client.ensure_path_async(folder))
         with suppress(NoNodeError):

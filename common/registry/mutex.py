@@ -58,7 +58,7 @@ class ZookeeperMutex:
                         return None
                 return place
         except BaseException:
-            # Whether we stand in line is unknown; a place nobody knows of would block all others.
+            # The place may have been taken or not; a forgotten place would block all others.
             self._session.repair_later(token, partial(self._leave_line, folder=folder, token=token))
             raise
 

@@ -137,7 +137,7 @@ class Session:
         self._announced: Standing | None = None
         self._listeners: list[Callable[[], None]] = []
         self._watches: list[_Watch] = []
-        # Connection attempts are told at WARNING; below that kazoo tells of every request.
+        # Connection attempts are logged at WARNING; below that kazoo logs every request.
         logging.getLogger("kazoo").setLevel(logging.WARNING)
         self._link = self._connect()
         self._thread = threading.Thread(target=self._run, name="registry", daemon=True)
@@ -273,7 +273,7 @@ class Session:
         """The monotonic clock."""
         return self._clock.monotonic()
 
-    # Being told.
+    # Notifications.
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Call `changed` after the standing has changed."""
@@ -318,8 +318,8 @@ class Session:
         return link
 
     def _note_negotiation(self, link: _Link) -> None:
-        """Read what kazoo keeps to itself: the timeout that the server grants at each connect."""
-        connection = link.client._connection  # noqa: SLF001  (kazoo tells it nowhere else)
+        """Record the timeout that the server grants at each connect; kazoo keeps it to itself."""
+        connection = link.client._connection  # noqa: SLF001  (kazoo hides it)
         invoke = connection._invoke  # noqa: SLF001  (as above)
 
         def noting(timeout: float, request: Any, xid: int | None = None) -> Any:
@@ -473,7 +473,7 @@ class Session:
         for watch in list(self._watches):
             if watch.armed:
                 continue
-            # What was seen before the connection broke says nothing now: this tells at any rate.
+            # The state before the connection broke is stale: notify in any case.
             watch.seen = None
             self._arm(link, watch)
 
@@ -496,7 +496,7 @@ class Session:
                 watch.armed = False  # The next pulse tries again.
                 return
             before, watch.seen = watch.seen, _change_count(pending.value, watch.kind)
-            # One change has been told. If there were more before the watch was set again, tell.
+            # One change was notified. If more came before the watch was set again, notify again.
             if before is None or watch.seen != (before[0], before[1] + 1):
                 watch.changed()
 
@@ -514,8 +514,8 @@ class Session:
             watch.armed = False
             self._wake.set()
             return
-        # Set again before anybody looks: one session's requests are answered in order, so that a
-        # look in this session sees what happened before, and the watch hears of what happens after.
+        # Set again before the callback: a session's requests are answered in order, so a read in
+        # this session sees earlier changes, and the watch fires for later ones.
         self._arm(link, watch)
         watch.changed()
 
@@ -546,7 +546,7 @@ def _close(client: KazooClient) -> None:
         client.close()
     except (KazooException, KazooTimeoutError, OSError, AttributeError) as error:
         # kazoo stumbles over its own sockets when it is closed while it connects. The server ends
-        # the session by itself when nothing is heard of it any more.
+        # the session by itself when it stays silent.
         log.debug("session could not be closed", extra={"reason": _reason(error)})
 
 

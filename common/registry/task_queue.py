@@ -113,5 +113,5 @@ def _outcome(results: list[Any]) -> _Outcome:
         return _Outcome.WON
     if isinstance(deleted, NoNodeError):
         return _Outcome.BEATEN
-    # The entry is there: either nobody has ever claimed, or somebody holds a claim to it still.
+    # The entry exists: either no claim was ever made, or one to it is still held.
     return _Outcome.NO_FOLDER if isinstance(created, NoNodeError) else _Outcome.BEATEN

@@ -49,11 +49,11 @@ class TrustWindow:
         self._suspended_at = now
 
     def end(self) -> None:
-        """The session is over, or the znode is gone: whatever the clock says."""
+        """Note that the session is over, or the znode gone, whatever the clock says."""
         self._over = True
 
     def standing(self, now: float) -> Standing:
-        """LOST is remembered: somebody may have acted on it."""
+        """Return the standing. LOST is final: others may have acted on it."""
         age = now - self._contact
         if self._begun and age >= LOST_AFTER * self._timeout_seconds:
             self._over = True

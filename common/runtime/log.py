@@ -3,7 +3,7 @@
 Modules log with the standard library, a constant message and ids as fields:
 `log.info("task dispatched", extra={"task_instance_id": 7})`. What looks like a secret is masked in
 fields, messages and stack traces; control characters are escaped, so a line is always one event. A
-log that can't be written (a full disk) costs its lines and is told about later, never the daemon.
+log that can't be written (a full disk) costs its lines and is reported later; the daemon goes on.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 def configure(
     *, home: Path, name: str, port: int, level: str = "INFO", also_stderr: bool = False
 ) -> Path:
-    """Send everything that is logged in this process to the daemon's log; its path.
+    """Send everything that is logged in this process to the daemon's log; return its path.
 
-    What nobody caught is logged too, in whichever thread. `also_stderr` is for the foreground.
+    Uncaught errors are logged too, of any thread. `also_stderr` is for the foreground.
     """
     path = home / "logs" / f"{name}-{port}.log"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Keeps a loop going while PostgreSQL or ZooKeeper can't be reached.
 
-A loop that raises ends its daemon, and that is right for what nobody expects. A server that is away
-for a while is expected: the loop rests, longer each time, and looks again at what is true.
+A loop that raises ends its daemon, as it should for an unexpected error. A server that is away for
+a while is expected: the loop rests, longer each time, and tries again.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A *loop* has one public step and knows nothing of threads, so tests and the simulator call the same
 step. Here each gets a thread that runs the step, rests as long as it says, and can be woken early.
-A step that raises ends the daemon with exit code 1: a loop catches what it can act on, and half
-a daemon helps nobody. At the end the loops and what they need are stopped in reverse order, by a
-deadline. Nobody polls: an idle daemon sleeps.
+A step that raises ends the daemon with exit code 1: a loop catches what it can act on, and half a
+daemon is worse than none. At the end the loops and their resources are stopped in reverse order, by
+a deadline. Nothing polls: an idle daemon sleeps.
 
 The health of the daemon is served over HTTP at its port: `/livez`, `/readyz` and `/metrics`.
 """
@@ -204,7 +204,7 @@ class Service:
             os.write(self._to_write, b"\0")
 
     def fail(self, part: str, why: str) -> None:
-        """End the daemon with exit code 1; the first failure is the one that is told."""
+        """End the daemon with exit code 1; the first failure is the one that is reported."""
         if self._failure is None:
             self._failure = Problem(part=part, why=why)
         self.request_stop()
@@ -264,7 +264,7 @@ class Service:
 
 
 class HealthServer:
-    """Serves `/livez`, `/readyz` and `/metrics`; tells no names of users and no ids."""
+    """Serves `/livez`, `/readyz` and `/metrics`; shows no names of users and no ids."""
 
     def __init__(self, service: Daemon, *, host: str, port: int, setting: str = "port") -> None:
         """Takes the port at once, which makes it the daemon's; 0 takes a free one."""

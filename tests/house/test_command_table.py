@@ -38,7 +38,7 @@ def test_only_an_ended_instance_is_restarted(state: ProcessState) -> None:
 
 
 @pytest.mark.parametrize("state", ProcessState)
-def test_only_a_live_instance_is_told_what_is_wanted_of_it(state: ProcessState) -> None:
+def test_only_a_live_instance_takes_an_intent(state: ProcessState) -> None:
     for command_type in SIGNALLING_COMMANDS:
         assert isinstance(outcome(command_type, state), Signal | Drop)
     signalled = isinstance(outcome(CommandType.STOP, state), Signal)

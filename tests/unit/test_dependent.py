@@ -514,7 +514,7 @@ def test_t89_a_failure_is_forgotten_when_the_upstream_is_run_again() -> None:
 # Evidence
 
 
-def test_the_rows_that_were_looked_at_are_kept_for_the_user() -> None:
+def test_the_rows_that_count_are_kept_for_the_user() -> None:
     dependent = waits_for(
         an_item(task="load"), an_item("last1Hour", definition_id=None, definition_name="hourly")
     )
@@ -558,7 +558,7 @@ def test_the_rows_that_were_looked_at_are_kept_for_the_user() -> None:
     ]
 
 
-def test_a_decided_item_is_told_in_the_line_that_front_ends_read() -> None:
+def test_a_decided_item_is_logged_in_the_line_that_front_ends_read() -> None:
     looked = verdict(waits_for(an_item(), an_item("last1Days")), GOOD)
     assert [item.line for item in looked.items if item.result is not WAITING] == [
         "dependent item complete :||9-ALL-day-today,SUCCESS"

@@ -254,7 +254,7 @@ def test_nothing_is_decided_after_the_end() -> None:
     assert tell(run, RunOpened(), stop(), succeeded("a"), lost("a")) == []
 
 
-def test_the_story_tells_what_happened_last() -> None:
+def test_the_story_ends_with_the_latest_events() -> None:
     run = a_run("a")
     tell(run, succeeded("a"))
     assert "TaskSucceeded" in " ".join(run.story())

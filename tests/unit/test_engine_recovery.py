@@ -66,7 +66,7 @@ def test_t56_opening_a_run_that_was_taken_over_makes_no_second_attempt() -> None
     assert [(row.name, row.attempt) for row in run.rows] == [("a", 1), ("b", 1)]
 
 
-def test_t56_a_report_that_was_not_settled_is_live_until_it_is_told() -> None:
+def test_t56_a_report_that_was_not_settled_is_live_until_it_is_read() -> None:
     run = kept("a >> b")
     report = run.end("a", TaskState.SUCCESS)
     assert run.forget() == []

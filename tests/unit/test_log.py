@@ -101,7 +101,7 @@ def test_fields_that_are_called_a_secret_are_masked_whatever_they_hold(written: 
     assert event["env"] == {"API_KEY": "***", "PATH": "/bin"}
 
 
-def test_what_nobody_caught_in_a_thread_is_logged(written: Path) -> None:
+def test_an_uncaught_error_of_a_thread_is_logged(written: Path) -> None:
     def fail() -> None:
         raise ValueError("nobody caught me")
 
@@ -122,7 +122,7 @@ def test_a_log_is_rotated_by_size_and_old_ones_are_dropped(tmp_path: Path) -> No
     assert all(path.stat().st_size <= 1000 for path in tmp_path.iterdir())
 
 
-def test_a_full_disk_costs_lines_and_is_told_about_when_it_is_over(tmp_path: Path) -> None:
+def test_a_full_disk_costs_lines_and_is_reported_when_it_is_over(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     # What is written to it is refused as on a full disk, by the real operating system.
     path.symlink_to("/dev/full")

@@ -185,7 +185,7 @@ class Timeouts:
         return 3
 
 
-def test_time_outs_are_looked_for_at_a_steady_pace(place: Place) -> None:
+def test_time_outs_are_checked_at_the_interval(place: Place) -> None:
     store = Timeouts()
     loop = TimeoutLoop(
         store, identity=place.identity, clock=place.clock, config=TimeoutConfig(interval=SECOND)
@@ -269,7 +269,7 @@ def test_t46_a_schedule_without_a_zone_fires_by_the_clock_of_the_cluster(place: 
     assert [fire.hour for fire in fires] == [3]
 
 
-def test_after_fires_it_is_looked_at_once_whether_more_is_due_and_else_rested_until_then(
+def test_after_fires_further_due_ones_are_checked_at_once_and_else_it_rests_until_then(
     place: Place,
 ) -> None:
     loop, store = a_schedule_loop(place, crontab="* * * * * ?")
@@ -496,14 +496,14 @@ def test_a_task_of_a_run_in_a_zone_that_there_is_not_fails_and_the_others_are_de
     assert waiter.store.decided[2] == (TaskState.SUCCESS, None)
 
 
-def test_what_was_looked_at_is_written_once_and_not_with_every_look(waiter: Waiter) -> None:
+def test_evidence_is_written_once_and_not_with_every_check(waiter: Waiter) -> None:
     waiter.store.add(a_dependent())
     for _ in range(4):
         waiter.later(5 * SECOND)
     assert (waiter.store.looks, waiter.store.writes) == (4, 1)
 
 
-def test_an_end_anywhere_has_the_waiting_looked_at_at_once(waiter: Waiter) -> None:
+def test_an_end_anywhere_has_waiting_tasks_checked_at_once(waiter: Waiter) -> None:
     waiter.store.add(a_dependent())
     waiter.later(SECOND)
     waiter.store.upstream[1] = ProcessState.SUCCESS
@@ -514,7 +514,7 @@ def test_an_end_anywhere_has_the_waiting_looked_at_at_once(waiter: Waiter) -> No
     assert waiter.store.decided[1] == (TaskState.SUCCESS, None)
 
 
-def test_an_end_that_nobody_told_of_is_found_by_the_slow_look(waiter: Waiter) -> None:
+def test_an_end_without_a_notification_is_found_at_the_interval(waiter: Waiter) -> None:
     waiter.store.add(a_dependent())
     waiter.loop.run_once()
     waiter.store.upstream[1] = ProcessState.SUCCESS
@@ -524,7 +524,7 @@ def test_an_end_that_nobody_told_of_is_found_by_the_slow_look(waiter: Waiter) ->
     assert 1 in waiter.store.decided
 
 
-def test_a_crowd_of_ends_is_looked_at_together(waiter: Waiter) -> None:
+def test_a_burst_of_ends_shares_one_check(waiter: Waiter) -> None:
     waiter.store.add(a_dependent())
     waiter.loop.run_once()
     for _ in range(100):
@@ -543,7 +543,7 @@ def test_ends_elsewhere_are_no_news_while_nothing_waits(waiter: Waiter) -> None:
     assert waiter.later(SECOND) == 4 * SECOND
 
 
-def test_a_task_that_begins_to_wait_is_looked_at_though_nothing_waited(waiter: Waiter) -> None:
+def test_a_task_that_begins_to_wait_is_checked_though_nothing_waited(waiter: Waiter) -> None:
     waiter.loop.run_once()
     waiter.store.add(a_dependent())
     waiter.store.upstream[1] = ProcessState.SUCCESS
@@ -566,7 +566,7 @@ def test_a_task_that_was_taken_over_is_found_and_ends_are_news_again(waiter: Wai
 
 
 @pytest.mark.parametrize("told", ["heard", "look"])
-def test_what_is_told_while_rows_are_read_is_looked_at_once_more(waiter: Waiter, told: str) -> None:
+def test_a_notification_while_rows_are_read_causes_another_check(waiter: Waiter, told: str) -> None:
     def tell() -> None:
         waiter.store.read = lambda: None
         waiter.store.add(a_dependent())
@@ -582,7 +582,7 @@ def test_what_is_told_while_rows_are_read_is_looked_at_once_more(waiter: Waiter,
     assert 1 in waiter.store.decided
 
 
-def test_a_look_that_takes_long_leaves_as_much_time_to_others(waiter: Waiter) -> None:
+def test_a_check_that_takes_long_leaves_as_much_time_to_others(waiter: Waiter) -> None:
     def take_long() -> None:
         waiter.place.pass_by(SECOND)
         waiter.loop.heard()
@@ -594,7 +594,7 @@ def test_a_look_that_takes_long_leaves_as_much_time_to_others(waiter: Waiter) ->
 
 
 @pytest.mark.parametrize("question", ["waiting", "look_up", "decide"])
-def test_a_look_without_an_answer_is_made_again_without_being_told(
+def test_a_check_without_an_answer_is_repeated_without_a_notification(
     waiter: Waiter, question: str
 ) -> None:
     waiter.store.add(a_dependent())
@@ -706,7 +706,7 @@ def test_of_runs_that_wait_for_each_other_the_newest_fails(waiter: Waiter) -> No
     assert waiter.store.decided == {3: (TaskState.FAILURE, reason)}
 
 
-def test_runs_that_wait_for_each_other_are_looked_for_at_the_slow_pace(waiter: Waiter) -> None:
+def test_wait_cycles_are_sought_at_the_interval(waiter: Waiter) -> None:
     waiter.store.add(a_dependent())
     waiter.store.waited_for = {1: 7}
     for _ in range(5):
@@ -916,7 +916,9 @@ def test_an_instance_that_has_become_this_master_s_is_opened(place: Place) -> No
 
 
 @pytest.mark.parametrize("plan", [STOPPED, Drop(reason="no"), Reject(reason="no")])
-def test_what_makes_no_instance_wakes_nobody_who_looks_for_turns(place: Place, plan: Plan) -> None:
+def test_a_command_without_an_instance_does_not_wake_the_hold_loop(
+    place: Place, plan: Plan
+) -> None:
     commander = Commander(place, Commands(a_handled(plan)))
     commander.loop.run_once()
     assert commander.waits == 0

@@ -283,7 +283,7 @@ def master() -> OneMaster:
     return OneMaster()
 
 
-def test_a_run_goes_from_its_opening_to_its_end_without_a_look(master: OneMaster) -> None:
+def test_a_run_goes_from_its_opening_to_its_end_without_a_comparison(master: OneMaster) -> None:
     run = master.begin("a >> b")
     master.step()
     master.end(run, "a")
@@ -547,7 +547,7 @@ def test_a_run_that_was_taken_over_is_forgotten_and_not_written(master: OneMaste
     assert master.store.loads == [1]
 
 
-def test_a_run_that_was_taken_over_meanwhile_is_forgotten_at_the_next_look(
+def test_a_run_that_was_taken_over_meanwhile_is_forgotten_at_the_next_comparison(
     master: OneMaster,
 ) -> None:
     run = master.begin("a")
@@ -609,7 +609,7 @@ def test_a_notification_of_somebody_else_s_run_is_not_read(master: OneMaster) ->
     assert master.step() > timedelta()
 
 
-def test_a_lost_notification_costs_a_look_and_nothing_more(master: OneMaster) -> None:
+def test_a_lost_notification_costs_a_comparison_and_nothing_more(master: OneMaster) -> None:
     run = master.begin("a")
     master.step()
     task = master.claim(run, "a")
@@ -621,14 +621,14 @@ def test_a_lost_notification_costs_a_look_and_nothing_more(master: OneMaster) ->
     assert master.state(run) is ProcessState.SUCCESS
 
 
-def test_a_run_that_nobody_told_of_is_found_by_looking(master: OneMaster) -> None:
+def test_a_run_without_a_notification_is_found_by_comparison(master: OneMaster) -> None:
     run = master.begin("a")
     master.start()
     master.step()
     assert master.names(run) == ["a"]
 
 
-def test_a_pass_opens_no_more_runs_than_it_is_told_to() -> None:
+def test_a_pass_opens_no_more_runs_than_its_limit() -> None:
     master = OneMaster(config=RunWorkerConfig(opened_at_once=2))
     runs = [master.begin("a") for _ in range(5)]
     rests = [master.step() for _ in range(3)]
@@ -678,7 +678,7 @@ def test_what_a_complement_submits_is_offered_behind_live_runs(master: OneMaster
     ]
 
 
-def test_a_run_that_is_told_of_twice_is_opened_once(master: OneMaster) -> None:
+def test_a_run_that_is_announced_twice_is_opened_once(master: OneMaster) -> None:
     run = master.begin("a")
     (ownership,) = master.store.owned(MASTER)
     master.runs.open([ownership, ownership])
@@ -740,7 +740,7 @@ def test_a_far_retry_does_not_gather_a_timer_for_each_step_of_its_run(master: On
     assert len(master.runs._timers) == 1
 
 
-def test_a_stop_that_is_wanted_is_seen_when_looking(master: OneMaster) -> None:
+def test_a_stop_that_is_wanted_is_found_by_comparison(master: OneMaster) -> None:
     run = master.begin("a b >> c")
     master.step()
     running = master.claim(run, "a")
@@ -755,7 +755,7 @@ def test_a_stop_that_is_wanted_is_seen_when_looking(master: OneMaster) -> None:
     assert master.state(run) is ProcessState.STOP
 
 
-def test_a_pause_that_is_wanted_is_seen_when_looking(master: OneMaster) -> None:
+def test_a_pause_that_is_wanted_is_found_by_comparison(master: OneMaster) -> None:
     run = master.begin("a b >> c")
     master.step()
     master.claim(run, "a")
@@ -867,7 +867,7 @@ def test_what_a_task_put_out_is_read_from_its_row(master: OneMaster) -> None:
     ]
 
 
-def test_only_a_report_with_an_output_costs_a_look_at_the_rows(master: OneMaster) -> None:
+def test_only_a_report_with_an_output_costs_a_query(master: OneMaster) -> None:
     run = master.begin("a >> b >> c")
     master.step()
     master.store.asked.clear()
@@ -1020,7 +1020,7 @@ def test_a_stop_is_passed_on_to_the_children_once_it_is_saved(master: OneMaster)
     assert master.state(run) is ProcessState.STOP
 
 
-def test_an_intent_that_was_not_passed_on_is_passed_on_with_the_next_look(
+def test_an_intent_that_was_not_propagated_is_propagated_at_the_next_comparison(
     master: OneMaster,
 ) -> None:
     run, child = _with_child(master)
@@ -1078,7 +1078,7 @@ def test_t36_a_run_that_only_waits_for_others_gives_its_room_back(master: OneMas
     assert (master.runs.active, master.ends) == (2, 1)
 
 
-def test_a_run_that_can_neither_go_on_nor_be_ended_is_left_to_the_slow_look(
+def test_a_run_that_can_neither_go_on_nor_be_ended_is_left_to_the_next_comparison(
     master: OneMaster,
 ) -> None:
     master.begin("a")
@@ -1115,7 +1115,7 @@ def test_nothing_is_kept_of_runs_that_have_ended(master: OneMaster) -> None:
     assert worker.active == 0
 
 
-def test_a_run_that_is_told_of_in_the_midst_of_a_look_does_no_harm(master: OneMaster) -> None:
+def test_a_run_that_is_announced_amid_a_comparison_does_no_harm(master: OneMaster) -> None:
     class Meddler(Ownership):
         """Has the command loop's thread tell of another run whenever somebody looks at it."""
 

@@ -137,13 +137,13 @@ def test_a_long_chain_ends_where_it_begins() -> None:
     assert len(told) < 10
 
 
-def test_a_diamond_tells_its_head_once() -> None:
+def test_a_diamond_names_its_head_once() -> None:
     run = a_run("a >> b c; b >> d; c >> d", an_attempt("a", TaskState.RUNNING))
     (cause,) = of_task("d", run)
     assert [each.text for _, each in cause.flat()].count("task 'a': see above") == 1
 
 
-def test_an_instance_tells_what_is_live_and_counts_what_has_not_begun() -> None:
+def test_an_instance_names_what_is_live_and_counts_what_has_not_begun() -> None:
     run = a_run("a >> b c d e", an_attempt("a", TaskState.RUNNING))
     causes = of_instance(run)
     assert words(causes) == [CauseKind.RUNNING, CauseKind.UPSTREAM]
@@ -179,7 +179,7 @@ def test_a_task_is_delayed() -> None:
     assert (cause.cause, cause.next_at) == (CauseKind.DELAY, due)
 
 
-def test_a_task_waits_for_a_slot_and_who_holds_it_is_told() -> None:
+def test_a_task_waits_for_a_slot_and_its_holder_is_named() -> None:
     holder = Holder(
         task_instance_id=7, task_name="load", process_instance_id=4, slots=2, since=NOON
     )
@@ -193,7 +193,7 @@ def test_a_task_waits_for_a_slot_and_who_holds_it_is_told() -> None:
 
 
 @pytest.mark.parametrize("size", [None, 1])
-def test_a_pool_that_can_never_do_is_told(size: int | None) -> None:
+def test_a_pool_that_can_never_have_room_is_reported(size: int | None) -> None:
     waits = PoolWait(name="db", slots=2, size=size)
     run = a_run("a", an_attempt("a", TaskState.WAITING_DEPEND))
     assert CauseKind.POOL_UNKNOWN in words(of_task("a", run, pools={10: (waits,)}))
@@ -316,7 +316,7 @@ def test_a_sub_process_waits_for_the_command_of_its_child() -> None:
     assert words(causes) == [CauseKind.SUB_PROCESS, CauseKind.COMMAND, CauseKind.OFFLINE]
 
 
-def test_a_dependent_tells_what_it_looked_at() -> None:
+def test_a_dependent_shows_its_evidence() -> None:
     entry = {
         "group": 1,
         "key": "9-ALL-day-today",
@@ -400,7 +400,7 @@ def test_a_task_with_nothing_to_wait_for_is_about_to_begin() -> None:
     assert words(of_instance(run)) == [CauseKind.NEXT]
 
 
-def test_what_has_ended_tells_what_failed_and_how_to_go_on() -> None:
+def test_an_ended_run_names_what_failed_and_how_to_go_on() -> None:
     run = a_run(
         "a",
         an_attempt("a", TaskState.FAILURE, reason="exit code 3"),
@@ -442,7 +442,7 @@ def test_a_command_waits_for_a_master_for_room_or_for_others() -> None:
     assert of_command(a_command(), None) == [CauseKind.COMMAND, CauseKind.ZOOKEEPER]
 
 
-def test_rows_that_nobody_understands_are_said_to_be_such() -> None:
+def test_rows_that_can_not_be_read_are_reported_as_such() -> None:
     assert words(of_instance(a_run("a", state=15))) == [CauseKind.UNREADABLE]
     spoilt = a_run("a", process_instance_json="{")
     assert words(of_task("a", spoilt)) == [CauseKind.UNREADABLE]
