@@ -18,7 +18,7 @@ _TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 class NodeKind(Enum):
-    """Which parent znode a daemon registers under."""
+    """The parent znode under which a daemon registers."""
 
     MASTER = "masters"
     WORKER = "workers"
@@ -34,7 +34,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """What a daemon says of itself, as seven comma-separated fields (specification §4.3).
+    """A daemon's heartbeat: seven comma-separated fields (specification §4.3).
 
     `cpu` and `memory` are shares from 0 to 1, `load` is the one-minute load average; the times are
     aware and printed in the zone that they carry.
@@ -158,7 +158,7 @@ class QueueEntry:
         )
 
     def suits(self, *, group_ids: Iterable[int], ip: int | None) -> bool:
-        """Whether a worker of these groups and this address may claim it."""
+        """Return True if a worker of these groups and this address may claim it."""
         if self.worker_group_id > 0 and self.worker_group_id in group_ids:
             return True
         if self.hosts == ANY_WORKER:

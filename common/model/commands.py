@@ -21,7 +21,7 @@ _Code = TypeVar("_Code", bound=IntEnum)
 
 
 class CommandType(IntEnum):
-    """What a command asks for; the values are those of `t_ds_command.command_type`."""
+    """The kind of a command; the values are those of `t_ds_command.command_type`."""
 
     START_PROCESS = 0
     START_CURRENT_TASK_PROCESS = 1
@@ -62,7 +62,7 @@ SIGNALLING_COMMANDS = (CommandType.PAUSE, CommandType.STOP)
 
 
 def child_command_type(history: Sequence[str], *, has_child: bool) -> CommandType:
-    """What a SUB_PROCESS attempt asks for its child (§3.8, by the simpler rule of 1.3; trap T34).
+    """The command type for a SUB_PROCESS attempt's child (§3.8, by the simpler rule of 1.3; T34).
 
     `history` are the names in the parent's `history_cmd`. A new child is begun the way the first
     of the line was begun, so that its dates are worked out alike; one that exists is treated as the

@@ -34,7 +34,7 @@ class ComplementState(IntEnum):
 
     @property
     def is_ended(self) -> bool:
-        """Whether only a person makes it go on: by resuming it, or retrying what failed."""
+        """True if only a person makes it go on: by resuming it, or retrying its failed dates."""
         return self in (
             ComplementState.PAUSE,
             ComplementState.STOP,
@@ -60,14 +60,14 @@ class DateState(StrEnum):
 
 
 class RunOrder(StrEnum):
-    """Which date comes first."""
+    """The order of a complement's dates."""
 
     ASCENDING = "ascending"
     DESCENDING = "descending"
 
 
 class OnFailure(StrEnum):
-    """What a failed date means for those after it."""
+    """The effect of a failed date on those after it."""
 
     STOP = "stop"
     """Its chain ends with it: one date fewer runs at a time."""
@@ -75,7 +75,7 @@ class OnFailure(StrEnum):
 
 
 class Reprocess(StrEnum):
-    """Which dates run, of those that have been run before; each includes the one before it."""
+    """The dates that run again, of those run before; each member includes the one before it."""
 
     MISSING = "missing"
     """Only those without any run."""
@@ -85,7 +85,7 @@ class Reprocess(StrEnum):
 
 
 class Downstream(StrEnum):
-    """Whether definitions whose DEPENDENT tasks wait for this one are complemented too."""
+    """The reach of a complement: the definitions with DEPENDENT tasks that it also covers."""
 
     NONE = "none"
     DIRECT = "direct"
@@ -95,7 +95,7 @@ class Downstream(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What each run of a complement is begun with."""
+    """The settings with which each run of a complement begins."""
 
     task_depend_type: TaskDependType = TaskDependType.TASK_POST
     failure_strategy: FailureStrategy = FailureStrategy.CONTINUE
@@ -111,7 +111,7 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComplementRequest:
-    """What somebody asks for: a range, both ends included, or a list of dates.
+    """A request for a complement: a range, both ends included, or a list of dates.
 
     `timezone_id` None: the cluster's own zone. `confirmed`: more dates than the limit are meant.
     """
@@ -167,7 +167,7 @@ class ComplementSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComplementStep:
-    """What a complement comes to: its state, and how many pending dates begin now, in order."""
+    """The decision on a complement: its state, and the number of pending dates that begin now."""
 
     state: ComplementState
     begin: int = 0

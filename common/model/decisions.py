@@ -18,7 +18,7 @@ from common.model.states import Priority, ProcessState, TaskState, TimeoutStrate
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class PoolShare:
-    """How many slots of a pool an attempt needs; the pool is named by its id or by its name."""
+    """The slots of a pool that an attempt needs; the pool is named by its id or by its name."""
 
     slots: int = 1
     pool_id: int | None = None
@@ -27,7 +27,7 @@ class PoolShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTimeout:
-    """How long an attempt may take from its start, and what follows if it takes longer."""
+    """The time that an attempt may take from its start, and the action if it takes longer."""
 
     after: timedelta
     strategy: TimeoutStrategy
@@ -168,7 +168,7 @@ class StopProcess:
 
     deadline: datetime
     failing: bool = False
-    """Whether it is to end as FAILURE, since it took too long, and not as STOP."""
+    """True if it is to end as FAILURE, since it took too long, and not as STOP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Why an attempt failed, in one word that a retry policy can ask for.
+"""Failure reasons: one word for each cause, for which a retry policy can ask.
 
 The sentence for people stands beside it, in the row's `reason`. The names are stored
 (`t_ds_task_instance.failure_reason`) and written in definitions (`retryOn`), so they stay.
@@ -50,4 +50,4 @@ UNEXPLAINED: Final[Mapping[int, FailureReason]] = {
     TaskState.FAILURE: FailureReason.EXIT_CODE,
     TaskState.KILL: FailureReason.KILLED,
 }
-"""What a failure counts as of which nothing is known but the attempt's state."""
+"""The failure reason when nothing is known but the attempt's state."""

@@ -19,7 +19,7 @@ from common.model.states import (
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Ownership:
-    """Who may write a run: the fence of every save.
+    """The owner of a run. Every save is fenced by it.
 
     Each take-over raises `epoch`, so a former owner's saves change no row.
     """
@@ -87,7 +87,7 @@ class ProcessRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """How an attempt ended, as its row says; it waits until the owner settles it.
+    """The end of an attempt as its row has it; it waits until the owner settles it.
 
     `has_output` without `var_pool`: it put something out that this report does not carry, and that
     its row does. Only a look at the rows may be acted on then.

@@ -71,12 +71,12 @@ class InstanceSnapshot:
     timezone_id: str | None = None
     """The zone in which the run reads its dates; None is the cluster's own."""
     execution_type: ExecutionType | None = None
-    """What its schedule says of other runs of the definition; None leaves that to the latter."""
+    """The execution type of its schedule; None leaves that to the definition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParentSnapshot:
-    """What a sub process inherits: the SUB_PROCESS attempt that wants it, and that one's run.
+    """The parent of a sub process: the SUB_PROCESS attempt that wants it, and that one's run.
 
     `ancestors` are the ids of the definitions above it, the root's first and the parent's last.
     """
@@ -87,7 +87,7 @@ class ParentSnapshot:
     task_json: str
     input_pool: str | None
     waits: bool
-    """Whether the attempt still waits for its child to begin."""
+    """True if the attempt still waits for its child to begin."""
     root_id: int
     history: tuple[str, ...]
     global_params: str | None
@@ -125,7 +125,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildOf:
-    """Whose sub process a run is. It begins only while that attempt still waits for it."""
+    """The parent of a run that is a sub process. It begins only while that attempt waits for it."""
 
     process_instance_id: int
     task_instance_id: int
@@ -166,7 +166,7 @@ class Begin:
     complement_date_id: int = 0
     """The date of a complement that it runs for; it begins only while that still wants it."""
     is_serial_by_schedule: bool = False
-    """Whether `execution_type` is its schedule's own and not the definition's."""
+    """True if `execution_type` is its schedule's own and not the definition's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

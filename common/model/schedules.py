@@ -17,7 +17,7 @@ from common.model.states import ExecutionType, FailureStrategy, Priority, Warnin
 
 
 class MisfirePolicy(StrEnum):
-    """What becomes of fires that were due while no master was there."""
+    """The policy for fires that were due while no master was there."""
 
     SKIP = "skip"
     """None of them happens."""
@@ -28,7 +28,7 @@ class MisfirePolicy(StrEnum):
 
 
 class FireOutcome(StrEnum):
-    """What became of one fire."""
+    """The outcome of one fire."""
 
     FIRED = "fired"
     """A command was put for it."""
@@ -79,7 +79,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fire:
-    """What becomes of one fire time, and why if it does not happen."""
+    """The outcome of one fire time, with the reason if it does not happen."""
 
     fire_time: datetime
     outcome: FireOutcome
@@ -88,7 +88,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirePlan:
-    """What is to be written of one schedule: its due fires in order, and when it is due again.
+    """The plan for one schedule: its due fires in order, and the time when it is due again.
 
     `command_param` is that of the commands of all that are fired. With a `fault` the row can't be
     understood: nothing of it fires until somebody has changed it.

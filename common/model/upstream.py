@@ -1,4 +1,4 @@
-"""What a DEPENDENT task asks of the tables, and what they answer.
+"""Questions of DEPENDENT tasks to the tables, and the answers.
 
 Pure. A *question* names a definition, perhaps one task of it, and an interval of time; the answer
 is the newest run of that definition that counts in the interval (specification §10.3, DO). They
@@ -17,7 +17,7 @@ from common.model.states import ProcessState, TaskState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which is the newest run of this definition whose moment lies in [start, end)?
+    """A question for the newest run of this definition whose moment lies in [start, end).
 
     The definition is named by id or, where that is None, by name. A run's moment is its schedule
     time or, if it has none, its start. `task`: which node is asked about; None for the run as a
@@ -60,7 +60,7 @@ class UpstreamRun:
 
 
 class Absence(Enum):
-    """Why no run answers a question."""
+    """The reason why no run answers a question."""
 
     NO_RUN = "no run in the interval yet"
     NO_DEFINITION = "there is no such definition"

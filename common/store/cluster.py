@@ -1,4 +1,4 @@
-"""What this database is called where others are named too."""
+"""The cluster token: the name of this database where others are named too."""
 
 from __future__ import annotations
 

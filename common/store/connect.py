@@ -147,7 +147,7 @@ def connect(
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same work may succeed when it is simply done again, from its first statement."""
+    """Return True if the same work may succeed when repeated from its first statement."""
     if isinstance(error, ServiceUnreachableError | PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):
@@ -228,7 +228,7 @@ def _session(
     statement_timeout: timedelta = timedelta(),
     lock_timeout: timedelta = timedelta(),
 ) -> dict[str, Any]:
-    """What is asked of every session; what the URL itself asks for comes before it."""
+    """The settings of every session; settings in the URL itself take precedence."""
     settings = {
         "timezone": "UTC",
         "statement_timeout": _milliseconds(statement_timeout),

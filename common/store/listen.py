@@ -47,7 +47,7 @@ _LONGEST_DELAY: Final = 5.0
 
 
 class Channel(StrEnum):
-    """What the triggers of the schema notify."""
+    """The notification channels of the schema's triggers."""
 
     COMMAND = "orcaflow_command"
     TASK = "orcaflow_task"
@@ -67,7 +67,7 @@ class Notification:
 
     @property
     def is_reminder(self) -> bool:
-        """Whether it means: anything may have been missed, look at everything."""
+        """True if anything may have been missed, so that all tables must be read again."""
         return self.channel == ""
 
 
@@ -127,11 +127,11 @@ class Notifications:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the last `wait` left a connection that listens."""
+        """True if the last `wait` left a connection that listens."""
         return self._connection is not None
 
     def wait(self, timeout: timedelta) -> list[Notification]:
-        """What was called, as soon as something was; nothing after `timeout` or a `wake`.
+        """Return notifications as soon as there are any; none after `timeout` or a `wake`.
 
         While the server can't be reached this waits between attempts, and returns nothing. It
         raises only what no waiting cures (`ConfigurationError`).

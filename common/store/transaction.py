@@ -1,4 +1,4 @@
-"""What all stores on PostgreSQL share: how a transaction ends, and which values can be kept.
+"""Transactions on PostgreSQL and the values it can store, shared by all stores.
 
 Adds the word *passing*: trouble that is the server's and not the work's, so that the same work may
 succeed another time. Reads and writes no table.
@@ -62,7 +62,7 @@ def storable(words: str, limit: int = MESSAGE_LIMIT) -> str:
 
 
 def unstorable(values: Mapping[str, Any]) -> str | None:
-    """Which text PostgreSQL can't keep, and why; None if it can keep them all."""
+    """Name the text that PostgreSQL can't store, and the reason; None if it can store all."""
     for name, value in values.items():
         if not isinstance(value, str):
             continue
@@ -120,7 +120,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def passes(error: Exception) -> bool:
-    """Whether the trouble is the server's and not the work's: it may succeed another time."""
+    """Return True if the server failed and not the work, which may succeed another time."""
     original = error.orig if isinstance(error, DBAPIError) else error
     code = original.pgcode if isinstance(original, psycopg2.Error) else None
     return is_transient(error) or (code is not None and code.startswith(_PASSING_CLASSES))

@@ -1,4 +1,4 @@
-"""What each command type amounts to: `plan(command, snapshot, now=…) -> Plan`. Pure.
+"""Planners, one for each command type: `plan(command, snapshot, now=…) -> Plan`. Pure.
 
 One module a command type; `PLANNERS` is the registry. A new type is an enum member, a module here
 with a `plan` function, its line in `PLANNERS`, and its test.
@@ -61,7 +61,7 @@ REASON_LIMIT = 2_000
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """What the command amounts to. Never raises for what a row may say: that is a `Reject`."""
+    """Plan a command. Never raises for the contents of a row: those are a `Reject`."""
     try:
         found = PLANNERS[command.command_type](command, snapshot, now=now, origin=origin)
     except BadCommandError as error:

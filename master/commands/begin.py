@@ -101,7 +101,7 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
 
 
 def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) -> str | None:
-    """What keeps the definition from running as the command asks; None if nothing does."""
+    """Return the fault that keeps the definition from running as asked; None if there is none."""
     definition, parent = snapshot.definition, snapshot.parent
     if definition is None:
         return _no_definition(command)
@@ -144,7 +144,7 @@ def _timezone_id(command: Command, parent: ParentSnapshot | None) -> str | None:
 
 
 def _execution_type(command: Command) -> ExecutionType | None:
-    """What the schedule says of other runs of the definition, if it says anything."""
+    """Return the execution type that the schedule prescribes, if it does."""
     name = command.param.get(ParamKey.EXECUTION_TYPE)
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""Where a plan is made: what planners need besides the command and the tables. Pure."""
+"""The origin of plans: the inputs of planners besides the command and the tables. Pure."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ class Origin:
     zone: ZoneInfo
     graph: Callable[[str], ProcessGraph]
     complement_uses_chosen_date: bool = True
-    """Whether the business date of a complement run is the chosen date itself (§9.2)."""
+    """True if the business date of a complement run is the chosen date itself (§9.2)."""

@@ -77,7 +77,7 @@ def resolved_global_params(
 
 
 def is_complement(history: Sequence[str]) -> bool:
-    """Whether the first command of an instance decides that its dates count as chosen (§9.2)."""
+    """Return True if the first command of an instance makes its dates count as chosen (§9.2)."""
     return bool(history) and history[0] == CommandType.COMPLEMENT_DATA.name
 
 

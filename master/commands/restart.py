@@ -70,7 +70,7 @@ def all_begun(ended: EndedRun) -> tuple[str, ...]:
 
 
 def interrupted(ended: EndedRun) -> tuple[str, ...]:
-    """What was paused or killed on request; failures stay failures.
+    """Select the tasks that were paused or killed on request; failures stay failures.
 
     A promised retry stays promised, unless what is above it has to run first.
     """
@@ -88,7 +88,7 @@ def interrupted(ended: EndedRun) -> tuple[str, ...]:
 
 
 def not_good(ended: EndedRun) -> tuple[str, ...]:
-    """What has failed, or was kept from its end, or awaits a retry.
+    """Select the tasks that failed, were kept from their end, or await a retry.
 
     A failure that a CONDITIONS task has dealt with is a result like any other, unless it keeps
     something from running.
@@ -172,7 +172,7 @@ def ended_instance(
 
 
 def selection(instance: InstanceSnapshot, graph: ProcessGraph) -> Dag:
-    """What the first command of the instance selected; no recovery changes it."""
+    """Return the selection of the instance's first command; no recovery changes it."""
     names = CommandParam.of_instance(instance.command_param).start_node_names
     chosen = select(graph.dag, names, instance.task_depend_type)
     if not chosen.names:

@@ -1,4 +1,4 @@
-"""What each command type does to an instance in each state, as a table for people. Pure.
+"""The effect of each command type on an instance in each state, as a table for people. Pure.
 
 Nothing here is written down twice: the planners themselves are asked, about an instance that has
 one task of every kind. Printed into ARCHITECTURE.md; a test keeps the two equal.
@@ -78,7 +78,7 @@ def table_text() -> str:
 def outcome(
     command_type: CommandType, state: ProcessState | None, *, of_child: bool = False
 ) -> Plan:
-    """What the command amounts to for an instance in this state, or one that does not exist.
+    """Return the plan for an instance in this state, or for one that does not exist.
 
     Its owner is gone, so that a recovery need not leave it to anybody.
     """

@@ -113,7 +113,7 @@ TABLES = (
 SEEDED = (t.tenant, t.queue, t.user)
 
 REFUSED = (RowRefusedError, DBAPIError)
-"""What a person gets whose row breaks a constraint."""
+"""The errors for a person whose row breaks a constraint."""
 
 
 class Tables(Protocol):
@@ -325,14 +325,14 @@ def take(
 
 
 def carry_out(db: Tables, plan: Plan, *, node: Node = MASTER, now: datetime = NOON) -> Handled:
-    """What a command comes to that amounts to this plan; no other may be waiting."""
+    """Handle a command whose plan is this; no other may be waiting."""
     a_command(db)
     (handled,) = take(db, always(plan), node=node, now=now)
     return handled
 
 
 def looked_at(db: Tables, **columns: Any) -> tuple[Command, Snapshot]:
-    """What a planner sees when it is given a command with these columns."""
+    """Return the planner's arguments for a command with these columns."""
     a_command(db, **columns)
     seen: list[tuple[Command, Snapshot]] = []
 
@@ -511,6 +511,6 @@ def the_newest_id(db: Tables, table: Table) -> int:
 
 
 def has(row: dict[str, Any], **columns: Any) -> bool:
-    """Whether the row has these columns; if not, the assertion says which differ."""
+    """Assert that the row has these columns; the message names those that differ."""
     assert {name: row[name] for name in columns} == columns
     return True

@@ -1,4 +1,4 @@
-"""What the store in memory promises to the simulator, besides what every store does."""
+"""The store in memory, beyond the promises of every store: for the simulator."""
 
 from __future__ import annotations
 

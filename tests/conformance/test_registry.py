@@ -1,4 +1,4 @@
-"""What every registry promises, in memory and on ZooKeeper: the simulator stands on their likeness."""
+"""The registry in memory and on ZooKeeper: the simulator relies on their likeness."""
 
 from __future__ import annotations
 

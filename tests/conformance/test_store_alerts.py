@@ -1,4 +1,4 @@
-"""Which alerts are written: each once, in the transaction of what it tells of (specification §5.14)."""
+"""Alerts: each is written once, in the transaction of its cause (specification §5.14)."""
 
 from __future__ import annotations
 

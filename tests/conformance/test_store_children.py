@@ -1,4 +1,4 @@
-"""What sub processes are promised: one begins only while it is wanted, and its end is its parent's news."""
+"""Sub processes: one begins only while it is wanted, and its end is reported to its parent."""
 
 from __future__ import annotations
 

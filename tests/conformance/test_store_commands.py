@@ -1,4 +1,4 @@
-"""What taking commands off their table promises."""
+"""Taking commands off their table."""
 
 from __future__ import annotations
 

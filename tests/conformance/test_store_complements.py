@@ -1,4 +1,4 @@
-"""What complements promise: their dates, the fence before each run, and what people ask of them."""
+"""Complements: their dates, the fence before each run, and requests of people."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def states(db: Tables, complement_id: int) -> list[str]:
 
 
 def ask(db: Tables, complement_id: int, state: ComplementState) -> None:
-    """What a person asks of a complement."""
+    """The requests of a person to a complement."""
     db.update(t.complement, complement_id, state=int(state))
 
 
@@ -588,7 +588,7 @@ def test_a_sub_process_of_a_date_needs_no_room(db: Tables) -> None:
 
 
 def decided_on(db: Tables, *, thorough: bool = False) -> ComplementSnapshot:
-    """What the decider is shown of the one complement that is looked at."""
+    """The decider's view of the one complement that is looked at."""
     seen: list[ComplementSnapshot] = []
 
     def decide(found: ComplementSnapshot) -> ComplementStep:

@@ -1,4 +1,4 @@
-"""What DEPENDENT attempts are promised: which run answers them, and that they end once."""
+"""DEPENDENT attempts: the run that answers them, and their single end."""
 
 from __future__ import annotations
 

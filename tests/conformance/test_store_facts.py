@@ -1,4 +1,4 @@
-"""What the rows keep of Spark applications and of reasons, and which attempts are over for good."""
+"""Facts of Spark applications and failure reasons in rows, and attempts that are over for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is promised of that which lost daemons leave behind."""
+"""Failover of the runs and attempts that lost daemons leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attempts are promised that are held back: by a delay, or for want of slots in a pool."""
+"""Attempts held back by a delay, or for want of slots in a pool."""
 
 from __future__ import annotations
 

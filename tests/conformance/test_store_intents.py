@@ -1,4 +1,4 @@
-"""What stopping, pausing, giving up and branching come to in the rows of a run."""
+"""Stopping, pausing, giving up and branching, in the rows of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is called out when rows change."""
+"""Notifications when rows change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.conformance.store_tables import (
 
 
 def told_of(heard: list[tuple[str, str]]) -> list[tuple[object, ...]]:
-    """What notifications of ended attempts say; nothing else may have been called out."""
+    """The notifications of ended attempts; there may have been no others."""
     assert {channel for channel, _ in heard} == {Channel.TASK}
     reports = [read_task_report(payload) for _, payload in heard]
     return [

@@ -1,4 +1,4 @@
-"""What the tables keep of what rules on data have found, and what later runs are told of it."""
+"""Findings of rules on data in the tables, and the values handed to later runs."""
 
 from __future__ import annotations
 

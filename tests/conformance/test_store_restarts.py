@@ -1,4 +1,4 @@
-"""What it means that an ended process instance is made live again."""
+"""Restarts: an ended process instance is made live again."""
 
 from __future__ import annotations
 

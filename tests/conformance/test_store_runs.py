@@ -1,4 +1,4 @@
-"""What reading and saving runs promises to the master that owns them."""
+"""Reading and saving runs, for the master that owns them."""
 
 from __future__ import annotations
 

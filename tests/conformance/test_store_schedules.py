@@ -1,4 +1,4 @@
-"""What firing schedules promises: each fire once in the ledger, its command and its run with it."""
+"""Firing schedules: each fire once in the ledger, its command and its run with it."""
 
 from __future__ import annotations
 
@@ -569,7 +569,7 @@ def test_a_fire_whose_command_comes_to_nothing_names_the_command_alone(
 
 
 def test_a_fire_beside_a_command_that_is_refused_by_the_tables_keeps_its_run(db: Tables) -> None:
-    """What is refused makes a batch be begun one by one."""
+    """Refuse a row, so that the batch is begun one by one."""
     due(db)
     fire(db, every(plan(fired(), fired(LATER))), now=LATER)
     first, second = sorted(row["id"] for row in db.rows(t.command))

@@ -1,4 +1,4 @@
-"""What definitions are promised of which only one run may go on at a time."""
+"""Serial definitions, of which only one run may go on at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What claims, reports and re-adoption promise to workers."""
+"""Claims, reports and re-adoption, for workers."""
 
 from __future__ import annotations
 

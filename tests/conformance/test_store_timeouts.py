@@ -1,4 +1,4 @@
-"""What takes too long is told of, and ended, once (specification §13, T46a and T46b)."""
+"""Time-outs: each raises one alert and ends its attempt or run once (§13, T46a and T46b)."""
 
 from __future__ import annotations
 

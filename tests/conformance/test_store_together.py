@@ -539,7 +539,7 @@ def _a_schedule(db: Tables) -> int:
 
 
 def _complements(command: Command) -> Complement:
-    """What a row of the walk's own asks for: complements of one definition, in a row."""
+    """The plan for a row of the walk's own: complements of one definition, in a row."""
     found = NewComplement(
         process_definition_id=command.process_definition_id,
         dates=tuple(NOON + day * MINUTE for day in json.loads(command.param["dates"])),
@@ -572,7 +572,7 @@ def _told_by_us(value: Any) -> Any:
 
 
 def _in_order(news: Saved | Released) -> Any:
-    """What a save or a release tells, whatever the order in which it tells it."""
+    """The answer of a save or a release, without its order."""
     offers = sorted(news.offers, key=lambda entry: entry.sort_key)
     if isinstance(news, Released):
         return offers, news.instances, news.next_due
@@ -602,7 +602,7 @@ def _outcome(deed: Callable[[Tables], Any], db: Tables) -> Any:
 
 
 def _as_asked(command: Command, snapshot: Snapshot, *, all_serial: bool) -> Plan:
-    """What a command amounts to, by the shortest of planners; it trusts the store with the rest."""
+    """Plan a command in the shortest way, and trust the store with the rest."""
     parent, instance, kind = snapshot.parent, snapshot.instance, command.command_type
     child_of = None
     if parent is not None:

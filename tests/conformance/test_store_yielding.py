@@ -1,4 +1,4 @@
-"""What live runs are promised beside complements, and what a run's own zone goes along with."""
+"""Live runs beside complements, and a run's own zone."""
 
 from __future__ import annotations
 

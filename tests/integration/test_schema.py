@@ -1,4 +1,4 @@
-"""What `common.store.schema` promises of a real database, and what the schema itself forbids."""
+"""`common.store.schema` on a real database, and the constraints of the schema itself."""
 
 from __future__ import annotations
 

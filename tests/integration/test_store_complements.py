@@ -1,4 +1,4 @@
-"""What complements promise when masters and people act at the same moment, or die amid it."""
+"""Complements when masters and people act at the same moment, or die amid it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stores promise when several connections act at the same moment, or lose their own."""
+"""The stores when several connections act at the same moment, or lose their own."""
 
 from __future__ import annotations
 

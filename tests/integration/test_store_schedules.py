@@ -1,4 +1,4 @@
-"""What firing promises when masters act at the same moment, die amid it, or meet spoilt rows."""
+"""Firing when masters act at the same moment, die amid it, or meet spoilt rows."""
 
 from __future__ import annotations
 

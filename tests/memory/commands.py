@@ -141,7 +141,7 @@ class MemoryCommandStore(CommandStore):
         return batch + dates[: max(0, min(spare, limit - len(batch)))]
 
     def _waits_for_end(self, row: CommandRecord) -> bool:
-        """Whether the child that is to be restarted is on its way out, but not gone yet."""
+        """True if the child to restart is about to end, but has not ended yet."""
         parent = self._db.tasks.get(row.parent_task_instance_id)
         if (
             row.command_type not in RESTARTING_COMMANDS

@@ -159,7 +159,7 @@ class MemoryComplementStore(ComplementStore):
         )
 
     def _still_follows(self, row: ComplementRecord, decide: ComplementDecider) -> bool:
-        """Whether it waits for another, after whose end it comes, and not in its own turn."""
+        """True if it waits for the end of another complement, which it follows."""
         if row.state != ComplementState.SUBMITTED:
             return False
         above = self._db.complements.get(row.after_id)
@@ -167,7 +167,7 @@ class MemoryComplementStore(ComplementStore):
         return decide(self._snapshot(row, counts, above)).state is ComplementState.SUBMITTED
 
     def _may_go_on(self, row: ComplementRecord) -> bool:
-        """Whether some of its failed dates have been recovered, or what it failed with has."""
+        """True if some of its failed dates, or what it failed with, have been recovered."""
         if row.state != ComplementState.FAILURE:
             return False
         dates = self._db.dates(row.id)

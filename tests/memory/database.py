@@ -174,7 +174,7 @@ class Transaction:
         self._notify(old, new)
 
     def _counted_anew(self, old: Record, new: Record) -> Any:
-        """What a trigger changes in a schedule that comes online, or whose fires become others."""
+        """The trigger's changes to a schedule that comes online, or whose fires become others."""
         if not isinstance(old, ScheduleRecord) or not isinstance(new, ScheduleRecord):
             return {}
         came_online = new.release_state == 1 and old.release_state != 1
@@ -201,7 +201,7 @@ class Transaction:
         return min(moments)
 
     def _notify(self, old: Record | None, new: Record | None) -> None:
-        """What the triggers of `common.store.schema` call out."""
+        """The notifications of the triggers of `common.store.schema`."""
         calls = self._notifications
         match old, new:
             case None, CommandRecord():
@@ -319,17 +319,17 @@ class MemoryDatabase:
         tx.commit()
 
     def insert(self, rows: Rows[R], **columns: Any) -> int:
-        """What a person does with one INSERT; the id of the new row."""
+        """Insert a row as a person does; returns its id."""
         with self.transaction("insert") as tx:
             return tx.insert(rows, rows.record_type(**columns))
 
     def update(self, rows: Rows[R], row_id: int, **columns: Any) -> None:
-        """What a person does with one UPDATE."""
+        """Update a row as a person does."""
         with self.transaction("update") as tx:
             tx.update(rows, row_id, **columns)
 
     def drain_notifications(self) -> list[tuple[str, str]]:
-        """What the triggers have called out since the last time, as (channel, payload)."""
+        """Return the notifications since the last call, as (channel, payload)."""
         drained, self.notifications = self.notifications, []
         return drained
 

@@ -68,7 +68,7 @@ class Watch:
 
 
 class MemoryZooKeeper:
-    """What all daemons share. `events` are the watches that are to be told: reorder at will."""
+    """The server that all daemons share. `events` are the pending watches: reorder at will."""
 
     def __init__(self, *, clock: Clock, session_timeout: timedelta = timedelta(seconds=10)) -> None:
         self.clock = clock
@@ -253,7 +253,7 @@ class MemoryRegistry:
         self.server.tell(self)
 
     def pulse(self) -> None:
-        """What the real session's thread does a few times in each timeout."""
+        """Do the work of the real session's thread, which runs a few times in each timeout."""
         if not self.is_running:
             return
         link = self._link
@@ -332,7 +332,7 @@ class MemoryRegistry:
         self._link.trust.end()
 
     def standing(self) -> Standing:
-        """Whether the incarnation registered last may act."""
+        """True if the incarnation registered last may act."""
         return self._link.trust.standing(self.server.clock.monotonic())
 
     def take_back(self, folder: str, name: str) -> None:
@@ -359,7 +359,7 @@ class MemoryRegistry:
 
 @dataclass(slots=True, kw_only=True)
 class _Link:
-    """What goes with one session."""
+    """The state of one session."""
 
     trust: TrustWindow
     registration: _Registration | None = None
@@ -374,7 +374,7 @@ class MemoryMembership:
         self._server = registry.server
 
     def join(self, kind: NodeKind, address: str, text: str) -> Node:
-        """Where the real one waits for another host's znode to go, this one raises at once."""
+        """Register; where the real one waits for another host's znode to go, this raises at once."""
         self._registry.fresh()
         there = self._server.children(kind.value).get(address)
         if there is not None and there.owner != self._registry.session:

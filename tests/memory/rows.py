@@ -148,12 +148,12 @@ class ProcessRecord:
 
     @property
     def is_live(self) -> bool:
-        """Whether it has not ended."""
+        """True if it has not ended."""
         return self.state in LIVE_PROCESS_STATES
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for other runs of its definition to end, and so belongs to nobody."""
+        """True if it waits for other runs of its definition to end, and so belongs to nobody."""
         return self.state == ProcessState.SERIAL_WAIT
 
     @property
@@ -165,7 +165,7 @@ class ProcessRecord:
 
     @property
     def ownership(self) -> Ownership:
-        """Who may write it."""
+        """The owner that may write it."""
         assert self.host is not None
         return Ownership(process_instance_id=self.id, host=self.host, epoch=self.owner_epoch)
 
@@ -176,7 +176,7 @@ class ProcessRecord:
 
     @property
     def is_of_complement(self) -> bool:
-        """Whether a complement began it, so that its tasks give way to others."""
+        """True if a complement began it, so that its tasks give way to others."""
         return self.history[:1] == (CommandType.COMPLEMENT_DATA.name,)
 
 
@@ -231,16 +231,16 @@ class TaskRecord:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the attempt is over."""
+        """True if the attempt is over."""
         return TaskState(self.state).is_finished
 
     @property
     def is_workerless(self) -> bool:
-        """Whether the masters carry it out themselves."""
+        """True if the masters carry it out themselves."""
         return self.task_type in WORKERLESS_TASK_TYPES
 
     def runs_as(self, task_type: str) -> bool:
-        """Whether it is a running attempt of this type."""
+        """True if it is a running attempt of this type."""
         return self.task_type == task_type and self.state == TaskState.RUNNING
 
 
@@ -312,7 +312,7 @@ class ScheduleRecord:
 
     @property
     def fires(self) -> bool:
-        """Whether its fires are looked at."""
+        """True if its fires are looked at."""
         return self.release_state == 1 and self.fault is None
 
 
@@ -361,7 +361,7 @@ class ComplementRecord:
 
     @property
     def is_ended(self) -> bool:
-        """Whether only a person makes it go on."""
+        """True if only a person makes it go on."""
         return ComplementState(self.state).is_ended
 
 

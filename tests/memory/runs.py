@@ -148,7 +148,7 @@ class MemoryRunStore(RunStore):
         return asked
 
     def _is_orphan(self, process: ProcessRecord) -> bool:
-        """Whether it is a sub process that goes on though nobody waits for its end any more."""
+        """True if it is a sub process that goes on though nobody waits for its end any more."""
         parent = self._db.tasks.get(process.parent_task_instance_id)
         return (
             parent is not None

@@ -81,7 +81,7 @@ class Writing:
                 ) from error
 
     def saved(self) -> Saved:
-        """What the save came to, once all steps are written."""
+        """The result of the save, once all steps are written."""
         for run_id, (at, tasks) in self.lost_attempts.items():
             alert_of_lost_attempts(self.tx, self._db.processes.the(run_id), tasks, at)
         gone = [entry.task_instance_id for entry in self.withdrawn]
@@ -320,7 +320,7 @@ class Writing:
             self.holds = True
 
     def _others_may_wait(self, definition_id: int) -> bool:
-        """Whether it is serial, or has runs that wait since their own schedule says so."""
+        """True if it is serial, or has runs that wait because their own schedule says so."""
         definition = self._db.definitions.get(definition_id)
         return (
             definition is not None and definition.execution_type != ExecutionType.PARALLEL

@@ -27,7 +27,7 @@ def others_live(
 
 
 def is_serial_no_more(database: MemoryDatabase, process: ProcessRecord) -> bool:
-    """Whether nobody is in its way: its definition has been made a parallel one.
+    """True if no other run is in its way, since its definition is parallel by now.
 
     What its schedule says of other runs holds whatever becomes of the definition.
     """

@@ -26,7 +26,7 @@ _TITLE_LIMIT: Final = 64
 
 
 class ShowType(IntEnum):
-    """How an alert is to be shown."""
+    """The form in which an alert is shown."""
 
     TABLE = 0
     TEXT = 1
@@ -101,7 +101,7 @@ _FAILED_OVER: Final = (
 
 
 def is_worth_an_alert(run: AnyRow, state: ProcessState) -> bool:
-    """Whether the end of this run is told; that of a sub process is part of its root's."""
+    """Return True if the end of this run raises an alert; a sub process leaves it to its root."""
     if run.is_sub_process:
         return False
     return (

@@ -1,4 +1,4 @@
-"""How the statements of a save name attempts, and where an attempt stands in the queue.
+"""Attempts as the statements of a save name them, and their places in the queue.
 
 Adds the words *name* of an attempt, which is what a decision calls it (process instance, task,
 number), and *place*: what its entry in the queue is made of besides its own id. Used by the modules
@@ -37,7 +37,7 @@ _ADDRESS_LISTS: Final = select(worker_group.c.id, worker_group.c.ip_list).where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What an attempt's place in the queue is made of, besides its own id."""
+    """The parts of an attempt's place in the queue, besides its own id."""
 
     process_priority: int
     process_instance_id: int
@@ -91,7 +91,7 @@ def queue_entries(db: Connection, places: Iterable[Mapping[int, Place]]) -> list
 def conflict(
     name: AttemptName, cause: str = "its row is not as its owner believes"
 ) -> StoreConflictError:
-    """What to raise when an attempt's row contradicts the run in memory."""
+    """The error to raise when an attempt's row contradicts the run in memory."""
     run_id, task, attempt = name
     return StoreConflictError(
         f"process instance {run_id}: attempt {attempt} of task {task!r}: {cause}"

@@ -150,7 +150,7 @@ def new_process_instance(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
-    """What a `Begin` came to, and the instance that it made, whoever owns that."""
+    """The result of a `Begin`, and the instance that it made, whoever owns that."""
 
     handled: Handled
     process_instance_id: int | None = None
@@ -158,7 +158,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginner:
-    """Whose the new instances become, and when."""
+    """The owner of new instances, and the time of their start."""
 
     node: Node
     now: datetime
@@ -275,7 +275,7 @@ def _born(
 
 
 def is_serial(plan: Begin) -> bool:
-    """Whether what else is live of its definition matters to a new run."""
+    """Return True if a new run must look for other live runs of its definition."""
     return plan.child_of is None and plan.execution_type is not ExecutionType.PARALLEL
 
 
@@ -354,7 +354,7 @@ def _held(
 
 
 def discarded(others: Sequence[int]) -> str:
-    """Why a run of a definition of type SERIAL_DISCARD does not begin."""
+    """The reason why a run of a SERIAL_DISCARD definition does not begin."""
     return f"discarded: process instance {others[0]} of this definition is still live"
 
 

@@ -136,7 +136,7 @@ def understand(row: CommandRow, *, param_limit_bytes: int) -> Command | Reject:
 
 
 def planned(found: Command, snapshot: Callable[[], Snapshot], planner: Planner) -> Plan:
-    """What the planner makes of a command; a planner that fails rejects that command alone."""
+    """Plan a command; a planner that fails rejects that command alone."""
     try:
         return planner(found, snapshot())
     except SchedulerError as error:
@@ -297,7 +297,7 @@ _BeginAll: TypeAlias = Callable[[Connection, Beginner, Begins], Begun]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taker:
-    """Who takes a batch, and when."""
+    """The master that takes a batch, and the time."""
 
     node: Node
     now: datetime
@@ -317,7 +317,7 @@ class PostgresCommandStore(CommandStore):
         return repeatable(self._engine, lambda db: bool(db.scalar(_IS_WAITING)))
 
     def backlog(self) -> tuple[int, timedelta]:
-        """How many commands wait, and since when the oldest does; for the metrics."""
+        """Count the waiting commands and date the oldest, for the metrics."""
         row = repeatable(self._engine, lambda db: db.execute(_BACKLOG).one())
         return row.waiting, row.age or timedelta()
 
@@ -364,7 +364,7 @@ class PostgresCommandStore(CommandStore):
             return _carry_out(db, plans, parents, serial, taker)
 
     def _rows(self, db: Connection, limit: int, room: int, spare: int) -> list[CommandRow]:
-        """What may be handled now: first all others, in order, then the dates of complements."""
+        """Select the commands to handle now: all others in order, then dates of complements."""
         waiting = db.execute(_others(limit, self._param_limit_bytes, room=room))
         rows = _with_room([_command_row(row) for row in waiting], room)
         left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))

@@ -100,7 +100,7 @@ _IS_LIVE: Final = _RUN.c.state.in_(LIVE_PROCESS_CODES)
 
 
 def _has_ended(state: ColumnElement[int]) -> ColumnElement[bool]:
-    """Whether a run goes on no more; a paused one may, unless its complement is to end."""
+    """The condition that a run has ended; a paused one has only if its complement is to end."""
     is_over = ~_IS_LIVE & or_(
         _RUN.c.state != ProcessState.PAUSE, state == ComplementState.READY_STOP
     )
@@ -501,7 +501,7 @@ class PostgresComplementStore(ComplementStore):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moved:
-    """How many dates were begun, and the complements that have waited for the end that it came to.
+    """Return the number of dates begun, and the complements that waited for the end of this one.
 
     The second are empty unless it has come to its end just now.
     """
@@ -564,7 +564,7 @@ def _stayed_locked(error: ServiceUnreachableError) -> bool:
 
 
 def _is_due(row: AnyRow, decide: ComplementDecider) -> bool:
-    """Whether something comes of a complement as it stands, none of whose dates is unsettled."""
+    """Return True if a complement with no unsettled date can change as it stands."""
     try:
         step = decide(_snapshot(row))
     except ValueError:

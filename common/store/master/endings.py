@@ -97,7 +97,7 @@ _ATTEMPT_STATES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessEnd:
-    """How and when a process instance ends. Its texts are such as PostgreSQL can keep."""
+    """The end of a process instance. Its texts are storable."""
 
     state: ProcessState
     at: datetime

@@ -296,17 +296,17 @@ class _Pool:
     closed: bool
     free: int
     barred: bool = False
-    """One that goes first has found no room here, or elsewhere, so none may pass it."""
+    """Close the pool: an attempt ahead found no room here or elsewhere, and none may pass it."""
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be room for somebody."""
+        """Return True if there may be room for an attempt."""
         return not self.closed and not self.barred and self.free > 0
 
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What becomes of those that have stood in line for slots, by id."""
+    """The results for attempts that stood in line for slots, by id."""
 
     let_go: list[int] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
@@ -416,7 +416,7 @@ def _judge(
 
 
 def _fault(share: AnyRow, pools: Mapping[int, _Pool]) -> str | None:
-    """Why this attempt can never have its slots; None if it can."""
+    """Return the reason why this attempt can never have its slots; None if it can."""
     name = repr(share.group_name or str(share.group_id))
     pool = pools.get(share.group_id)
     if pool is None:

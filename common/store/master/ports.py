@@ -31,7 +31,7 @@ class CommandStore(Protocol):
     """`t_ds_command`, as the command loop sees it."""
 
     def waiting(self) -> bool:
-        """Whether any command stands in the table: a cheap look before the mutex is taken."""
+        """Return True if the table holds a command: a cheap look before the mutex is taken."""
         ...
 
     def take(
@@ -92,7 +92,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one event made of one run: written whole or not at all."""
+    """The changes of one run by one event: written whole or not at all."""
 
     ownership: Ownership
     decisions: tuple[Decision, ...]
@@ -101,7 +101,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What a save of several runs' steps came to.
+    """The result of saving several runs' steps.
 
     `lost`: runs that belong to somebody else by now; nothing was written for them. `offers` and
     `kills` are to be put into the registry now that the rows stand; `withdrawn` are attempts that
@@ -113,11 +113,11 @@ class Saved:
     kills: tuple[KillEntry, ...]
     withdrawn: tuple[QueueEntry, ...]
     holds: bool = False
-    """Whether attempts or instances may be let go of now, or were added that are held back."""
+    """True if held attempts or instances may be released now, or new ones are held."""
     intents: bool = False
-    """Whether something is wanted of sub processes that has to be passed on to them."""
+    """True if intents for sub processes have to be propagated."""
     dependents: bool = False
-    """Whether attempts have begun that wait for other process instances."""
+    """True if attempts have begun that wait for other process instances."""
 
 
 class RunStore(Protocol):
@@ -168,7 +168,7 @@ class RunStore(Protocol):
 
 
 class FailoverStore(Protocol):
-    """What is left behind by daemons that are gone.
+    """Runs and attempts left behind by daemons that are gone.
 
     A caller reads the owners here *first* and who is alive from the registry *after* that: an owner
     joined before it owned anything, so one that is missing then is gone for good.
@@ -197,7 +197,7 @@ class FailoverStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """What was let go of: attempts to be queued, and how many instances whose turn has come.
+    """The result of a release: attempts to queue, and the number of instances whose turn came.
 
     `next_due` is when the first of those is due that a delay still holds.
     """
@@ -208,7 +208,7 @@ class Released:
 
 
 class HoldStore(Protocol):
-    """What is held back in the tables, whoever owns it; any master may let go of it."""
+    """Held attempts and instances in the tables, whoever owns them; any master may release them."""
 
     def release(self, *, now: datetime) -> Released:
         """Let go of what need not be held any longer.
@@ -224,7 +224,7 @@ class HoldStore(Protocol):
 
 
 class TimeoutStore(Protocol):
-    """What takes too long, whoever owns it; any master may say so, once."""
+    """Time-outs of attempts and runs, whoever owns them; any master may act on one, once."""
 
     def time_out(self, *, now: datetime) -> int:
         """Carry out what is due of the time-outs; how many.
@@ -238,7 +238,7 @@ class TimeoutStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fired:
-    """How many commands were put and fires noted; when the first schedule is due after that."""
+    """The numbers of commands put and fires recorded, and the next due time of a schedule."""
 
     commands: int
     fires: int
@@ -262,7 +262,7 @@ class ScheduleStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progressed:
-    """How many dates were begun, and whether any complement goes on that has to be looked at."""
+    """The number of dates begun, and True if a complement goes on that has to be looked at."""
 
     begun: int
     moving: bool
@@ -301,7 +301,7 @@ class WaitingDependent:
 
 
 class DependentStore(Protocol):
-    """What a master needs to decide the DEPENDENT attempts of its runs."""
+    """The questions behind a master's decisions on the DEPENDENT attempts of its runs."""
 
     def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
         """The undecided ones of this node's runs, in order of id."""

@@ -75,7 +75,7 @@ class _NotSoError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recoverer:
-    """Whose the instances become, and when."""
+    """The new owner of the instances, and the time."""
 
     node: Node
     now: datetime

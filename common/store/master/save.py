@@ -362,12 +362,12 @@ def run_ids(steps: Sequence[Step]) -> list[int]:
 
 
 def ownership_of(row: AnyRow) -> Ownership:
-    """Whom the row names as the owner of its run."""
+    """The owner that the row of a run names."""
     return Ownership(process_instance_id=row.id, host=row.host, epoch=row.owner_epoch)
 
 
 def is_owned(runs: Mapping[int, AnyRow], ownership: Ownership) -> bool:
-    """Whether the rows as they stand name this very owner and epoch."""
+    """Return True if the rows as they stand name this very owner and epoch."""
     row = runs.get(ownership.process_instance_id)
     return row is not None and ownership_of(row) == ownership
 
@@ -406,7 +406,7 @@ def _lock_attempts(db: Connection, save: _Save, children: Sequence[ChildEnd]) ->
 
 
 def _settle(db: Connection, wave: _Wave) -> bool:
-    """Whether slots in pools have become free."""
+    """Return True if slots in pools have become free."""
     if not wave.settled:
         return False
     rows = named(wave.settled, "ended") | {
@@ -454,7 +454,7 @@ def _move_processes(db: Connection, moves: Mapping[int, _Move]) -> None:
 def _end_processes(
     db: Connection, save: _Save, runs: Mapping[int, AnyRow], children: Sequence[ChildEnd]
 ) -> bool:
-    """Whether other instances may have waited for one of these to end."""
+    """Return True if other instances may have waited for one of these to end."""
     if not save.ends:
         return False
     others_may_wait = end_processes(db, save.ends)

@@ -182,7 +182,7 @@ def note_runs_of_fires(db: Connection, runs: Mapping[int, int]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """What is to be written of one schedule; None if its row can't be read."""
+    """The rows to write for one schedule; `schedule` is None if its row can't be read."""
 
     schedule_id: int
     schedule: Schedule | None

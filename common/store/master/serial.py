@@ -1,4 +1,4 @@
-"""Whose turn it is among the runs of a serial definition: the others that are live, under one lock.
+"""The turns of a serial definition's runs: the other live runs, found under one lock.
 
 Adds the words *turn*, which a run waits for in state SERIAL_WAIT, and *other live run*: another
 live instance of the same definition that is no sub process. The lock is that of the definition's
@@ -57,7 +57,7 @@ _STOP: Final = (
 
 
 def is_serial_no_more(run: FromClause) -> ColumnElement[bool]:
-    """Whether somebody has made this run's definition a parallel one, in which nobody is a rival.
+    """Return True if this run's definition is parallel by now, so that no other run is in its way.
 
     Those of its runs that wait for a turn have begun to do so before that; but one that waits since
     its schedule says so, whatever the definition is, waits on.

@@ -178,7 +178,7 @@ def known_state(process_instance_id: int, state: int) -> ProcessState:
 
 
 def speaks_of_tree(found: Command) -> bool:
-    """Whether a command to a sub process goes to the whole tree that it belongs to."""
+    """Return True if a command to a sub process goes to the whole tree that it belongs to."""
     return (
         found.process_instance_id is not None
         and not found.parent_task_instance_id
@@ -187,7 +187,7 @@ def speaks_of_tree(found: Command) -> bool:
 
 
 def asks_for_dates(found: Command) -> bool:
-    """Whether a command is to become a complement, whose dates are worked out from schedules."""
+    """Return True if a command becomes a complement, whose dates are computed from schedules."""
     return (
         found.command_type is CommandType.COMPLEMENT_DATA
         and not found.complement_date_id
@@ -196,7 +196,7 @@ def asks_for_dates(found: Command) -> bool:
 
 
 def asks_for_dependents(found: Command) -> bool:
-    """Whether definitions downstream of it are to be complemented too."""
+    """Return True if definitions downstream of it are to be complemented too."""
     return (
         asks_for_dates(found)
         and found.param.get(ParamKey.DOWNSTREAM, "").strip() == "ALL_DEPENDENT"
@@ -204,7 +204,7 @@ def asks_for_dependents(found: Command) -> bool:
 
 
 class Snapshots:
-    """What the commands of one batch are about, read together."""
+    """The rows that the commands of one batch are about, read together."""
 
     def __init__(
         self, db: Connection, commands: Sequence[Command], *, live_masters: frozenset[Node]
@@ -226,11 +226,11 @@ class Snapshots:
         )
 
     def is_busy(self, found: Command) -> bool:
-        """Whether the instance stays locked elsewhere, so that the command has to wait."""
+        """Return True if the instance stays locked elsewhere, so that the command has to wait."""
         return found.process_instance_id in self._busy or self._target(found) in self._busy
 
     def of(self, found: Command) -> Snapshot:
-        """What the planner may look at. Raises `BadCommandError` if a row can't be read."""
+        """Return the planner's view. Raises `BadCommandError` if a row can't be read."""
         row = self.instances.get(self._target(found) or 0)
         definition = self._definitions.get(self._definition_id(found))
         if asks_for_dates(found) and self._fault_of_schedules is not None:

@@ -100,7 +100,7 @@ class Submission:
 
 @dataclass(slots=True)
 class Submitted:
-    """What became of the submissions of a save."""
+    """The results of the submissions of a save."""
 
     offered: dict[int, Place] = field(default_factory=dict)
     held: bool = False

@@ -124,7 +124,7 @@ _GIVE_UP: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How an attempt is to be ended, and when that was decided."""
+    """The end to give an attempt, and the time of that decision."""
 
     decision: KillTask | PauseTask | AbandonTask
     at: datetime
@@ -132,7 +132,7 @@ class Ending:
 
 @dataclass(slots=True)
 class Withdrawals:
-    """What the others have to be told of the attempts that a save ended, or wants ended."""
+    """The consequences of the attempts that a save ended or wants ended, for queues and loops."""
 
     kills: list[KillEntry] = field(default_factory=list)
     withdrawn: dict[int, Place] = field(default_factory=dict)

@@ -153,12 +153,12 @@ def outcome(db: Connection, command_id: int) -> Outcome:
 
 
 def is_waiting(db: Connection, command_id: int) -> bool:
-    """Whether no master has taken the command yet."""
+    """Return True if no master has taken the command yet."""
     return db.scalar(select(command.c.id).where(command.c.id == command_id)) is not None
 
 
 def refusal_of(db: Connection, command_id: int) -> str | None:
-    """Why the command was refused; None if it was not."""
+    """Return the reason why the command was refused; None if it was not."""
     found = db.execute(
         select(error_command.c.message).where(error_command.c.command_id == command_id).limit(1)
     ).first()

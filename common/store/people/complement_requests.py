@@ -1,4 +1,4 @@
-"""What people ask of a complement: to pause, go on, be cancelled, or try again what failed.
+"""Requests to a complement: pause, resume, cancel, and retry its failed dates.
 
 Each is one conditional UPDATE that counts its rows; a master sees to the rest. The row of the
 complement is locked by it before any row of its dates, as by the masters.
@@ -60,7 +60,7 @@ def resume_complement(db: Connection, complement_id: int, *, at: datetime) -> bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
-    """How many failed dates are pending again, and the complements after it that wait again."""
+    """The number of failed dates pending again, and the complements after it that wait again."""
 
     dates: int
     followers: tuple[int, ...] = ()

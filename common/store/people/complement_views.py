@@ -1,4 +1,4 @@
-"""What people look at of complements: how far each is, and its dates with their runs.
+"""Complements as people see them: the progress of each, and its dates with their runs.
 
 Read only, and tolerant: a state is given as its number or word, since a row may hold one that this
 version does not know. The daemons decide nothing by what is read here.
@@ -66,7 +66,7 @@ class ComplementView:
     dates: Mapping[str, int] = field(default_factory=dict)
 
     def count(self, *states: str) -> int:
-        """How many dates are in one of these states; with none named, how many there are."""
+        """Count the dates in one of these states; with none named, all dates."""
         if not states:
             return sum(self.dates.values())
         return sum(self.dates.get(state, 0) for state in states)

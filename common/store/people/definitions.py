@@ -115,7 +115,7 @@ def definitions(db: Connection, *, project_id: int | None = None) -> list[Defini
 def set_release_state(
     db: Connection, definition_id: int, *, wanted: ReleaseState, at: datetime
 ) -> bool:
-    """Whether this changed it; False if it already was so, or there is no such definition.
+    """Release or withdraw a definition; False if it already was so, or does not exist.
 
     Going ONLINE notifies the masters: a command may be waiting for just that.
     """
@@ -253,7 +253,7 @@ def drawing(db: Connection, definition_id: int) -> tuple[str | None, str | None]
 
 
 def set_execution_type(db: Connection, definition_id: int, *, wanted: int, at: datetime) -> bool:
-    """Whether this changed what a new run does while another goes on."""
+    """Set the execution type; False if it already was this one."""
     changed = db.execute(
         update(process_definition)
         .where(process_definition.c.id == definition_id)

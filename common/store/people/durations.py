@@ -1,5 +1,4 @@
-"""How long runs of a definition have taken, how many slots their tasks had at the same time, and
-what else an estimate has to know of it.
+"""The past of a definition for estimates: durations of its runs, slots used at once, its shape.
 
 Read only. A run counts if it is a SUCCESS that went through its whole definition in one go: neither
 a sub process, nor started at nodes somebody picked, nor recovered after a failure or a pause. The
@@ -157,7 +156,7 @@ _PEAKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionShape:
-    """What a definition without a past is judged by."""
+    """The shape of a definition, by which one without a past is judged."""
 
     execution_type: ExecutionType
     process_definition_json: str | None

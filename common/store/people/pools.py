@@ -30,7 +30,7 @@ def known_pools(db: Connection, names: Collection[str]) -> frozenset[str]:
 
 
 def resize_pool(db: Connection, name: str, *, size: int, at: datetime) -> bool:
-    """Whether there is such a pool. Who waits for slots is looked at again at once."""
+    """Resize a pool, False if there is none; masters look at the waiting attempts again at once."""
     changed = db.execute(
         update(task_group).where(task_group.c.name == name).values(group_size=size, update_time=at)
     )
@@ -38,7 +38,7 @@ def resize_pool(db: Connection, name: str, *, size: int, at: datetime) -> bool:
 
 
 def lock_pool(db: Connection, name: str) -> bool:
-    """Whether there is such a pool; nobody is given slots of it before this transaction ends."""
+    """Lock a pool, False if there is none; no slot of it is given until the transaction ends."""
     found = db.execute(
         select(task_group.c.id).where(task_group.c.name == name).with_for_update()
     ).first()
@@ -46,5 +46,5 @@ def lock_pool(db: Connection, name: str) -> bool:
 
 
 def remove_pool(db: Connection, name: str) -> bool:
-    """Whether there was such a pool. That nobody uses it has to be seen under `lock_pool`."""
+    """Remove a pool, False if there is none. The caller has seen under `lock_pool` that it is unused."""
     return db.execute(delete(task_group).where(task_group.c.name == name)).rowcount == 1

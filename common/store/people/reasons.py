@@ -118,7 +118,7 @@ def facts_of_command(
     now: datetime,
     exec_threads: int,
 ) -> tuple[Facts, PendingCommand] | None:
-    """What may hold the command back; None if it does not wait any more."""
+    """Read the facts that may hold the command back; None if it does not wait any more."""
     found = _commands(db, command.c.id == command_id)
     if not found:
         return None

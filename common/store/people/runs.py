@@ -13,7 +13,7 @@ from common.store.tables import process_instance, task_instance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunShape:
-    """What decides which nodes a process instance has."""
+    """The columns that decide which nodes a process instance has."""
 
     process_instance_json: str
     command_param: str
@@ -22,7 +22,7 @@ class RunShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDocument:
-    """What a task instance was, or will be, worked out from."""
+    """The columns from which a task instance's script and parameters are computed."""
 
     task_json: str
     global_params: str | None

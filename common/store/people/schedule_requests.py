@@ -1,4 +1,4 @@
-"""What the command line changes in `t_ds_schedules`, within transactions of its caller.
+"""Changes of `t_ds_schedules` by people, within transactions of the caller.
 
 A schedule is changed and deleted only while it is OFFLINE (specification §8.1). That it comes
 ONLINE only together with its definitions is seen under their locks (`lock_definitions`), and a
@@ -57,7 +57,7 @@ def edit_schedule(
 
 
 def delete_schedules(db: Connection, ids: Collection[int]) -> frozenset[int]:
-    """Which of these are gone now: those that were OFFLINE. Their fires stay in the ledger."""
+    """Delete those of these that are OFFLINE; return their ids. Their fires stay in the ledger."""
     return frozenset(
         db.scalars(
             delete(schedule)

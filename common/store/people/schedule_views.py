@@ -1,4 +1,4 @@
-"""What people look at of schedules: their rows, and the ledger of their fires.
+"""Schedules as people see them: their rows, and the ledger of their fires.
 
 Read only, and tolerant like `common.store.people.views`: codes and words are given as they are
 stored. The daemons decide nothing by what is read here. An instant beyond the calendar (`infinity`,
@@ -133,7 +133,7 @@ def fires(
 
 
 def fire_counts(db: Connection, schedule_id: int) -> dict[str, int]:
-    """How many fires of a schedule came to each outcome."""
+    """Count the fires of a schedule by outcome."""
     rows = db.execute(
         select(schedule_fire.c.outcome, func.count().label("number"))
         .where(schedule_fire.c.schedule_id == schedule_id)

@@ -1,4 +1,4 @@
-"""What people look at: process instances, attempts, commands, pools and data sources.
+"""Rows as people see them: process instances, attempts, commands, pools and data sources.
 
 Read only, and tolerant: a state is given as its number, since a row may hold a code that this
 version has no word for. The daemons decide nothing by what is read here.
@@ -151,12 +151,12 @@ class PoolView:
 
     @property
     def used(self) -> int:
-        """How many slots are taken."""
+        """The number of slots taken."""
         return sum(use.slots for use in self.users if use.holds)
 
     @property
     def waiting(self) -> int:
-        """How many attempts wait."""
+        """The number of waiting attempts."""
         return sum(not use.holds for use in self.users)
 
 
@@ -197,7 +197,7 @@ def pools(db: Connection, *, name: str | None = None) -> list[PoolView]:
 
 
 def pool_users(db: Connection, ids: Collection[int]) -> list[tuple[int, PoolUse]]:
-    """Who holds and who waits for slots of these pools, in the order in which slots are given.
+    """List the holders of these pools' slots and those waiting, in the order of the slots' award.
 
     A holder is an attempt that was given slots and may still run: nothing else takes a slot.
     """

@@ -66,7 +66,7 @@ class ClaimedTask:
     datasources: tuple[DataSource, ...] = ()
     """All that it names; `datasource` is the first."""
     former_quality: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """What its rules that compare have measured in former runs, newest first. Filled likewise."""
+    """Values that its comparing rules measured in former runs, newest first. Filled likewise."""
     timezone_id: str | None = None
     """The zone in which the run reads its dates; None is the cluster's own."""
     memory_factor: float = 1.0
@@ -80,7 +80,7 @@ class ClaimedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    """What a worker has to say of an attempt that is over.
+    """A worker's report of an attempt that is over.
 
     `var_pool` is what the attempt puts out for those downstream: a JSON list of properties. `facts`
     is the last that it said of its Spark application; what they leave empty stays in the row as it
@@ -97,11 +97,11 @@ class AttemptEnd:
     facts: SparkFacts | None = None
     failure: FailureReason | None = None
     quality: tuple[QualityResult, ...] = ()
-    """What its rules on data have found."""
+    """The findings of its rules on data."""
 
     @property
     def failure_told(self) -> FailureReason | None:
-        """Why it failed, as the worker found it or else as the attempt said; None if it did not."""
+        """The failure as the worker found it, or else as the attempt reported it; None if none."""
         if self.state is TaskState.FAILURE and self.failure is None and self.facts is not None:
             return self.facts.failure
         return self.failure if self.state in (TaskState.FAILURE, TaskState.KILL) else None
@@ -109,7 +109,7 @@ class AttemptEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptPaths:
-    """Where an attempt works and writes its log, on the worker's host."""
+    """The working directory and the log file of an attempt, on the worker's host."""
 
     execute_path: str
     log_path: str
@@ -129,7 +129,7 @@ class AttemptFolders:
     def paths(
         self, process_definition_id: int, process_instance_id: int, task_instance_id: int
     ) -> AttemptPaths:
-        """Where an attempt works and writes its log."""
+        """The working directory and the log file of an attempt."""
         place = f"{process_definition_id:d}/{process_instance_id:d}/{task_instance_id:d}"
         return AttemptPaths(
             execute_path=f"{self.work}/{place}", log_path=f"{self.logs}/{place}.log"
@@ -172,7 +172,7 @@ class TaskStore(Protocol):
     def former_quality(
         self, task_instance_ids: Collection[int]
     ) -> dict[int, dict[str, tuple[float, ...]]]:
-        """What rules that compare have measured before the runs of these attempts, newest first.
+        """Values that comparing rules measured before the runs of these attempts, newest first.
 
         By task instance id and rule; of runs of the same definition that stand for an earlier time,
         and without what broke its rule.
@@ -197,7 +197,7 @@ class TaskStore(Protocol):
         ...
 
     def over(self, task_instance_ids: Collection[int]) -> dict[int, bool | None]:
-        """Whether nothing may run of these attempts any more; an answer for every id.
+        """Report for every id whether the attempt is over, so that nothing of it may run any more.
 
         True: it is over for good, and an application that still runs for it is nobody's. False: it
         may have one. None: there is no such attempt, which says nothing of an id that may be

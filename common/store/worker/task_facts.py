@@ -59,7 +59,7 @@ def facts_of(facts: SparkFacts | None) -> dict[str, str]:
 
 
 def facts_values(told: TableValuedAlias) -> dict[str, ColumnElement[Any]]:
-    """What an UPDATE sets the columns to."""
+    """The column values of an UPDATE."""
     return {name: func.coalesce(told.c[name], task_instance.c[name]) for name in FACTS_COLUMNS}
 
 
@@ -128,7 +128,7 @@ class Earlier:
 
 
 def earlier_attempts(db: Connection, ids: Sequence[int]) -> dict[int, Earlier]:
-    """What came before each of these attempts; one before which there was none is left out."""
+    """Read the attempts before each of these; an attempt with none before it is left out."""
     found: dict[int, Earlier] = {}
     for row in db.execute(_EARLIER_ATTEMPTS, {"ids": list(ids)}):
         earlier = found.setdefault(row.later_id, Earlier())
