@@ -74,7 +74,7 @@ def test_what_a_running_attempt_says_is_in_its_row(db: Tables) -> None:
     a, b, quiet = submit(db, a_run(db), "a", "b", "quiet")
     claim(db, [a, b, quiet])
     usage = Usage(cpu_seconds=1.5)
-    db.tasks.tell_facts(
+    db.tasks.record_facts(
         WORKER, {b: replace(FACTS, usage=usage, history_link="http://h"), a: FACTS, 2**70: FACTS}
     )
     assert (the_task(db, a)["app_link"], the_task(db, a)["ui_link"]) == (
@@ -91,12 +91,12 @@ def test_what_a_running_attempt_says_is_in_its_row(db: Tables) -> None:
 def test_what_is_not_said_any_more_stays_as_it_was_told(db: Tables) -> None:
     (a,) = submit(db, a_run(db), "a")
     claim(db, [a])
-    db.tasks.tell_facts(WORKER, {a: FACTS})
+    db.tasks.record_facts(WORKER, {a: FACTS})
     before = _told(db, a)
-    db.tasks.tell_facts(WORKER, {a: SparkFacts()})
-    db.tasks.tell_facts(WORKER, {})
+    db.tasks.record_facts(WORKER, {a: SparkFacts()})
+    db.tasks.record_facts(WORKER, {})
     assert _told(db, a) == before
-    db.tasks.tell_facts(WORKER, {a: SparkFacts(history_link="https://history")})
+    db.tasks.record_facts(WORKER, {a: SparkFacts(history_link="https://history")})
     assert _told(db, a) == before | {"history_link": "https://history"}
 
 
@@ -105,8 +105,8 @@ def test_only_the_incarnation_that_holds_a_running_attempt_tells_of_it(db: Table
     claim(db, [a, ended])
     end(db, an_end(ended))
     for stranger in (RESTARTED, OTHER_WORKER):
-        db.tasks.tell_facts(stranger, {a: FACTS})
-    db.tasks.tell_facts(WORKER, {b: FACTS, ended: FACTS})
+        db.tasks.record_facts(stranger, {a: FACTS})
+    db.tasks.record_facts(WORKER, {b: FACTS, ended: FACTS})
     assert [_told(db, one) for one in (a, b, ended)] == [{}, {}, {}]
 
 
@@ -114,14 +114,14 @@ def test_telling_of_an_attempt_calls_nobody(db: Tables) -> None:
     (a,) = submit(db, a_run(db), "a")
     claim(db, [a])
     db.heard()
-    db.tasks.tell_facts(WORKER, {a: FACTS})
+    db.tasks.record_facts(WORKER, {a: FACTS})
     assert db.heard() == []
 
 
 def test_a_report_carries_the_last_facts_and_leaves_the_rest_alone(db: Tables) -> None:
     a, b = submit(db, a_run(db), "a", "b")
     claim(db, [a, b])
-    db.tasks.tell_facts(WORKER, {a: FACTS, b: FACTS})
+    db.tasks.record_facts(WORKER, {a: FACTS, b: FACTS})
     last = SparkFacts(
         progress=Progress(tasks=40, tasks_done=40), usage=Usage(run_seconds=2.5, core_seconds=8.0)
     )
@@ -136,7 +136,9 @@ def test_a_report_carries_the_last_facts_and_leaves_the_rest_alone(db: Tables) -
 def test_facts_that_no_text_column_can_keep_are_kept_as_well_as_can_be(db: Tables) -> None:
     (a,) = submit(db, a_run(db), "a")
     claim(db, [a])
-    db.tasks.tell_facts(WORKER, {a: SparkFacts(application_ids=("a\0b",), ui_link="http://\ud800")})
+    db.tasks.record_facts(
+        WORKER, {a: SparkFacts(application_ids=("a\0b",), ui_link="http://\ud800")}
+    )
     assert _told(db, a) == {"app_link": "a\N{REPLACEMENT CHARACTER}b", "ui_link": "http://?"}
 
 

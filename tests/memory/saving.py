@@ -167,13 +167,13 @@ class Writing:
         elif decision.task_type == DEPENDENT:
             self.dependents = True
         else:
-            self._ask_for_slots(task, decision)
+            self._request_slots(task, decision)
             if state is TaskState.SUBMITTED:
                 self.offered.append(task_id)
             else:
                 self.holds = True
 
-    def _ask_for_slots(self, task: TaskRecord, decision: SubmitTask) -> None:
+    def _request_slots(self, task: TaskRecord, decision: SubmitTask) -> None:
         shares: dict[int, PoolQueueRecord] = {}
         for share in decision.pools:
             group_id = self._pool_id(share)

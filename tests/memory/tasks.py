@@ -169,8 +169,8 @@ class MemoryTaskStore(TaskStore):
                     adopted.append(task_id)
         return frozenset(adopted)
 
-    def tell_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
-        with self._db.transaction("tell_facts", by=node) as tx:
+    def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
+        with self._db.transaction("record_facts", by=node) as tx:
             for task_id, told in facts.items():
                 task = self._db.tasks.get(task_id)
                 columns = facts_of(told)

@@ -80,7 +80,7 @@ class Place:
 
     def told(self) -> int:
         """How many rows were written by telling."""
-        return len([one for one in self.database.changes if one.transaction == "tell_facts"])
+        return len([one for one in self.database.changes if one.transaction == "record_facts"])
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_several_attempts_are_told_of_together(place: Place) -> None:
     transactions: list[str] = []
     place.database.commit_hook = lambda name, moment: transactions.append(f"{moment} {name}")
     place.loop.run_once()
-    assert transactions == ["before tell_facts", "after tell_facts"]
+    assert transactions == ["before record_facts", "after record_facts"]
     assert [place.row(task_id).app_link for task_id in ids] == ["app-1"] * 3
 
 

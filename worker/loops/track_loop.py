@@ -81,7 +81,7 @@ class TrackLoop:
             if known.facts != self._facts(task_id)
         }
         if news:
-            self._store.tell_facts(node, news)
+            self._store.record_facts(node, news)
         self._known |= changed
         _measure(known.facts for known in self._known.values())
         return _LOOK if live else _IDLE

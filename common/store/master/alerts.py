@@ -111,7 +111,7 @@ def is_worth_an_alert(run: AnyRow, state: ProcessState) -> bool:
     )
 
 
-def tell_of_ends(db: Connection, ends: Mapping[int, datetime]) -> None:
+def alert_of_ends(db: Connection, ends: Mapping[int, datetime]) -> None:
     """An alert for each of these process instances, whose ends stand in their rows."""
     rows = db.execute(_PROCESSES, {"ids": list(ends)}).all()
     failed = [row.id for row in rows if row.state == ProcessState.FAILURE]
@@ -136,7 +136,7 @@ def tell_of_ends(db: Connection, ends: Mapping[int, datetime]) -> None:
     )
 
 
-def tell_of_lost_attempts(db: Connection, lost: Mapping[AttemptName, datetime]) -> None:
+def alert_of_lost_attempts(db: Connection, lost: Mapping[AttemptName, datetime]) -> None:
     """One alert for each run, with those of its attempts that are done again on other workers."""
     rows = {
         (row.process_instance_id, row.name, row.attempt): row
@@ -172,17 +172,17 @@ def tell_of_lost_attempts(db: Connection, lost: Mapping[AttemptName, datetime]) 
     )
 
 
-def tell_of_slow_processes(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
+def alert_of_slow_processes(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
     """An alert for each of these (`id`, `name`, `warning_group_id`)."""
     _write(db, [_timeout("Process Timeout Warn", row, at) for row in rows])
 
 
-def tell_of_slow_attempts(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
+def alert_of_slow_attempts(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
     """An alert for each of these (`id`, `name`, `warning_group_id` of the run)."""
     _write(db, [_timeout("Task Timeout Warn", row, at) for row in rows])
 
 
-def tell_of_lost_daemon(db: Connection, kind: NodeKind, node: Node, at: datetime) -> None:
+def alert_of_lost_daemon(db: Connection, kind: NodeKind, node: Node, at: datetime) -> None:
     """An alert to the administrators that this daemon is gone."""
     what = {NodeKind.MASTER: "MASTER", NodeKind.WORKER: "WORKER"}[kind]
     content = (

@@ -222,9 +222,9 @@ def begin_one_by_one(db: Connection, beginner: Beginner, begins: Begins) -> Begu
 def note_runs(db: Connection, begins: Begins, begun: Begun) -> None:
     """Note the new instances where it stands who wants them: with dates and with fires."""
     made = {
-        command_id: birth.process_instance_id
-        for command_id, birth in begun.items()
-        if birth.process_instance_id is not None
+        command_id: made_run.process_instance_id
+        for command_id, made_run in begun.items()
+        if made_run.process_instance_id is not None
     }
     dates = {
         begins[command_id].complement_date_id: run_id
@@ -261,10 +261,10 @@ def claim_parents(db: Connection, children: Sequence[ChildOf], *, now: datetime)
 
 def relate(db: Connection, children: Mapping[int, ChildOf]) -> None:
     """Note in the relation rows of the attempts which instances are their children, by id."""
-    db.execute(_RELATE, _born(children))
+    db.execute(_RELATE, _created_values(children))
 
 
-def _born(
+def _created_values(
     children: Mapping[int, ChildOf], params: Sequence[str | None] | None = None
 ) -> dict[str, list[Any]]:
     return {
@@ -322,7 +322,7 @@ def _begin_now(db: Connection, beginner: Beginner, plans: Begins) -> Begun:
             for plan, instance_id in zip(plans.values(), ids, strict=True)
             if instance_id in children
         ]
-        db.execute(_NAME_CHILDREN, _born(children, params))
+        db.execute(_NAME_CHILDREN, _created_values(children, params))
     return {
         command_id: beginner.begun(command_id, plan, instance_id)
         for (command_id, plan), instance_id in zip(plans.items(), ids, strict=True)

@@ -143,12 +143,12 @@ def end_parent_attempts(db: Connection, children: Sequence[ChildEnd]) -> int:
             "told_state": [int(_ATTEMPT_STATES[child.end.state]) for child in children],
             "told_at": [child.end.at for child in children],
             "told_var_pool": [child.end.var_pool for child in children],
-            "told_reason": [_told_reason(child) for child in children],
+            "told_reason": [_reason_of_end(child) for child in children],
         },
     ).rowcount
 
 
-def _told_reason(child: ChildEnd) -> str | None:
+def _reason_of_end(child: ChildEnd) -> str | None:
     reason = child.end.reason
     if reason is None:
         return None

@@ -31,7 +31,7 @@ from common.model.cluster import Node, NodeKind
 from common.model.command_param import ParamKey
 from common.model.commands import OWN_RECOVERIES, CommandType
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
-from common.store.master.alerts import tell_of_lost_daemon
+from common.store.master.alerts import alert_of_lost_daemon
 from common.store.master.ports import FailoverStore
 from common.store.tables import OWN_RECOVERY, command, process_instance, task_instance
 from common.store.transaction import repeatable, transaction
@@ -179,7 +179,7 @@ class PostgresFailoverStore(FailoverStore):
         def recover(db: Connection) -> int:
             recovered = db.execute(_RECOVER_RUNS, _lost(dead, now)).rowcount
             if recovered:
-                tell_of_lost_daemon(db, NodeKind.MASTER, dead, now)
+                alert_of_lost_daemon(db, NodeKind.MASTER, dead, now)
             return recovered
 
         return repeatable(self._engine, recover, begin=transaction)
@@ -189,7 +189,7 @@ class PostgresFailoverStore(FailoverStore):
         with transaction(self._engine) as db:
             failed = db.execute(_FAIL_OVER, _lost(dead, now) | why).rowcount
             if failed:
-                tell_of_lost_daemon(db, NodeKind.WORKER, dead, now)
+                alert_of_lost_daemon(db, NodeKind.WORKER, dead, now)
             return failed
 
 

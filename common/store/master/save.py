@@ -48,7 +48,7 @@ from common.model.decisions import (
 )
 from common.model.instances import Ownership
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
-from common.store.master.alerts import is_worth_an_alert, tell_of_ends, tell_of_lost_attempts
+from common.store.master.alerts import alert_of_ends, alert_of_lost_attempts, is_worth_an_alert
 from common.store.master.attempts import (
     IS_NAMED,
     NAMED,
@@ -338,7 +338,7 @@ def save(db: Connection, steps: Sequence[Step]) -> Saved:
         if wave.ended:
             end_attempts(db, wave.ended, runs, withdrawals)
     if save.failed_over:
-        tell_of_lost_attempts(db, save.failed_over)
+        alert_of_lost_attempts(db, save.failed_over)
     if save.moves:
         _move_processes(db, save.moves)
     holds |= _end_processes(db, save, runs, children)
@@ -466,5 +466,5 @@ def _end_processes(
         if is_worth_an_alert(runs[run_id], end.state)
     }
     if told:
-        tell_of_ends(db, told)
+        alert_of_ends(db, told)
     return others_may_wait

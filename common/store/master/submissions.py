@@ -233,12 +233,12 @@ def submit(
             if decision.pools:
                 pooled[task_id] = one
     if pooled:
-        _ask_for_slots(db, pooled)
+        _request_slots(db, pooled)
     if children:
-        _ask_for_children(db, children, runs)
+        _request_children(db, children, runs)
 
 
-def _ask_for_slots(db: Connection, pooled: Mapping[int, Submission]) -> None:
+def _request_slots(db: Connection, pooled: Mapping[int, Submission]) -> None:
     shares = [share for one in pooled.values() for share in one.decision.pools]
     known = db.execute(
         _POOLS,
@@ -276,7 +276,7 @@ def _ask_for_slots(db: Connection, pooled: Mapping[int, Submission]) -> None:
     db.execute(insert(task_group_queue), rows)
 
 
-def _ask_for_children(
+def _request_children(
     db: Connection, children: Mapping[int, Submission], runs: Mapping[int, AnyRow]
 ) -> None:
     """A relation row and a child command for each of these SUB_PROCESS attempts (§3.8)."""

@@ -35,7 +35,7 @@ from common.model.states import (
     TaskState,
     TimeoutStrategy,
 )
-from common.store.master.alerts import tell_of_slow_attempts, tell_of_slow_processes
+from common.store.master.alerts import alert_of_slow_attempts, alert_of_slow_processes
 from common.store.master.ports import TimeoutStore
 from common.store.master.submissions import DEPENDENT, SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
@@ -219,13 +219,13 @@ class PostgresTimeoutStore(TimeoutStore):
 def _processes(db: Connection, now: datetime) -> int:
     slow = db.execute(_TIME_PROCESSES_OUT, {"now": now}).all()
     warned = sorted((row for row in slow if row.timeout_strategy in _WARNING), key=_by_id)
-    tell_of_slow_processes(db, warned, now)
+    alert_of_slow_processes(db, warned, now)
     return len(slow)
 
 
 def _warnings(db: Connection, now: datetime) -> int:
     slow = sorted(db.execute(_WARN_OF_ATTEMPTS, {"now": now}).all(), key=_by_id)
-    tell_of_slow_attempts(db, slow, now)
+    alert_of_slow_attempts(db, slow, now)
     return len(slow)
 
 

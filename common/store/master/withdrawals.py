@@ -144,7 +144,7 @@ def end_attempts(
     db: Connection,
     endings: Mapping[AttemptName, Ending],
     runs: Mapping[int, AnyRow],
-    told: Withdrawals,
+    results: Withdrawals,
 ) -> None:
     """Carry out what was decided of these attempts, each by what its row says now."""
     rows = db.execute(_LOCK, named(endings)).all()
@@ -159,23 +159,23 @@ def end_attempts(
         ending = endings[name]
         if isinstance(ending.decision, AbandonTask):
             given_up.append((row.id, ending.at))
-            told.pools |= row.uses_pools
-            _tell_of_abandoned(row, runs, told)
+            results.pools |= row.uses_pools
+            _note_abandoned(row, runs, results)
             continue
         pausing = isinstance(ending.decision, PauseTask)
         state = TaskState.PAUSE if pausing else TaskState.KILL
         if _may_be_withdrawn(row):
             withdrawn.append((row.id, state, ending.at, PAUSED if pausing else WITHDRAWN))
-            told.pools |= row.uses_pools
-            _tell_of_withdrawn(row, runs, told)
+            results.pools |= row.uses_pools
+            _note_withdrawn(row, runs, results)
             continue
         # Also of one that has just ended: its report is read with the intent in mind.
         asked.append((row.id, state))
         if row.state == TaskState.RUNNING:
             if row.task_type == SUB_PROCESS:
-                told.intents = True
+                results.intents = True
             elif not pausing:
-                told.kills.append(KillEntry(address=row.host, task_instance_id=row.id))
+                results.kills.append(KillEntry(address=row.host, task_instance_id=row.id))
     _write(db, withdrawn, asked, given_up)
 
 
@@ -185,19 +185,19 @@ def _may_be_withdrawn(row: AnyRow) -> bool:
     )
 
 
-def _tell_of_withdrawn(row: AnyRow, runs: Mapping[int, AnyRow], told: Withdrawals) -> None:
+def _note_withdrawn(row: AnyRow, runs: Mapping[int, AnyRow], results: Withdrawals) -> None:
     if row.state == TaskState.SUBMITTED and row.task_type != SUB_PROCESS:
-        told.withdrawn[row.id] = place_in_queue(
+        results.withdrawn[row.id] = place_in_queue(
             runs[row.process_instance_id],
             task_priority=row.task_instance_priority,
             task_group_id=row.worker_group_id,
         )
 
 
-def _tell_of_abandoned(row: AnyRow, runs: Mapping[int, AnyRow], told: Withdrawals) -> None:
-    _tell_of_withdrawn(row, runs, told)
+def _note_abandoned(row: AnyRow, runs: Mapping[int, AnyRow], results: Withdrawals) -> None:
+    _note_withdrawn(row, runs, results)
     if row.state == TaskState.RUNNING and row.host is not None:
-        told.kills.append(KillEntry(address=row.host, task_instance_id=row.id))
+        results.kills.append(KillEntry(address=row.host, task_instance_id=row.id))
 
 
 def _write(
@@ -235,5 +235,5 @@ def _write(
         ).rowcount
     expected = len(withdrawn) + len(asked) + len(given_up)
     if changed != expected:
-        # The rows are locked, so this can't be; but then what was told would not be so.
+        # The rows are locked, so this can't be; but then what was results would not be so.
         raise StoreConflictError(f"{expected} attempts were to be ended, {changed} rows changed")

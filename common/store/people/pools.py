@@ -46,5 +46,5 @@ def lock_pool(db: Connection, name: str) -> bool:
 
 
 def remove_pool(db: Connection, name: str) -> bool:
-    """Remove a pool, False if there is none. The caller has seen under `lock_pool` that it is unused."""
+    """Remove a pool, False if there is none. The caller checks first that it is unused."""
     return db.execute(delete(task_group).where(task_group.c.name == name)).rowcount == 1

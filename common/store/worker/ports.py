@@ -187,7 +187,7 @@ class TaskStore(Protocol):
         """Make a former incarnation's running attempts at this address this one's; their ids."""
         ...
 
-    def tell_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
+    def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
         """Note what running attempts say of their Spark applications, by task instance id.
 
         Only of attempts that this incarnation holds; others are passed over. What the facts leave

@@ -67,7 +67,7 @@ FACTS_TYPES: Final = dict.fromkeys(FACTS_COLUMNS, Text)
 _TOLD: Final = unnested("told", id=Integer, **FACTS_TYPES)
 
 
-def telling(held: CTE, is_held: ColumnElement[bool]) -> Any:
+def recording(held: CTE, is_held: ColumnElement[bool]) -> Any:
     """The UPDATE that notes facts of running attempts; `held` are those that are locked for it."""
     return (
         update(task_instance)

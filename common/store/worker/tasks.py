@@ -64,7 +64,7 @@ from common.store.worker.task_facts import (
     facts_arrays,
     facts_of,
     facts_values,
-    telling,
+    recording,
 )
 
 _OWN_TENANT: Final = tenant.alias("own_tenant")
@@ -228,7 +228,7 @@ _REPORT_AND_SAY: Final = _reporting(
     _ENDED_AND_SAID,
     {"failure_reason": _ENDED_AND_SAID.c.failure, **facts_values(_ENDED_AND_SAID)},
 )
-_TELL_FACTS: Final = telling(_HELD, _IS_HELD)
+_RECORD_FACTS: Final = recording(_HELD, _IS_HELD)
 
 _DATASOURCES: Final = select(
     datasource.c.id,
@@ -372,7 +372,7 @@ class PostgresTaskStore(TaskStore):
         with transaction(self._engine) as db:
             return frozenset(db.scalars(_ADOPT, rows))
 
-    def tell_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
+    def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
         ids = [task_id for task_id in possible_ids(facts) if facts_of(facts[task_id])]
         if not ids:
             return
@@ -382,7 +382,7 @@ class PostgresTaskStore(TaskStore):
             **facts_arrays("told", [facts[task_id] for task_id in ids]),
         }
         with single(self._engine) as db:
-            db.execute(_TELL_FACTS, rows | _holder(node))
+            db.execute(_RECORD_FACTS, rows | _holder(node))
 
     def over(self, task_instance_ids: Collection[int]) -> dict[int, bool | None]:
         answers: dict[int, bool | None] = dict.fromkeys(task_instance_ids)
