@@ -235,5 +235,5 @@ def _write(
         ).rowcount
     expected = len(withdrawn) + len(asked) + len(given_up)
     if changed != expected:
-        # The rows are locked, so this can't be; but then what was results would not be so.
+        # The rows are locked, so this never happens; else the results above would be wrong.
         raise StoreConflictError(f"{expected} attempts were to be ended, {changed} rows changed")
