@@ -1,8 +1,8 @@
-"""What a complement is to run: its dates, and the definitions that follow it (§8.6). Pure.
+"""The dates of a complement, and the definitions that follow it (§8.6). Pure.
 
-`COMPLEMENT_DATA` rows, `orcaflow complement` and its `--plan` all ask here, so that what is shown
-beforehand is what runs. The dates are worked out once, sorted, without repetition and with both
-ends of the range (traps T31, T32); all is written or nothing (T73).
+`COMPLEMENT_DATA` rows, `orcaflow complement` and its `--plan` all use it, so that the plan shown
+beforehand is the one that runs. The dates are computed once, sorted, without repetition and with
+both ends of the range (traps T31, T32); all is written or nothing (T73).
 
 | `command_param` of a COMPLEMENT_DATA row | means |
 |---|---|
@@ -68,7 +68,7 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 
 def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
-    """What a row of type COMPLEMENT_DATA asks for. Raises `BadCommandError` naming key and place.
+    """The request of a row of type COMPLEMENT_DATA. Raises `BadCommandError` with key and place.
 
     `zone` is that of its texts if it names none. A row without dates in its `command_param` is
     about its own `schedule_time`.
@@ -106,7 +106,7 @@ def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
         on_failure=_word(param, ParamKey.ON_FAILURE, OnFailure, OnFailure.STOP),
         reprocess=_word(param, ParamKey.REPROCESS, Reprocess, Reprocess.ALL),
         downstream=_downstream(param),
-        confirmed=_truth(param, ParamKey.CONFIRMED),
+        confirmed=_flag(param, ParamKey.CONFIRMED),
         settings=RunSettings(
             task_depend_type=command.task_depend_type,
             failure_strategy=command.failure_strategy,
@@ -122,7 +122,7 @@ def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
 
 
 def zone_of_dates(schedules: Sequence[Schedule], *, zone: ZoneInfo) -> ZoneInfo:
-    """The zone in which a definition's dates are read, if nobody names another.
+    """The zone in which a definition's dates are read by default.
 
     That of its online schedules; `zone`, the cluster's, if they have none.
     """
@@ -142,8 +142,8 @@ def plan_complements(
     """The complements to be written: of the definition itself, then of those downstream in turn.
 
     `schedules` are the online ones of the definition, `dependents` the definitions with DEPENDENT
-    tasks, `zone` the cluster's; `utmost` dates are the most that each has. Raises
-    `BadCommandError` with what has to be mended.
+    tasks, `zone` the cluster's; none has more than `utmost` dates. Raises `BadCommandError` with
+    the mistake.
     """
     dates, zone_name = complement_dates(request, schedules, zone=zone, utmost=utmost)
     found = [_new(request, request.process_definition_id, dates, zone_name, after=None)]
@@ -170,7 +170,7 @@ def plan_complements(
 def _spans(
     request: ComplementRequest, dates: Collection[datetime], zone: ZoneInfo
 ) -> list[tuple[datetime, datetime]]:
-    """What those downstream are to cover: all of a range, or the days of a list's dates."""
+    """The spans that those downstream cover: a whole range, or the days of a list's dates."""
     if not request.dates and request.first is not None and request.last is not None:
         return [(request.first, request.last)]
     spans = []
@@ -373,7 +373,7 @@ def _fires(
 
 
 def _daily(first: datetime, last: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-    """From `first` on, each day at its time of day on the wall clock."""
+    """One moment a day from `first` on, at its time of day on the wall clock."""
     local = in_zone(first, zone)
     passed: datetime | None = None
     for day in range(UTMOST_DATES + 1):
@@ -471,12 +471,12 @@ def _order(param: Mapping[str, str]) -> RunOrder:
 def _downstream(param: Mapping[str, str]) -> Downstream:
     modes = {"OFF_MODE": Downstream.NONE, "ALL_DEPENDENT": Downstream.DIRECT}
     mode = _one_of(param, ParamKey.DOWNSTREAM, modes, "OFF_MODE")
-    if mode is Downstream.DIRECT and _truth(param, ParamKey.ALL_LEVELS):
+    if mode is Downstream.DIRECT and _flag(param, ParamKey.ALL_LEVELS):
         return Downstream.ALL
     return mode
 
 
-def _truth(param: Mapping[str, str], key: str) -> bool:
+def _flag(param: Mapping[str, str], key: str) -> bool:
     return _one_of(param, key, {"true": True, "false": False}, "false")
 
 

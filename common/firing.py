@@ -1,7 +1,7 @@
-"""What becomes of a schedule's fires: which are due, and which of those happen. Pure.
+"""The fires of a schedule that are due, and the outcome of each. Pure.
 
-The schedule loop, `schedule preview` and `schedule simulate` all ask here, so that what is shown
-beforehand is what happens. Every fire of a schedule while it is online gets exactly one outcome:
+The schedule loop, `schedule preview` and `schedule simulate` all use it, so that a preview shows
+the fires that happen. Every fire of a schedule while it is online gets exactly one outcome:
 
 | first line that applies | outcome |
 |---|---|
@@ -38,7 +38,7 @@ class ScheduleFaultError(SchedulerError):
 
 
 def timetable_of(schedule: Schedule, *, zone: ZoneInfo) -> Timetable:
-    """When a schedule fires, within its window; `zone` is that of the cluster.
+    """The timetable of a schedule, within its window; `zone` is that of the cluster.
 
     Raises `ScheduleFaultError` for a cron line, a zone or a policy that there is not.
     """
@@ -95,7 +95,7 @@ def plan_fires(
 
 
 def command_param(schedule: Schedule) -> str:
-    """What the commands of a schedule carry: its zone, its parameters, what it says of rivals.
+    """The `command_param` of a schedule's commands: zone, execution type and parameters.
 
     Raises `ScheduleFaultError` for parameters that are no JSON object.
     """
@@ -132,7 +132,7 @@ def _first_open(schedule: Schedule, timetable: Timetable) -> datetime | None:
 
 
 def _oldest_kept(schedule: Schedule, timetable: Timetable, late: datetime) -> datetime | None:
-    """The oldest misfire that is to happen; None if none is. What is before `late` is one."""
+    """The oldest misfire that is to happen, None if none is. Fires before `late` are misfires."""
     if schedule.misfire_policy is MisfirePolicy.SKIP:
         return None
     once = schedule.misfire_policy is MisfirePolicy.FIRE_ONCE

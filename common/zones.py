@@ -15,7 +15,7 @@ class UnknownZoneError(SchedulerError):
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """The zone, or `UnknownZoneError`."""
+    """The zone with this name. Raises `UnknownZoneError`."""
     if name in _OF_THIS_COMPUTER:
         raise UnknownZoneError(f"{name!r} is another zone on another computer; name that itself")
     # A name is a path below the database's folder: what leads out of it is refused by `ZoneInfo`.

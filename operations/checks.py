@@ -162,8 +162,8 @@ def _database(config: Config) -> Iterator[Finding]:
 def schedules_finding(made: Engine, config: Config) -> Finding:
     """The first ONLINE schedule that can't fire, or that all can."""
     from common.store.people.schedule_views import schedules
-    from operations.documents.schedules import blocker
-    from operations.scheduling import cluster_zone
+    from operations.stored_schedules import blocker
+    from operations.times import cluster_zone
 
     with made.connect() as db:
         found = schedules(db, online_only=True)

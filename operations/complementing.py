@@ -1,20 +1,16 @@
-"""What somebody asks to be complemented, from words to dates, and what would come of it.
+"""Complements planned and made: from the words of a request to dates, and to rows.
 
-`orcaflow complement` and its `--plan` both ask here, so that what is shown beforehand is what is
-made. Dates come from `common.complementing`, as they do when a master plans a row typed into
-`t_ds_command`. Nothing is written here.
+Dates come from `common.complementing`, as they do when a master plans a row typed into
+`t_ds_command`. A plan and the making go the same way, so that what is shown beforehand is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from statistics import median
-from typing import Final
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
-
-import typer
 
 from common.complementing import plan_complements, zone_of_dates
 from common.errors import BadCommandError, NotAllowedError, SchedulerError
@@ -30,83 +26,133 @@ from common.model.complements import (
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.plans import DefinitionSnapshot
 from common.model.schedules import Schedule
-from common.model.states import LIVE_PROCESS_STATES, ProcessState
-from common.store.complements import read_dependents
+from common.model.states import FailureStrategy, Priority, ReleaseState, TaskDependType
+from common.store.complements import create_complements, date_command_param, read_dependents
 from common.store.connect import Connection
-from common.store.people.complement_views import newest_runs
-from common.store.people.definitions import DefinitionRow, definition_by_id
-from common.store.people.durations import recent_durations
+from common.store.people.complement_views import ComplementView, complements_with_ids
+from common.store.people.definitions import DefinitionRow
 from common.store.schedules import read_schedules
 from common.task_types import known_task_types
 from common.zones import zone_named
-from operations.documents.instances import name_of
-from operations.scheduling import moment_in, zone_asked
+from operations.complement_plans import ComplementPlan, look_ahead
+from operations.errors import UsageError
+from operations.lookup import definition_named, nodes_named, worker_group_named
+from operations.start_params import stored_params
+from operations.times import cluster_zone, read_moment, read_zone
 
-_LIST: Final = "--date/--dates"
+if TYPE_CHECKING:
+    from operations.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComplementOptions:
-    """The options as they were given; what names a date is still text."""
+    """The dates to complement and the way to run them. A text that names a date is read later.
 
-    first: str | None
-    last: str | None
-    dates: tuple[str, ...]
-    zone: str | None
-    parallelism: int
-    order: RunOrder
-    on_failure: OnFailure
-    reprocess: Reprocess
-    downstream: Downstream
-    confirmed: bool
-    settings: RunSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatePlan:
-    """What becomes of one date: it runs, or is skipped because of the run that it has."""
-
-    schedule_time: datetime
-    process_instance_id: int | None = None
-    instance_state: str | None = None
-    skipped: str | None = None
-    """Why it would not run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """How long the dates of one complement take, if each takes as long as those before."""
-
-    typical: timedelta
-    """The median of the last successful runs."""
-    runs: int
-    """How many runs that is."""
-    rounds: int
-    total: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComplementPlan:
-    """One complement that would be made. `estimate` None: no run of its definition is known."""
-
-    definition_name: str
-    new: NewComplement
-    dates: tuple[DatePlan, ...]
-    estimate: Estimate | None
-
-    @property
-    def to_run(self) -> int:
-        return sum(each.skipped is None for each in self.dates)
-
-
-def planned_complements(
-    db: Connection, definition: DefinitionRow, options: ComplementOptions, *, zone: ZoneInfo
-) -> tuple[NewComplement, ...]:
-    """The complements to be made: the definition's own, then those downstream in turn.
-
-    `zone` is the cluster's. A usage error names the option that is wrong, and `NotAllowedError`
-    what stands against it.
+    `zone` None is that of the definition's schedules, else the cluster's. `start_nodes` are lists
+    of names joined by commas; without any, all tasks run. `confirmed` allows very many dates.
     """
+
+    first: str | None = None
+    last: str | None = None
+    dates: tuple[str, ...] = ()
+    zone: str | None = None
+    parallelism: int = 1
+    order: RunOrder = RunOrder.ASCENDING
+    on_failure: OnFailure = OnFailure.STOP
+    reprocess: Reprocess = Reprocess.ALL
+    downstream: Downstream = Downstream.NONE
+    confirmed: bool = False
+    start_nodes: tuple[str, ...] = ()
+    task_depend_type: TaskDependType = TaskDependType.TASK_POST
+    failure_strategy: FailureStrategy = FailureStrategy.CONTINUE
+    priority: Priority = Priority.MEDIUM
+    worker_group: str | None = None
+    start_params: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan(
+    session: Session, definition_name: str, options: ComplementOptions
+) -> list[ComplementPlan]:
+    """The plans of all complements that `create` would make; nothing is written."""
+    with session.engine.begin() as db:
+        return look_ahead(db, _planned(db, session, definition_name, options))
+
+
+def create(
+    session: Session, definition_name: str, options: ComplementOptions, *, now: datetime
+) -> list[ComplementView]:
+    """Make the complement of a definition that is ONLINE, then those downstream, or nothing.
+
+    Raises a `UsageError` of a field of the options, `NotFoundError` and `NotAllowedError`.
+    """
+    with session.engine.begin() as db:
+        new = _planned(db, session, definition_name, options)
+        ids = create_complements(db, new, command_id=0, now=now)
+    with session.engine.connect() as db:
+        return complements_with_ids(db, list(ids))
+
+
+def _planned(
+    db: Connection, session: Session, definition_name: str, options: ComplementOptions
+) -> tuple[NewComplement, ...]:
+    definition = definition_named(db, definition_name)
+    _check_online(definition)
+    settings = _settings(db, definition, options)
+    new = _new_complements(db, definition, options, settings, zone=cluster_zone(session.config))
+    _check_size(new, session.config.command.param_limit_bytes)
+    return new
+
+
+def _check_online(definition: DefinitionRow) -> None:
+    if not definition.usable or definition.release_state is not ReleaseState.ONLINE:
+        raise NotAllowedError(
+            f"{definition.name!r} is OFFLINE; release it first: "
+            f"orcaflow definition online {definition.name!r}"
+        )
+
+
+def _settings(db: Connection, definition: DefinitionRow, options: ComplementOptions) -> RunSettings:
+    names: list[str] = []
+    if options.start_nodes:
+        names = nodes_named(
+            definition.process_definition_json or "",
+            ",".join(options.start_nodes),
+            owner=repr(definition.name),
+            field="start_node",
+        )
+    group = options.worker_group
+    return RunSettings(
+        task_depend_type=options.task_depend_type,
+        failure_strategy=options.failure_strategy,
+        priority=options.priority,
+        worker_group_id=-1 if group is None else worker_group_named(db, group),
+        start_node_names=tuple(dict.fromkeys(names)),
+        start_params=stored_params(options.start_params) if options.start_params else None,
+    )
+
+
+def _check_size(complements: Sequence[NewComplement], limit: int) -> None:
+    """Each date becomes a command: one that no master would read is refused now."""
+    for each in complements:
+        settings = each.settings
+        text = date_command_param(
+            each.timezone_id, ",".join(settings.start_node_names), settings.start_params
+        )
+        if len(text.encode("utf-8", "replace")) > limit:
+            raise NotAllowedError(
+                f"the parameters are larger than {limit} bytes (command.param_limit_bytes)"
+            )
+
+
+def _new_complements(
+    db: Connection,
+    definition: DefinitionRow,
+    options: ComplementOptions,
+    settings: RunSettings,
+    *,
+    zone: ZoneInfo,
+) -> tuple[NewComplement, ...]:
+    """The complements to be made: the definition's own, then those downstream in turn."""
     _graph(definition.process_definition_json or "")
     downstream = options.downstream is not Downstream.NONE
     try:
@@ -114,7 +160,7 @@ def planned_complements(
         dependents = read_dependents(db) if downstream else ()
     except ValueError as error:
         raise SchedulerError(f"a row of t_ds_schedules can't be read: {error}") from error
-    request = _request(definition.id, options, schedules, zone=zone)
+    request = _request(definition.id, options, settings, schedules, zone=zone)
     try:
         return plan_complements(
             request,
@@ -128,57 +174,13 @@ def planned_complements(
         raise NotAllowedError(str(error)) from error
 
 
-def look_ahead(db: Connection, complements: Sequence[NewComplement]) -> list[ComplementPlan]:
-    """What exists already for each date, what becomes of it, and how long all may take."""
-    definition_ids = [each.process_definition_id for each in complements]
-    durations = recent_durations(db, definition_ids)
-    plans = []
-    for new in complements:
-        dates = _date_plans(db, new)
-        definition = definition_by_id(db, new.process_definition_id)
-        plans.append(
-            ComplementPlan(
-                definition_name="?" if definition is None else definition.name,
-                new=new,
-                dates=dates,
-                estimate=estimated(
-                    sum(each.skipped is None for each in dates),
-                    new.parallelism,
-                    durations.get(new.process_definition_id, ()),
-                ),
-            )
-        )
-    return plans
-
-
-def estimated(dates: int, parallelism: int, history: Sequence[timedelta]) -> Estimate | None:
-    """How long so many dates take; None without any history."""
-    typical = typical_duration(history)
-    if typical is None:
-        return None
-    rounds = -(-dates // parallelism)
-    return Estimate(typical=typical, runs=len(history), rounds=rounds, total=typical * rounds)
-
-
-def end_of(plan: ComplementPlan, *, begins_at: datetime | None) -> datetime | None:
-    """When it would be over if it began then; None if nobody can know."""
-    if plan.estimate is None or begins_at is None:
-        return None
-    try:
-        return begins_at + plan.estimate.total
-    except OverflowError:
-        return None
-
-
-def typical_duration(history: Sequence[timedelta]) -> timedelta | None:
-    """The median, which one run that hung for a day does not spoil; None of nothing."""
-    if not history:
-        return None
-    return timedelta(seconds=median(span.total_seconds() for span in history))
-
-
 def _request(
-    definition_id: int, options: ComplementOptions, schedules: Sequence[Schedule], *, zone: ZoneInfo
+    definition_id: int,
+    options: ComplementOptions,
+    settings: RunSettings,
+    schedules: Sequence[Schedule],
+    *,
+    zone: ZoneInfo,
 ) -> ComplementRequest:
     zone_name = _zone_name(options, schedules, zone)
     own_zone = zone_named(zone_name)
@@ -186,23 +188,21 @@ def _request(
     last: datetime | None = None
     if options.dates:
         if options.first is not None or options.last is not None:
-            raise typer.BadParameter(
-                "give either --from and --to, or a list of dates", param_hint=_LIST
-            )
+            raise UsageError("dates", "give either --from and --to, or a list of dates")
     elif options.first is None or options.last is None:
-        raise typer.BadParameter(
+        raise UsageError(
+            "last" if options.first else "first",
             "give the range by --from and --to, or its dates by --date or --dates",
-            param_hint="--to" if options.first else "--from",
         )
     else:
-        first = read_moment(options.first, own_zone, option="--from")
+        first = read_moment(options.first, own_zone, field="first")
         # Dates may lie at any time of a day, and a bare date means all of it.
-        last = read_moment(options.last, own_zone, option="--to", ends_day=True)
+        last = read_moment(options.last, own_zone, field="last", ends_day=True)
         if last < first:
-            raise typer.BadParameter(
+            raise UsageError(
+                "last",
                 f"{options.last} is before --from {options.first}: nothing lies between them; put"
                 " the earlier date first (--order descending runs the latest one first)",
-                param_hint="--to",
             )
     return ComplementRequest(
         process_definition_id=definition_id,
@@ -216,78 +216,33 @@ def _request(
         reprocess=options.reprocess,
         downstream=options.downstream,
         confirmed=options.confirmed,
-        settings=options.settings,
+        settings=settings,
     )
 
 
 def _zone_name(options: ComplementOptions, schedules: Sequence[Schedule], zone: ZoneInfo) -> str:
     """The zone asked for, else that of a schedule, else the cluster's: as for a typed row."""
     if options.zone is not None:
-        return zone_asked(options.zone).key
+        return read_zone(options.zone).key
     try:
         return zone_of_dates(schedules, zone=zone).key
     except BadCommandError as error:
         raise NotAllowedError(f"{error}; name a zone by --zone") from error
 
 
-def read_moment(
-    text: str, zone: ZoneInfo, *, option: str, ends_day: bool = False, what: str = ""
-) -> datetime:
-    """The instant of a date, or of a date with a time; a usage error names option and `what`."""
-    try:
-        return moment_in(text, zone, ends_day=ends_day)
-    except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(f"{what}{error}", param_hint=option) from None
-
-
 def read_dates(texts: Sequence[str], zone: ZoneInfo) -> tuple[datetime, ...]:
-    """The dates of a list, each of which stands in it once."""
+    """The dates of a list; raises a `UsageError` of the field `dates` for a repeated one too."""
     places: dict[datetime, int] = {}
     for place, text in enumerate(texts, start=1):
-        moment = read_moment(text, zone, option=_LIST, what=f"date {place}: ")
+        moment = read_moment(text, zone, field="dates", place=f"date {place}: ")
         if moment in places:
-            raise typer.BadParameter(
+            raise UsageError(
+                "dates",
                 f"date {place} ({text.strip()[:40]}) is date {places[moment]} again; name each"
                 " date once",
-                param_hint=_LIST,
             )
         places[moment] = place
     return tuple(places)
-
-
-def skip_reason(reprocess: Reprocess, process_instance_id: int, state: int) -> str | None:
-    """Why a date with this newest run would be left alone; None if it would run again.
-
-    `common.store.complements` decides the same, in the statement that writes the dates.
-    """
-    is_live = state in LIVE_PROCESS_STATES
-    if reprocess is Reprocess.ALL:
-        return None
-    if reprocess is Reprocess.FAILED and not is_live and state != ProcessState.SUCCESS:
-        return None
-    verb = "is" if is_live else "ended as"
-    return f"process instance {process_instance_id} {verb} {name_of(ProcessState, state)}"
-
-
-def _date_plans(db: Connection, new: NewComplement) -> tuple[DatePlan, ...]:
-    runs = newest_runs(db, new.process_definition_id, new.dates)
-    return tuple(_date_plan(each, runs, new.reprocess) for each in new.dates)
-
-
-def _date_plan(
-    schedule_time: datetime, runs: Mapping[datetime, tuple[int, int]], reprocess: Reprocess
-) -> DatePlan:
-    # Moments of a repeated hour are equal to no moment of another zone.
-    run = runs.get(schedule_time.astimezone(UTC))
-    if run is None:
-        return DatePlan(schedule_time=schedule_time)
-    instance_id, state = run
-    return DatePlan(
-        schedule_time=schedule_time,
-        process_instance_id=instance_id,
-        instance_state=name_of(ProcessState, state),
-        skipped=skip_reason(reprocess, instance_id, state),
-    )
 
 
 def _graph(process_definition_json: str) -> ProcessGraph:

@@ -19,7 +19,8 @@ from common.cron import Cron, CronError
 from common.model.states import FailureStrategy, Priority, WarningType
 from operations.findings import Finding, Severity
 from operations.references import DEFAULT_WORKER_GROUP
-from operations.scheduling import NO_END, moment_in, stored_name
+from operations.stored_schedules import NO_END
+from operations.times import moment_in, stored_name
 
 if TYPE_CHECKING:
     from common.store.connect import Connection

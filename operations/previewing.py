@@ -1,207 +1,119 @@
-"""The next fires of schedules, exactly as they will fire, and what the clock does to them.
+"""Previews: the next fires of stored schedules or of a cron line, before they happen.
 
-Fires come from the very `Timetable` that masters fire by; this only marks them. A *clock change* is
-an instant at which the wall clock of a zone jumps. Nothing here reads a clock or a table.
+Nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from itertools import islice
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice, repeat
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from common.cron import MissingTime, RepeatedTime, Timetable
-from operations.texts import duration
+from common.firing import ScheduleFaultError, timetable_of
+from common.model.schedules import Schedule
+from operations.coming_fires import ClockChange, ComingFire, clock_changes, coming
+from operations.stored_schedules import NO_END, as_schedule, schedules_of
+from operations.times import cluster_zone, read_moment, stored_name
 
-_DAY = timedelta(days=1)
-_SECOND = timedelta(seconds=1)
-# Without as many fires as were asked for, clock changes are looked for this far.
-_HORIZON = timedelta(days=366 * 20)
-# No cron line fires before; days before and after these can still be shown in any zone.
-_EARLIEST = datetime(1969, 12, 1, tzinfo=UTC)
-_LATEST = datetime(9999, 12, 20, tzinfo=UTC)
-_SHOWN = 5
-# A wall differs from UTC by less than a day, and jumps by a day at most.
-_NEAR = timedelta(days=2)
+if TYPE_CHECKING:
+    from common.store.people.schedule_views import ScheduleView
+    from operations.session import Session
 
-
-class Mark(StrEnum):
-    """What the clock did to one fire."""
-
-    SHIFTED = "shifted"
-    """Its wall time is skipped by the clock; it fires as much later as the clock jumps."""
-    FIRST = "first"
-    """The clock shows its wall time twice; this is the first."""
-    SECOND = "second"
+LINE_ID = 0
+"""The id of the one schedule of a preview of a cron line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComingFire:
-    """A fire to come. `local` is what the clock shows then, `meant` what the cron line says."""
+class Previewed:
+    """The schedules to preview: stored ones in `views`, or the `line` of a mere cron line.
 
-    fire_time: datetime
-    local: datetime
-    meant: datetime
-    mark: Mark | None = None
+    `faults` are those of schedules that can't fire; all others have a timetable, by id.
+    """
+
+    views: tuple[ScheduleView, ...] = ()
+    line: Schedule | None = None
+    timetables: Mapping[int, Timetable]
+    faults: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClockChange:
-    """A jump of the clock that meets wall times of the cron line: `number`, the first few shown.
+class Preview:
+    """Fires in the order of their times, and clock changes, each with the id of its schedule."""
 
-    Forward these are skipped by the clock, backward shown twice. `before` and `after` are what the
-    clock is ahead of UTC.
-    """
-
-    at: datetime
-    before: timedelta
-    after: timedelta
-    wall_times: tuple[datetime, ...]
-    number: int
-
-    @property
-    def is_forward(self) -> bool:
-        return self.after > self.before
+    fires: tuple[tuple[int, ComingFire], ...]
+    clock_changes: tuple[tuple[int, ClockChange], ...]
 
 
-def coming(timetable: Timetable, after: datetime) -> Iterator[ComingFire]:
-    """The fires strictly after an instant, made as they are asked for."""
-    for fire_time in timetable.between(after + timedelta(microseconds=1), _LATEST):
-        yield _marked(timetable, fire_time)
+def of_target(session: Session, target: str) -> Previewed:
+    """The schedule with an id, or those of a definition."""
+    with session.engine.connect() as db:
+        views = schedules_of(db, target)
+    zone = cluster_zone(session.config)
+    timetables: dict[int, Timetable] = {}
+    faults: dict[int, str] = {}
+    for view in views:
+        try:
+            timetables[view.id] = timetable_of(as_schedule(view), zone=zone)
+        except ScheduleFaultError as error:
+            faults[view.id] = str(error)
+    return Previewed(views=tuple(views), timetables=timetables, faults=faults)
 
 
-def clock_changes(
-    timetable: Timetable, after: datetime, last: datetime | None
-) -> list[ClockChange]:
-    """The jumps after an instant that meet wall times of the cron line, up to `last`.
-
-    `last` None: there are no more fires, and it is looked up to the end of the window.
-    """
-    first = max(after, timetable.first or after, _EARLIEST)
-    if last is None:
-        last = min(timetable.last or _LATEST, first + min(_HORIZON, _LATEST - min(first, _LATEST)))
-    found = []
-    for at, before, behind in _jumps_near_fires(timetable, first, min(last, _LATEST)):
-        lower, upper = sorted((at + before, at + behind))
-        walls = _walls(timetable).between(lower, upper - _SECOND)
-        shown = [wall.replace(tzinfo=None) for wall in islice(walls, _SHOWN)]
-        if shown:
-            found.append(
-                ClockChange(
-                    at=at,
-                    before=before,
-                    after=behind,
-                    wall_times=tuple(shown),
-                    number=len(shown) + sum(1 for _ in walls),
-                )
-            )
-    return found
-
-
-def told(change: ClockChange, timetable: Timetable) -> str:
-    """What a clock change does to the fires, as a sentence for people."""
-    before, after = (
-        (change.at + offset).replace(tzinfo=None) for offset in (change.before, change.after)
+def of_line(
+    cron: str,
+    *,
+    zone: ZoneInfo,
+    missing: MissingTime = MissingTime.SHIFT,
+    repeated: RepeatedTime = RepeatedTime.FIRST,
+) -> Previewed:
+    """A cron line as if a schedule without an end had it."""
+    line = Schedule(
+        id=LINE_ID,
+        process_definition_id=0,
+        definition_name=None,
+        definition_is_online=False,
+        crontab=cron,
+        timezone_id=stored_name(zone),
+        missing_time=missing.value,
+        repeated_time=repeated.value,
+        start_time=datetime(1970, 1, 1, tzinfo=UTC),
+        end_time=NO_END,
     )
-    # A zone may skip a whole day.
-    until = f"{after:%H:%M:%S}" if before.date() == after.date() else f"{after}"
-    walls = ", ".join(f"{wall:%H:%M:%S}" for wall in change.wall_times)
-    more = change.number - len(change.wall_times)
-    walls += f" and {more} more" if more else ""
-    many = change.number > 1
-    if change.is_forward:
-        jump = f"{before}: the clock jumps to {until}"
-        if timetable.missing is MissingTime.SKIP:
-            return f"{jump}; {walls} {'do' if many else 'does'} not fire on that day"
-        later = duration(change.after - change.before)
-        return f"{jump}; {walls} {'fire' if many else 'fires'} {later} later"
-    jump = f"{before}: the clock goes back to {until}"
-    times = {
-        RepeatedTime.FIRST: "the first time only",
-        RepeatedTime.SECOND: "the second time only",
-        RepeatedTime.BOTH: "both times",
-    }[timetable.repeated]
-    verbs = "are shown twice, and fire" if many else "is shown twice, and fires"
-    return f"{jump}; {walls} {verbs} {times}"
+    return Previewed(line=line, timetables={LINE_ID: timetable_of(line, zone=zone)}, faults={})
 
 
-def told_of_fire(fire: ComingFire) -> str | None:
-    """What the clock did to a fire, in a few words; None if nothing."""
-    match fire.mark:
-        case None:
-            return None
-        case Mark.SHIFTED:
-            return f"shifted: the clock skips {fire.meant:%Y-%m-%d %H:%M:%S}"
-        case Mark.FIRST:
-            return f"the first {fire.meant:%H:%M:%S} of two"
-        case Mark.SECOND:
-            return f"the second {fire.meant:%H:%M:%S} of two"
+def preview(previewed: Previewed, *, after: str | None, count: int, now: datetime) -> Preview:
+    """The next `count` fires, and the clock changes among them.
 
-
-def _marked(timetable: Timetable, fire_time: datetime) -> ComingFire:
-    local = fire_time.astimezone(timetable.zone)
-    wall = local.replace(tzinfo=None)
-    if local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset():
-        mark = Mark.SECOND if local.fold else Mark.FIRST
-        return ComingFire(fire_time=fire_time, local=local, meant=wall, mark=mark)
-    as_utc = wall.replace(tzinfo=UTC)
-    if next(_walls(timetable).between(as_utc, as_utc), None) is not None:
-        return ComingFire(fire_time=fire_time, local=local, meant=wall)
-    # The wall time is that of the offset before the jump, which was a day ago at most.
-    meant = (
-        wall
-        - _offset(timetable.zone, fire_time)
-        + _offset(timetable.zone, fire_time - _DAY - _SECOND)
+    `after` is a text, read in the zone of each schedule; None is now.
+    """
+    timetables = previewed.timetables
+    since = {
+        number: now if after is None else read_moment(after, each.zone, field="after")
+        for number, each in timetables.items()
+    }
+    fires = _merged(timetables, since, count)
+    last = fires[-1][1].fire_time if len(fires) == count else None
+    return Preview(
+        fires=tuple(fires),
+        clock_changes=tuple(
+            (number, change)
+            for number, each in timetables.items()
+            for change in clock_changes(each, since[number], last)
+        ),
     )
-    return ComingFire(fire_time=fire_time, local=local, meant=meant, mark=Mark.SHIFTED)
 
 
-def _walls(timetable: Timetable) -> Timetable:
-    """The wall times of the cron line, given as if the wall showed UTC, where no clock jumps."""
-    return replace(timetable, zone=ZoneInfo("UTC"), first=None, last=None)
-
-
-def _jumps_near_fires(
-    timetable: Timetable, first: datetime, last: datetime
-) -> Iterator[tuple[datetime, timedelta, timedelta]]:
-    """The jumps from `first` to `last` around days that the cron line means: few in many years."""
-    walls = _walls(timetable)
-    passed = first
-    wall = walls.next(first - _NEAR)
-    while wall is not None and wall <= last + _NEAR:
-        midnight = wall.replace(hour=0, minute=0, second=0)
-        begin, end = max(passed, midnight - _NEAR), min(last, midnight + _DAY + _NEAR)
-        if begin < end:
-            yield from _jumps(timetable.zone, begin, end)
-            passed = end
-        wall = walls.next(midnight + _DAY - _SECOND)
-
-
-def _jumps(
-    zone: ZoneInfo, first: datetime, last: datetime
-) -> Iterator[tuple[datetime, timedelta, timedelta]]:
-    """Each instant from `first` to `last` at which the offset changes, with both offsets."""
-    known, offset = first.astimezone(UTC).replace(microsecond=0), _offset(zone, first)
-    while known < last:
-        # Jumps of a zone lie days apart, so that none is passed over.
-        probe = min(known + _DAY, last)
-        there = _offset(zone, probe)
-        if there != offset:
-            low, high = known, probe
-            while high - low > _SECOND:
-                middle = low + (high - low) // 2
-                middle = middle.replace(microsecond=0)
-                if _offset(zone, middle) == offset:
-                    low = middle
-                else:
-                    high = middle
-            yield high, offset, there
-            offset = there
-        known = probe
-
-
-def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
-    return instant.astimezone(zone).utcoffset() or timedelta()
+def _merged(
+    timetables: Mapping[int, Timetable], since: Mapping[int, datetime], count: int
+) -> Sequence[tuple[int, ComingFire]]:
+    merged = heapq.merge(
+        *(zip(repeat(number), coming(each, since[number])) for number, each in timetables.items()),
+        key=lambda pair: (pair[1].fire_time, pair[0]),
+    )
+    return list(islice(merged, count))

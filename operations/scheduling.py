@@ -1,330 +1,384 @@
-"""What the commands about time work out: the times, spans and zones that people write, what a
-schedule is made of, and whether its definitions are released.
+"""Schedules: made, changed, brought ONLINE and OFFLINE, deleted and listed, with their ledger.
 
-Everything that a schedule fires by is asked of `common.firing`, never worked out here. The
-functions that are given a connection write nothing.
+Each function is one transaction: all of it is written or nothing. Adds the word *settings*: the
+columns of a schedule that people choose, before they are stored.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
-import typer
-
-from common.errors import NotAllowedError, NotFoundError
-from common.firing import command_param, plan_fires, timetable_of
-from common.model.schedules import FirePlan, MisfirePolicy, Schedule
-from common.model.states import (
-    ExecutionType,
-    FailureStrategy,
-    Priority,
-    ReleaseState,
+from common.cron import Cron, CronError, MissingTime, RepeatedTime, Timetable
+from common.errors import NotAllowedError
+from common.firing import ScheduleFaultError, timetable_of
+from common.model.schedules import FireOutcome, MisfirePolicy, Schedule
+from common.model.states import ExecutionType, FailureStrategy, Priority, ReleaseState
+from common.store.people import schedule_requests as store
+from common.store.people.schedule_views import FireView, ScheduleView, fire_counts, schedules
+from common.store.people.schedule_views import fires as stored_fires
+from operations.coming_fires import ComingFire, coming
+from operations.errors import UsageError
+from operations.lookup import definition_named, worker_group_named
+from operations.schedule_checks import check_released, check_schedule, check_window
+from operations.start_params import stored_params
+from operations.stored_schedules import (
+    NO_END,
+    as_schedule,
+    id_in,
+    next_plan,
+    schedules_of,
+    schedules_with_ids,
+    zone_of_schedule,
 )
-from common.params import format_moment, parse_moment
-from common.zones import UnknownZoneError, zone_named
+from operations.times import cluster_zone, read_moment, read_seconds, stored_name
 
 if TYPE_CHECKING:
     from common.config import Config
     from common.store.connect import Connection
-    from common.store.people.definitions import NamedDefinition
-    from common.store.people.schedule_views import ScheduleView
+    from operations.session import Session
 
-NO_END: Final = datetime(9999, 1, 1, tzinfo=UTC)
-"""The end of a window that has none, as the table's default is."""
-
-_ANYBODYS_ZONES: Final = frozenset({"localtime", "posixrules"})
-"""Files beside the zones, which are another zone on the next computer."""
-MAX_ZONE_LENGTH: Final = 40
-MAX_SECONDS: Final = 2**31 - 1
-
-_EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_MOMENT = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?"
-    r"(Z|[+-][0-9]{2}:[0-9]{2})?"
-)
-_SPAN = re.compile(r"([0-9]{1,10}) *([smhd]?)")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-
-
-def moment_in(text: str, zone: ZoneInfo, *, ends_day: bool = False) -> datetime:
-    """The instant that a person wrote; `ValueError` says what is wrong with it.
-
-    A date, or a date with a time, on the wall of `zone`; with an offset it needs none. A date alone
-    is its first second, or with `ends_day` its last one.
-    """
-    given = text.strip()
-    if _DATE.fullmatch(given):
-        found = parse_moment(f"{given} {'23:59:59' if ends_day else '00:00:00'}", zone)
-    else:
-        found = _with_time(given, zone)
-    if found is None:
-        raise ValueError(f"{text!r:.60} is no time, as 2026-01-31 or '2026-01-31 02:30:00' is")
-    try:
-        return found.astimezone(UTC)
-    except OverflowError:
-        raise ValueError(f"{text!r:.60} is outside the years 1 to 9999") from None
-
-
-def _with_time(text: str, zone: ZoneInfo) -> datetime | None:
-    found = _MOMENT.fullmatch(text)
-    if found is None:
-        return None
-    date, clock, seconds, offset = found.groups()
-    if offset is None:
-        return parse_moment(f"{date} {clock}{seconds or ':00'}", zone)
-    try:
-        return datetime.fromisoformat(f"{date} {clock}{seconds or ':00'}{offset}")
-    except ValueError:
-        return None
-
-
-def moment_option(text: str, zone: ZoneInfo, *, option: str, ends_day: bool = False) -> datetime:
-    """As `moment_in`, with a usage error that names the option."""
-    try:
-        return moment_in(text, zone, ends_day=ends_day)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error
-
-
-def seconds_of(text: str) -> int:
-    """Whole seconds of a span like 90, 90s, 10m, 2h or 1d; `ValueError` for anything else."""
-    found = _SPAN.fullmatch(text.strip())
-    seconds = 0 if found is None else int(found[1]) * _UNITS[found[2]]
-    if not 0 < seconds <= MAX_SECONDS:
-        raise ValueError(f"{text!r:.60} is no span of time, as 90s, 10m, 2h or 1d is")
-    return seconds
-
-
-def params_of(pairs: Sequence[str]) -> dict[str, str]:
-    """Names and values of NAME=VALUE pairs; a usage error for what is none, or given twice."""
-    params: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        name = name.strip()
-        if not equals or not name:
-            raise typer.BadParameter(f"{pair!r:.200} is not NAME=VALUE", param_hint="--param")
-        if name in params:
-            raise typer.BadParameter(f"{name!r:.200} is given twice", param_hint="--param")
-        if "\0" in pair or any("\ud800" <= character <= "\udfff" for character in pair):
-            raise typer.BadParameter(
-                f"{pair!r:.200} has a character that can't be stored", param_hint="--param"
-            )
-        params[name] = value
-    return params
-
-
-def cluster_zone(config: Config) -> ZoneInfo:
-    """The zone of what names none: the daemons' rule."""
-    if config.time_zone:
-        return ZoneInfo(config.time_zone)
-    # Here, because only a computer without a configured zone has to be asked for its own.
-    from tzlocal import get_localzone
-
-    return get_localzone()
-
-
-def zone_asked(name: str) -> ZoneInfo:
-    """The zone that a person named; a usage error names near ones."""
-    from zoneinfo import available_timezones
-
-    try:
-        if len(name) <= MAX_ZONE_LENGTH and name.strip() not in _ANYBODYS_ZONES:
-            return zone_named(name.strip())
-    except UnknownZoneError:
-        pass
-    known = {each.lower(): each for each in sorted(available_timezones() - _ANYBODYS_ZONES)}
-    near = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1)
-    perhaps = f"; did you mean {known[near[0]]}?" if near else ", as America/New_York or UTC is"
-    raise typer.BadParameter(
-        f"{name!r:.80} is no zone of the tz database{perhaps}", param_hint="--zone"
-    )
-
-
-def stored_name(zone: ZoneInfo) -> str | None:
-    """What `timezone_id` is to say; None for the zone of a computer that has no name for it."""
-    try:
-        return zone_named(zone.key).key
-    except UnknownZoneError:
-        return None
-
-
-def as_schedule(view: ScheduleView) -> Schedule:
-    """The row as `common.firing` takes it."""
-    return Schedule(
-        id=view.id,
-        process_definition_id=view.process_definition_id,
-        definition_name=view.definition_name,
-        definition_is_online=view.definition_is_online,
-        crontab=view.crontab,
-        timezone_id=view.timezone_id,
-        missing_time=view.missing_time,
-        repeated_time=view.repeated_time,
-        start_time=view.start_time,
-        end_time=view.end_time,
-        misfire_policy=MisfirePolicy(view.misfire_policy),
-        misfire_limit=view.misfire_limit,
-        deadline=view.deadline,
-        execution_type=None if view.execution_type is None else ExecutionType(view.execution_type),
-        start_params=view.start_params,
-        failure_strategy=FailureStrategy(view.failure_strategy),
-        user_id=view.user_id,
-        priority=Priority(view.priority),
-        worker_group_id=view.worker_group_id,
-        counted_from=view.counted_from,
-        next_fire_time=view.next_fire_time,
-    )
-
-
-def check_schedule(made: Schedule, *, zone: ZoneInfo, limit_bytes: int) -> None:
-    """Raise what keeps it from firing as it stands: `ScheduleFaultError`, `NotAllowedError`."""
-    timetable_of(made, zone=zone)
-    param = command_param(made)
-    if len(param.encode("utf-8", "replace")) > limit_bytes:
-        raise NotAllowedError(
-            f"the parameters are larger than {limit_bytes} bytes (command.param_limit_bytes)"
-        )
-
-
-def next_plan(view: ScheduleView, *, zone: ZoneInfo) -> FirePlan:
-    """When an ONLINE schedule fires next, be that in the past, or why it can't (`fault`)."""
-    if view.release_state != ReleaseState.ONLINE or view.fault is not None:
-        return FirePlan(fault=view.fault)
-    return plan_fires(as_schedule(view), now=_EARLIEST, zone=zone)
-
-
-def zone_of_schedule(view: ScheduleView, zone: ZoneInfo) -> ZoneInfo:
-    """The zone that it fires by; `zone`, that of the cluster, if it names none or one unknown."""
-    try:
-        return zone if view.timezone_id is None else zone_named(view.timezone_id)
-    except UnknownZoneError:
-        return zone
-
-
-def local_text(moment: datetime | None, zone: ZoneInfo) -> str | None:
-    """An instant as the wall clock of the zone shows it, with its offset."""
-    if moment is None:
-        return None
-    try:
-        return moment.astimezone(zone).isoformat(sep=" ", timespec="seconds")
-    except OverflowError:
-        return moment.isoformat(sep=" ", timespec="seconds")
-
-
-def check_window(first: datetime, last: datetime, *, zone: ZoneInfo) -> None:
-    """A usage error if a window ends before it starts, or as it starts (specification §8.1)."""
-    if last > first:
-        return
-    span = f"{format_moment(first, zone)} to {format_moment(last, zone)} ({zone.key})"
-    what = "ends as it starts" if last == first else "ends before it starts"
-    raise typer.BadParameter(f"the window {span} {what}", param_hint="--to")
-
-
-def check_released(db: Connection, definition_ids: Iterable[int]) -> None:
-    """Hold these definitions and all their sub processes, and refuse the first that is no good.
-
-    What is ONLINE then stays so until the transaction ends.
-    """
-    from common.store.people.schedule_requests import lock_definitions
-
-    needed = _with_sub_processes(db, definition_ids)
-    locked = lock_definitions(db, [each.id for each in needed if each.id is not None])
-    for each in needed:
-        found = None if each.id is None else locked.get(each.id)
-        if found is None:
-            raise NotFoundError(f"there is no process definition {each.target!r:.200}{each.why}")
-        if not found.is_usable:
-            raise NotAllowedError(
-                f"process definition {found.name!r}{each.why} is not usable (flag 0); import it"
-                " again"
-            )
-        if not found.is_released:
-            raise NotAllowedError(
-                f"process definition {found.name!r}{each.why} is OFFLINE; release it first:"
-                f" orcaflow definition online {found.name!r}"
-            )
+_NEXT_FIRES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Needed:
-    """A definition that has to be ONLINE; `id` is None if there is none of the name in `target`."""
+class ScheduleSettings:
+    """The settings that are given; None leaves a setting as it is.
 
-    id: int | None
-    target: int | str
-    why: str = ""
+    `first` and `last` are texts, read in the schedule's zone: `now` and `never` are words there.
+    `deadline` is in seconds, 0 for none; `start_params` empty takes all of them away.
+    """
 
-
-def _with_sub_processes(db: Connection, definition_ids: Iterable[int]) -> list[_Needed]:
-    """The definitions and what they run as sub processes, level by level, each once."""
-    from common.store.people.definitions import definitions_named, definitions_with_ids
-    from operations.awaited import awaited
-
-    level = [_Needed(id=each, target=each) for each in dict.fromkeys(definition_ids)]
-    needed: dict[int | str, _Needed] = {}
-    while level:
-        for each in level:
-            needed.setdefault(each.id or each.target, each)
-        places = [
-            (row, place)
-            for row in definitions_with_ids(db, [each.id for each in level if each.id is not None])
-            for place in awaited(_document(row))
-            if place.is_start
-        ]
-        by_name: dict[str, int] = {}
-        names = sorted({place.target for _, place in places if isinstance(place.target, str)})
-        for found in definitions_named(db, names):
-            # The default project's come first, and go before those of the same name elsewhere.
-            by_name.setdefault(found.name, found.id)
-        level = []
-        for row, place in places:
-            target = place.target
-            number = target if isinstance(target, int) else by_name.get(target)
-            if (number or target) not in needed:
-                why = f", which task {place.node!r:.100} of {row.name!r} runs as a sub process,"
-                level.append(_Needed(id=number, target=target, why=why))
-    return list(needed.values())
+    cron: str | None = None
+    zone: ZoneInfo | None = None
+    first: str | None = None
+    last: str | None = None
+    misfire_policy: MisfirePolicy | None = None
+    misfire_limit: int | None = None
+    deadline: int | None = None
+    missing_time: MissingTime | None = None
+    repeated_time: RepeatedTime | None = None
+    execution_type: ExecutionType | Literal["definition"] | None = None
+    failure_strategy: FailureStrategy | None = None
+    worker_group: str | None = None
+    priority: Priority | None = None
+    start_params: Mapping[str, str] | None = None
 
 
-def _document(row: NamedDefinition) -> Mapping[str, Any]:
-    """Its JSON; one that can't be read runs nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedSchedule:
+    """A schedule that was made or changed; `next_fire` is None if it never fires again.
+
+    `others` are the ids of the definition's other schedules, after a new one was made.
+    """
+
+    view: ScheduleView
+    timetable: Timetable
+    next_fire: ComingFire | None
+    others: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleDetails:
+    """A schedule with its next fires, its fault if it has one, and its fires by outcome."""
+
+    view: ScheduleView
+    fault: str | None
+    next_fires: tuple[ComingFire, ...]
+    fire_counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedSchedules:
+    """The chosen schedules as they were found, and the ids of those whose state has changed."""
+
+    views: tuple[ScheduleView, ...]
+    changed: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Fires, the newest first, and the zone of each schedule; the cluster's for one deleted."""
+
+    fires: tuple[FireView, ...]
+    zones: Mapping[int, ZoneInfo]
+
+
+def read_cron(text: str) -> str:
+    """The line with single blanks between its fields; raises a `UsageError` of the field `cron`."""
     try:
-        found = json.loads(row.process_definition_json or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        Cron.parse(text)
+    except CronError as error:
+        raise UsageError("cron", str(error)) from error
+    return " ".join(text.split())
 
 
-def schedules_of(db: Connection, target: str, *, by_name: bool = False) -> list[ScheduleView]:
-    """The schedule with an id, or those of a definition with a name: at least one."""
-    from common.store.people.schedule_views import schedules
-    from operations.lookup import definition_named
+def read_deadline(text: str) -> int:
+    """Seconds of a span, 0 for `none`; raises a `UsageError` of the field `deadline`."""
+    return 0 if text == "none" else read_seconds(text, field="deadline")
 
-    number = int(target[:18]) if target.isascii() and target.isdigit() and not by_name else None
-    if number is not None:
-        found = schedules(db, ids=[number])
-        if found:
-            return found
-    try:
-        definition = definition_named(db, target)
-    except NotFoundError as error:
-        if number is not None:
-            raise no_schedule(number) from error
-        raise
-    found = schedules(db, definition_id=definition.id)
-    if not found:
-        raise NotFoundError(
-            f"{definition.name!r} has no schedule; make one: orcaflow schedule create"
-            f" {definition.name!r} --cron '0 0 3 * * ? *'"
+
+def create(
+    session: Session,
+    definition_name: str,
+    settings: ScheduleSettings,
+    *,
+    online: bool,
+    now: datetime,
+) -> SavedSchedule:
+    """Make a schedule of a definition; `online` needs it and its sub processes to be ONLINE.
+
+    The settings hold a cron line and both ends of the window.
+    """
+    zone = settings.zone or cluster_zone(session.config)
+    columns = {"timezone_id": stored_name(zone), **_columns(settings, zone=zone, now=now)}
+    with session.engine.begin() as db:
+        definition = definition_named(db, definition_name)
+        columns |= _worker_group(db, settings)
+        _check_columns(session.config, columns, zone)
+        if online:
+            check_released(db, [definition.id])
+            columns["release_state"] = int(ReleaseState.ONLINE)
+        made = store.create_schedule(
+            db, process_definition_id=definition.id, values=columns, at=now
         )
+        views = schedules(db, definition_id=definition.id)
+    view = next(each for each in views if each.id == made)
+    return _saved(session, view, now=now, others=[each.id for each in views if each.id != made])
+
+
+def edit(
+    session: Session, schedule_id: int, settings: ScheduleSettings, *, now: datetime
+) -> SavedSchedule:
+    """Change a schedule that is OFFLINE. Another zone leaves the instants of its window alone."""
+    with session.engine.begin() as db:
+        store.lock_schedules(db, [schedule_id])
+        (view,) = schedules_with_ids(db, [schedule_id])
+        zone = settings.zone or zone_of_schedule(view, cluster_zone(session.config))
+        columns = _columns(settings, zone=zone, now=now) | _worker_group(db, settings)
+        if not columns:
+            raise UsageError(None, "say what is to be changed; see --help")
+        if view.release_state != ReleaseState.OFFLINE:
+            raise NotAllowedError(
+                f"schedule {schedule_id} is ONLINE and can't be changed; take it off first:"
+                f" orcaflow schedule offline {schedule_id}"
+            )
+        _check_columns(session.config, _columns_of(view) | columns, zone)
+        store.edit_schedule(db, schedule_id, values=columns, at=now)
+        (view,) = schedules_with_ids(db, [schedule_id])
+    return _saved(session, view, now=now)
+
+
+def set_release_state(
+    session: Session,
+    wanted: ReleaseState,
+    *,
+    ids: Sequence[int] | None = None,
+    definition_name: str | None = None,
+    now: datetime,
+) -> ReleasedSchedules:
+    """Bring schedules ONLINE or OFFLINE: those with these ids, else of a definition, else all.
+
+    Nothing changes if one of them can't be brought ONLINE: `NotAllowedError` names it.
+    """
+    zone = cluster_zone(session.config)
+    with session.engine.begin() as db:
+        found = _chosen(db, ids, definition_name)
+        if wanted is ReleaseState.ONLINE:
+            check_released(db, [view.process_definition_id for view in found])
+        chosen = [view.id for view in found]
+        store.lock_schedules(db, chosen)
+        found = schedules_with_ids(db, chosen)
+        for view in found if wanted is ReleaseState.ONLINE else ():
+            try:
+                check_schedule(
+                    as_schedule(view),
+                    zone=zone,
+                    limit_bytes=session.config.command.param_limit_bytes,
+                )
+            except ScheduleFaultError as error:
+                raise NotAllowedError(
+                    f"schedule {view.id} can't fire: {error} (orcaflow schedule edit {view.id})"
+                ) from error
+        changed = store.release_schedules(db, chosen, wanted=wanted, at=now)
+    return ReleasedSchedules(views=tuple(found), changed=changed)
+
+
+def _chosen(
+    db: Connection, ids: Sequence[int] | None, definition_name: str | None
+) -> list[ScheduleView]:
+    if ids:
+        return schedules_with_ids(db, ids)
+    if definition_name is None:
+        return schedules(db)
+    return schedules_of(db, definition_name, by_name=True)
+
+
+def delete(session: Session, ids: Sequence[int]) -> list[ScheduleView]:
+    """Delete schedules that are OFFLINE, all of these or none; their fires stay in the ledger."""
+    with session.engine.begin() as db:
+        store.lock_schedules(db, ids)
+        found = schedules_with_ids(db, ids)
+        for view in found:
+            if view.release_state != ReleaseState.OFFLINE:
+                raise NotAllowedError(
+                    f"schedule {view.id} is ONLINE and can't be deleted; take it off first:"
+                    f" orcaflow schedule offline {view.id}"
+                )
+        store.delete_schedules(db, ids)
     return found
 
 
-def no_schedule(schedule_id: int) -> NotFoundError:
-    return NotFoundError(f"there is no schedule {schedule_id}; see `orcaflow schedule list`")
+def find(session: Session, *, definition_name: str | None = None) -> list[ScheduleView]:
+    """All schedules, or those of a definition."""
+    with session.engine.connect() as db:
+        if definition_name is None:
+            return schedules(db)
+        return schedules(db, definition_id=definition_named(db, definition_name).id)
+
+
+def details(session: Session, schedule_id: int, *, now: datetime) -> ScheduleDetails:
+    """One schedule with its next five fires, of which an OFFLINE or faulty one has none."""
+    with session.engine.connect() as db:
+        (view,) = schedules_with_ids(db, [schedule_id])
+        counts = fire_counts(db, schedule_id)
+    zone = cluster_zone(session.config)
+    fault = next_plan(view, zone=zone).fault
+    next_fires: tuple[ComingFire, ...] = ()
+    if view.release_state == ReleaseState.ONLINE and fault is None:
+        try:
+            timetable = timetable_of(as_schedule(view), zone=zone)
+            next_fires = tuple(islice(coming(timetable, now), _NEXT_FIRES))
+        except ScheduleFaultError as error:
+            fault = str(error)
+    return ScheduleDetails(view=view, fault=fault, next_fires=next_fires, fire_counts=counts)
+
+
+def fires(
+    session: Session,
+    target: str,
+    *,
+    outcomes: Sequence[FireOutcome] | None = None,
+    limit: int,
+) -> Ledger:
+    """The newest fires of a schedule, be it deleted, or of a definition's schedules."""
+    words = None if not outcomes else [each.value for each in outcomes]
+    with session.engine.connect() as db:
+        number = id_in(target)
+        # The fires of a schedule that has been deleted are still there.
+        if number is not None and stored_fires(db, schedule_id=number, limit=1):
+            found = stored_fires(db, schedule_id=number, outcomes=words, limit=limit)
+        elif number is not None:
+            schedules_with_ids(db, [number])
+            found = []
+        else:
+            definition = definition_named(db, target)
+            found = stored_fires(db, definition_id=definition.id, outcomes=words, limit=limit)
+        known = schedules(db, ids={each.schedule_id for each in found})
+    cluster = cluster_zone(session.config)
+    zones = dict.fromkeys((each.schedule_id for each in found), cluster)
+    zones |= {each.id: zone_of_schedule(each, cluster) for each in known}
+    return Ledger(fires=tuple(found), zones=zones)
+
+
+def _saved(
+    session: Session, view: ScheduleView, *, now: datetime, others: Sequence[int] = ()
+) -> SavedSchedule:
+    timetable = timetable_of(as_schedule(view), zone=cluster_zone(session.config))
+    return SavedSchedule(
+        view=view,
+        timetable=timetable,
+        next_fire=next(coming(timetable, now), None),
+        others=tuple(others),
+    )
+
+
+def _columns(settings: ScheduleSettings, *, zone: ZoneInfo, now: datetime) -> dict[str, Any]:
+    """The columns of the settings that are given, but for the worker group."""
+    columns: dict[str, Any] = {}
+    if settings.misfire_policy is not None:
+        columns["misfire_policy"] = settings.misfire_policy.value
+    if settings.misfire_limit is not None:
+        columns["misfire_limit"] = settings.misfire_limit
+    if settings.deadline is not None:
+        columns["deadline"] = settings.deadline
+    if settings.missing_time is not None:
+        columns["missing_time"] = settings.missing_time.value
+    if settings.repeated_time is not None:
+        columns["repeated_time"] = settings.repeated_time.value
+    if settings.execution_type is not None:
+        own = settings.execution_type
+        columns["execution_type"] = None if own == "definition" else int(own)
+    if settings.failure_strategy is not None:
+        columns["failure_strategy"] = int(settings.failure_strategy)
+    if settings.priority is not None:
+        columns["process_instance_priority"] = int(settings.priority)
+    if settings.start_params is not None:
+        given = settings.start_params
+        columns["start_params"] = stored_params(given) if given else None
+    if settings.cron is not None:
+        columns["crontab"] = settings.cron
+    if settings.zone is not None:
+        columns["timezone_id"] = stored_name(settings.zone)
+    if settings.first is not None:
+        columns["start_time"] = _start(settings.first, zone, now)
+    if settings.last is not None:
+        columns["end_time"] = _end(settings.last, zone)
+    return columns
+
+
+def _start(text: str, zone: ZoneInfo, now: datetime) -> datetime:
+    if text.strip() == "now":
+        return now.replace(microsecond=0)
+    return read_moment(text, zone, field="from")
+
+
+def _end(text: str, zone: ZoneInfo) -> datetime:
+    if text.strip() == "never":
+        return NO_END
+    return min(read_moment(text, zone, field="to", ends_day=True), NO_END)
+
+
+def _worker_group(db: Connection, settings: ScheduleSettings) -> dict[str, Any]:
+    if settings.worker_group is None:
+        return {}
+    return {"worker_group_id": worker_group_named(db, settings.worker_group)}
+
+
+def _check_columns(config: Config, columns: Mapping[str, Any], zone: ZoneInfo) -> None:
+    """Refuse columns by which a schedule would never fire."""
+    check_window(columns["start_time"], columns["end_time"], zone=zone)
+    kind = columns.get("execution_type")
+    made = Schedule(
+        id=0,
+        process_definition_id=0,
+        definition_name=None,
+        definition_is_online=False,
+        crontab=columns["crontab"],
+        timezone_id=columns["timezone_id"],
+        missing_time=columns["missing_time"],
+        repeated_time=columns["repeated_time"],
+        start_time=columns["start_time"],
+        end_time=columns["end_time"],
+        execution_type=None if kind is None else ExecutionType(kind),
+        start_params=columns.get("start_params"),
+    )
+    check_schedule(made, zone=zone, limit_bytes=config.command.param_limit_bytes)
+
+
+def _columns_of(view: ScheduleView) -> dict[str, Any]:
+    """The columns that `_check_columns` looks at, as they are stored."""
+    return {
+        "crontab": view.crontab,
+        "timezone_id": view.timezone_id,
+        "missing_time": view.missing_time,
+        "repeated_time": view.repeated_time,
+        "start_time": view.start_time,
+        "end_time": view.end_time,
+        "execution_type": view.execution_type,
+        "start_params": view.start_params,
+    }

@@ -1,20 +1,20 @@
-"""Reads Quartz cron lines and says when they fire on the wall clock of a time zone.
+"""Reads Quartz cron lines and computes their fires on the wall clock of a time zone.
 
-Pure: it is given instants and answers with instants; it reads no clock and no table, so schedules,
+Pure: it takes instants and returns instants; it reads no clock and no table, so schedules,
 complement runs, previews and simulations all see the very same fire times. A *line* is the text of
 a cron (six or seven fields), a *wall time* is what the clock of a zone shows, an *instant* is a
-moment of time in UTC. A `Cron` knows wall times alone; a `Timetable` puts it on the clock of a
-zone and says what becomes of the wall times which that clock skips or shows twice.
+moment of time in UTC. A `Cron` has wall times alone; a `Timetable` puts it on the clock of a
+zone, by a policy for the wall times that this clock skips or shows twice.
 
 | module      | decides                                                                  |
 |-------------|--------------------------------------------------------------------------|
-| `fields`    | what a line says, or at which position it is wrong; Quartz's rules       |
-| `unix`      | what to say to a Unix line; the one place that knows croniter            |
-| `days`      | which days of a year a line means                                        |
+| `fields`    | the fields of a line, or the position of its mistake; Quartz's rules     |
+| `unix`      | the answer to a Unix line; the one place that knows croniter             |
+| `days`      | the days of a year that a line means                                     |
 | `line`      | `Cron`: the wall times of a line, rising or falling                      |
 | `words`     | the line in words                                                        |
-| `cycles`    | how often a line fires at most and at least (minute, hour, day, …)       |
-| `zones`     | where the clock of a zone jumps, and the instants of its wall times      |
+| `cycles`    | the largest and smallest cycle of a line (minute, hour, day, …)          |
+| `zones`     | the jumps of a zone's clock, and the instants of its wall times          |
 | `timetable` | `Timetable`: fire times within a window; several of them `merged`        |
 """
 

@@ -1,4 +1,4 @@
-"""How often a line fires: the largest and the smallest cycle that its fields suggest.
+"""The cycle in which a line fires: the largest and the smallest that its fields suggest.
 
 Pure. The rule is the one by which DolphinScheduler matches the schedules of definitions that wait
 for each other; it looks at how the fields are written, not at their fire times, and leaves out
@@ -16,7 +16,7 @@ from common.cron.line import Cron
 
 
 class Cycle(StrEnum):
-    """The unit of time in which a line fires once, or oftener within it."""
+    """The unit of time in which a line fires once or more often."""
 
     MINUTE = "minute"
     HOUR = "hour"

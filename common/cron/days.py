@@ -1,4 +1,4 @@
-"""Which days of a year a line means, whatever the time of day and the zone.
+"""The days of a year that a line means, whatever the time of day and the zone.
 
 Pure. A calendar year is one of fourteen *shapes*: it is a leap year or not, and begins on one of
 seven days of the week. What a line means by its day fields is worked out once for a shape, so that
@@ -49,7 +49,7 @@ class DayRule:
 
 
 def ever_fires(rule: DayRule, years: Sequence[int]) -> bool:
-    """Whether any of the years has a day of the rule."""
+    """True if any of the years has a day of the rule."""
     # Most lines fire in their first years; only for the others is each shape looked at once.
     return any(_days_of_shape(rule, *_shape(year)) for year in years[:40]) or any(
         _days_of_shape(rule, *shape) for shape in sorted({_shape(year) for year in years[40:]})

@@ -1,4 +1,4 @@
-"""Reads the text of a Quartz cron line, or says at which position of which field it is wrong.
+"""Reads the text of a Quartz cron line, or reports the field and the position of its mistake.
 
 Pure. A line is `seconds minutes hours day-of-month month day-of-week [year]`, at most `MAX_LENGTH`
 characters, its fields separated by white space. Letters may be small or capital; Sunday is 1.
@@ -130,7 +130,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What one field may say."""
+    """The values that one field may have."""
 
     name: str
     low: int
@@ -162,7 +162,7 @@ _EVERY_YEAR = (Span(FIRST_YEAR, LAST_YEAR, starred=True),)
 
 
 def read_fields(text: str) -> Fields:
-    """Read a line, or raise `CronError` at the first character that does not fit."""
+    """Read a line. Raises `CronError` at the first character that does not fit."""
     if len(text) > MAX_LENGTH:
         raise CronError(
             MAX_LENGTH + 1,
@@ -325,7 +325,7 @@ class _Reader:
         return Span(low, high, step, starred, stepped=True)
 
     def _end(self) -> int:
-        """Where a span ends that is left open."""
+        """The end of a span that is left open."""
         return LAST_YEAR if self._kind is _YEAR else self._kind.high
 
     def _value(self) -> int:

@@ -32,7 +32,7 @@ class Cron:
 
     @classmethod
     def parse(cls, text: str) -> Cron:
-        """Read a line, or raise `CronError`, for a line that never fires too."""
+        """Read a line. Raises `CronError`, also for a line that never fires."""
         fields = read_fields(text)
         rule, meant = DayRule.of(fields), years(fields.years)
         if not ever_fires(rule, meant):
@@ -59,7 +59,7 @@ class Cron:
 
     @property
     def repeats_with_calendar(self) -> bool:
-        """Whether a year in which it fires is one 400 years later too, if that is not too late."""
+        """True if every year with fires has another 400 years later, up to the last year."""
         return isinstance(self._years, range) and 400 % self._years.step == 0
 
     def days(self, first: int, last: int, *, falling: bool = False) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""When a cron line fires: on the wall clock of a zone, by a policy for its jumps, in a window.
+"""The fires of a cron line: on the wall clock of a zone, by a policy for its jumps, in a window.
 
 Pure. Fire times are whole seconds, aware, in UTC, and come in the order of instants, each once,
 even where two wall times become one instant. All answers come from one generator, rising or
@@ -59,7 +59,7 @@ class Timetable:
         last = LAST_INSTANT
         if self.cron.repeats_with_calendar:
             # A line whose every fire is in an hour that the clock skips, by the policy to skip
-            # it, is found out after one turn of the calendar instead of at the end of time.
+            # it, is found out after one round of the calendar instead of at the end of time.
             last = max(first, _SETTLED) + _CALENDAR
         return next(self._fires(first, last), None)
 
@@ -68,7 +68,7 @@ class Timetable:
         return next(self._fires(FIRST_INSTANT, _ceiling(before) - 1, falling=True), None)
 
     def between(self, first: datetime, last: datetime) -> Iterator[datetime]:
-        """The fires from `first` to `last`, both included, made as they are asked for."""
+        """The fires from `first` to `last`, both included, computed as they are taken."""
         return self._fires(_ceiling(first), _floor(last))
 
     def _fires(self, first: int, last: int, *, falling: bool = False) -> Iterator[datetime]:
@@ -127,7 +127,7 @@ class Timetable:
 
 
 def merged(timetables: Iterable[Timetable], first: datetime, last: datetime) -> Iterator[datetime]:
-    """The fires of several timetables from `first` to `last`, each instant once, as asked for."""
+    """The fires of several timetables from `first` to `last`, each instant once, as taken."""
     return _unique(heapq.merge(*(timetable.between(first, last) for timetable in timetables)))
 
 

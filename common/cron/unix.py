@@ -1,4 +1,4 @@
-"""What a line of Unix cron would be in Quartz, for the message that refuses it.
+"""The Quartz equal of a line of Unix cron, for the message that refuses it.
 
 Pure. People paste `30 2 * * 1-5` and `@daily` where Quartz is asked for; numbers of week days mean
 other days there. This is all that croniter is used for outside the tests: it reads such a line, so

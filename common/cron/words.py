@@ -1,6 +1,6 @@
 """A cron line in words, such as `at 02:30:00 on the last Friday of the month`.
 
-Pure. It says when the wall clock of the schedule's zone fires; whoever prints it adds the zone.
+Pure. The words mean the wall clock of the schedule's zone; the caller adds the zone.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MONTHS = (
 )
 _DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NTH = ("first", "second", "third", "fourth", "fifth")
-# More times of day than these are said as a rule instead.
+# More times of day than these are described by a rule instead.
 _MAX_TIMES = 6
 
 
 def in_words(fields: Fields) -> str:
-    """When a line fires, in words."""
+    """The fires of a line in words."""
     times, day = _times(fields), _days(fields)
     words = [times]
     if day != "every day" or not _is_even(fields.hours, 24):
@@ -94,7 +94,7 @@ def _within(
 
 
 def _is_even(spans: Sequence[Span], circle: int) -> bool:
-    """Whether the field comes round in even steps, from hour to hour or from day to day."""
+    """True if the field comes round in even steps, from hour to hour or from day to day."""
     if len(spans) != 1:
         return False
     (span,) = spans

@@ -1,4 +1,4 @@
-"""Where the clock of a zone jumps, and which instants its wall times are.
+"""The jumps of a zone's clock, and the instants of its wall times.
 
 Pure. Instants and wall times are whole seconds since 1970-01-01 00:00:00, in UTC and on the wall.
 A *calm* day is one around which the clock does not jump: all its wall times are off by the same
@@ -30,7 +30,7 @@ _PROBE = DAY // 4
 
 
 class MissingTime(StrEnum):
-    """What becomes of a fire whose wall time the clock skips, as in spring."""
+    """The policy for a fire whose wall time the clock skips, as in spring."""
 
     SHIFT = "shift"
     """It fires as much later as the clock jumps: 02:30 becomes 03:30."""
@@ -39,7 +39,7 @@ class MissingTime(StrEnum):
 
 
 class RepeatedTime(StrEnum):
-    """What becomes of a fire whose wall time the clock shows twice, as in autumn."""
+    """The policy for a fire whose wall time the clock shows twice, as in autumn."""
 
     FIRST = "first"
     SECOND = "second"
@@ -65,7 +65,7 @@ class Storm:
 
 
 def calm_offset(zone: ZoneInfo, day: int) -> int | None:
-    """What the walls of a day are ahead of UTC, or None if the clock jumps near that day.
+    """The offset of a day's walls from UTC, or None if the clock jumps near that day.
 
     Near is the day before, whose late fires may run into this one, and a jump across midnight.
     """
@@ -122,14 +122,14 @@ def _jump(zone: ZoneInfo, before: int, after: int) -> int:
 
 @lru_cache(maxsize=8192)
 def _midnight(zone: ZoneInfo, day: int) -> int | None:
-    """What the wall is ahead at the beginning of a day, or None if it is then skipped or twice."""
+    """The offset at the beginning of a day, or None if that is skipped or comes twice."""
     at = datetime.fromordinal(_EPOCH_DAY + min(day, _LAST_DAY)).replace(tzinfo=zone)
     offset = at.utcoffset()
     return None if offset != at.replace(fold=1).utcoffset() else _seconds(offset)
 
 
 def _offset(zone: ZoneInfo, instant: int) -> int:
-    """What the wall is ahead at an instant."""
+    """The offset of the wall at an instant."""
     # At the very end of the calendar, the wall may be beyond it; no zone jumps on its last day.
     at = EPOCH + timedelta(seconds=min(instant, LAST_INSTANT - DAY))
     return _seconds(at.astimezone(zone).utcoffset())

@@ -1,7 +1,7 @@
-"""On which dates a schedule fires otherwise than on other days, because its clock changes. Pure.
+"""Dates on which a clock change shifts, skips or doubles fires of a schedule. Pure.
 
-Asks the timetable itself what it would do by another policy, at the very jumps of its zone, so
-that it says what happens and not what a second reading of the rules would make of it.
+Compares the timetable with itself under another policy, at the very jumps of its zone, so that the
+rules for clock changes are read in one place alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 class ClockChangeKind(StrEnum):
-    """What a change of the clock does to fires."""
+    """The effect of a clock change on fires."""
 
     SHIFTED = "shifted"
     """Their time is missing that day; they fire as much later as the clock jumps."""
@@ -35,7 +35,7 @@ class ClockChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockChange:
-    """What happens on one date, on the wall clock, to so many fires."""
+    """The effect on a number of fires of one date, on the wall clock."""
 
     kind: ClockChangeKind
     day: date
@@ -43,7 +43,7 @@ class ClockChange:
 
 
 def clock_changes(timetable: Timetable, begin: datetime, end: datetime) -> tuple[ClockChange, ...]:
-    """Those from `begin` up to `end`, in order."""
+    """The clock changes from `begin` up to `end`, in order."""
     found: Counter[tuple[date, ClockChangeKind]] = Counter()
     for jump, before, after in _jumps(timetable.zone, begin, end):
         # Walls that are missing would be read by the offset before the jump; those that come
@@ -79,7 +79,7 @@ def clock_changes(timetable: Timetable, begin: datetime, end: datetime) -> tuple
 def _jumps(
     zone: ZoneInfo, begin: datetime, end: datetime
 ) -> Iterator[tuple[datetime, timedelta, timedelta]]:
-    """The instants at which the clock jumps, with what it is ahead of UTC before and after.
+    """The instants at which the clock jumps, with the offsets from UTC before and after.
 
     Also the last jump before `begin`, if it may still matter then: none is wider than a day.
     """

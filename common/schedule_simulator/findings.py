@@ -1,4 +1,4 @@
-"""What of a simulation somebody should look at, in sentences; the worst comes first. Pure."""
+"""Problems found in a simulation, in sentences; the worst comes first. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEFT_OUT = (FireOutcome.SKIPPED, FireOutcome.COALESCED, FireOutcome.MISSED)
 def problems_of(
     stage: Stage, schedules: Sequence[ScheduleReport], cluster: ClusterReport
 ) -> tuple[Problem, ...]:
-    """All of them, in the order of their kinds, then of the schedules."""
+    """All problems, in the order of their kinds, then of the schedules."""
     found = [*_of_cluster(cluster)]
     for report in schedules:
         found += _of_schedule(stage, report)
@@ -102,5 +102,5 @@ def _of_schedule(stage: Stage, report: ScheduleReport) -> Iterator[Problem]:
 
 
 def _span(span: timedelta) -> str:
-    """To the second: what is told here is longer than a minute or so."""
+    """A span to the second: those reported here are longer than a minute or so."""
     return str(timedelta(seconds=int(span.total_seconds())))

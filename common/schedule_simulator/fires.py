@@ -28,7 +28,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TooManyFiresError(SchedulerError):
-    """The stage has more fires than somebody wants to wait for; the text names the busiest."""
+    """The stage has more fires than are allowed; the text names the busiest schedule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +41,11 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What is simulated, from `begin` up to `end`, not included.
+    """The input of a simulation, from `begin` up to `end`, not included.
 
     `zone` is that of the cluster. `run_costs` and `execution_types` are by id of the definition.
-    `faults`: why the schedules with these ids are known not to fire, whatever their rows say.
-    `slots` None: as many as are wanted. A pool that `pools` does not name has all slots wanted.
+    `faults` are the reasons why the schedules with these ids never fire, whatever their rows say.
+    `slots` None is unlimited, and so is a pool that `pools` does not name.
     """
 
     schedules: tuple[Schedule, ...]
@@ -69,12 +69,12 @@ class Stage:
 
 
 Put: TypeAlias = tuple[int, int, int, int]
-"""A run that is put: when, its priority, its fire time, and the place of its schedule."""
+"""A run that is put: its instant, its priority, its fire time, the place of its schedule."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Play:
-    """What becomes of the fires of one schedule.
+    """The fires of one schedule and their outcomes.
 
     `late` counts those that are fired, but later than the threshold; `undecided` fires lie in an
     outage that goes on at the end of the stage.
@@ -89,7 +89,7 @@ class Play:
 
     @property
     def number(self) -> int:
-        """How many fires there are."""
+        """The number of fires."""
         return self.outcomes.total() + self.undecided
 
 
@@ -116,7 +116,7 @@ def plays(stage: Stage) -> list[Play]:
 def _note(
     play: Play, place: int, at: datetime | None, fires: Sequence[Fire], threshold: timedelta
 ) -> None:
-    """Keep what matters of fires, as numbers: there may be millions of them."""
+    """Keep fires as numbers alone: there may be millions of them."""
     play.outcomes.update(fire.outcome for fire in fires)
     priority = int(play.schedule.priority)
     fired = [fire.fire_time for fire in fires if fire.outcome is FireOutcome.FIRED]
@@ -130,7 +130,7 @@ def _note(
 
 
 def instant_of(moment: datetime) -> int:
-    """Whole microseconds since 1970: quick, small and exact."""
+    """An instant as whole microseconds since 1970: quick, small and exact."""
     return (moment - EPOCH) // MICROSECOND
 
 
@@ -167,7 +167,7 @@ def _batches(stage: Stage, play: Play, outages: Sequence[Outage], left: int) -> 
     schedule: Schedule | None = play.schedule
     since = stage.begin
     if not outages or outages[0].begin > stage.begin:
-        # What is overdue already, and what is due just now.
+        # Fires that are overdue already, and those due just now.
         schedule = yield from _late(stage, play, schedule, stage.begin)
     for outage in outages:
         if outage.begin > since:
@@ -183,7 +183,7 @@ def _batches(stage: Stage, play: Play, outages: Sequence[Outage], left: int) -> 
 def _late(
     stage: Stage, play: Play, schedule: Schedule | None, now: datetime
 ) -> Generator[_Batch, None, Schedule | None]:
-    """What a master makes of all that is due when it looks again."""
+    """The outcomes of all fires that are due when a master looks again."""
     while schedule is not None:
         plan = plan_fires(
             schedule, now=now, zone=stage.zone, threshold=stage.threshold, limit=_AT_ONCE
@@ -200,7 +200,7 @@ def _late(
 def _in_time(
     stage: Stage, play: Play, schedule: Schedule | None, now: datetime
 ) -> Generator[_Batch, None, Schedule | None]:
-    """What a master makes of all that is due up to `now` if it looks at each at its own time."""
+    """The outcomes of all fires up to `now` if a master looks at each at its own time."""
     while schedule is not None:
         # No fire is late at its own time: neither its deadline nor its misfire policy matters.
         plan = plan_fires(
@@ -227,7 +227,7 @@ def _after(schedule: Schedule, plan: FirePlan) -> Schedule | None:
 
 
 def _number_open(stage: Stage, schedule: Schedule | None, left: int) -> int:
-    """How many fires nobody decides about before the end; no more are counted than matter."""
+    """The number of fires without an outcome before the end, counted up to `left` and one."""
     if schedule is None:
         return 0
     first = schedule.counted_from or schedule.next_fire_time

@@ -1,7 +1,7 @@
-"""What came out of a simulation, and what of it is a problem. Pure.
+"""The outcome of a simulation: reports of schedules, pools and the cluster, and problems. Pure.
 
-Every fire is accounted for once: `fires` is the sum of `outcomes` and `undecided`; what was fired
-is the sum of `ended`, `going_on`, `stopped`, `discarded` and `waiting`.
+Every fire is accounted for once: `fires` is the sum of `outcomes` and `undecided`; the fired ones
+are the sum of `ended`, `going_on`, `stopped`, `discarded` and `waiting`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from common.schedule_simulator.run_cost import RunCost
 
 
 class ProblemKind(StrEnum):
-    """What may be wrong with a set of schedules."""
+    """A kind of problem of a set of schedules."""
 
     NEVER_CATCHES_UP = "never_catches_up"
     """More and more runs wait: there is more to do than can be done."""
@@ -35,12 +35,12 @@ class ProblemKind(StrEnum):
     LATE = "late"
     """Runs that have to wait longer than a misfire would."""
     TOO_BIG = "too_big"
-    """A run wants more slots than there are, and will take longer than it is thought to."""
+    """A run needs more slots than there are, and will take longer than simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that somebody should look at. `schedule_id` None: it is the cluster's."""
+    """A problem in words. `schedule_id` None: it is one of the cluster."""
 
     kind: ProblemKind
     text: str
@@ -49,12 +49,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleReport:
-    """What one schedule came to.
+    """The counts of one schedule.
 
-    A *wait* is from when a fire is carried out to when its run begins, or to the end of the
+    A *wait* lasts from the carrying out of a fire to the beginning of its run, or to the end of the
     simulation. `waited` counts the runs with any. `late` counts fires that happened, but later than
     a misfire's threshold. `overlaps` counts runs that began while another of the same definition
-    went on; `most_at_once` is how many went on then. `backlog_grows`: ever more of its runs wait.
+    went on, and `most_at_once` those going on then. `backlog_grows`: ever more of its runs wait.
     """
 
     schedule: Schedule
@@ -80,13 +80,13 @@ class ScheduleReport:
 
     @property
     def runs(self) -> int:
-        """How many fires were to become a run: what waits, was discarded or stopped included."""
+        """The number of fires that became a run, those waiting, discarded and stopped included."""
         return self.outcomes[FireOutcome.FIRED]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolReport:
-    """The slots of a pool; `size` None: nobody knows a pool of that name."""
+    """The slots of a pool; `size` None: there is no pool of that name."""
 
     name: str
     size: int | None
@@ -95,7 +95,7 @@ class PoolReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReport:
-    """What all schedules together came to.
+    """The counts of all schedules together.
 
     `slots` None: unlimited. `peak_wanted` also counts the slots of runs that wait for some.
     `busiest_hour` begins then, and `busiest_slots` are in use on average in it.
@@ -115,7 +115,7 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What comes of a stage, from `begin` up to `end`."""
+    """The outcome of a stage, from `begin` up to `end`."""
 
     begin: datetime
     end: datetime

@@ -1,6 +1,6 @@
-"""What a run of a definition takes: its duration, and its slots on workers and in pools. Pure.
+"""The cost of a run: its duration, and its slots on workers and in pools. Pure.
 
-Adds the words *run_cost* and *peak*: the most slots that the tasks of one run have at the same
+Adds the words *run cost* and *peak*: the most slots that the tasks of one run have at the same
 time.
 """
 
@@ -26,7 +26,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCost:
-    """What every run of a definition takes in a simulation. `runs`: how many past ones say so."""
+    """The cost of every run of a definition in a simulation, from `runs` runs of the past."""
 
     duration: timedelta
     peak: Peak = field(default_factory=Peak)
@@ -34,7 +34,7 @@ class RunCost:
 
     @property
     def is_assumed(self) -> bool:
-        """Whether there was no past run to learn from."""
+        """True if there was no past run to learn from."""
         return self.runs == 0
 
 
@@ -45,7 +45,7 @@ def run_cost_of(
     pessimistic: bool,
     assumed: RunCost,
 ) -> RunCost:
-    """The median of the past, or, `pessimistic`, the longest and widest; else what is assumed."""
+    """The median of the past, or, `pessimistic`, its longest and widest; else `assumed`."""
     choose = max if pessimistic else median_high
     names = sorted({name for peak in peaks for name in peak.pools})
     peak = (
@@ -62,7 +62,7 @@ def run_cost_of(
 
 
 def peak_of(graph: ProcessGraph) -> Peak:
-    """What a definition that has never run may come to: its widest level, tasks being alike.
+    """The peak of a definition that has never run: its widest level, tasks being alike.
 
     The tasks of its sub processes are not known here: a SUB_PROCESS counts as one.
     """

@@ -1,8 +1,8 @@
-"""Plays a stage: when each run begins and ends, who waits for whom, and what falls away. Pure.
+"""Plays a stage: the beginning and the end of each run, waits, overlaps and discards. Pure.
 
 Instants are whole microseconds since 1970 in here, which is quick and exact. A run *is live* from
-the moment its fire is carried out until it ends; it is *held* while it waits for its turn among the
-runs of its definition, then *queued* while it waits for slots, then *going*.
+the moment its fire is carried out until it ends; it is *serial* while it waits for the runs of its
+definition before it, then *queued* while it waits for slots, then *going*.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WORKERS: Final = 0
 
 
 class _State(Enum):
-    HELD = "held"
+    SERIAL = "serial"
     QUEUED = "queued"
     GOING = "going"
     ENDED = "ended"
@@ -50,10 +50,10 @@ class _State(Enum):
 
 
 class _Backlog:
-    """How many runs wait, and whether they become ever more.
+    """The number of runs that wait, and its growth.
 
-    The least that waited in each quarter of the stage tells a crowd that passes from one that
-    grows: after the first quarter it must never again come down to what it was.
+    The minimum of each quarter of the stage distinguishes a backlog that passes from one that
+    grows: after the first quarter it must never come down to the former minimum again.
     """
 
     __slots__ = ("_begin", "_least", "_quarter", "most", "now")
@@ -72,7 +72,7 @@ class _Backlog:
         self._least[-1] = min(self._least[-1], self.now)
 
     def grows(self, end: int) -> bool:
-        """Whether each quarter but the first has left more behind than the one before it."""
+        """True if each quarter but the first has a higher minimum than the one before it."""
         self._pass(end - 1)
         least = [*self._least, *[self.now] * (4 - len(self._least))]
         return least[0] <= least[1] < least[2] < least[3]
@@ -85,7 +85,7 @@ class _Backlog:
 class _Group:
     """The runs of one definition that are live."""
 
-    __slots__ = ("duration", "going", "held", "live", "need", "slots")
+    __slots__ = ("duration", "going", "live", "need", "serial", "slots")
 
     def __init__(self, duration: int, need: Mapping[int, int]) -> None:
         self.duration = duration
@@ -93,11 +93,11 @@ class _Group:
         self.slots = self.need.get(_WORKERS, 0)
         self.going = 0
         self.live: dict[int, _Run] = {}
-        self.held: deque[_Run] = deque()
+        self.serial: deque[_Run] = deque()
 
 
 class _Tally:
-    """What is counted of one schedule."""
+    """The counters of one schedule."""
 
     __slots__ = (
         "backlog",
@@ -120,7 +120,7 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What a schedule brings with it onto the stage."""
+    """The group, the counters and the execution type of a schedule on the stage."""
 
     group: _Group
     tally: _Tally
@@ -136,7 +136,7 @@ class _Run:
         self.key = key
         self.group = part.group
         self.tally = part.tally
-        self.state = _State.HELD
+        self.state = _State.SERIAL
         self.place = -1
         """The resource in whose line it stands while it is queued."""
 
@@ -146,7 +146,7 @@ def _key(run: _Run) -> tuple[int, int, int]:
 
 
 class _Timeline:
-    """The state of a simulation at one instant, and how it goes on."""
+    """The state of a simulation at one instant, moved on by runs that are put."""
 
     def __init__(
         self, begin: int, end: int, outages: Sequence[tuple[int, int]], sizes: Sequence[int]
@@ -168,7 +168,7 @@ class _Timeline:
         self.peak_wanted = 0
 
     def play(self, puts: Sequence[Put], parts: Sequence[_Part]) -> None:
-        """Let begin all that is put, in order, and what follows from it before the end."""
+        """Begin all runs that are put, in order, and end those that end before the end."""
         for number, (at, priority, fire_time, index) in enumerate(puts):
             part = parts[index]
             self._end_until(at)
@@ -206,10 +206,10 @@ class _Timeline:
                 if run.state is _State.GOING:
                     run.state = _State.ENDED
                     run.tally.ended += 1
-                    self._let_go(run)
+                    self._free_slots(run)
                     groups.append(run.group)
-            turns = [turn for group in groups if (turn := self._next_turn(group)) is not None]
-            for run in sorted(turns, key=_key):
+            following = [each for group in groups if (each := self._next_serial(group)) is not None]
+            for run in sorted(following, key=_key):
                 self._wait(run, -1)
                 self._queue(run)
             self._settle()
@@ -222,15 +222,15 @@ class _Timeline:
                     run.tally.discarded += 1
                     return
                 case ExecutionType.SERIAL_PRIORITY:
-                    for rival in list(group.live.values()):
-                        self._stop(rival)
+                    for other in list(group.live.values()):
+                        self._stop(other)
                 case ExecutionType.SERIAL_WAIT | ExecutionType.PARALLEL:
                     pass
         group.live[run.number] = run
         if execution_type is ExecutionType.PARALLEL or len(group.live) == 1:
             self._queue(run)
         else:
-            group.held.append(run)
+            group.serial.append(run)
             self._wait(run)
         self._settle()
 
@@ -238,20 +238,20 @@ class _Timeline:
         state, run.state = run.state, _State.STOPPED
         run.tally.stopped += 1
         if state is _State.GOING:
-            self._let_go(run)
+            self._free_slots(run)
             return
         run.tally.waits.append(self._now - run.at)
         self._wait(run, -1)
-        if state is _State.HELD:
-            run.group.held.remove(run)
+        if state is _State.SERIAL:
+            run.group.serial.remove(run)
         else:
             self._wanted -= run.group.slots
             # The one behind it may have room.
             self._freed.append(run.place)
         del run.group.live[run.number]
 
-    def _let_go(self, run: _Run) -> None:
-        """Give back what a run has had."""
+    def _free_slots(self, run: _Run) -> None:
+        """Free the slots of a run."""
         for place, number in run.group.need.items():
             self._free[place] += number
             self._freed.append(place)
@@ -259,10 +259,10 @@ class _Timeline:
         run.group.going -= 1
         del run.group.live[run.number]
 
-    def _next_turn(self, group: _Group) -> _Run | None:
-        """The first that is held, if nobody else of its definition is on the way; held no more."""
-        if group.held and len(group.held) == len(group.live):
-            return group.held.popleft()
+    def _next_serial(self, group: _Group) -> _Run | None:
+        """The first serial run, taken from the line, if no other of its definition is live."""
+        if group.serial and len(group.serial) == len(group.live):
+            return group.serial.popleft()
         return None
 
     def _queue(self, run: _Run) -> None:
@@ -301,12 +301,12 @@ class _Timeline:
         heapq.heappush(self._ends, (self._seen(self._now + group.duration), run.number, run))
 
     def _seen(self, end: int) -> int:
-        """When a master sees an end: at once, or when its outage is over."""
+        """The instant at which a master sees an end: at once, or after its outage."""
         at = bisect_right(self._outage_begins, end) - 1
         return max(end, self._outages[at][1]) if at >= 0 else end
 
     def _settle(self) -> None:
-        """Let begin what has room now, in order."""
+        """Begin the queued runs that have room now, in order."""
         while self._freed:
             place = self._freed.pop(0)
             while (run := self._first(place)) is not None:
@@ -328,7 +328,7 @@ class _Timeline:
         self.backlog.change(self._now, by)
 
     def _pass(self, to: int) -> None:
-        """Let time go by, in which as many slots are in use as now."""
+        """Let time pass, in which as many slots are in use as now."""
         used = self._size[_WORKERS] - self._free[_WORKERS]
         while self._now < to:
             hour = self._now // _HOUR

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.masking import mask_value
 from common.model.complements import ComplementState, DateState
@@ -20,7 +20,8 @@ from operations.documents.instances import name_of
 
 if TYPE_CHECKING:
     from common.store.people.complement_views import ComplementDateView, ComplementView
-    from operations.complementing import ComplementPlan, DatePlan
+    from operations.complement_plans import ComplementPlan, DatePlan
+    from operations.stored_complements import ComplementDetails
 
 COMPLEMENT_COLUMNS = (
     "id",
@@ -96,6 +97,16 @@ def date_row(date: ComplementDateView, *, timezone_id: str, now: datetime) -> di
         "end_time": date.end_time,
         "duration": span,
         "reason": date.reason,
+    }
+
+
+def details_document(details: ComplementDetails, *, now: datetime) -> dict[str, Any]:
+    """A complement with its dates and those that wait for it."""
+    zone_name = details.view.timezone_id
+    return {
+        **complement_row(details.view, now=now),
+        "date_list": [date_row(each, timezone_id=zone_name, now=now) for each in details.dates],
+        "followers": list(details.followers),
     }
 
 

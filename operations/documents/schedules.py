@@ -1,6 +1,7 @@
-"""Schedules and their fires as rows: the documented fields of `-o json`, and as people read them.
+"""Schedules and their fires as rows: the documented fields of `-o json`, and cells of tables.
 
-Adds the word *head*: the fields by which a preview says what it is of.
+Adds the word *head*: the fields by which a preview names its subject. In a document the blocker of
+a schedule has the key `hindrance`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError, Timetable
@@ -23,17 +24,29 @@ from common.model.states import (
     ReleaseState,
     WarningType,
 )
+from operations.coming_fires import ClockChange, ComingFire, effect_of_change, effect_on_fire
 from operations.documents.instances import name_of
-from operations.previewing import ClockChange, ComingFire, told, told_of_fire
-from operations.scheduling import NO_END, as_schedule, local_text, next_plan, zone_of_schedule
-from orcaflow.cli.output import shown
+from operations.previewing import LINE_ID, Preview, Previewed
+from operations.stored_schedules import (
+    NO_END,
+    as_schedule,
+    blocker,
+    next_plan,
+    zone_of_schedule,
+)
+from operations.times import local_text
 
 if TYPE_CHECKING:
     from common.store.people.schedule_views import FireView, ScheduleView
+    from operations.scheduling import ReleasedSchedules, ScheduleDetails
 
 SCHEDULE_COLUMNS: Final = (
     *("id", "definition", "release_state", "crontab", "timezone_id", "next_fire", "misfire_policy"),
     "fault",
+)
+FIRE_COLUMNS: Final = (
+    *("schedule_id", "definition", "fire_time", "outcome", "process_instance_id"),
+    *("instance_state", "reason"),
 )
 MAX_OVERDUE: Final = 100_000
 """More fires than this are not counted."""
@@ -85,25 +98,8 @@ def schedule_row(view: ScheduleView, *, zone: ZoneInfo) -> dict[str, object]:
     }
 
 
-def blocker(view: ScheduleView, *, zone: ZoneInfo) -> str | None:
-    """Why nothing of a schedule happens as it stands; None if it fires."""
-    if view.release_state != ReleaseState.ONLINE:
-        return f"it is OFFLINE; bring it ONLINE: orcaflow schedule online {view.id}"
-    fault = next_plan(view, zone=zone).fault
-    if fault is not None:
-        return f"it can't fire: {fault}"
-    if view.definition_name is None:
-        return "its process definition is gone, so that its fires are skipped"
-    if not view.definition_is_online:
-        return (
-            f"process definition {view.definition_name!r} is OFFLINE, so that its fires are"
-            f" skipped; release it: orcaflow definition online {view.definition_name!r}"
-        )
-    return None
-
-
 def schedule_cells(view: ScheduleView, *, zone: ZoneInfo) -> dict[str, object]:
-    """One schedule as people read it: its times as its own clock shows them."""
+    """One schedule for people: its times as its own clock shows them."""
     row = schedule_row(view, zone=zone)
     own = zone_of_schedule(view, zone)
     local = {
@@ -113,6 +109,33 @@ def schedule_cells(view: ScheduleView, *, zone: ZoneInfo) -> dict[str, object]:
     }
     params = [f"{name}={value}" for name, value in _params(view.start_params).items()]
     return row | local | {"next_fire": local["next_fire_time"], "params": params}
+
+
+def details_document(details: ScheduleDetails, *, zone: ZoneInfo) -> dict[str, Any]:
+    """A schedule with its next fires and the number of its fires by outcome."""
+    return {
+        **schedule_row(details.view, zone=zone),
+        "fault": details.fault,
+        "next_fires": [coming_row(each, details.view.id) for each in details.next_fires],
+        "fires": details.fire_counts,
+    }
+
+
+def released_rows(released: ReleasedSchedules, wanted: ReleaseState) -> list[dict[str, object]]:
+    """The schedules that were to be brought ONLINE or OFFLINE, in their order."""
+    return [
+        {
+            "id": view.id,
+            "definition": view.definition_name,
+            "release_state": wanted.name,
+            "changed": view.id in released.changed,
+        }
+        for view in released.views
+    ]
+
+
+def deleted_row(view: ScheduleView) -> dict[str, object]:
+    return {"id": view.id, "definition": view.definition_name, "deleted": True}
 
 
 def fire_row(view: FireView) -> dict[str, object]:
@@ -133,12 +156,43 @@ def fire_row(view: FireView) -> dict[str, object]:
     }
 
 
-def head_of(view: ScheduleView, zone: ZoneInfo) -> dict[str, object]:
+def preview_document(
+    previewed: Previewed, preview: Preview, *, zone: ZoneInfo, overdue_at: datetime | None
+) -> dict[str, Any]:
+    """A preview: heads, fires and clock changes, and the fires overdue at a time, if one is given.
+
+    `zone` is the cluster's.
+    """
+    return {
+        "schedules": _heads(previewed, zone),
+        "fires": [coming_row(fire, number or None) for number, fire in preview.fires],
+        "clock_changes": [
+            change_row(change, previewed.timetables[number], number or None)
+            for number, change in preview.clock_changes
+        ],
+        "overdue": []
+        if overdue_at is None
+        else [
+            row
+            for view in previewed.views
+            if view.id in previewed.timetables
+            and (row := overdue_row(view, zone, overdue_at)) is not None
+        ],
+    }
+
+
+def _heads(previewed: Previewed, zone: ZoneInfo) -> list[dict[str, object]]:
+    if previewed.line is not None:
+        return [_head_of_line(previewed.line, previewed.timetables[LINE_ID])]
+    return [_head_of(view, zone) for view in previewed.views]
+
+
+def _head_of(view: ScheduleView, zone: ZoneInfo) -> dict[str, object]:
     row = schedule_row(view, zone=zone) | {"hindrance": blocker(view, zone=zone)}
     return {name: row[name] for name in _HEAD}
 
 
-def head_of_line(line: Schedule, timetable: Timetable) -> dict[str, object]:
+def _head_of_line(line: Schedule, timetable: Timetable) -> dict[str, object]:
     return {
         **dict.fromkeys(_HEAD),
         "crontab": line.crontab,
@@ -150,20 +204,25 @@ def head_of_line(line: Schedule, timetable: Timetable) -> dict[str, object]:
 
 
 def coming_row(fire: ComingFire, schedule_id: int | None) -> dict[str, object]:
+    """One fire to come; without a schedule if it is one of a mere cron line."""
     return {
         "schedule_id": schedule_id,
         "fire_time": fire.fire_time,
         "local": fire.local.isoformat(sep=" "),
         "meant": fire.meant.isoformat(sep=" "),
         "clock": None if fire.mark is None else fire.mark.value,
-        "clock_effect": told_of_fire(fire),
+        "clock_effect": effect_on_fire(fire),
     }
 
 
-def coming_cells(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """The rows as a table shows them: UTC as text, and what the clock did in words."""
+def coming_cells(rows: list[dict[str, Any]]) -> list[dict[str, object]]:
+    """The rows for people: UTC as text, and the effect of the clock in words."""
     return [
-        row | {"utc": f"{shown(row['fire_time'], UTC)}Z", "clock": row["clock_effect"] or ""}
+        row
+        | {
+            "utc": f"{row['fire_time'].astimezone(UTC):%Y-%m-%d %H:%M:%S}Z",
+            "clock": row["clock_effect"] or "",
+        }
         for row in rows
     ]
 
@@ -171,7 +230,7 @@ def coming_cells(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 def change_row(
     change: ClockChange, timetable: Timetable, schedule_id: int | None
 ) -> dict[str, object]:
-    """Return a clock change and its effect on a schedule as a row."""
+    """One clock change with its effect on the fires of a timetable."""
     return {
         "schedule_id": schedule_id,
         "at": change.at,
@@ -180,12 +239,12 @@ def change_row(
         "after": change.after,
         "wall_times": [str(wall) for wall in change.wall_times],
         "number": change.number,
-        "effect": told(change, timetable),
+        "effect": effect_of_change(change, timetable),
     }
 
 
 def overdue_row(view: ScheduleView, zone: ZoneInfo, now: datetime) -> dict[str, object] | None:
-    """What a master would make of the fires that are due already, if it looked now."""
+    """The fires that are due already, with the outcomes that a master would give them now."""
     if view.release_state != ReleaseState.ONLINE or view.fault is not None:
         return None
     plan = plan_fires(as_schedule(view), now=now, zone=zone, limit=MAX_OVERDUE)

@@ -27,7 +27,7 @@ DOORS = {
     "annotated_types": ("common/config/settings.py", "common/spark_config.py"),
     "psycopg2": ("common/store/",),
     "grpc": ("worker/spark/session/prototype.py",),
-    "typer": ("orcaflow/cli/", "operations/"),
+    "typer": ("orcaflow/cli/",),
     "rich": ("orcaflow/cli/screens/",),
     "tenacity": ("common/store/connect.py", "worker/spark/managers/rest.py"),
     "setproctitle": ("master/server.py", "worker/server.py"),

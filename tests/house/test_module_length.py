@@ -9,10 +9,7 @@ LONGER = {
     "common/store/tables.py": "the tables of the schema, column by column",
 }
 """Modules that are tables, each with the reason."""
-_TO_BE_PARTED = (
-    *("orcaflow/cli/commands/complement.py", "orcaflow/cli/commands/schedule.py"),
-    "worker/processes/supervising.py",
-)
+_TO_BE_PARTED = ("worker/processes/supervising.py",)
 
 
 def lengths() -> dict[str, int]:

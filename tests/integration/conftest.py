@@ -54,7 +54,7 @@ def cli(
     # Nobody listens there: who is alive can't be asked, and that is said.
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", "127.0.0.1:1")
     monkeypatch.setattr("operations.explaining.PATIENCE", timedelta(milliseconds=50))
-    monkeypatch.setattr("operations.simulating._PATIENCE", timedelta(milliseconds=50))
+    monkeypatch.setattr("operations.worker_slots._PATIENCE", timedelta(milliseconds=50))
     # Long enough for a real master, too long for none.
     monkeypatch.setattr("operations.instance_commands.TAKEN_WITHIN", timedelta())
 

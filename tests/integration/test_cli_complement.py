@@ -43,7 +43,7 @@ from common.store.tables import (
 from master.commands import plan
 from master.commands.origin import Origin
 from master.logic.complement import step
-from operations.complementing import skip_reason
+from operations.complement_plans import skip_reason
 from tests.builders import read_graph
 from tests.integration.conftest import Cli
 
@@ -56,14 +56,14 @@ Ending = Callable[[datetime], ProcessState | None]
 
 
 def asked(cli: Cli, line: str, *, code: int = 0) -> Any:
-    """What `orcaflow complement <line> -o json` answers."""
+    """The document of `orcaflow complement <line> -o json`."""
     found, out, err = cli("complement", *line.split(), "-o", "json")
     assert found == code, err
     return json.loads(out)
 
 
 def refused(cli: Cli, db: Engine, line: str, *, code: int) -> str:
-    """What `orcaflow complement <line>` says when it refuses; that it has written nothing."""
+    """The message with which `orcaflow complement <line>` refuses, having written nothing."""
     with db.connect() as connection:
         before = connection.scalar(select(func.count()).select_from(complement_date))
     found, out, err = cli("complement", *line.split())
@@ -138,7 +138,7 @@ def well(_: datetime) -> ProcessState:
 
 
 class World:
-    """A master without its threads: takes commands, ends runs as it is told, settles dates."""
+    """A master without its threads: takes commands, ends runs as asked, settles dates."""
 
     def __init__(self, db: Engine, ending: Ending = well) -> None:
         self.db = db
@@ -326,9 +326,9 @@ def test_dates_are_the_fires_of_online_schedules_in_their_zone(cli: Cli, db: Eng
     assert "don't fire in it" in err
 
 
-def test_what_is_wrong_is_named_and_nothing_is_written(cli: Cli, db: Engine) -> None:
+def test_a_mistake_is_named_and_nothing_is_written(cli: Cli, db: Engine) -> None:
     a_definition(db)
-    for options, code, told in (
+    for options, code, message in (
         ("--from 2013-01-31 --to 2013-01-01", 2, "--to: 2013-01-01 is before --from 2013-01-31"),
         ("--from 2013-01-01", 2, "--to"),
         ("--to 2013-01-01", 2, "--from"),
@@ -354,7 +354,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(cli: Cli, db: Engine) -> 
         ("--from 1900-01-01 --to 2013-01-01", 4, "more than 10,000 dates"),
         (f"--date 2013-01-01 --param long={'x' * 1_000_000}", 4, "larger than"),
     ):
-        assert told in refused(cli, db, f"nightly {options}", code=code), options
+        assert message in refused(cli, db, f"nightly {options}", code=code), options
 
 
 def test_more_dates_than_usual_need_a_word_of_confirmation(cli: Cli, db: Engine) -> None:

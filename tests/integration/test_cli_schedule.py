@@ -31,7 +31,7 @@ def zone_name() -> str:
     return "Europe/Berlin"
 
 
-def told(answer: tuple[int, str, str]) -> Any:
+def parsed(answer: tuple[int, str, str]) -> Any:
     code, out, err = answer
     assert code == 0, err
     return json.loads(out)
@@ -71,7 +71,7 @@ def states(db: Engine) -> list[int]:
 
 def test_a_schedule_is_made_offline_with_what_is_known_of_it(cli: Cli, db: Engine) -> None:
     number = a_definition(db)
-    row = told(cli("schedule", "create", "nightly", "--cron", " 0 0   3 * * ? *", "-o", "json"))
+    row = parsed(cli("schedule", "create", "nightly", "--cron", " 0 0   3 * * ? *", "-o", "json"))
     (stored,) = rows(db)
     assert (stored.process_definition_id, stored.crontab) == (number, DAILY)
     # The zone is stored by its name: another zone of the cluster does not move the schedule.
@@ -87,7 +87,7 @@ def test_a_schedule_is_made_offline_with_what_is_known_of_it(cli: Cli, db: Engin
 
 def test_every_option_reaches_its_column(cli: Cli, db: Engine) -> None:
     a_definition(db)
-    row = told(
+    row = parsed(
         cli(
             *("schedule", "create", "nightly", "--cron", "0 30 2 * * ?", "-o", "json", "--online"),
             *("--zone", "America/New_York", "--from", "2026-01-01", "--to", "2046-12-31"),
@@ -141,7 +141,7 @@ BAD = (
 )
 
 
-def test_what_is_wrong_is_told_and_nothing_is_written(cli: Cli, db: Engine) -> None:
+def test_a_mistake_is_reported_and_nothing_is_written(cli: Cli, db: Engine) -> None:
     a_definition(db)
     for options, code, words in BAD:
         cron = () if "--cron" in options else ("--cron", DAILY)
@@ -160,7 +160,7 @@ def test_a_definition_may_have_several_schedules_and_that_is_said(cli: Cli, db: 
     code, _, err = cli("schedule", "create", "nightly", "--cron", DAILY)
     assert code == 0
     assert "'nightly' has 2 schedules now (also 1)" in err
-    assert [row["id"] for row in told(cli("schedule", "list", "nightly", "-o", "json"))] == [1, 2]
+    assert [row["id"] for row in parsed(cli("schedule", "list", "nightly", "-o", "json"))] == [1, 2]
 
 
 def test_online_needs_the_definition_and_all_that_it_runs(cli: Cli, db: Engine) -> None:
@@ -200,9 +200,9 @@ def test_many_come_online_together_or_none_does(cli: Cli, db: Engine) -> None:
     for choice in (("--all",), ("1", "3"), ("1", "2", "4")):
         assert cli("schedule", "online", *choice)[0] in (3, 4), choice
         assert states(db) == [0, 0, 0]
-    found = told(cli("schedule", "online", "--definition", "good", "-o", "json"))
+    found = parsed(cli("schedule", "online", "--definition", "good", "-o", "json"))
     assert [(row["id"], row["changed"]) for row in found] == [(1, True), (2, True)]
-    found = told(cli("schedule", "online", "2", "-o", "json"))
+    found = parsed(cli("schedule", "online", "2", "-o", "json"))
     assert [(row["id"], row["changed"]) for row in found] == [(2, False)]
     assert cli("schedule", "offline", "--all")[0] == 0
     assert states(db) == [0, 0, 0]
@@ -221,7 +221,7 @@ def test_a_row_that_can_not_fire_does_not_come_online(cli: Cli, db: Engine) -> N
     assert code == 4
     assert "schedule 1 can't fire: crontab: " in err
     assert cli("schedule", "preview", "1")[0] == 0
-    assert told(cli("schedule", "show", "1", "-o", "json"))["description"] is None
+    assert parsed(cli("schedule", "show", "1", "-o", "json"))["description"] is None
 
 
 def test_only_what_is_offline_is_changed_or_deleted(cli: Cli, db: Engine) -> None:
@@ -233,7 +233,7 @@ def test_only_what_is_offline_is_changed_or_deleted(cli: Cli, db: Engine) -> Non
         assert code == 4
         assert "orcaflow schedule offline 2" in err
     assert len(rows(db)) == 2
-    row = told(
+    row = parsed(
         cli(
             *("schedule", "edit", "1", "--cron", "0 0 4 * * ?", "--deadline", "none"),
             *("--zone", "UTC", "--to", "2030-01-01", "--no-params", "-o", "json"),
@@ -247,7 +247,7 @@ def test_only_what_is_offline_is_changed_or_deleted(cli: Cli, db: Engine) -> Non
     assert cli("schedule", "edit", "99", "--deadline", "2h")[0] == 3
     assert cli("schedule", "delete", "1", "99")[0] == 3
     assert cli("schedule", "offline", "2")[0] == 0
-    assert [each["id"] for each in told(cli("schedule", "delete", "2", "1", "-o", "json"))] == [
+    assert [each["id"] for each in parsed(cli("schedule", "delete", "2", "1", "-o", "json"))] == [
         1,
         2,
     ]
@@ -260,7 +260,7 @@ def test_a_definition_that_goes_offline_takes_its_schedules_along(cli: Cli, db: 
     for name in ("nightly", "nightly", "other"):
         cli("schedule", "create", name, "--cron", DAILY, "--online")
     cli("schedule", "offline", "2")
-    (row,) = told(cli("definition", "offline", "nightly", "-o", "json"))
+    (row,) = parsed(cli("definition", "offline", "nightly", "-o", "json"))
     assert (row["release_state"], row["schedules"]) == ("OFFLINE", [1])
     assert states(db) == [0, 0, 1]
     # Coming back, they stay OFFLINE, and that is said.
@@ -268,7 +268,7 @@ def test_a_definition_that_goes_offline_takes_its_schedules_along(cli: Cli, db: 
     assert code == 0
     assert "orcaflow schedule online --definition 'nightly'" in err
     assert states(db) == [0, 0, 1]
-    shown = told(cli("definition", "show", "nightly", "-o", "json"))
+    shown = parsed(cli("definition", "show", "nightly", "-o", "json"))
     assert [each["id"] for each in shown["schedules"]] == [1, 2]
     assert "0 0 3 * * ? *" in cli("definition", "show", "nightly")[1]
 
@@ -359,18 +359,18 @@ def test_the_ledger_is_shown_with_what_became_of_each_fire(cli: Cli, db: Engine)
                     | values
                 )
             )
-    found = told(cli("schedule", "fires", "nightly", "-o", "json"))
+    found = parsed(cli("schedule", "fires", "nightly", "-o", "json"))
     assert [row["outcome"] for row in found] == ["missed", "fired", "fired"]
     assert found[1]["reason"] == "its command was refused: it was OFFLINE"
     assert (found[2]["process_instance_id"], found[2]["instance_state"]) == (run, "SUCCESS")
-    assert told(cli("schedule", "show", "1", "-o", "json"))["fires"] == {"fired": 2, "missed": 1}
+    assert parsed(cli("schedule", "show", "1", "-o", "json"))["fires"] == {"fired": 2, "missed": 1}
     out = cli("schedule", "fires", "1", "--outcome", "fired")[1]
     assert "2026-03-07 03:00:00-05:00" in out
     assert "missed" not in out
     # The fires outlive the schedule.
     assert cli("schedule", "delete", "1")[0] == 0
-    assert len(told(cli("schedule", "fires", "1", "--limit", "2", "-o", "json"))) == 2
-    assert len(told(cli("schedule", "fires", "nightly", "-o", "json"))) == 3
+    assert len(parsed(cli("schedule", "fires", "1", "--limit", "2", "-o", "json"))) == 2
+    assert len(parsed(cli("schedule", "fires", "nightly", "-o", "json"))) == 3
     assert cli("schedule", "fires", "2")[0] == 3
 
 
@@ -382,7 +382,7 @@ def test_the_preview_of_a_definition_merges_its_schedules(cli: Cli, db: Engine) 
     for cron, zone in (("0 0 3 * * ?", "UTC"), ("0 0 3 * * ?", "Asia/Kolkata")):
         cli("schedule", "create", "nightly", "--cron", cron, "--zone", zone)
     asked = ("schedule", "preview", "nightly", "--after", "2030-01-01", "--count", "4")
-    found = told(cli(*asked, "-o", "json"))
+    found = parsed(cli(*asked, "-o", "json"))
     assert [(row["schedule_id"], row["fire_time"]) for row in found["fires"]] == [
         (2, "2029-12-31T21:30:00Z"),
         (1, "2030-01-01T03:00:00Z"),
@@ -394,7 +394,7 @@ def test_the_preview_of_a_definition_merges_its_schedules(cli: Cli, db: Engine) 
     assert "2030-01-01 03:00:00+05:30" in out
 
 
-def test_what_is_overdue_is_told_as_a_master_would_decide_it(cli: Cli, db: Engine) -> None:
+def test_overdue_fires_are_reported_as_a_master_would_decide_them(cli: Cli, db: Engine) -> None:
     a_definition(db)
     cli("schedule", "create", "nightly", "--cron", "0 0 * * * ?", "--zone", "UTC", "--online")
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
@@ -403,14 +403,14 @@ def test_what_is_overdue_is_told_as_a_master_would_decide_it(cli: Cli, db: Engin
         connection.execute(
             update(schedule).values(counted_from=None, next_fire_time=now - timedelta(hours=5))
         )
-    (row,) = told(cli("schedule", "preview", "1", "-o", "json"))["overdue"]
+    (row,) = parsed(cli("schedule", "preview", "1", "-o", "json"))["overdue"]
     assert row["since"] == f"{now - timedelta(hours=5):%Y-%m-%dT%H:%M:%SZ}"
     # Six are due; if the newest is not late yet, it happens beside the one that stands for others.
     assert row["number"] >= 6
     assert row["outcomes"]["coalesced"] + row["outcomes"]["fired"] == row["number"]
     assert row["outcomes"]["coalesced"] >= 4
     assert "that no master has carried out" in cli("schedule", "preview", "1")[1]
-    (row,) = told(cli("schedule", "list", "-o", "json"))
+    (row,) = parsed(cli("schedule", "list", "-o", "json"))
     assert row["next_fire_time"] == f"{now - timedelta(hours=5):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -22,7 +22,7 @@ from common.store.tables import (
     task_instance,
 )
 from operations.members import registry
-from operations.simulating import slots_told_by
+from operations.worker_slots import reported_slots
 from tests.builders import a_definition_json
 from tests.conftest import ZookeeperRoot
 from tests.integration.conftest import Cli
@@ -42,7 +42,7 @@ def simulate(cli: Cli) -> Cli:
     return lambda *arguments: cli("schedule", "simulate", *arguments)
 
 
-def told(answer: tuple[int, str, str]) -> Any:
+def parsed(answer: tuple[int, str, str]) -> Any:
     code, out, err = answer
     assert code == 0, err
     return json.loads(out)
@@ -111,7 +111,7 @@ def test_runs_take_as_long_and_as_many_slots_as_they_did(simulate: Cli, db: Engi
     for took in (80, 90, 100):
         a_past_run(db, number, took=timedelta(minutes=took), tasks=3)
     a_schedule(db, number)
-    document = told(simulate(*FROM, "-o", "json"))
+    document = parsed(simulate(*FROM, "-o", "json"))
     (row,) = document["schedules"]
     assert (row["takes"], row["takes_slots"], row["history"]) == (5400, 3, 3)
     # From the midnight of the day on which Berlin's clock jumps, 24 hours.
@@ -119,13 +119,13 @@ def test_runs_take_as_long_and_as_many_slots_as_they_did(simulate: Cli, db: Engi
     assert (row["fires"], row["runs"], row["overlaps"], row["at_once"]) == (24, 24, 23, 2)
     assert document["cluster"]["peak"] == 6
     assert document["assumed"] == []
-    longest = told(simulate(*FROM, "--pessimistic", "-o", "json"))
+    longest = parsed(simulate(*FROM, "--pessimistic", "-o", "json"))
     assert longest["schedules"][0]["takes"] == 6000
 
 
-def test_what_has_no_history_is_assumed_and_told(simulate: Cli, db: Engine) -> None:
+def test_a_definition_without_history_is_assumed_and_reported(simulate: Cli, db: Engine) -> None:
     a_schedule(db, a_definition(db))
-    document = told(simulate(*FROM, "--assume", "2h", "-o", "json"))
+    document = parsed(simulate(*FROM, "--assume", "2h", "-o", "json"))
     (row,) = document["schedules"]
     # Of a >> b c, two run at the same time.
     assert (row["takes"], row["takes_slots"], row["history"]) == (7200, 2, 0)
@@ -141,12 +141,12 @@ def test_pools_are_known_by_name(simulate: Cli, db: Engine) -> None:
     share = {"taskGroups": [{"name": "db", "slots": 2}]}
     text = a_definition_json("a b", a=share, b=share)
     a_schedule(db, a_definition(db, process_definition_json=text))
-    document = told(simulate(*FROM, "-o", "json"))
+    document = parsed(simulate(*FROM, "-o", "json"))
     assert document["cluster"]["pools"] == [{"name": "db", "size": 3, "peak": 3}]
     assert [problem["kind"] for problem in document["problems"]] == ["too_big"]
 
 
-def test_a_cluster_that_never_catches_up_is_told_loudly(simulate: Cli, db: Engine) -> None:
+def test_a_cluster_that_never_catches_up_is_reported_loudly(simulate: Cli, db: Engine) -> None:
     number = a_definition(db, execution_type=1)
     a_schedule(db, number)
     code, out, _ = simulate(*FROM, "--assume", "90m", "--slots", "2")
@@ -157,16 +157,16 @@ def test_a_cluster_that_never_catches_up_is_told_loudly(simulate: Cli, db: Engin
     assert simulate(*FROM, "--assume", "30m", "--strict")[0] == 0
 
 
-def test_misfires_of_an_outage_are_told(simulate: Cli, db: Engine) -> None:
+def test_misfires_of_an_outage_are_reported(simulate: Cli, db: Engine) -> None:
     a_schedule(db, a_definition(db), misfire_policy="skip")
     # On the wall of the cluster: from 10:30 to 13:30 the fires of 11:00, 12:00 and 13:00 are due.
     arguments = (*FROM, "--outage", "2026-03-29 10:30/3h")
-    (row,) = told(simulate(*arguments, "-o", "json"))["schedules"]
+    (row,) = parsed(simulate(*arguments, "-o", "json"))["schedules"]
     assert row["outcomes"] == {"fired": 21, "skipped": 3, "coalesced": 0, "missed": 0}
     assert "3 of 24 fires don't happen: 3 skipped" in simulate(*arguments)[1]
 
 
-def test_dates_on_which_clocks_change_are_told(simulate: Cli, db: Engine) -> None:
+def test_dates_on_which_clocks_change_are_reported(simulate: Cli, db: Engine) -> None:
     number = a_schedule(db, a_definition(db), crontab="0 30 2 * * ? *")
     out = simulate(*FROM)[1]
     assert f"schedule {number} (nightly): 2026-03-29 1 fire shifted" in out
@@ -176,7 +176,7 @@ def test_schedules_that_are_offline_are_played_if_asked_for(simulate: Cli, db: E
     a_schedule(db, a_definition(db, release_state=0), release_state=0)
     code, _, err = simulate(*FROM)
     assert (code, "--all" in err) == (3, True)
-    (row,) = told(simulate(*FROM, "--all", "-o", "json"))["schedules"]
+    (row,) = parsed(simulate(*FROM, "--all", "-o", "json"))["schedules"]
     # As if it had been set ONLINE, for which its definition has to be so too.
     assert row["runs"] == 24
 
@@ -184,7 +184,7 @@ def test_schedules_that_are_offline_are_played_if_asked_for(simulate: Cli, db: E
 def test_one_definition_alone_can_be_played(simulate: Cli, db: Engine) -> None:
     for name in ("nightly", "other"):
         a_schedule(db, a_definition(db, name))
-    rows = told(simulate(*FROM, "--definition", "other", "-o", "json"))["schedules"]
+    rows = parsed(simulate(*FROM, "--definition", "other", "-o", "json"))["schedules"]
     assert [row["definition"] for row in rows] == ["other"]
     assert simulate(*FROM, "--definition", "othr")[0] == 3
 
@@ -198,17 +198,17 @@ def test_without_a_date_it_begins_now_with_what_is_overdue(simulate: Cli, db: En
             .where(schedule.c.id == number)
             .values(counted_from=None, next_fire_time=datetime(now.year - 2, 6, 1, tzinfo=UTC))
         )
-    (row,) = told(simulate("--days", "0.01", "-o", "json"))["schedules"]
+    (row,) = parsed(simulate("--days", "0.01", "-o", "json"))["schedules"]
     # Of the two New Years since then the newest happens.
     assert row["outcomes"]["coalesced"] == 1
     assert row["late"] == 1
 
 
-def test_a_row_that_cannot_fire_is_told(simulate: Cli, db: Engine) -> None:
+def test_a_row_that_cannot_fire_is_reported(simulate: Cli, db: Engine) -> None:
     number = a_definition(db)
     a_schedule(db, number, crontab="0 0 25 * * ?")
     a_schedule(db, number)
-    document = told(simulate(*FROM, "-o", "json"))
+    document = parsed(simulate(*FROM, "-o", "json"))
     assert [problem["kind"] for problem in document["problems"]] == ["fault"]
 
 
@@ -243,7 +243,7 @@ def test_slots_are_those_of_the_workers_that_live(
     simulate: Cli, db: Engine, zk_root: ZookeeperRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_schedule(db, a_definition(db))
-    cluster = told(simulate(*FROM, "-o", "json"))["cluster"]
+    cluster = parsed(simulate(*FROM, "-o", "json"))["cluster"]
     assert (cluster["slots"], cluster["slots_known_by"]) == (
         None,
         "ZooKeeper does not answer, so no worker is known",
@@ -251,8 +251,10 @@ def test_slots_are_those_of_the_workers_that_live(
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", zk_root.hosts)
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__ROOT", zk_root.root)
     monkeypatch.setenv("ORCAFLOW_WORKER__EXEC_THREADS", "5")
-    monkeypatch.setattr("operations.simulating._PATIENCE", timedelta(seconds=5))
-    assert told(simulate(*FROM, "-o", "json"))["cluster"]["slots_known_by"] == "no worker is alive"
+    monkeypatch.setattr("operations.worker_slots._PATIENCE", timedelta(seconds=5))
+    assert (
+        parsed(simulate(*FROM, "-o", "json"))["cluster"]["slots_known_by"] == "no worker is alive"
+    )
     server = HealthServer(Service(), host="127.0.0.1", port=0)
     server.start()
     try:
@@ -260,15 +262,15 @@ def test_slots_are_those_of_the_workers_that_live(
         metrics.slots.labels(state="free").set(2)
         with registry(load()) as opened:
             opened.membership.join(NodeKind.WORKER, f"127.0.0.1:{server.port}", "")
-            cluster = told(simulate(*FROM, "-o", "json"))["cluster"]
+            cluster = parsed(simulate(*FROM, "-o", "json"))["cluster"]
         assert (cluster["slots"], cluster["slots_known_by"]) == (3, "1 living worker")
     finally:
         server.stop()
     # One that does not answer is taken to be as configured here.
-    assert slots_told_by(f"127.0.0.1:{server.port}") is None
+    assert reported_slots(f"127.0.0.1:{server.port}") is None
     with registry(load()) as opened:
         opened.membership.join(NodeKind.WORKER, f"127.0.0.1:{server.port}", "")
-        cluster = told(simulate(*FROM, "-o", "json"))["cluster"]
+        cluster = parsed(simulate(*FROM, "-o", "json"))["cluster"]
     assert (cluster["slots"], cluster["slots_known_by"]) == (
         5,
         "1 living worker, 1 of which did not say: 5 slots each",

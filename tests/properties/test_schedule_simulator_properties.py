@@ -1,4 +1,4 @@
-"""What holds for every simulation, and a reference that plays one by looking at every minute."""
+"""Invariants of every simulation, and a reference that plays one by looking at every minute."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class _Seen:
     put: int
     takes: int
     slots: int
-    held: bool = False
+    serial: bool = False
     begun: int | None = None
     ends: int | None = None
     outcome: str = "live"
@@ -253,15 +253,15 @@ def _seen(stage: Stage, schedule: Schedule, fire: Fire, minute: int) -> _Seen:
 
 
 def _put(stage: Stage, runs: list[_Seen], new: _Seen, minute: int) -> None:
-    rivals = [run for run in runs if run.outcome == "live" and _are_rivals(run, new)]
+    others = [run for run in runs if run.outcome == "live" and _are_of_one_definition(run, new)]
     kind = stage.execution_type_of(new.schedule)
-    if rivals and kind is ExecutionType.SERIAL_DISCARD:
+    if others and kind is ExecutionType.SERIAL_DISCARD:
         new.outcome = "discarded"
-    elif rivals and kind is ExecutionType.SERIAL_PRIORITY:
-        for run in rivals:
+    elif others and kind is ExecutionType.SERIAL_PRIORITY:
+        for run in others:
             run.outcome, run.ends = "stopped", minute
-    elif rivals and kind is ExecutionType.SERIAL_WAIT:
-        new.held = True
+    elif others and kind is ExecutionType.SERIAL_WAIT:
+        new.serial = True
     runs.append(new)
 
 
@@ -272,11 +272,11 @@ def _look(stage: Stage, runs: Sequence[_Seen], minute: int, overlaps: Counter[in
             run.outcome = "ended"
     live = [run for run in runs if run.outcome == "live"]
     for run in live:
-        if run.held and all(other.held for other in live if _are_rivals(other, run)):
-            run.held = False
+        if run.serial and all(other.serial for other in live if _are_of_one_definition(other, run)):
+            run.serial = False
     is_barred = False
     for run in sorted(live, key=lambda each: each.order):
-        if run.held or run.begun is not None:
+        if run.serial or run.begun is not None:
             continue
         if run.slots and stage.slots is not None:
             used = sum(other.slots for other in runs if other.goes_on)
@@ -289,13 +289,14 @@ def _look(stage: Stage, runs: Sequence[_Seen], minute: int, overlaps: Counter[in
         while _is_out(stage, run.ends):
             run.ends += 1
         overlaps[run.schedule.id] += any(
-            other is not run and other.goes_on and _are_rivals(other, run) for other in runs
+            other is not run and other.goes_on and _are_of_one_definition(other, run)
+            for other in runs
         )
     if any(run.goes_on and run.ends == minute for run in runs):
         _look(stage, runs, minute, overlaps)
 
 
-def _are_rivals(one: _Seen, other: _Seen) -> bool:
+def _are_of_one_definition(one: _Seen, other: _Seen) -> bool:
     return one.schedule.process_definition_id == other.schedule.process_definition_id
 
 

@@ -1,4 +1,4 @@
-"""What `orcaflow complement` makes of words, how it foretells, and how it is watched."""
+"""`orcaflow complement`: its options, the estimates of a plan, and the watching."""
 
 from __future__ import annotations
 
@@ -10,25 +10,20 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-import typer
 from rich.console import Console, RenderableType
 
 from common.model.complements import ComplementState, DateState, Reprocess
 from common.model.states import ProcessState
 from common.store.people.complement_views import ComplementDateView, ComplementView
-from operations.complementing import estimated, read_dates, read_moment, skip_reason
+from operations.complement_plans import estimated, skip_reason
+from operations.complement_progress import Sight, blocker, is_over, time_left
+from operations.complementing import read_dates
 from operations.documents.complements import complement_row
+from operations.errors import UsageError
+from operations.times import read_moment
 from orcaflow.cli.app import main
-from orcaflow.cli.commands import complement
-from orcaflow.cli.screens.complement_watch import (
-    Bars,
-    Lines,
-    Sight,
-    blocker,
-    closing,
-    is_over,
-    time_left,
-)
+from orcaflow.cli.commands import complement_run
+from orcaflow.cli.screens.complement_display import Bars, Lines, closing
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NEW_YORK = ZoneInfo("America/New_York")
@@ -119,7 +114,7 @@ def test_a_misspelt_command_is_no_definition(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ("--parallel 0", "'--parallel': from 1 to 1000 dates may run at the same time, not 0"),
         ("--parallel 5000", "not 5000"),
@@ -132,34 +127,34 @@ def test_a_misspelt_command_is_no_definition(cli: Cli) -> None:
     ],
 )
 def test_options_are_refused_before_anything_is_asked_of_the_database(
-    cli: Cli, options: str, told: str
+    cli: Cli, options: str, message: str
 ) -> None:
     code, out, err = cli("complement", "flights", "--date", "2013-01-01", *options.split())
     assert (code, out) == (2, "")
-    assert told in err
+    assert message in err
 
 
 def test_the_limit_of_parallelism_is_that_of_typed_rows() -> None:
     from common.complementing import PARALLELISM_LIMIT
 
-    assert complement.PARALLELISM_LIMIT == PARALLELISM_LIMIT
+    assert complement_run.PARALLELISM_LIMIT == PARALLELISM_LIMIT
 
 
 def test_a_date_alone_is_its_midnight_and_at_the_end_all_of_its_day() -> None:
-    assert read_moment("2013-01-31", NEW_YORK, option="--from") == datetime(
+    assert read_moment("2013-01-31", NEW_YORK, field="first") == datetime(
         2013, 1, 31, 5, tzinfo=UTC
     )
-    last = read_moment("2013-01-31", NEW_YORK, option="--to", ends_day=True)
+    last = read_moment("2013-01-31", NEW_YORK, field="last", ends_day=True)
     assert last == datetime(2013, 2, 1, 4, 59, 59, tzinfo=UTC)
 
 
 def test_a_list_names_the_places_of_what_it_has_twice_or_can_not_read() -> None:
-    with pytest.raises(typer.BadParameter, match=r"date 3 \(2013-01-01\) is date 1 again"):
+    with pytest.raises(UsageError, match=r"date 3 \(2013-01-01\) is date 1 again"):
         read_dates(["2013-01-01", "2013-01-02", "2013-01-01"], NEW_YORK)
     # The same instant, though written differently.
-    with pytest.raises(typer.BadParameter, match=r"date 2 .* is date 1 again"):
+    with pytest.raises(UsageError, match=r"date 2 .* is date 1 again"):
         read_dates(["2013-01-01", "2013-01-01T05:00:00Z"], NEW_YORK)
-    with pytest.raises(typer.BadParameter, match=r"date 2: '2013-02-30'"):
+    with pytest.raises(UsageError, match=r"date 2: '2013-02-30'"):
         read_dates(["2013-01-01", "2013-02-30"], NEW_YORK)
 
 
@@ -179,7 +174,7 @@ def test_reprocess_says_which_dates_with_a_run_are_left_alone(
     assert skipped == left_alone
 
 
-def test_a_reason_tells_a_run_that_goes_on_from_one_that_has_ended() -> None:
+def test_a_reason_distinguishes_a_live_run_from_an_ended_one() -> None:
     assert skip_reason(Reprocess.MISSING, 12, 7) == "process instance 12 ended as SUCCESS"
     assert skip_reason(Reprocess.MISSING, 12, 1) == "process instance 12 is RUNNING"
 
@@ -268,7 +263,7 @@ def test_many_running_dates_do_not_flood_a_terminal() -> None:
     assert len(drawn(Sight(view=a_view(parallelism=31), live=live), height=12)) <= 12
 
 
-def test_the_end_tells_how_to_see_more_and_how_to_try_again() -> None:
+def test_the_end_names_the_commands_that_show_more_and_try_again() -> None:
     failed = a_date(4, DateState.FAILURE, reason="exit code 1")
     view = a_view(
         state=ComplementState.FAILURE,
@@ -285,7 +280,7 @@ def test_the_end_tells_how_to_see_more_and_how_to_try_again() -> None:
     assert "process instance 14  exit code 1" in text
 
 
-def test_what_does_not_move_says_what_to_look_at() -> None:
+def test_a_complement_that_does_not_move_names_its_blocker() -> None:
     nobody = Sight(view=a_view(dates={"pending": 9}))
     assert "is there a master?" in (blocker(nobody) or "")
     stopping = Sight(

@@ -12,11 +12,21 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-import typer
 
 from common.cron import Cron, MissingTime, RepeatedTime, Timetable
-from operations.previewing import Mark, clock_changes, coming, told, told_of_fire
-from operations.scheduling import moment_in, params_of, seconds_of, stored_name, zone_asked
+from operations.coming_fires import (
+    Mark,
+    clock_changes,
+    coming,
+    effect_of_change,
+    effect_on_fire,
+)
+from operations.errors import UsageError
+from operations.schedule_checks import check_window
+from operations.scheduling import read_cron, read_deadline
+from operations.simulating import read_assumed
+from operations.start_params import params_of
+from operations.times import moment_in, read_moment, read_zone, seconds_of, stored_name
 from orcaflow.cli.app import main
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -86,7 +96,7 @@ def test_a_date_alone_is_its_beginning_or_its_end() -> None:
         "0001-01-01 00:00:00+10:00",
     ],
 )
-def test_what_is_no_time_is_refused_with_its_text(text: str) -> None:
+def test_a_text_that_is_no_time_is_refused_with_it(text: str) -> None:
     with pytest.raises(ValueError, match=r"no time|outside the years"):
         moment_in(text, NEW_YORK)
 
@@ -104,17 +114,17 @@ def test_spans_are_whole_seconds_with_a_unit() -> None:
 def test_parameters_are_pairs_and_each_is_given_once() -> None:
     assert params_of(["a=1", " b =x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
     for pairs in (["a"], ["=1"], ["a=1", "a=2"], ["a=\0"], ["a=\udcff"]):
-        with pytest.raises(typer.BadParameter):
+        with pytest.raises(UsageError):
             params_of(pairs)
 
 
-def test_a_zone_is_known_by_its_name_and_near_ones_are_told() -> None:
-    assert zone_asked(" Asia/Kolkata ").key == "Asia/Kolkata"
-    with pytest.raises(typer.BadParameter, match="did you mean Asia/Kolkata"):
-        zone_asked("asia/kolkata")
+def test_a_zone_is_known_by_its_name_and_near_ones_are_named() -> None:
+    assert read_zone(" Asia/Kolkata ").key == "Asia/Kolkata"
+    with pytest.raises(UsageError, match="did you mean Asia/Kolkata"):
+        read_zone("asia/kolkata")
     for name in ("", "/etc/localtime", "../UTC", "America", "x" * 10_000, "Mars/Olympus\0"):
-        with pytest.raises(typer.BadParameter, match="is no zone"):
-            zone_asked(name)
+        with pytest.raises(UsageError, match="is no zone"):
+            read_zone(name)
     # The zone of a computer that has no name for it can't be stored.
     assert stored_name(NEW_YORK) == "America/New_York"
     nameless = ZoneInfo.from_file(
@@ -132,16 +142,16 @@ def test_fires_that_the_clock_shifts_are_marked_with_the_time_that_was_meant() -
         ("2026-03-09 02:30:00-04:00", None),
     ]
     shifted = list(islice(coming(timetable, after), 2))[1]
-    assert told_of_fire(shifted) == "shifted: the clock skips 2026-03-08 02:30:00"
+    assert effect_on_fire(shifted) == "shifted: the clock skips 2026-03-08 02:30:00"
 
 
-def test_a_day_that_a_zone_skips_is_told_with_both_dates() -> None:
+def test_a_day_that_a_zone_skips_is_reported_with_both_dates() -> None:
     timetable = a_timetable("0 0 12 * * ?", "Pacific/Apia")
     fires = list(islice(coming(timetable, datetime(2011, 12, 28, tzinfo=UTC)), 3))
     # The shifted fire is that of the next day already, so that nothing is shifted.
     assert [fire.mark for fire in fires] == [None, None, None]
     (change,) = clock_changes(timetable, fires[0].fire_time, fires[2].fire_time)
-    assert told(change, timetable) == (
+    assert effect_of_change(change, timetable) == (
         "2011-12-30 00:00:00: the clock jumps to 2011-12-31 00:00:00; 12:00:00 fires 24h00m00s later"
     )
 
@@ -168,32 +178,32 @@ def test_fires_of_a_repeated_time_are_marked_as_the_first_or_the_second(
     after = datetime(2026, 11, 1, tzinfo=UTC)
     assert marks(timetable, after, len(shown)) == shown
     (change,) = clock_changes(timetable, after, after + timedelta(days=2))
-    assert told(change, timetable) == (
+    assert effect_of_change(change, timetable) == (
         "2026-11-01 02:00:00: the clock goes back to 01:00:00; 01:30:00 is shown twice, and fires "
         + words
     )
 
 
-def test_skipped_fires_are_told_even_where_no_fire_is_left() -> None:
+def test_skipped_fires_are_reported_even_where_no_fire_is_left() -> None:
     timetable = a_timetable("0 0/30 2 8 3 ? 2026", missing=MissingTime.SKIP)
     after = datetime(2026, 1, 1, tzinfo=UTC)
     assert marks(timetable, after) == []
     (change,) = clock_changes(timetable, after, None)
     assert (change.number, change.is_forward) == (2, True)
-    assert "02:00:00, 02:30:00 do not fire on that day" in told(change, timetable)
+    assert "02:00:00, 02:30:00 do not fire on that day" in effect_of_change(change, timetable)
 
 
-def test_clock_changes_that_meet_no_fire_are_not_told() -> None:
+def test_clock_changes_that_meet_no_fire_are_not_reported() -> None:
     timetable = a_timetable("0 0 12 * * ?")
     assert clock_changes(timetable, datetime(2026, 1, 1, tzinfo=UTC), None) == []
 
 
-def test_a_change_by_half_an_hour_and_many_fires_is_told_with_the_first_few() -> None:
+def test_a_change_by_half_an_hour_and_many_fires_is_reported_with_the_first_few() -> None:
     timetable = a_timetable("0 * * * * ?", "Australia/Lord_Howe")
     after = datetime(2026, 10, 3, tzinfo=UTC)
     (change,) = clock_changes(timetable, after, after + timedelta(days=2))
     assert (change.number, len(change.wall_times)) == (30, 5)
-    assert "and 25 more fire 30m00s later" in told(change, timetable)
+    assert "and 25 more fire 30m00s later" in effect_of_change(change, timetable)
 
 
 @pytest.mark.parametrize("cron", ["0 30 2 29 2 ?", "0 30 2 ? 3 1#2", "* * * * * ?", "0 0 1 * * ?"])
@@ -234,7 +244,7 @@ def test_a_preview_for_people_says_what_the_clock_does(cli: Cli) -> None:
     assert "2026-03-29 02:00:00: the clock jumps to 03:00:00; 02:30:00 does not fire" in out
 
 
-def test_a_line_that_has_ended_is_told_to_have_no_fires(cli: Cli) -> None:
+def test_a_line_that_has_ended_is_reported_to_have_no_fires(cli: Cli) -> None:
     code, out, err = cli("schedule", "preview", "--cron", "0 0 0 1 1 ? 2020", "-o", "json")
     assert (code, json.loads(out)["fires"]) == (0, [])
     code, _, err = cli("schedule", "preview", "--cron", "0 0 0 1 1 ? 2020")
@@ -260,3 +270,23 @@ def test_a_preview_that_makes_no_sense_is_a_usage_error(
     code, out, err = cli("schedule", "preview", *arguments)
     assert (code, out) == (2, "")
     assert words in err
+
+
+@pytest.mark.parametrize(
+    ("read", "field"),
+    [
+        (lambda: read_cron("0 0 3 * *"), "cron"),
+        (lambda: read_deadline("soon"), "deadline"),
+        (lambda: read_zone("Mars/Olympus"), "zone"),
+        (lambda: read_moment("soon", ZoneInfo("UTC"), field="after"), "after"),
+        (lambda: params_of(["no value"]), "param"),
+        (lambda: read_assumed("0s"), "assume"),
+        (lambda: check_window(_LATEST, _LATEST, zone=ZoneInfo("UTC")), "to"),
+    ],
+)
+def test_a_wrong_input_is_reported_with_the_field_that_it_was_given_for(
+    read: Callable[[], object], field: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        read()
+    assert raised.value.field == field

@@ -1,4 +1,4 @@
-"""Which dates a complement has, and which definitions follow it."""
+"""The dates of a complement, and the definitions that follow it."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_runs_read_their_dates_in_the_zone_of_the_schedule_or_else_of_the_cluste
     assert complement_dates(request, (), zone=NEW_YORK)[1] == "America/New_York"
 
 
-def test_what_is_asked_for_is_read_from_the_keys_of_the_original() -> None:
+def test_a_request_is_read_from_the_keys_of_the_original() -> None:
     request = a_range(
         "2013-01-01 00:00:00",
         "2013-01-02 00:00:00",
@@ -182,7 +182,7 @@ def test_a_row_without_dates_is_about_its_schedule_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("param", "told"),
+    ("param", "message"),
     [
         ({}, "needs its dates"),
         ({START: "2013-01-01", END: "2013-01-02 00:00:00"}, "complementStartDate must be written"),
@@ -209,10 +209,10 @@ def test_a_row_without_dates_is_about_its_schedule_time() -> None:
         ({START: "2013-01-01 00:00:00", "confirmed": "yes"}, "true, false"),
     ],
 )
-def test_t73_what_is_wrong_with_a_row_is_told_by_key_and_place(
-    param: dict[str, str], told: str
+def test_t73_a_mistake_in_a_row_is_reported_with_its_key_and_place(
+    param: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(BadCommandError, match=told) as raised:
+    with pytest.raises(BadCommandError, match=message) as raised:
         read_request(a_command(**param), zone=NEW_YORK)
     assert len(str(raised.value)) < 300
 
@@ -297,7 +297,7 @@ ALL = (
 )
 
 
-def test_what_waits_for_a_definition_by_id_or_by_name_is_downstream_of_it() -> None:
+def test_a_definition_that_waits_by_id_or_by_name_is_downstream() -> None:
     found = downstream_of(FLIGHTS, ALL, graph=graph, all_levels=False)
     assert sorted(each.id for each in found) == [5, 9]
 
@@ -342,7 +342,7 @@ def test_those_downstream_follow_in_turn_and_with_all_of_their_own_nodes() -> No
     assert all(each.dates == found[0].dates for each in found)
 
 
-def test_what_is_asked_for_counts_for_a_complement_and_for_those_downstream() -> None:
+def test_a_request_counts_for_a_complement_and_for_those_downstream() -> None:
     found = planned(
         complementDependentMode="ALL_DEPENDENT",
         expectedParallelismNumber="2",
@@ -351,8 +351,8 @@ def test_what_is_asked_for_counts_for_a_complement_and_for_those_downstream() ->
         reprocess="missing",
     )
     asked = (2, RunOrder.DESCENDING, OnFailure.CONTINUE, Reprocess.MISSING)
-    told = [(each.parallelism, each.order, each.on_failure, each.reprocess) for each in found]
-    assert told == [asked] * 3
+    settings = [(each.parallelism, each.order, each.on_failure, each.reprocess) for each in found]
+    assert settings == [asked] * 3
 
 
 def with_one_below(crontab: str, **param: str) -> tuple[NewComplement, ...]:

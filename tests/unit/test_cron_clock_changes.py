@@ -52,7 +52,7 @@ A_WEEK = (datetime(2024, 3, 3), datetime(2024, 3, 9, 23, 59, 59))
 
 
 class Density(Enum):
-    """How often a line fires at most."""
+    """The rate at which a line fires at most."""
 
     HOURS = auto()
     MINUTES = auto()
@@ -75,7 +75,7 @@ def walls_around(line: str, year: int) -> list[datetime]:
 
 
 def windows(line: str, year: int, jumps: list[datetime]) -> Iterator[tuple[datetime, datetime]]:
-    """What is compared of a year."""
+    """The part of a year that is compared."""
     summer = datetime(year, 6, 15, 12, tzinfo=UTC)
     if density(line) is Density.HOURS:
         yield datetime(year, 1, 1, tzinfo=UTC), datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)

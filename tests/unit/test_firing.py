@@ -1,4 +1,4 @@
-"""Which fires of a schedule are due, and what becomes of each."""
+"""The fires of a schedule that are due, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def outcomes(schedule: Schedule, now: datetime) -> list[tuple[int, FireOutcome]]
     return [(fire.fire_time.hour, fire.outcome) for fire in fires]
 
 
-def test_what_is_due_this_second_is_fired_and_the_next_one_is_known() -> None:
+def test_a_fire_due_this_second_happens_and_the_next_one_is_known() -> None:
     found = planned(a_schedule(), NOON)
     assert [(fire.fire_time, fire.outcome) for fire in found.fires] == [(NOON, FIRED)]
     assert found.next_fire_time == NOON + HOUR
@@ -67,7 +67,7 @@ def test_nothing_is_due_before_its_time() -> None:
     assert found.next_fire_time == NOON
 
 
-def test_what_was_due_when_the_schedule_came_online_does_not_count() -> None:
+def test_fires_due_when_the_schedule_came_online_do_not_count() -> None:
     online = a_schedule(counted_from=NOON, next_fire_time=None)
     assert planned(online, NOON).fires == ()
     assert planned(online, NOON).next_fire_time == NOON + HOUR
@@ -122,13 +122,13 @@ def test_a_fire_that_is_a_minute_late_is_no_misfire() -> None:
     assert outcomes(schedule, NOON + minute + timedelta(microseconds=1)) == [(12, SKIPPED)]
 
 
-def test_what_is_later_than_the_deadline_is_missed_whatever_the_policy_says() -> None:
+def test_a_fire_later_than_the_deadline_is_missed_whatever_the_policy_says() -> None:
     schedule = a_schedule(misfire_policy=MisfirePolicy.FIRE_ALL, deadline=timedelta(minutes=90))
     found = outcomes(schedule, NOON + 2 * HOUR)
     assert found == [(12, MISSED), (13, FIRED), (14, FIRED)]
 
 
-def test_what_is_as_late_as_the_deadline_allows_happens() -> None:
+def test_a_fire_as_late_as_the_deadline_allows_happens() -> None:
     schedule = a_schedule(misfire_policy=MisfirePolicy.FIRE_ALL, deadline=2 * HOUR)
     found = outcomes(schedule, NOON + 2 * HOUR)
     assert found == [(12, FIRED), (13, FIRED), (14, FIRED)]

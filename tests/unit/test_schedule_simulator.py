@@ -1,4 +1,4 @@
-"""Simulations of small sets of schedules whose course is worked out by hand."""
+"""Simulations of small sets of schedules, with timelines computed by hand."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_run_with_priority_stops_the_former() -> None:
     assert kinds(result) == [ProblemKind.STOPPED]
 
 
-def test_what_is_stopped_while_it_waits_makes_room_in_its_line() -> None:
+def test_a_run_stopped_while_it_waits_makes_room_in_its_line() -> None:
     # One slot, which the first has for five hours. The second waits in vain, is replaced hour after
     # hour, and the third waits behind it.
     stage = a_stage(
@@ -353,7 +353,7 @@ def test_fires_of_an_outage_without_end_are_undecided() -> None:
     assert only(simulate(a_stage(outages=(all_day,)))).undecided == 24
 
 
-def test_what_is_overdue_at_the_beginning_is_planned_then() -> None:
+def test_overdue_fires_are_planned_at_the_beginning() -> None:
     schedule = a_schedule(
         counted_from=None,
         next_fire_time=BEGIN - hours(3),
@@ -391,8 +391,8 @@ def test_it_fires_as_a_master_that_looks_at_every_fire(crontab: str, repeated: s
     assert only(simulate(stage)).runs == len(looked_at)
 
 
-def test_dates_on_which_the_clock_changes_are_told() -> None:
-    def told(crontab: str, begin: datetime, **changes: Any) -> tuple[ClockChange, ...]:
+def test_dates_on_which_the_clock_changes_are_reported() -> None:
+    def changes_of(crontab: str, begin: datetime, **changes: Any) -> tuple[ClockChange, ...]:
         counted = begin - timedelta(microseconds=1)
         schedule = a_schedule(crontab, timezone_id=NEW_YORK, counted_from=counted, **changes)
         stage = a_stage(schedule, begin=begin, end=begin + timedelta(days=30))
@@ -401,27 +401,27 @@ def test_dates_on_which_the_clock_changes_are_told() -> None:
     spring, autumn = datetime(2026, 2, 20, tzinfo=UTC), datetime(2026, 10, 20, tzinfo=UTC)
     march, november = date(2026, 3, 8), date(2026, 11, 1)
     shifted = ClockChange(kind=ClockChangeKind.SHIFTED, day=march, fires=1)
-    assert told(DAILY, spring) == (shifted,)
-    assert told(DAILY, spring, missing_time="skip") == (
+    assert changes_of(DAILY, spring) == (shifted,)
+    assert changes_of(DAILY, spring, missing_time="skip") == (
         ClockChange(kind=ClockChangeKind.SKIPPED, day=march, fires=1),
     )
     # Those of the missing hour come to be at the times of the next one: nothing is odd.
-    assert told("0 0/15 * * * ?", spring) == ()
+    assert changes_of("0 0/15 * * * ?", spring) == ()
     at_half_past_one = "0 30 1 * * ?"
-    assert told(at_half_past_one, autumn) == (
+    assert changes_of(at_half_past_one, autumn) == (
         ClockChange(kind=ClockChangeKind.ONCE, day=november, fires=1),
     )
-    assert told(at_half_past_one, autumn, repeated_time="both") == (
+    assert changes_of(at_half_past_one, autumn, repeated_time="both") == (
         ClockChange(kind=ClockChangeKind.DOUBLED, day=november, fires=1),
     )
-    assert told("0 0/15 * * * ?", autumn) == (
+    assert changes_of("0 0/15 * * * ?", autumn) == (
         ClockChange(kind=ClockChangeKind.ONCE, day=november, fires=4),
     )
-    assert told(DAILY, autumn) == ()
-    assert told(DAILY, spring, end_time=datetime(2026, 3, 1, tzinfo=UTC)) == ()
+    assert changes_of(DAILY, autumn) == ()
+    assert changes_of(DAILY, spring, end_time=datetime(2026, 3, 1, tzinfo=UTC)) == ()
 
 
-def test_a_definition_that_is_offline_runs_nothing_and_is_told() -> None:
+def test_a_definition_that_is_offline_runs_nothing_and_is_reported() -> None:
     result = simulate(a_stage(a_schedule(definition_is_online=False)))
     assert only(result).outcomes[FireOutcome.SKIPPED] == 24
     assert only(result).runs == 0
@@ -436,7 +436,7 @@ def test_a_definition_that_is_offline_runs_nothing_and_is_told() -> None:
         ({"start_params": "[1"}, "start_params"),
     ],
 )
-def test_a_schedule_that_cannot_be_understood_is_told_and_harms_no_other(
+def test_a_schedule_that_cannot_be_understood_is_reported_and_harms_no_other(
     changes: dict[str, Any], words: str
 ) -> None:
     result = simulate(a_stage(a_schedule(number=1, **changes), a_schedule(number=2)))
@@ -468,7 +468,7 @@ def test_as_many_fires_as_allowed_are_allowed() -> None:
         simulate(a_stage(max_fires=23))
 
 
-def test_what_a_run_takes_is_the_median_or_the_longest_of_the_past() -> None:
+def test_the_cost_of_a_run_is_the_median_or_the_longest_of_the_past() -> None:
     durations = tuple(minutes(number) for number in (1, 9, 2, 3))
     peaks = (Peak(slots=1, pools={"db": 3}), Peak(slots=4), Peak(slots=2))
     assumed = RunCost(duration=minutes(60), peak=Peak(slots=8))

@@ -6,22 +6,19 @@ The first word of the group is a subcommand, or else the name of the definition 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from common.model.complements import Downstream, OnFailure, Reprocess, RunOrder
 from operations.texts import counted
-from orcaflow.cli.commands.run import OnFailure as OnTaskFailure
-from orcaflow.cli.commands.run import Urgency
+from orcaflow.cli.commands import complement_run
 from orcaflow.cli.output import (
     Format,
     FormatOption,
     Row,
-    escaped,
     print_fields,
     print_json,
     print_rows,
@@ -31,14 +28,8 @@ from orcaflow.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from common.model.complements import ComplementState, NewComplement, RunSettings
-    from common.store.connect import Connection
+    from common.model.complements import DateState
     from common.store.people.complement_views import ComplementView
-    from common.store.people.definitions import DefinitionRow
-    from operations.session import Session
-
-PARALLELISM_LIMIT = 1000
-"""As `common.complementing` has it, which takes too long to import for `--help`."""
 
 _CANCEL_TIMEOUT = "60s"
 
@@ -82,181 +73,8 @@ app = typer.Typer(
 _Id = Annotated[int, typer.Argument(metavar="ID", help="Id of a complement.", min=1)]
 
 
-def _parallelism(given: int) -> int:
-    if not 1 <= given <= PARALLELISM_LIMIT:
-        raise typer.BadParameter(
-            f"from 1 to {PARALLELISM_LIMIT} dates may run at the same time, not {given}"
-        )
-    return given
-
-
-@app.command(
-    epilog=(
-        "\b\n"
-        "Examples:\n"
-        "  orcaflow complement flights --from 2013-01-01 --to 2013-01-31 --plan\n"
-        "  orcaflow complement flights --from 2013-01-01 --to 2013-01-31 --parallel 2 --wait\n"
-        "  orcaflow complement flights --dates 2013-01-05,2013-02-05 --reprocess failed\n"
-        "  orcaflow complement run list --from '2013-01-01 06:00:00' --to 2013-01-31\n"
-    )
-)
-def run(
-    name: Annotated[str, typer.Argument(help="Name of a definition that is ONLINE.")],
-    *,
-    first: Annotated[
-        str | None, typer.Option("--from", metavar="DATE", help="The first date of the range.")
-    ] = None,
-    last: Annotated[
-        str | None,
-        typer.Option("--to", metavar="DATE", help="Its last; a date alone is all of that day."),
-    ] = None,
-    date: Annotated[
-        list[str] | None,
-        typer.Option("--date", metavar="DATE", help="Instead of a range: a date; repeat."),
-    ] = None,
-    dates: Annotated[
-        str | None,
-        typer.Option("--dates", metavar="DATE,DATE", help="Instead of a range: a list of dates."),
-    ] = None,
-    zone: Annotated[
-        str | None,
-        typer.Option(
-            "--zone",
-            metavar="ZONE",
-            help="Whose clock dates are read on; else the schedule's, else the cluster's.",
-        ),
-    ] = None,
-    parallel: Annotated[
-        int,
-        typer.Option(
-            "--parallel",
-            metavar="N",
-            callback=_parallelism,
-            help="How many dates run at the same time, 1 to 1000.",
-        ),
-    ] = 1,
-    order: Annotated[
-        RunOrder, typer.Option(help="Whether the earliest or the latest date comes first.")
-    ] = RunOrder.ASCENDING,
-    on_failure: Annotated[
-        OnFailure,
-        typer.Option(help="Once a date has failed: one fewer at the same time, or go on."),
-    ] = OnFailure.STOP,
-    reprocess: Annotated[
-        Reprocess,
-        typer.Option(help="Of dates with a run: none, those whose newest one failed, or all."),
-    ] = Reprocess.ALL,
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A start-up parameter; repeat."),
-    ] = None,
-    start_node: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--start-node",
-            "--start-nodes",
-            metavar="A,B",
-            help="Tasks to start from, and what is after them; without it all.",
-        ),
-    ] = None,
-    only: Annotated[bool, typer.Option("--only", help="The start nodes alone.")] = False,
-    pre: Annotated[
-        bool, typer.Option("--pre", help="The start nodes and all before them.")
-    ] = False,
-    downstream: Annotated[
-        bool,
-        typer.Option(
-            "--downstream", help="Then also definitions whose DEPENDENT tasks wait for this one."
-        ),
-    ] = False,
-    downstream_all: Annotated[
-        bool, typer.Option("--downstream-all", help="And those that wait for these, and so on.")
-    ] = False,
-    priority: Annotated[
-        Urgency, typer.Option(help="Who goes first; of equal ones a live run does.")
-    ] = Urgency.MEDIUM,
-    worker_group: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="For tasks that name no group themselves.")
-    ] = None,
-    failure_strategy: Annotated[
-        OnTaskFailure,
-        typer.Option(help="Within a run, once a task has failed: end the others, or continue."),
-    ] = OnTaskFailure.CONTINUE,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="More than 10,000 dates are really meant.")
-    ] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Write nothing; show what would run, and until when.")
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", "-w", help="Watch it to its end; exit code 0 on success.")
-    ] = False,
-    timeout: Annotated[
-        str | None,
-        typer.Option("--timeout", metavar="TIME", help="Watch no longer, as 90s, 10m or 2h."),
-    ] = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Run past dates of a definition: a range, both ends included, or a list.
-
-    The dates of a range are the fire times of the definition's online schedules; without any, each
-    day at the time of day of --from. A date alone is its midnight, in --to the end of that day. All
-    or nothing is made. Ctrl-C ends the watching and not the complement. Exit code 2 for dates that
-    can't be read, 4 if the definition is OFFLINE, with --wait 1 if it did not succeed. Fields:
-    complements (as in `list`); with --plan complements (with dates, to_run, to_skip,
-    typical_duration, estimated_duration, estimated_end).
-    """
-    from operations.complementing import ComplementOptions, look_ahead, planned_complements
-    from operations.lookup import definition_named
-    from operations.scheduling import cluster_zone
-    from operations.session import opened
-    from orcaflow.cli.commands.run import patience_of
-    from orcaflow.cli.screens.complement_plan import print_plan
-
-    if plan and wait:
-        raise typer.BadParameter("--plan begins nothing that could be waited for; leave out one")
-    patience = patience_of(timeout, wait=wait)
-    texts = [*(date or ()), *(() if dates is None else dates.split(","))]
-    with opened() as session:
-        with session.engine.begin() as db:
-            definition = definition_named(db, name)
-            _check_online(definition)
-            settings = _settings(
-                db,
-                definition,
-                params=param or (),
-                start_nodes=start_node or (),
-                only=only,
-                pre=pre,
-                priority=priority,
-                worker_group=worker_group,
-                failure_strategy=failure_strategy,
-            )
-            options = ComplementOptions(
-                first=first,
-                last=last,
-                dates=tuple(texts),
-                zone=zone,
-                parallelism=parallel,
-                order=order,
-                on_failure=on_failure,
-                reprocess=reprocess,
-                downstream=_downstream(downstream, downstream_all),
-                confirmed=yes,
-                settings=settings,
-            )
-            found = planned_complements(db, definition, options, zone=cluster_zone(session.config))
-            _check_size(session, found)
-            if plan:
-                plans = look_ahead(db, found)
-            else:
-                ids = _made(db, found)
-        if plan:
-            print_plan(plans, form=form, zone=session.zone)
-        elif wait:
-            _watch(session, ids, patience, form)
-        else:
-            _tell_made(session, ids, form)
+# The order of this line and of the functions is that of the help.
+app.command(epilog=complement_run.EXAMPLES)(complement_run.run)
 
 
 @app.command(
@@ -286,20 +104,18 @@ def list_(
     that it waits for), command_id, task_depend_type, failure_strategy, priority, worker_group_id,
     start_nodes, start_params, create_time, end_time, duration (seconds).
     """
-    from common.clock import SystemClock
     from common.model.complements import ComplementState
-    from common.store.people.complement_views import complements
+    from operations import stored_complements
     from operations.documents.complements import COMPLEMENT_COLUMNS, complement_row
-    from operations.lookup import definition_named
     from operations.session import opened
     from orcaflow.cli.commands.instance import read_state
 
-    codes = None if not state else [int(read_state(ComplementState, each)) for each in state]
-    with opened() as session, session.engine.connect() as db:
-        if name is not None:
-            name = definition_named(db, name).name
-        found = complements(db, definition_name=name, states=codes, limit=limit)
-    now = SystemClock().now()
+    states = [ComplementState(read_state(ComplementState, each)) for each in state or ()]
+    with opened() as session:
+        found = stored_complements.find(
+            session, definition_name=name, states=states or None, limit=limit
+        )
+    now = _now()
     print_rows(
         [complement_row(view, now=now) for view in found],
         form=form,
@@ -336,29 +152,29 @@ def show(
     instance_state, start_time, end_time, duration, reason), followers (ids of those that wait for
     it).
     """
-    from common.clock import SystemClock
-    from common.store.people.complement_views import complements_after, dates_of_complement
-    from operations.documents.complements import DATE_COLUMNS, complement_row, date_row
+    from operations import stored_complements
+    from operations.documents.complements import DATE_COLUMNS, details_document
     from operations.session import opened
 
-    wanted = None if not state else [_date_state(each) for each in state]
-    with opened() as session, session.engine.connect() as db:
-        view = _with_id(db, complement_id)
-        found = dates_of_complement(
-            db, complement_id, states=wanted, limit=None if form is Format.JSON else limit
+    wanted = [_date_state(each) for each in state or ()]
+    with opened() as session:
+        details = stored_complements.details(
+            session,
+            complement_id,
+            states=wanted or None,
+            limit=None if form is Format.JSON else limit,
         )
-        followers = [each.id for each in complements_after(db, complement_id)]
-    now = SystemClock().now()
-    row = complement_row(view, now=now)
-    dates = [date_row(each, timezone_id=view.timezone_id, now=now) for each in found]
+    document = details_document(details, now=_now())
     if form is Format.JSON:
-        print_json({**row, "date_list": dates, "followers": followers})
+        print_json(document)
         return
-    print_fields({**_without_zeros(row), "followers": followers or None}, zone=session.zone)
+    dates, followers = document.pop("date_list"), document.pop("followers")
+    print_fields({**_without_zeros(document), "followers": followers or None}, zone=session.zone)
     if dates:
         write("")
         write(table(dates, DATE_COLUMNS, zone=session.zone))
-    left_out = view.count(*(wanted or ())) - len(dates)
+    view = details.view
+    left_out = view.count(*wanted) - len(dates)
     if left_out > 0:
         say(
             f"… and {left_out} more: these are those that failed, run or are next; --limit"
@@ -386,18 +202,20 @@ def pause(
     of `list`.
     """
     from common.model.complements import ComplementState
-    from common.store.people.complement_requests import pause_complement
+    from operations import complement_control, stored_complements
     from operations.session import opened
     from orcaflow.cli.commands.run import patience_of
+    from orcaflow.cli.screens.complement_watch import ended
 
     patience = patience_of(timeout, wait=wait)
-    harmless = (ComplementState.READY_PAUSE, ComplementState.PAUSE)
     with opened() as session:
-        with session.engine.begin() as db:
-            if not pause_complement(db, complement_id, at=_now()):
-                _refuse(db, complement_id, "paused", unless=harmless)
-        view = _over(session, complement_id, patience) if wait else _view(session, complement_id)
-    _tell(view, form, f"complement {view.id} begins no further date; {_live(view)}")
+        complement_control.pause(session, complement_id, now=_now())
+        view = (
+            ended(session, complement_id, patience)
+            if wait
+            else stored_complements.with_id(session, complement_id)
+        )
+    _print_changed(view, form, f"complement {view.id} begins no further date; {_live(view)}")
     if wait and view.state != ComplementState.PAUSE:
         raise typer.Exit(1)
 
@@ -408,16 +226,14 @@ def resume(complement_id: _Id, form: FormatOption = Format.TABLE) -> None:
 
     Exit code 4 if it is in another state. Fields: those of `list`.
     """
-    from common.model.complements import ComplementState
-    from common.store.people.complement_requests import resume_complement
+    from operations import complement_control, stored_complements
     from operations.session import opened
+    from orcaflow.cli.screens.complement_display import how_to_watch
 
     with opened() as session:
-        with session.engine.begin() as db:
-            if not resume_complement(db, complement_id, at=_now()):
-                _refuse(db, complement_id, "resumed", unless=(ComplementState.RUNNING,))
-        view = _view(session, complement_id)
-    _tell(view, form, f"complement {view.id} goes on: {_how_to_watch([view.id])}")
+        complement_control.resume(session, complement_id, now=_now())
+        view = stored_complements.with_id(session, complement_id)
+    _print_changed(view, form, f"complement {view.id} goes on: {how_to_watch([view.id])}")
 
 
 @app.command(epilog="Example: orcaflow complement cancel 3")
@@ -439,18 +255,20 @@ def cancel(
     code 1 if it came to its own end, 124 after --timeout. Fields: those of `list`.
     """
     from common.model.complements import ComplementState
-    from common.store.people.complement_requests import cancel_complement
+    from operations import complement_control, stored_complements
     from operations.session import opened
     from orcaflow.cli.commands.run import read_span
+    from orcaflow.cli.screens.complement_watch import ended
 
     patience = read_span(timeout)
-    harmless = (ComplementState.READY_STOP, ComplementState.STOP)
     with opened() as session:
-        with session.engine.begin() as db:
-            if not cancel_complement(db, complement_id, at=_now()):
-                _refuse(db, complement_id, "cancelled", unless=harmless)
-        view = _over(session, complement_id, patience) if wait else _view(session, complement_id)
-    _tell(view, form, _cancelled(view))
+        complement_control.cancel(session, complement_id, now=_now())
+        view = (
+            ended(session, complement_id, patience)
+            if wait
+            else stored_complements.with_id(session, complement_id)
+        )
+    _print_changed(view, form, _cancelled(view))
     if wait and view.state != ComplementState.STOP:
         raise typer.Exit(1)
 
@@ -464,30 +282,21 @@ def retry(complement_id: _Id, form: FormatOption = Format.TABLE) -> None:
     `orcaflow instance recover`; the complement notices.) Fields: those of `list`, retried (how many
     dates), followers (ids).
     """
-    from common.errors import NotAllowedError
-    from common.store.people.complement_requests import retry_complement
+    from operations import complement_control, stored_complements
     from operations.documents.complements import complement_row
     from operations.session import opened
+    from orcaflow.cli.screens.complement_display import how_to_watch
 
     with opened() as session:
-        with session.engine.begin() as db:
-            retried = retry_complement(db, complement_id, at=_now())
-            if retried is None:
-                _refuse(db, complement_id, "retried")
-                raise AssertionError("a state that allows it was refused")
-            if not retried.dates:
-                raise NotAllowedError(
-                    f"complement {complement_id} has no failed date to run again"
-                    f" (orcaflow complement show {complement_id})"
-                )
-        view = _view(session, complement_id)
+        retried = complement_control.retry(session, complement_id, now=_now())
+        view = stored_complements.with_id(session, complement_id)
     if form is Format.JSON:
         row = complement_row(view, now=_now())
         print_json({**row, "retried": retried.dates, "followers": list(retried.followers)})
         return
     write(
         f"complement {view.id} runs {counted(retried.dates, 'date')} again:"
-        f" {_how_to_watch([view.id, *retried.followers])}"
+        f" {how_to_watch([view.id, *retried.followers])}"
     )
     if retried.followers:
         write(f"waiting for it again: {', '.join(map(str, retried.followers))}")
@@ -511,201 +320,15 @@ def wait(
     """
     from operations.session import opened
     from orcaflow.cli.commands.run import patience_of
+    from orcaflow.cli.screens.complement_watch import watch_to_exit_code
 
     patience = patience_of(timeout, wait=True)
+    ids = list(dict.fromkeys(complement_ids))
     with opened() as session:
-        _watch(session, list(dict.fromkeys(complement_ids)), patience, form)
+        raise typer.Exit(watch_to_exit_code(session, ids, patience, form))
 
 
-def _settings(
-    db: Connection,
-    definition: DefinitionRow,
-    *,
-    params: Sequence[str],
-    start_nodes: Sequence[str],
-    only: bool,
-    pre: bool,
-    priority: Urgency,
-    worker_group: str | None,
-    failure_strategy: OnTaskFailure,
-) -> RunSettings:
-    import json
-
-    from common.model.complements import RunSettings
-    from common.model.states import FailureStrategy, Priority, TaskDependType
-    from operations.lookup import nodes_named, worker_group_named
-    from operations.scheduling import params_of
-
-    if only and pre:
-        raise typer.BadParameter("--only and --pre exclude each other")
-    if (only or pre) and not start_nodes:
-        raise typer.BadParameter(f"{'--only' if only else '--pre'} needs --start-node")
-    names: list[str] = []
-    if start_nodes:
-        names = nodes_named(
-            definition.process_definition_json or "",
-            ",".join(start_nodes),
-            owner=repr(definition.name),
-            field="start_node",
-        )
-    mode = TaskDependType.TASK_POST
-    if only or pre:
-        mode = TaskDependType.TASK_ONLY if only else TaskDependType.TASK_PRE
-    given = params_of(params)
-    return RunSettings(
-        task_depend_type=mode,
-        failure_strategy=FailureStrategy[failure_strategy.name],
-        priority=Priority[priority.name],
-        worker_group_id=-1 if worker_group is None else worker_group_named(db, worker_group),
-        start_node_names=tuple(dict.fromkeys(names)),
-        start_params=json.dumps(given, ensure_ascii=False) if given else None,
-    )
-
-
-def _check_online(definition: DefinitionRow) -> None:
-    from common.errors import NotAllowedError
-    from common.model.states import ReleaseState
-
-    if not definition.usable or definition.release_state is not ReleaseState.ONLINE:
-        raise NotAllowedError(
-            f"{definition.name!r} is OFFLINE; release it first: "
-            f"orcaflow definition online {definition.name!r}"
-        )
-
-
-def _check_size(session: Session, complements: Sequence[NewComplement]) -> None:
-    """Each date becomes a command: one that no master would read is refused now."""
-    from common.errors import NotAllowedError
-    from common.store.complements import date_command_param
-
-    limit = session.config.command.param_limit_bytes
-    for each in complements:
-        settings = each.settings
-        text = date_command_param(
-            each.timezone_id, ",".join(settings.start_node_names), settings.start_params
-        )
-        if len(text.encode("utf-8", "replace")) > limit:
-            raise NotAllowedError(
-                f"the parameters are larger than {limit} bytes (command.param_limit_bytes)"
-            )
-
-
-def _downstream(direct: bool, all_levels: bool) -> Downstream:
-    if all_levels:
-        return Downstream.ALL
-    return Downstream.DIRECT if direct else Downstream.NONE
-
-
-def _made(db: Connection, complements: Sequence[NewComplement]) -> list[int]:
-    from common.store.complements import create_complements
-
-    return list(create_complements(db, complements, command_id=0, now=_now()))
-
-
-def _tell_made(session: Session, ids: Sequence[int], form: Format) -> None:
-    from operations.documents.complements import complement_row
-    from orcaflow.cli.screens.complement_watch import counts
-
-    with session.engine.connect() as db:
-        views = _views(db, ids)
-    if form is Format.JSON:
-        now = _now()
-        print_json({"complements": [complement_row(view, now=now) for view in views]})
-        return
-    for view in views:
-        name = escaped(view.definition_name or "?")
-        begins = f" after complement {view.after_id}" if view.after_id else ""
-        write(
-            f"complement {view.id} of {name} begins{begins}: {counts(view)},"
-            f" {view.parallelism} at a time"
-        )
-    write(_how_to_watch(ids))
-
-
-def _watch(session: Session, ids: Sequence[int], patience: timedelta | None, form: Format) -> None:
-    """Until all have ended; the exit code is 1 if one did not succeed."""
-    from operations.documents.complements import complement_row
-    from orcaflow.cli.screens.complement_watch import watch
-
-    try:
-        sights = watch(session, ids, timeout=patience, to_stdout=form is not Format.JSON)
-    except KeyboardInterrupt:
-        which = " ".join(map(str, ids))
-        first = ids[0]
-        goes = "complement {} goes on" if len(ids) == 1 else "complements {} go on"
-        say(
-            f"\nNot watching any more; {goes.format(which)}."
-            f" Watch: `orcaflow complement wait {which}`;"
-            f" pause: `orcaflow complement pause {first}`;"
-            f" cancel: `orcaflow complement cancel {first}`."
-        )
-        raise typer.Exit(130) from None
-    if form is Format.JSON:
-        now = _now()
-        print_json({"complements": [complement_row(sight.view, now=now) for sight in sights]})
-    if not all(sight.succeeded for sight in sights):
-        raise typer.Exit(1)
-
-
-def _over(session: Session, complement_id: int, patience: timedelta | None) -> ComplementView:
-    """The complement once it has ended. Raises `WatchTimeoutError`."""
-    from orcaflow.cli.screens.complement_watch import watch
-
-    return watch(session, [complement_id], timeout=patience, to_stdout=False, quietly=True)[0].view
-
-
-def _views(db: Connection, ids: Sequence[int]) -> list[ComplementView]:
-    from common.store.people.complement_views import complements_with_ids
-
-    return complements_with_ids(db, ids)
-
-
-def _view(session: Session, complement_id: int) -> ComplementView:
-    with session.engine.connect() as db:
-        return _with_id(db, complement_id)
-
-
-def _with_id(db: Connection, complement_id: int) -> ComplementView:
-    from common.errors import NotFoundError
-
-    found = _views(db, [complement_id])
-    if not found:
-        raise NotFoundError(
-            f"there is no complement {complement_id}; see `orcaflow complement list`"
-        )
-    return found[0]
-
-
-def _refuse(
-    db: Connection, complement_id: int, asked: str, *, unless: Collection[ComplementState] = ()
-) -> None:
-    """Say why its state forbids what was asked, unless that has come about already."""
-    from common.errors import NotAllowedError
-    from common.model.complements import ComplementState
-    from operations.documents.instances import name_of
-
-    view = _with_id(db, complement_id)
-    if view.state in unless:
-        return
-    name = repr(view.definition_name)
-    cures = {
-        ComplementState.SUBMITTED: f"it waits for complement {view.after_id}",
-        ComplementState.RUNNING: "it goes on",
-        ComplementState.READY_PAUSE: f"resume it first: orcaflow complement resume {view.id}",
-        ComplementState.PAUSE: f"resume it first: orcaflow complement resume {view.id}",
-        ComplementState.READY_STOP: "it is being cancelled",
-        ComplementState.STOP: f"begin another: orcaflow complement {name} … --reprocess failed",
-        ComplementState.FAILURE: f"run what failed again: orcaflow complement retry {view.id}",
-        ComplementState.SUCCESS: f"begin another: orcaflow complement {name} …",
-    }
-    cure = next((text for state, text in cures.items() if state == view.state), "")
-    raise NotAllowedError(
-        f"complement {view.id} can't be {asked}: it is {name_of(ComplementState, view.state)};"
-        f" {cure}"
-    )
-
-
-def _tell(view: ComplementView, form: Format, text: str) -> None:
+def _print_changed(view: ComplementView, form: Format, text: str) -> None:
     from operations.documents.complements import complement_row
 
     if form is Format.JSON:
@@ -715,7 +338,7 @@ def _tell(view: ComplementView, form: Format, text: str) -> None:
 
 
 def _live(view: ComplementView) -> str:
-    """How many dates have begun and not ended."""
+    """The number of dates that have begun and not ended, in words."""
     from common.store.people.complement_views import LIVE_DATES
 
     number = view.count(*LIVE_DATES)
@@ -727,21 +350,17 @@ def _live(view: ComplementView) -> str:
 def _cancelled(view: ComplementView) -> str:
     from common.model.complements import ComplementState
     from operations.documents.instances import name_of
-    from orcaflow.cli.screens.complement_watch import counts
+    from orcaflow.cli.screens.complement_display import counts, how_to_watch
 
     if view.state == ComplementState.READY_STOP:
-        return f"asked for complement {view.id} to be cancelled: {_how_to_watch([view.id])}"
+        return f"asked for complement {view.id} to be cancelled: {how_to_watch([view.id])}"
     if view.state == ComplementState.STOP:
         return f"complement {view.id} is cancelled: {counts(view)}"
     state = name_of(ComplementState, view.state)
     return f"complement {view.id} had come to its end before: {state}: {counts(view)}"
 
 
-def _how_to_watch(ids: Sequence[int]) -> str:
-    return f"orcaflow complement wait {' '.join(map(str, ids))}"
-
-
-def _date_state(text: str) -> str:
+def _date_state(text: str) -> DateState:
     from common.model.complements import DateState
 
     try:
@@ -754,7 +373,7 @@ def _date_state(text: str) -> str:
 
 
 def _without_zeros(row: Row) -> dict[str, object]:
-    """What is worth a line for a person: no counts of nothing, no empty lists."""
+    """The fields that are worth a line for a person: no counts of nothing, no empty lists."""
     return {name: value for name, value in row.items() if value not in (0, [], {})}
 
 

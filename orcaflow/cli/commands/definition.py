@@ -95,8 +95,8 @@ def import_(
     from common.model.states import ReleaseState
     from operations.findings import Severity
     from operations.importing import import_documents
-    from operations.scheduling import cluster_zone
     from operations.session import opened
+    from operations.times import cluster_zone
 
     documents = _read(files, name, mapped)
     with opened() as session, session.engine.begin() as db:
@@ -236,8 +236,8 @@ def show(
     from common.store.people.schedule_views import schedules
     from common.task_types import known_task_types
     from operations.documents.schedules import SCHEDULE_COLUMNS, schedule_cells, schedule_row
-    from operations.scheduling import cluster_zone
     from operations.session import opened
+    from operations.times import cluster_zone
 
     with opened() as session, session.engine.connect() as db:
         found = _found(db, name)

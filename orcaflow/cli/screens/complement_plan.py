@@ -1,4 +1,4 @@
-"""Prints what a complement would do, for people and as JSON, before anything is written."""
+"""Prints the plan of a complement, for people and as JSON, before anything is written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from common.clock import SystemClock
-from operations.complementing import ComplementPlan, end_of
+from operations.complement_plans import ComplementPlan, end_of
 from operations.documents.complements import PLAN_COLUMNS, date_text, plan_date_rows, plan_row
 from operations.texts import counted, duration
 from orcaflow.cli.output import Format, Row, escaped, print_json, say, shown, table, write
@@ -17,7 +17,7 @@ _SHOWN_ENDS = 5
 
 
 def print_plan(plans: Sequence[ComplementPlan], *, form: Format, zone: tzinfo | None) -> None:
-    """Each complement with its dates, then when all would be over; `zone` is the reader's."""
+    """Print each complement with its dates, then the estimated end; `zone` is the reader's."""
     end: datetime | None = SystemClock().now()
     rows = []
     for each in plans:
@@ -70,7 +70,7 @@ def _for_people(row: Row) -> dict[str, object]:
 def _expected_end(
     plans: Sequence[ComplementPlan], end: datetime | None, zone: tzinfo | None
 ) -> str:
-    """What the estimate rests on, and when all would be over."""
+    """The estimate with its grounds, and the time at which all would be over."""
     lines = []
     for plan in plans:
         estimate = plan.estimate

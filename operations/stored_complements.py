@@ -1,0 +1,89 @@
+"""Complements as they are stored: found by id, by definition and by state. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from common.errors import NotFoundError
+from common.model.complements import ComplementState, DateState
+from common.store.connect import Connection
+from common.store.people.complement_views import (
+    ComplementDateView,
+    ComplementView,
+    complements,
+    complements_after,
+    complements_with_ids,
+    dates_of_complement,
+)
+from operations.lookup import definition_named
+
+if TYPE_CHECKING:
+    from operations.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplementDetails:
+    """A complement with dates of it, and the ids of those that wait for it."""
+
+    view: ComplementView
+    dates: tuple[ComplementDateView, ...]
+    followers: tuple[int, ...]
+
+
+def find(
+    session: Session,
+    *,
+    definition_name: str | None = None,
+    states: Sequence[ComplementState] | None = None,
+    limit: int,
+) -> list[ComplementView]:
+    """Complements, the newest first; None means of all definitions, and in any state."""
+    with session.engine.connect() as db:
+        if definition_name is not None:
+            definition_name = definition_named(db, definition_name).name
+        return complements(
+            db,
+            definition_name=definition_name,
+            states=None if states is None else [int(each) for each in states],
+            limit=limit,
+        )
+
+
+def details(
+    session: Session,
+    complement_id: int,
+    *,
+    states: Sequence[DateState] | None = None,
+    limit: int | None = None,
+) -> ComplementDetails:
+    """A complement with at most `limit` of its dates: failed, live and next ones first."""
+    with session.engine.connect() as db:
+        view = complement_with_id(db, complement_id)
+        dates = dates_of_complement(db, complement_id, states=states, limit=limit)
+        followers = complements_after(db, complement_id)
+    return ComplementDetails(
+        view=view, dates=tuple(dates), followers=tuple(each.id for each in followers)
+    )
+
+
+def with_id(session: Session, complement_id: int) -> ComplementView:
+    """The complement as it is now. Raises `NotFoundError`."""
+    with session.engine.connect() as db:
+        return complement_with_id(db, complement_id)
+
+
+def complement_with_id(db: Connection, complement_id: int) -> ComplementView:
+    """The complement with an id. Raises `NotFoundError`."""
+    (found,) = complements_of(db, [complement_id])
+    return found
+
+
+def complements_of(db: Connection, ids: Sequence[int]) -> list[ComplementView]:
+    """The complements with these ids. Raises `NotFoundError` for the smallest that is missing."""
+    found = complements_with_ids(db, ids)
+    missing = sorted(set(ids) - {view.id for view in found})
+    if missing:
+        raise NotFoundError(f"there is no complement {missing[0]}; see `orcaflow complement list`")
+    return found
