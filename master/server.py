@@ -34,9 +34,10 @@ from common.runtime.daemon import (
     standing_problem,
     zone_of,
 )
+from common.runtime.health import HealthServer
 from common.runtime.outages import OutageTolerant
 from common.runtime.pid_file import holding, pid_file
-from common.runtime.service import HealthServer, Service
+from common.runtime.service import Service
 from common.store import schema
 from common.store.listen import Notifications
 from common.store.master.commands import PostgresCommandStore

@@ -42,9 +42,10 @@ from common.runtime.daemon import (
     standing_problem,
     zone_of,
 )
+from common.runtime.health import HealthServer
 from common.runtime.outages import OutageTolerant
 from common.runtime.pid_file import holding, pid_file
-from common.runtime.service import HealthServer, Service
+from common.runtime.service import Service
 from common.runtime.wakes import Wakes
 from common.store import schema
 from common.store.cluster import cluster_token

@@ -34,7 +34,7 @@ DOORS = {
     "tzlocal": ("common/runtime/daemon.py", "operations/"),
     "alembic": ("common/store/", "sql/migrations/"),
     "structlog": ("common/runtime/log.py",),
-    "prometheus_client": ("common/runtime/metrics.py", "common/runtime/service.py"),
+    "prometheus_client": ("common/runtime/metrics.py", "common/runtime/health.py"),
 }
 
 

@@ -13,7 +13,8 @@ from common.clock import SystemClock
 from common.config import load
 from common.model.cluster import NodeKind
 from common.runtime import metrics
-from common.runtime.service import HealthServer, Service
+from common.runtime.health import HealthServer
+from common.runtime.service import Service
 from common.store.tables import (
     process_definition,
     process_instance,

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from common.errors import ConfigurationError
-from common.runtime.service import HealthServer, Problem, Service
+from common.runtime.health import HealthServer, Problem
+from common.runtime.service import Service
 
 LONG = timedelta(hours=1)
 PATIENCE_SECONDS = 30
@@ -282,7 +283,8 @@ def test_an_idle_daemon_hardly_uses_the_processor() -> None:
     code = """
 from datetime import timedelta
 import os, resource, threading
-from common.runtime.service import HealthServer, Service
+from common.runtime.health import HealthServer
+from common.runtime.service import Service
 
 class Resting:
     def __init__(self, name): self.name = name
