@@ -89,8 +89,8 @@ class ProcessRow:
 class TaskReport:
     """The end of an attempt as its row has it; it waits until the owner settles it.
 
-    `has_output` without `var_pool`: it put something out that this report does not carry, and that
-    its row does. Only a look at the rows may be acted on then.
+    `has_output` without `var_pool`: the row has an output that this report does not carry; then
+    only the row itself may be acted on.
     """
 
     process_instance_id: int

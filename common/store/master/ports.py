@@ -45,18 +45,19 @@ class CommandStore(Protocol):
         planner: Planner,
         now: datetime,
     ) -> tuple[Handled, ...]:
-        """Take up to `limit` commands off the table and carry out what each amounts to.
+        """Take up to `limit` commands off the table and carry out the plan of each.
 
-        Dates of complements are begun only as far as there is `spare` room, which no other run
-        takes, and take none of `room`: a live run never waits for them.
+        Order: priority, then `update_time`, then id. A minute of waiting makes up for a level of
+        priority, so nothing starves (trap T68).
 
-        Order: priority, then `update_time`, then id, where a minute of waiting makes up for a level
-        of priority, so that nothing starves (trap T68). At most `room` of them need room, which
-        those of sub processes, take-overs and PAUSE and STOP do not: a parent that waits for a
-        child which waits for room would wait for ever (trap T36d). Rows that another master holds
-        are passed over. A row that can't be read, planned or carried out goes to
-        `t_ds_error_command` alone, and its neighbours are handled all the same; if it is a sub
-        process's, the attempt that wants it fails.
+        At most `room` commands that need room are taken. Sub processes, take-overs, PAUSE and STOP
+        need none: a parent would wait for ever for a child that waits for room (trap T36d). Dates
+        of complements take none of `room` either, so that a live run never waits for them; they
+        begin as far as `spare` allows, which is room that no other run takes.
+
+        Rows locked by another master are skipped. A row that can't be read, planned or carried out
+        goes to `t_ds_error_command` alone, and its neighbours are handled all the same; if it is a
+        sub process's, the attempt that wants it fails.
         """
         ...
 
@@ -72,9 +73,10 @@ class LoadedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableRun:
-    """A run whose rows hold what makes no run; `live` are its attempts under way, by their names.
+    """A run whose rows are invalid; `live` names its attempts under way.
 
-    Somebody has spoilt them, or another version wrote them. It can only be ended, with `reason`.
+    A person has spoilt the rows, or another version wrote them. The run can only be ended, with
+    `reason`.
     """
 
     ownership: Ownership
@@ -84,7 +86,7 @@ class UnreadableRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """A state that is wanted of a live run, and since when."""
+    """A state that is wanted of a live run, and the time of that request."""
 
     state: ProcessState
     at: datetime
@@ -103,9 +105,9 @@ class Step:
 class Saved:
     """The result of saving several runs' steps.
 
-    `lost`: runs that belong to somebody else by now; nothing was written for them. `offers` and
-    `kills` are to be put into the registry now that the rows stand; `withdrawn` are attempts that
-    were killed before a worker claimed them, whose queue entries may go.
+    `lost`: runs that another master owns by now; nothing was written for them. `offers` and `kills`
+    go into the registry now that the rows are committed. `withdrawn`: attempts killed before a
+    worker claimed them, whose queue entries may be deleted.
     """
 
     lost: frozenset[Ownership]
@@ -124,7 +126,7 @@ class RunStore(Protocol):
     """Process instances and their tasks, as the master that owns them sees them."""
 
     def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun | UnreadableRun, ...]:
-        """Read runs; one that is not, or no longer, this owner's is missing from the answer."""
+        """Read runs; a run that this owner does not own, or no longer, is left out."""
         ...
 
     def save(self, steps: Sequence[Step]) -> Saved:
@@ -135,34 +137,34 @@ class RunStore(Protocol):
         ...
 
     def owned(self, node: Node) -> frozenset[Ownership]:
-        """The live runs that this incarnation owns."""
+        """Return the live runs that this incarnation owns."""
         ...
 
     def reports(self, node: Node) -> tuple[TaskReport, ...]:
-        """Ended attempts that this node's runs have not settled, in order of id.
+        """Return the ended attempts that this node's runs have not settled, in order of id.
 
-        Notifications tell the same at once; this slow look makes a lost one cost a second and not
+        Notifications report the same at once; with this slow poll a lost one costs a second and not
         an instance.
         """
         ...
 
     def wanted(self, node: Node) -> dict[Ownership, Intent]:
-        """This node's live runs of which a state is wanted that they don't have yet."""
+        """Return the intents for this node's live runs that are not in the wanted state yet."""
         ...
 
     def propagate_intents(self, node: Node) -> int:
-        """Ask the children of this node's runs for what is wanted of their SUB_PROCESS attempts.
+        """Propagate intents from SUB_PROCESS attempts of this node's runs to their children.
 
-        What is wanted stands in the attempt's row; here it becomes the intent of the child, if that
-        has none like it and is not being stopped already. Children that nobody waits for any more
-        are to stop too. Said again it changes nothing. How many children were asked.
+        The state wanted of the attempt becomes the intent of the child, unless the child has the
+        same intent or is being stopped already. A child whose attempt no longer waits for it gets a
+        stop. Idempotent. Returns the number of children that got an intent.
         """
         ...
 
     def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:
-        """Submitted attempts of this node's runs that no worker has claimed yet.
+        """Return the submitted attempts of this node's runs that no worker has claimed yet.
 
-        It is what the queue must hold.
+        The queue must hold exactly these.
         """
         ...
 
@@ -170,28 +172,28 @@ class RunStore(Protocol):
 class FailoverStore(Protocol):
     """Runs and attempts left behind by daemons that are gone.
 
-    A caller reads the owners here *first* and who is alive from the registry *after* that: an owner
-    joined before it owned anything, so one that is missing then is gone for good.
+    A caller reads the owners here *first* and the live daemons from the registry *after* that: an
+    owner joined before it owned anything, so one that is missing then is gone for good.
     """
 
     def run_owners(self) -> frozenset[Node]:
-        """Every incarnation that owns a live run for which no recovery waits."""
+        """Return every incarnation that owns a live run for which no recovery waits."""
         ...
 
     def task_owners(self) -> frozenset[Node]:
-        """Every incarnation that holds a running attempt."""
+        """Return every incarnation that holds a running attempt."""
         ...
 
     def recover_runs(self, dead: Node, *, now: datetime) -> int:
-        """Put one RECOVER_TOLERANCE_FAULT_PROCESS command for each of its runs; how many."""
+        """Put a RECOVER_TOLERANCE_FAULT_PROCESS command for each of its runs; return the number."""
         ...
 
     def recover_ownerless(self, *, now: datetime) -> int:
-        """The same for runs that go on and name no owner: rows that somebody has spoilt."""
+        """Do the same for live runs that name no owner, whose rows a person has spoilt."""
         ...
 
     def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
-        """RUNNING → NEED_FAULT_TOLERANCE for each of its attempts in live runs; how many."""
+        """RUNNING → NEED_FAULT_TOLERANCE for its attempts in live runs; return the number."""
         ...
 
 
@@ -199,7 +201,7 @@ class FailoverStore(Protocol):
 class Released:
     """The result of a release: attempts to queue, and the number of instances whose turn came.
 
-    `next_due` is when the first of those is due that a delay still holds.
+    `next_due`: the time at which the next delay ends.
     """
 
     offers: tuple[QueueEntry, ...]
@@ -211,14 +213,16 @@ class HoldStore(Protocol):
     """Held attempts and instances in the tables, whoever owns them; any master may release them."""
 
     def release(self, *, now: datetime) -> Released:
-        """Let go of what need not be held any longer.
+        """Release whatever need not be held any longer.
 
-        Attempts whose delay is over; then, in order of the process's priority, the task's priority
-        in the pool and the id, attempts all of whose pools have room for them; instances of a
-        serial definition of which no other is live, as commands RECOVER_SERIAL_WAIT; and waiting
-        instances that are to be stopped, which end at once. An attempt whose pool does not exist,
-        or is smaller than what it needs, ends as FAILURE with the reason. The rows of the pools and
-        definitions are locked, so that two masters never let go of more than there is room for.
+        - Attempts whose delay is over.
+        - Attempts all of whose pools have free slots, in order of the process's priority, the
+          task's priority in the pool, and the id. An attempt whose pool does not exist, or is too
+          small for it, ends as FAILURE with the reason.
+        - Instances of a serial definition with no other live run, by RECOVER_SERIAL_WAIT commands.
+        - Waiting instances with a stop requested, which end at once.
+
+        The rows of pools and definitions are locked, so two masters never release more than fits.
         """
         ...
 
@@ -227,11 +231,11 @@ class TimeoutStore(Protocol):
     """Time-outs of attempts and runs, whoever owns them; any master may act on one, once."""
 
     def time_out(self, *, now: datetime) -> int:
-        """Carry out what is due of the time-outs; how many.
+        """Act on the time-outs that are due; return their number.
 
-        Warnings: an alert (§5.14) and its flag in one transaction. Failures: of SUB_PROCESS
-        attempts, whose child is to be stopped, and of DEPENDENT ones, which end; of process
-        instances, which are wanted FAILURE. Attempts on workers are ended by their worker.
+        Warnings: an alert (§5.14) and its flag in one transaction. Failures: a SUB_PROCESS attempt
+        has its child stopped, a DEPENDENT attempt ends, a process instance gets the intent FAILURE.
+        Attempts on workers are ended by their worker.
         """
         ...
 
@@ -249,13 +253,13 @@ class ScheduleStore(Protocol):
     """`t_ds_schedules` and the ledger of fires; any master may fire what is due."""
 
     def fire(self, *, planner: FirePlanner, now: datetime, limit: int) -> Fired:
-        """Carry out what is due of at most `limit` schedules: ledger rows and their commands.
+        """Fire at most `limit` due schedules: write rows of the ledger and their commands.
 
-        Only schedules that are ONLINE and have no fault; those that another master works on are
-        passed over. A fire that the ledger has already is left as it is and puts no command. The
-        same transaction moves the schedule on to its next fire, or writes down its fault. A row
-        that is spoilt beyond reading gets a fault too, and the others are handled all the same.
-        `next_due` may lie in the past: then there is more to do at once.
+        Only schedules that are ONLINE and have no fault; those locked by another master are
+        skipped. A fire that the ledger already has stays as it is and puts no command. The same
+        transaction advances the schedule to its next fire, or records its fault. An unreadable row
+        gets a fault too, and the others are handled all the same. `next_due` may lie in the past:
+        then more is due at once.
         """
         ...
 
@@ -269,18 +273,18 @@ class Progressed:
 
 
 class ComplementStore(Protocol):
-    """Complements and their dates; any master may move them on."""
+    """Complements and their dates; any master may advance them."""
 
     def advance(self, *, decide: ComplementDecider, now: datetime, thorough: bool) -> Progressed:
-        """Settle dates whose runs have ended, and carry out what `decide` makes of each complement.
+        """Settle dates whose runs have ended, and carry out the decision on each complement.
 
-        Each complement is a transaction of its own under the lock of its row; one that another
-        master works on is passed over. For a date that begins, its command and its row are written
-        together; a date whose command is gone without a run counts as pending again, or as failed
-        with the message of the error table. Where no further date may begin (READY_PAUSE,
-        READY_STOP) commands that nobody has taken yet are deleted, and their dates are pending
-        again; in READY_STOP the runs that have begun are wanted STOP. `thorough`: also look at
-        ended complements some of whose failed dates were recovered since, which go on.
+        Each complement is a transaction of its own under the lock of its row; one that is locked by
+        another master is skipped. For a date that begins, its command and its row are written
+        together. A date whose command is gone without a run is pending again, or failed with the
+        message of the error table. Where no further date may begin (READY_PAUSE, READY_STOP),
+        commands not yet taken are deleted and their dates are pending again; in READY_STOP the runs
+        that have begun get the intent STOP. `thorough`: also check ended complements for failed
+        dates that were recovered since; these complements go on.
         """
         ...
 
@@ -304,19 +308,19 @@ class DependentStore(Protocol):
     """The questions behind a master's decisions on the DEPENDENT attempts of its runs."""
 
     def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
-        """The undecided ones of this node's runs, in order of id."""
+        """Return the undecided attempts of this node's runs, in order of id."""
         ...
 
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """The newest run by id that each question asks about, or why there is none."""
+        """Return for each question the newest run by id, or the reason why there is none."""
         ...
 
     def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:
-        """The undecided ones, in order of id, of those of these runs that nothing else moves.
+        """Return the undecided attempts, in order of id, of those runs that can't advance otherwise.
 
-        Whoever owns them. A run moves by itself if it is not simply RUNNING or is to end, if
-        another attempt is live, has ended without the run having heard of it, or is to be tried
-        again, and if a time-out is going to end the run or one of its waits.
+        Of any owner. A run advances otherwise if it is not simply RUNNING or is to end, if another
+        attempt is live, unsettled or to be retried, or if a time-out will end the run or one of its
+        waits.
         """
         ...
 
@@ -329,5 +333,5 @@ class DependentStore(Protocol):
         reason: str | None,
         now: datetime,
     ) -> bool:
-        """Note what was looked at and, with a state, end the attempt; whether it still waited."""
+        """Record the evidence and, with a state, end the attempt; False if it no longer waited."""
         ...

@@ -33,12 +33,11 @@ class DataSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTask:
-    """An attempt that this worker, and no other, may start; with all that its process needs.
+    """An attempt that this worker alone may start, with everything that its process needs.
 
-    `input_pool` is a JSON list of properties that upstream tasks put out, `start_params` a JSON
-    object of values given with the command. `timeout` is set when the attempt is to fail after it,
-    counted from its start. `datasource` and `datasources` are filled by whoever knows that the task
-    needs them.
+    `input_pool`: a JSON list of the properties that upstream tasks put out. `start_params`: a JSON
+    object of the values given with the command. `timeout`: set if the attempt fails after it,
+    counted from its start. `datasource` and `datasources` are filled for task types that need them.
     """
 
     id: int
@@ -64,27 +63,27 @@ class ClaimedTask:
     timeout: timedelta | None = None
     datasource: DataSource | None = None
     datasources: tuple[DataSource, ...] = ()
-    """All that it names; `datasource` is the first."""
+    """All data sources that it names; `datasource` is the first."""
     former_quality: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Values that its comparing rules measured in former runs, newest first. Filled likewise."""
     timezone_id: str | None = None
     """The zone in which the run reads its dates; None is the cluster's own."""
     memory_factor: float = 1.0
-    """By what its memory is multiplied, since an earlier attempt had too little."""
+    """The factor of its memory, greater than 1 after an attempt that had too little."""
     lost_attempts: tuple[int, ...] = ()
-    """The attempts that it makes up for, newest first: ids of those whose workers were lost, one
-    after the other, right before it. Their applications may still run."""
+    """The attempts that it replaces, newest first: those right before it whose workers were lost.
+    Their applications may still run."""
     ended_attempts: tuple[int, ...] = ()
-    """The other attempts before it, newest first: nothing of theirs should be left."""
+    """The other attempts before it, newest first, of which nothing should be left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
     """A worker's report of an attempt that is over.
 
-    `var_pool` is what the attempt puts out for those downstream: a JSON list of properties. `facts`
-    is the last that it said of its Spark application; what they leave empty stays in the row as it
-    was told before. `failure` is why it failed, where the worker knows it.
+    `var_pool`: the properties that the attempt puts out for tasks downstream, as a JSON list.
+    `facts`: its last facts of its Spark application; fields left empty keep their former value in
+    the row. `failure`: the failure reason, where the worker knows it.
     """
 
     task_instance_id: int
@@ -119,8 +118,8 @@ class AttemptPaths:
 class AttemptFolders:
     """The folders on the worker's host that hold the directories and the logs of all attempts.
 
-    Only numbers become parts of a path below them. A store that writes paths by a statement of its
-    own must write what `paths` gives.
+    Only numbers become parts of a path below them. A store that builds paths in a statement of its
+    own must build the same as `paths`.
     """
 
     work: str
@@ -147,63 +146,63 @@ class TaskStore(Protocol):
         folders: AttemptFolders,
         now: datetime,
     ) -> tuple[ClaimedTask, ...]:
-        """SUBMITTED → RUNNING for those that still may start, in the order of the ids given.
+        """SUBMITTED → RUNNING for the attempts that may still start, in the order of the ids given.
 
-        An attempt that is missing from the answer was finished, withdrawn or claimed by somebody
-        else.
+        An attempt that is left out has ended, was withdrawn, or was claimed by another worker.
         """
         ...
 
     def started(self, node: Node, pids: dict[int, tuple[int, float]]) -> None:
-        """Note the process (pid, start time) of running attempts, by task instance id."""
+        """Record the process (pid, start time) of running attempts, by task instance id."""
         ...
 
     def report(self, node: Node, ends: Sequence[AttemptEnd]) -> frozenset[int]:
-        """RUNNING → final for attempts that this incarnation still holds; their ids.
+        """RUNNING → final for the attempts that this incarnation still holds; return their ids.
 
-        Reporting an attempt twice is harmless: the second time it is not in the answer.
+        Idempotent: an attempt that is reported again is left out.
         """
         ...
 
     def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
-        """Those of these data sources that exist, by id."""
+        """Return the data sources that exist, by id."""
         ...
 
     def former_quality(
         self, task_instance_ids: Collection[int]
     ) -> dict[int, dict[str, tuple[float, ...]]]:
-        """Values that comparing rules measured before the runs of these attempts, newest first.
+        """Return the values that comparing rules measured before these attempts, newest first.
 
         By task instance id and rule; of runs of the same definition that stand for an earlier time,
-        and without what broke its rule.
+        without values that broke their rule.
         """
         ...
 
     def running(self, node: Node) -> dict[int, bool]:
-        """The attempts that this incarnation holds, and whether a kill of each is wanted."""
+        """Return the attempts that this incarnation holds; True for those to be killed."""
         ...
 
     def adopt(self, node: Node, task_instance_ids: Collection[int]) -> frozenset[int]:
-        """Make a former incarnation's running attempts at this address this one's; their ids."""
+        """Adopt running attempts of a former incarnation at this address; return their ids."""
         ...
 
     def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
-        """Note what running attempts say of their Spark applications, by task instance id.
+        """Record the facts of running attempts on their Spark applications, by task instance id.
 
-        Only of attempts that this incarnation holds; others are passed over. What the facts leave
-        empty stays as it was told before. The reason of a failure is not noted here: it belongs to
-        an attempt's end.
+        Only for attempts that this incarnation holds; others are skipped. Fields that the facts
+        leave empty keep their value. A failure reason is not recorded here: it belongs to the end
+        of an attempt.
         """
         ...
 
     def over(self, task_instance_ids: Collection[int]) -> dict[int, bool | None]:
         """Report for every id whether the attempt is over, so that nothing of it may run any more.
 
-        True: it is over for good, and an application that still runs for it is nobody's. False: it
-        may have one. None: there is no such attempt, which says nothing of an id that may be
-        another database's. An attempt whose worker was lost is not over while the attempt that
-        makes up for it is still to come or is not over itself, since that may take its application
-        up; a run that is paused keeps what it promised. It is over once an attempt after it has
-        ended otherwise, nothing is to make up for it, or its run has ended.
+        True: it is over for good, and an application that still runs for it is an orphan. False: it
+        may have an application. None: there is no such attempt; the id may be another database's.
+
+        An attempt whose worker was lost is not over while its substitute is still to come or is not
+        over itself, since the substitute may take its application up; a paused run keeps its
+        promised substitutes. It is over once a later attempt has ended otherwise, no substitute is
+        to come, or its run has ended.
         """
         ...
