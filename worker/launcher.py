@@ -14,7 +14,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from common.errors import BadCommandError
-from common.model.command_param import start_document
+from common.model.command_param import ParamKey, start_document
 from common.model.task_type import TaskTypeSpec
 from common.params import (
     Direct,
@@ -208,7 +208,7 @@ def _start_params(stored: str | None) -> dict[str, str]:
         given = start_document(stored)
     except BadCommandError as error:
         raise TaskParameterError(str(error)) from error
-    each = _properties("StartParams", [{"prop": k, "value": v} for k, v in given.items()])
+    each = _properties(ParamKey.START_PARAMS, [{"prop": k, "value": v} for k, v in given.items()])
     return {start.prop: start.value for start in each}
 
 

@@ -316,7 +316,7 @@ class DependentStore(Protocol):
         ...
 
     def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:
-        """Return the undecided attempts, in order of id, of those runs that can't advance otherwise.
+        """Return the undecided attempts, in order of id, of runs that can't advance otherwise.
 
         Of any owner. A run advances otherwise if it is not simply RUNNING or is to end, if another
         attempt is live, unsettled or to be retried, or if a time-out will end the run or one of its
