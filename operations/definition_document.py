@@ -44,6 +44,7 @@ class DefinitionReference:
 
 
 def definition_references(document: Mapping[str, Any]) -> Iterator[DefinitionReference]:
+    """Yield every reference to another definition: of sub processes, and of dependent items."""
     for node in nodes_of(document):
         params = object_in(node, "params") if type_of(node) == "SUB_PROCESS" else None
         if params is not None:

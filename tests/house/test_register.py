@@ -14,8 +14,8 @@ BANNED = re.compile(
 )
 CLEAN = (
     *("common/config", "common/cron", "common/embedded", "common/params", "common/registry"),
-    *("common/runtime", "common/schedule_simulator", "common/why"),
-    *("master/engine", "master/logic", "master/loops", "tests/house"),
+    *("common/runtime", "common/schedule_simulator", "common/store", "common/why", "master", "sql"),
+    *("tests/house", "tests/properties"),
 )
 """Folders that have been rewritten; at the end these are all packages."""
 

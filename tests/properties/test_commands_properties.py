@@ -1,8 +1,8 @@
-"""Whatever stands in a command row and in the tables there is a plan, and what it recovers ends well.
+"""Every command row has a plan, whatever the tables hold, and a recovered run ends well.
 
-Two kinds of histories: rows as nobody would write them, for which a plan must only exist and keep
-its promises; and runs that the real run worker has brought to some end on tables in memory, which a
-recovery must bring to a good one if all goes well from there (traps T70, T71, T72).
+Two kinds of histories: hostile rows, for which a plan must only exist and keep its promises; and
+runs that the real run worker has brought to some end on tables in memory, which a recovery must
+bring to a good one if all goes well from there (traps T70, T71, T72).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ PARTS = (
     *("param", "columns", "definition", "json", "globals", "state", "instance", "rows", "parent"),
     "stored",
 )
-"""What may be hostile in an example; the rest is as it should be, so that most plans go far."""
+"""The hostile parts of an example; the others are valid, so that most plans go far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,7 +393,7 @@ class Story:
         return json.dumps({"tasks": tasks})
 
     def selected(self) -> list[str]:
-        """What the first command selects; a model of its own, to compare with."""
+        """Return the selection of the first command, by a model of its own to compare with."""
         if not self.start:
             return list(self.upstream)
         chosen = [self.start]

@@ -1,6 +1,6 @@
-"""What holds for every cron line, zone and policy: one order of fires, and the reference's.
+"""Properties of every cron line, zone and policy: one order of fires, and the reference's.
 
-Lines are drawn from Quartz's grammar as text, so that a line and its reading are told apart.
+Lines are drawn from Quartz's grammar as text, so that a line and its reading differ.
 """
 
 from __future__ import annotations

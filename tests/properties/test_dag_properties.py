@@ -1,4 +1,4 @@
-"""What holds for every graph, compared with a few lines that know nothing of networkx."""
+"""Properties of every graph, compared with a few lines that know nothing of networkx."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ ALL_WAITS = st.dictionaries(
 
 
 def outcome(wait: Wait, told: list[DependResult]) -> DependResult:
-    """What it amounts to if its entries amount to these, in the order written."""
+    """Return the result of a wait whose entries have these results, in the order written."""
     if isinstance(wait, Entry):
         return told.pop(0)
     parts = [outcome(part, told) for part in wait.parts]
@@ -60,7 +60,7 @@ def entries(wait: Wait) -> list[Entry]:
 
 
 def may_be_decided(wait: Wait, going_on: set[int]) -> bool:
-    """Whether it may amount to anything but waiting, while those can't have ended."""
+    """True if it may have another result than waiting, while those can't have ended."""
     turns_out: list[list[DependResult]] = []
     for entry in entries(wait):
         waits = entry.result is DependResult.WAITING

@@ -1,4 +1,4 @@
-"""What holds for the intervals of every moment in every zone, and for every set of answers."""
+"""Properties of intervals at every moment in every zone, and of verdicts on all answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every condition: it is refused with a position, or it means what it says."""
+"""Properties of conditions: each is refused with a position, or evaluates as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every text, every value and every moment."""
+"""Properties of parameters for every text, every value and every moment."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta

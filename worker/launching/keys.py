@@ -79,6 +79,7 @@ def is_catalog_name(name: str) -> bool:
 
 
 def check_datasources(value: Any) -> None:
+    """Raise `ValueFaultError` for too many data sources, or a name that no catalog can have."""
     if isinstance(value, Mapping | list) and len(value) > MAX_DATASOURCES:
         raise ValueFaultError(f"names {len(value)} data sources; {MAX_DATASOURCES} are allowed")
     for name in value if isinstance(value, Mapping) else ():
