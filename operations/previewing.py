@@ -6,16 +6,18 @@ Nothing is written.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from common.cron import MissingTime, RepeatedTime, Timetable
-from common.firing import ScheduleFaultError, timetable_of
-from common.model.schedules import Schedule
+from common.firing import ScheduleFaultError, plan_fires, timetable_of
+from common.model.schedules import FireOutcome, Schedule
+from common.model.states import ReleaseState
 from operations.coming_fires import ClockChange, ComingFire, clock_changes, coming
 from operations.stored_schedules import NO_END, as_schedule, schedules_of
 from operations.times import cluster_zone, read_moment, stored_name
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from common.store.people.schedule_views import ScheduleView
     from operations.session import Session
 
-LINE_ID = 0
+MAX_OVERDUE: Final = 100_000
+"""More overdue fires than this are not counted."""
+LINE_ID: Final = 0
 """The id of the one schedule of a preview of a cron line."""
 
 
@@ -32,21 +36,41 @@ LINE_ID = 0
 class Previewed:
     """The schedules to preview: stored ones in `views`, or the `line` of a mere cron line.
 
-    `faults` are those of schedules that can't fire; all others have a timetable, by id.
+    `faults` are those of schedules that can't fire; all others have a timetable, by id. `zone` is
+    the cluster's, or that of the line.
     """
 
     views: tuple[ScheduleView, ...] = ()
     line: Schedule | None = None
+    zone: ZoneInfo
     timetables: Mapping[int, Timetable]
     faults: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overdue:
+    """Fires of an ONLINE schedule that are due, with the outcomes that a master would give now."""
+
+    schedule_id: int
+    since: datetime
+    outcomes: Mapping[FireOutcome, int]
+
+    @property
+    def number(self) -> int:
+        """The number of these fires, counted up to `MAX_OVERDUE`."""
+        return sum(self.outcomes.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """Fires in the order of their times, and clock changes, each with the id of its schedule."""
+    """Fires in the order of their times, and clock changes, each with the id of its schedule.
+
+    `overdue` is empty for a preview from another time than now.
+    """
 
     fires: tuple[tuple[int, ComingFire], ...]
     clock_changes: tuple[tuple[int, ClockChange], ...]
+    overdue: tuple[Overdue, ...]
 
 
 def of_target(session: Session, target: str) -> Previewed:
@@ -61,7 +85,7 @@ def of_target(session: Session, target: str) -> Previewed:
             timetables[view.id] = timetable_of(as_schedule(view), zone=zone)
         except ScheduleFaultError as error:
             faults[view.id] = str(error)
-    return Previewed(views=tuple(views), timetables=timetables, faults=faults)
+    return Previewed(views=tuple(views), zone=zone, timetables=timetables, faults=faults)
 
 
 def of_line(
@@ -84,7 +108,8 @@ def of_line(
         start_time=datetime(1970, 1, 1, tzinfo=UTC),
         end_time=NO_END,
     )
-    return Previewed(line=line, timetables={LINE_ID: timetable_of(line, zone=zone)}, faults={})
+    timetables = {LINE_ID: timetable_of(line, zone=zone)}
+    return Previewed(line=line, zone=zone, timetables=timetables, faults={})
 
 
 def preview(previewed: Previewed, *, after: str | None, count: int, now: datetime) -> Preview:
@@ -106,7 +131,22 @@ def preview(previewed: Previewed, *, after: str | None, count: int, now: datetim
             for number, each in timetables.items()
             for change in clock_changes(each, since[number], last)
         ),
+        overdue=() if after is not None else tuple(_overdue(previewed, now)),
     )
+
+
+def _overdue(previewed: Previewed, now: datetime) -> Iterator[Overdue]:
+    for view in previewed.views:
+        is_online = view.release_state == ReleaseState.ONLINE and view.fault is None
+        if not is_online or view.id not in previewed.timetables:
+            continue
+        plan = plan_fires(as_schedule(view), now=now, zone=previewed.zone, limit=MAX_OVERDUE)
+        if plan.fires:
+            yield Overdue(
+                schedule_id=view.id,
+                since=plan.fires[0].fire_time,
+                outcomes=Counter(fire.outcome for fire in plan.fires),
+            )
 
 
 def _merged(

@@ -132,10 +132,20 @@ def create(
 ) -> SavedSchedule:
     """Make a schedule of a definition; `online` needs it and its sub processes to be ONLINE.
 
-    The settings hold a cron line and both ends of the window.
+    The settings need a cron line. By default the zone is the cluster's, the window begins now and
+    has no end, and all else is as the table has it.
     """
+    if settings.cron is None:
+        raise UsageError("cron", "a schedule needs a cron line")
     zone = settings.zone or cluster_zone(session.config)
-    columns = {"timezone_id": stored_name(zone), **_columns(settings, zone=zone, now=now)}
+    columns = {
+        "timezone_id": stored_name(zone),
+        "missing_time": MissingTime.SHIFT.value,
+        "repeated_time": RepeatedTime.FIRST.value,
+        "start_time": _start("now", zone, now),
+        "end_time": NO_END,
+        **_columns(settings, zone=zone, now=now),
+    }
     with session.engine.begin() as db:
         definition = definition_named(db, definition_name)
         columns |= _worker_group(db, settings)

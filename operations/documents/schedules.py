@@ -7,13 +7,11 @@ a schedule has the key `hindrance`.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError, Timetable
-from common.firing import plan_fires
 from common.masking import mask_value
 from common.model.schedules import Schedule
 from common.model.states import (
@@ -29,7 +27,6 @@ from operations.documents.instances import name_of
 from operations.previewing import LINE_ID, Preview, Previewed
 from operations.stored_schedules import (
     NO_END,
-    as_schedule,
     blocker,
     next_plan,
     zone_of_schedule,
@@ -48,8 +45,6 @@ FIRE_COLUMNS: Final = (
     *("schedule_id", "definition", "fire_time", "outcome", "process_instance_id"),
     *("instance_state", "reason"),
 )
-MAX_OVERDUE: Final = 100_000
-"""More fires than this are not counted."""
 
 _HEAD: Final = (
     *("id", "definition", "release_state", "crontab", "description", "timezone_id"),
@@ -156,35 +151,31 @@ def fire_row(view: FireView) -> dict[str, object]:
     }
 
 
-def preview_document(
-    previewed: Previewed, preview: Preview, *, zone: ZoneInfo, overdue_at: datetime | None
-) -> dict[str, Any]:
-    """A preview: heads, fires and clock changes, and the fires overdue at a time, if one is given.
-
-    `zone` is the cluster's.
-    """
+def preview_document(previewed: Previewed, preview: Preview) -> dict[str, Any]:
+    """A preview: heads, fires to come, clock changes and overdue fires."""
     return {
-        "schedules": _heads(previewed, zone),
+        "schedules": _heads(previewed),
         "fires": [coming_row(fire, number or None) for number, fire in preview.fires],
         "clock_changes": [
             change_row(change, previewed.timetables[number], number or None)
             for number, change in preview.clock_changes
         ],
-        "overdue": []
-        if overdue_at is None
-        else [
-            row
-            for view in previewed.views
-            if view.id in previewed.timetables
-            and (row := overdue_row(view, zone, overdue_at)) is not None
+        "overdue": [
+            {
+                "schedule_id": each.schedule_id,
+                "since": each.since,
+                "number": each.number,
+                "outcomes": {outcome.value: count for outcome, count in each.outcomes.items()},
+            }
+            for each in preview.overdue
         ],
     }
 
 
-def _heads(previewed: Previewed, zone: ZoneInfo) -> list[dict[str, object]]:
+def _heads(previewed: Previewed) -> list[dict[str, object]]:
     if previewed.line is not None:
         return [_head_of_line(previewed.line, previewed.timetables[LINE_ID])]
-    return [_head_of(view, zone) for view in previewed.views]
+    return [_head_of(view, previewed.zone) for view in previewed.views]
 
 
 def _head_of(view: ScheduleView, zone: ZoneInfo) -> dict[str, object]:
@@ -240,21 +231,6 @@ def change_row(
         "wall_times": [str(wall) for wall in change.wall_times],
         "number": change.number,
         "effect": effect_of_change(change, timetable),
-    }
-
-
-def overdue_row(view: ScheduleView, zone: ZoneInfo, now: datetime) -> dict[str, object] | None:
-    """The fires that are due already, with the outcomes that a master would give them now."""
-    if view.release_state != ReleaseState.ONLINE or view.fault is not None:
-        return None
-    plan = plan_fires(as_schedule(view), now=now, zone=zone, limit=MAX_OVERDUE)
-    if not plan.fires:
-        return None
-    return {
-        "schedule_id": view.id,
-        "since": plan.fires[0].fire_time,
-        "number": len(plan.fires),
-        "outcomes": dict(Counter(fire.outcome.value for fire in plan.fires)),
     }
 
 

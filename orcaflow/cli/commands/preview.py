@@ -74,24 +74,21 @@ def preview(
         raise typer.BadParameter("--zone, --missing and --repeated go with --cron")
     now = SystemClock().now()
     if cron is not None:
-        cluster = zone_given(zone) or cluster_zone(load())
+        own = zone_given(zone) or cluster_zone(load())
         previewed = previewing.of_line(
             read_cron(cron),
-            zone=cluster,
+            zone=own,
             missing=MissingTime((missing or Missing.SHIFT).value),
             repeated=RepeatedTime((repeated or Repeated.FIRST).value),
         )
     else:
         with opened() as session:
             previewed = previewing.of_target(session, target or "")
-            cluster = cluster_zone(session.config)
     for number, fault in previewed.faults.items():
         say(f"schedule {number} can't fire: {fault}")
-    from_now = after == "now"
-    found = previewing.preview(previewed, after=None if from_now else after, count=count, now=now)
-    document = preview_document(
-        previewed, found, zone=cluster, overdue_at=now if from_now else None
-    )
+    since = None if after == "now" else after
+    found = previewing.preview(previewed, after=since, count=count, now=now)
+    document = preview_document(previewed, found)
     if form is Format.JSON:
         print_json(document)
     else:

@@ -1,0 +1,141 @@
+"""Operations on schedules and complements without any command line: results are values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from sqlalchemy import Engine, insert
+
+from common.config import load
+from common.errors import NotAllowedError
+from common.model.complements import ComplementState
+from common.model.states import ReleaseState
+from common.store.tables import process_definition
+from operations import (
+    complement_control,
+    complementing,
+    previewing,
+    scheduling,
+    simulating,
+    stored_complements,
+)
+from operations.complementing import ComplementOptions
+from operations.errors import UsageError
+from operations.scheduling import ScheduleSettings
+from operations.session import Session
+from operations.simulating import SimulationRequest
+from tests.builders import a_definition_json
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+DAILY = ScheduleSettings(cron="0 0 3 * * ?")
+TWO_DAYS = ComplementOptions(first="2013-01-01", last="2013-01-02")
+
+
+@pytest.fixture
+def session(
+    db: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Session:
+    """An installation with the definition `nightly`, whose operations print nothing."""
+    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ORCAFLOW_TIME_ZONE", "Europe/Berlin")
+    with db.begin() as connection:
+        connection.execute(
+            insert(process_definition).values(
+                name="nightly",
+                release_state=1,
+                process_definition_json=a_definition_json("a >> b"),
+            )
+        )
+    return Session(load(), db, str(db.url))
+
+
+def test_a_schedule_is_made_released_changed_and_deleted(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = scheduling.create(session, "nightly", DAILY, online=False, now=NOW)
+    assert saved.next_fire is not None
+    assert saved.next_fire.fire_time == datetime(2026, 1, 3, 2, tzinfo=UTC)
+    ids = [saved.view.id]
+    released = scheduling.set_release_state(session, ReleaseState.ONLINE, ids=ids, now=NOW)
+    assert released.changed == frozenset(ids)
+    earlier = ScheduleSettings(cron="0 0 2 * * ?")
+    with pytest.raises(NotAllowedError):
+        scheduling.edit(session, saved.view.id, earlier, now=NOW)
+    scheduling.set_release_state(session, ReleaseState.OFFLINE, ids=ids, now=NOW)
+    saved = scheduling.edit(session, saved.view.id, earlier, now=NOW)
+    assert (saved.view.crontab, saved.view.timezone_id) == ("0 0 2 * * ?", "Europe/Berlin")
+    assert [view.id for view in scheduling.delete(session, ids)] == ids
+    assert scheduling.find(session) == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_preview_and_a_simulation_see_the_same_fires(session: Session) -> None:
+    scheduling.create(session, "nightly", DAILY, online=True, now=NOW)
+    previewed = previewing.of_target(session, "nightly")
+    found = previewing.preview(previewed, after=None, count=3, now=NOW)
+    assert [fire.fire_time.day for _, fire in found.fires] == [3, 4, 5]
+    request = SimulationRequest(days=3, first="2026-01-02 13:00", slots=1)
+    simulated = simulating.simulate(session, request, now=NOW)
+    (report,) = simulated.simulation.schedules
+    assert (report.fires, report.runs, simulated.capacity.slots) == (3, 3, 1)
+
+
+def test_overdue_fires_have_the_outcomes_of_a_master_that_looks_now(session: Session) -> None:
+    daily = replace(DAILY, zone=ZoneInfo("UTC"))
+    saved = scheduling.create(session, "nightly", daily, online=True, now=NOW)
+    # It counts from the moment, by the clock of the database, at which it came online.
+    assert saved.view.counted_from is not None
+    later = saved.view.counted_from + timedelta(days=3)
+    previewed = previewing.of_target(session, str(saved.view.id))
+    (overdue,) = previewing.preview(previewed, after=None, count=1, now=later).overdue
+    assert (overdue.schedule_id, overdue.number) == (saved.view.id, 3)
+    assert {str(outcome): count for outcome, count in overdue.outcomes.items()} == {
+        "coalesced": 2,
+        "fired": 1,
+    }
+    from_then = previewing.preview(previewed, after="2026-01-01", count=1, now=later)
+    assert from_then.overdue == ()
+
+
+def test_a_complement_is_planned_made_and_cancelled(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (plan,) = complementing.plan(session, "nightly", TWO_DAYS)
+    assert (plan.to_run, plan.estimate) == (2, None)
+    assert stored_complements.find(session, limit=5) == []
+    (view,) = complementing.create(session, "nightly", TWO_DAYS, now=NOW)
+    details = stored_complements.details(session, view.id)
+    assert [date.schedule_time.day for date in details.dates] == [31, 1]
+    complement_control.cancel(session, view.id, now=NOW)
+    assert stored_complements.with_id(session, view.id).state == ComplementState.READY_STOP
+    with pytest.raises(NotAllowedError, match="can't be resumed"):
+        complement_control.resume(session, view.id, now=NOW)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        (ComplementOptions(), "first"),
+        (ComplementOptions(first="2013-01-01"), "last"),
+        (ComplementOptions(first="2013-01-02", last="2013-01-01"), "last"),
+        (ComplementOptions(first="2013-01-01", dates=("2013-01-02",)), "dates"),
+        (ComplementOptions(dates=("2013-01-02", "2013-01-02")), "dates"),
+        (ComplementOptions(first="soon", last="2013-01-01"), "first"),
+        (ComplementOptions(dates=("2013-01-02",), zone="Mars/Olympus"), "zone"),
+        (ComplementOptions(dates=("2013-01-02",), start_nodes=(" ",)), "start_node"),
+    ],
+)
+def test_a_wrong_option_of_a_complement_is_reported_with_its_field(
+    session: Session, options: ComplementOptions, field: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        complementing.plan(session, "nightly", options)
+    assert raised.value.field == field
