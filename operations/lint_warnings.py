@@ -9,80 +9,29 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from common.model.node_keys import DEFINITION_KEYS, NODE_KEYS
 from common.model.task_type import TaskTypeSpec
 from operations.awaited import dependent_items
 from operations.definition_document import PRESENT, asks_for_all
 from operations.findings import Finding, Severity
 from operations.task_params import spec_of
 
-_TOP_KEYS: Final = frozenset(
-    {
-        "globalParams",
-        "tasks",
-        "tenantId",
-        "tenantCode",
-        "timeout",
-        "timeoutStrategy",
-        "executionType",
-        "name",
-        "description",
-        "processDefinitionName",
-        "processDefinitionDescription",
-    }
-)
-_NODE_KEYS: Final = frozenset(
-    {
-        "id",
-        "name",
-        "type",
-        "params",
-        "description",
-        "desc",
-        "runFlag",
-        "preTasks",
-        "depList",
-        "dependence",
-        "conditionResult",
-        "switchResult",
-        "maxRetryTimes",
-        "retryInterval",
-        "retryBackoff",
-        "retryOn",
-        "noRetryOn",
-        "memoryRetry",
-        "timeout",
-        "taskInstancePriority",
-        "workerGroupId",
-        "workerGroup",
-        "extras",
-        "loc",
-        "delayTime",
-        "taskGroupId",
-        "taskGroupPriority",
-        "taskGroups",
-        "waitStartTimeout",
-        "taskTimeoutParameter",
-        "forbidden",
-        "code",
-        "version",
-    }
-)
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][\w.-]{0,100})\}")
 
 
 def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
     """The warnings, in the order of the tasks; `name` is the definition's own."""
-    yield from _unknown_keys(None, document, _TOP_KEYS)
+    yield from _unknown_keys(None, document, DEFINITION_KEYS)
     yield from _repeated_parameters(document)
     declared = _declared(document)
     limit = _whole(document.get("timeout"))
     for node in _nodes(document):
         task = str(node.get("name", ""))
         spec = spec_of(node)
-        yield from _unknown_keys(task, node, _NODE_KEYS)
+        yield from _unknown_keys(task, node, NODE_KEYS)
         yield from _of_retries(task, node)
         yield from _of_timeout(task, node, limit)
         if spec.problem:
@@ -102,7 +51,7 @@ def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _unknown_keys(
-    task: str | None, holder: Mapping[str, Any], known: frozenset[str]
+    task: str | None, holder: Mapping[str, Any], known: Collection[str]
 ) -> Iterator[Finding]:
     for key in holder:
         if key not in known:

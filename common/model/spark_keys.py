@@ -157,6 +157,8 @@ def mistakes(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     A text with a `$` in it may still become another, and is let through.
     """
     others = params.get("others")
+    if isinstance(others, int | float) and not isinstance(others, bool):
+        others = str(others)
     if isinstance(others, str) and "$" not in others:
         try:
             read_others(shlex.split(others))

@@ -129,7 +129,7 @@ class Key:
 
     def fault_of(self, value: object) -> Fault | None:
         """Return the fault that a value is; None if the launcher takes it."""
-        if is_absent(value):
+        if value is None:
             return None
         try:
             self._read(value)
@@ -161,7 +161,9 @@ class Key:
                 pass
             case _:
                 assert_never(self.shape)
-        if self.check is not None and not is_open(value):
+        # A blank text is a missing one; any other shape has no blanks.
+        is_given = not is_absent(value) if self.shape is Shape.TEXT else value not in ("", {})
+        if self.check is not None and is_given and not is_open(value):
             self.check(value)
 
 
@@ -237,7 +239,7 @@ class TaskTypeSpec:
     def missing_in(self, params: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         """Yield each group of keys of which one is needed and none is given."""
         for keys in self.needs:
-            if all(str(params.get(key) or "").strip() in ("", "{}") for key in keys):
+            if all(is_absent(params.get(key)) or params[key] == "{}" for key in keys):
                 yield keys
 
     def files(self) -> Iterator[Key]:
@@ -312,7 +314,7 @@ def read_list(value: object, of_what: str) -> list[str]:
 
 def read_entries(value: object, of_what: str) -> list[object]:
     """Return the entries of a list, or of a text that has them joined by commas."""
-    entries = value.split(",") if isinstance(value, str) else value or []
+    entries = value.split(",") if isinstance(value, str) and value else value or []
     if not isinstance(entries, list):
         raise ValueFaultError(f"must be a list of {of_what}")
     return entries

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from common.model.datasource_references import spark_sources
 from common.model.spark_keys import RefusedError, check_setting
 from common.model.task_type import (
     DATASOURCES,
@@ -79,9 +80,13 @@ def is_catalog_name(name: str) -> bool:
 
 
 def check_datasources(value: Any) -> None:
-    """Raise `ValueFaultError` for too many data sources, or a name that no catalog can have."""
-    if isinstance(value, Mapping | list) and len(value) > MAX_DATASOURCES:
-        raise ValueFaultError(f"names {len(value)} data sources; {MAX_DATASOURCES} are allowed")
+    """Raise `ValueFaultError` for a bad or missing source, too many, or a name no catalog takes."""
+    found = list(spark_sources({DATASOURCES: value}))
+    for each in found:
+        if each.problem:
+            raise ValueFaultError(each.problem, at=each.key.removeprefix(DATASOURCES))
+    if len(found) > MAX_DATASOURCES:
+        raise ValueFaultError(f"names {len(found)} data sources; {MAX_DATASOURCES} are allowed")
     for name in value if isinstance(value, Mapping) else ():
         if not is_catalog_name(str(name)):
             raise ValueFaultError(

@@ -65,7 +65,7 @@ SPEC: Final = TaskTypeSpec(
         Key(name="table", about="The table whose rows are looked at."),
         Key(name="path", about="The path whose rows are looked at."),
         Key(name="format", about="The format of the files at the path."),
-        Key(name="options", shape=Shape.SETTINGS, about="Options of the format."),
+        Key(name="options", shape=Shape.ANY, about="Options of the format, an object."),
         Key(name="sql", about="A query whose rows are looked at."),
         Key(name="where", about="A condition for the rows that are looked at."),
         Key(name="rules", shape=Shape.ANY, about="The rules, a list of objects."),

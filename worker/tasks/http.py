@@ -85,7 +85,7 @@ def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _check_http_params(value: Any) -> None:
-    if not isinstance(value, list):
+    if value and not isinstance(value, list):
         raise ValueFaultError("must be a list")
 
 

@@ -197,6 +197,17 @@ def lint(
         raise typer.Exit(1)
 
 
+@app.command(epilog="Example: orcaflow definition schema > definition.schema.json")
+def schema() -> None:
+    """Print the JSON schema (2020-12) of a definition file, for editors and other programs.
+
+    It knows the task types that are installed here, with their keys. It asks no database.
+    """
+    from operations.definition_schema import schema_of_files
+
+    print_json(schema_of_files())
+
+
 @app.command(name="list", epilog="Example: orcaflow definition list -o json")
 def list_(form: FormatOption = Format.TABLE) -> None:
     """List the definitions.

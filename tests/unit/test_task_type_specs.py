@@ -1,0 +1,184 @@
+"""The specifications of the built-in task types agree with their launchers, and lint reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import InvalidDefinitionError
+from common.model.task_type import Shape
+from common.store.worker.ports import DataSource
+from common.task_types import known_task_types
+from operations.definition_files import DefinitionDocument, read_definition_files
+from tests.unit.test_worker_tasks import prepared
+from worker.launching.base import TaskParameterError
+
+SOURCE = DataSource(
+    id=1, name="dw", type=1, connection_params='{"url": "postgresql://u:p@h:5432/d"}'
+)
+RULES = [{"type": "row_count", "min": 1}]
+
+# For each type the params of a task that can be launched.
+GOOD: dict[str, dict[str, Any]] = {
+    "SHELL": {"rawScript": "true"},
+    "PYTHON": {"rawScript": "1"},
+    "PYSPARK": {"rawScript": "1"},
+    "SPARK_SQL": {"rawScript": "select 1"},
+    "DATA_QUALITY": {"table": "t", "rules": RULES},
+    "SPARK": {
+        "mainJar": "hdfs://h/j.jar",
+        "programType": "JAVA",
+        "mainClass": "M",
+        "deployMode": "local",
+    },
+    "SQL": {"datasource": 1, "sql": "select 1"},
+    "PROCEDURE": {"datasource": 1, "method": "f"},
+    "HTTP": {"url": "http://localhost/"},
+}
+VALUES: tuple[Any, ...] = (
+    *("", " ", "x", "7", "-7", "1.5", "512M", "2G", "é", "a b", "a,b", "'open", "-x", "http://h/"),
+    *("${x}", "$[yyyyMMdd]", "GET", "post", "client", "CLUSTER", "local", "python", "0", "QUERY"),
+    *(0, 1, -1, 7, 1.5, True, False, None, [], {}, ["a"], [1], [None], [""], {"a": "b"}),
+    *({"a": 1}, {"a": True}, {"a": []}, {"res": "x"}, {"id": 3}, [{"res": "x"}], [{"id": 3}], [[]]),
+)
+# The names of these are looked for on the worker, by its settings or beside the attempt.
+_PLACES = (
+    *("there is no file", "is a directory", "no Spark profile", "may not lead out", "can't be had"),
+    *("another file has the name", "no name of a namespace", "is not for the master"),
+    *("must be the id of a data source; `orcaflow", "no data source with the id", "run elsewhere"),
+    *("could be neither followed nor stopped", "is not among those of", "stands inside"),
+    "which is not on this worker",
+    # The dialect is the data source's.
+    "is never closed",
+)
+
+
+def launched(home: Path, name: str, params: dict[str, Any]) -> str:
+    """The message with which the launcher refuses a task; "" if it takes it."""
+    (home / "tasks/logs/1/2").mkdir(parents=True)
+    try:
+        prepared(home, name, params, datasource=SOURCE, datasources=(SOURCE,))
+    except TaskParameterError as error:
+        return str(error)
+    return ""
+
+
+CASES = [
+    (name, key.name)
+    for name in GOOD
+    for key in known_task_types()[name].keys
+    if key.name not in ("localParams", "datasourceName")
+]
+
+
+@pytest.mark.parametrize(("name", "key"), CASES, ids=[f"{name}-{key}" for name, key in CASES])
+def test_lint_finds_a_value_if_and_only_if_the_launcher_refuses_it(
+    tmp_path: Path, name: str, key: str
+) -> None:
+    spec = known_task_types()[name]
+    disagreements = []
+    for number, value in enumerate(VALUES):
+        params = {**GOOD[name], key: value}
+        refused = launched(tmp_path / str(number), name, params)
+        # `missing_in` is lint's too: it warns.
+        found = [*(str(fault) for fault in spec.faults_in(params)), *spec.missing_in(params)]
+        is_local = any(place in refused for place in _PLACES)
+        if bool(refused) != bool(found) and not (is_local and not found):
+            # Lint may leave to the attempt what a placeholder or a type may still make right.
+            if refused and not found and "$" in json.dumps(value):
+                continue
+            disagreements.append((value, refused, found))
+    assert disagreements == [], disagreements
+
+
+def read(folder: Path, *nodes: dict[str, Any]) -> DefinitionDocument:
+    path = folder / "d.json"
+    named = [{"name": f"t{index}", **node} for index, node in enumerate(nodes)]
+    path.write_text(json.dumps({"name": "d", "tasks": named}))
+    (found,) = read_definition_files([path], resources=folder / "resources")
+    return found
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("SHELL", {"rawScript": ["a"]}, "params.rawScript: must be text, not a list"),
+    ("PYTHON", {"rawScript": "1", "file": "x.py"}, "params.rawScript: and params.file are both"),
+    ("PYTHON", {"rawScript": "1", "mainArgs": "'a"}, "params.mainArgs: can't be split into words"),
+    ("PYSPARK", {"rawScript": "1", "conf": []}, ""),
+    ("PYSPARK", {"rawScript": "1", "conf": ["x"]}, "params.conf: must be an object"),
+    ("PYSPARK", {"rawScript": "1", "conf": {"spark.remote": "x"}}, "params.conf: spark.remote"),
+    ("PYSPARK", {"rawScript": "1", "environment": {"pip": 1}}, "params.environment: must be"),
+    ("SPARK_SQL", {"rawScript": "select 1", "limit": "many"}, "params.limit: must be a whole"),
+    ("SPARK_SQL", {"rawScript": "select 'a"}, "params.rawScript: "),
+    ("DATA_QUALITY", {"table": "t", "rules": [{"type": "x"}]}, "params.rules[0].type: must be one"),
+    ("DATA_QUALITY", {"table": "t", "sql": "s", "rules": RULES}, "params.table: one of table"),
+    ("SPARK", {"programType": "RUBY", "mainJar": "hdfs://j"}, "params.programType: must be one of"),
+    ("SPARK", {"mainJar": "hdfs://j", "driverMemory": "lots"}, "params.driverMemory: must be like"),
+    ("SPARK", {"mainJar": "hdfs://j", "numExecutors": -1}, "params.numExecutors: must be a whole"),
+    ("SPARK", {"mainJar": "hdfs://j", "master": "moon"}, "params.master: must be yarn"),
+    ("SPARK", {"mainJar": "hdfs://j", "principal": "p"}, "params.keytab: a principal and"),
+    ("SPARK", {"mainJar": "hdfs://j", "packages": "a"}, "params.packages[0]: must be like org"),
+    ("SQL", {"datasource": 1, "sql": "s", "sqlType": "2"}, "params.sqlType: must be one of 0, 1"),
+    ("SQL", {"datasource": 1, "sql": "s", "udfs": "1"}, "params.udfs: functions of Hive"),
+    ("SQL", {"datasource": 1, "sql": "s", "preStatements": [1]}, "params.preStatements: must be a"),
+    ("PROCEDURE", {"datasource": 1, "method": "f; drop"}, "params.method: must be the name"),
+    ("HTTP", {"url": "ftp://x"}, "params.url: must begin with http:// or https://"),
+    ("HTTP", {"url": "http://x", "httpMethod": "FETCH"}, "params.httpMethod: must be one of GET"),
+    ("HTTP", {"url": "http://x", "socketTimeout": "1s"}, "params.socketTimeout: must be a whole"),
+    (
+        "HTTP",
+        {"url": "http://x", "httpParams": [{"prop": "a"}]},
+        "params.httpParams[0]: httpParametersType must be one of",
+    ),
+    (
+        "HTTP",
+        {"url": "http://x", "httpCheckCondition": "BODY_CONTAINS"},
+        "params.condition: BODY_CONTAINS needs a text",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "params", "told"), WRONG)
+def test_a_wrong_value_is_found_before_a_run_with_its_place(
+    tmp_path: Path, name: str, params: dict[str, Any], told: str
+) -> None:
+    (tmp_path / "x.py").touch()
+    node = {"type": name, "params": params}
+    if not told:
+        read(tmp_path, node)
+        return
+    with pytest.raises(InvalidDefinitionError) as caught:
+        read(tmp_path, node)
+    assert any(f"task 't0', {told}" in each for each in caught.value.mistakes)
+    # Each place once.
+    places = [each.partition(", ")[2].partition(":")[0] for each in caught.value.mistakes]
+    assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize("placeholder", ["${x}", "${x}/a", "$[yyyyMMdd]"])
+def test_a_placeholder_is_a_mistake_only_where_nothing_is_put_in(
+    tmp_path: Path, placeholder: str
+) -> None:
+    for name, good in GOOD.items():
+        spec = known_task_types()[name]
+        for key in spec.keys:
+            is_read_as_written = key.shape in (Shape.NUMBER, Shape.WORD, Shape.SIZE)
+            if is_read_as_written or key.name in (
+                *("localParams", "datasource", "conf", "env", "options", "environment", "rules"),
+                *("resourceList", "preStatements", "postStatements", "httpParams", "datasources"),
+            ):
+                continue
+            params = {**good, key.name: placeholder}
+            params |= {"rawScript": ""} if key.name == "file" else {}
+            faults = [each for each in spec.faults_in(params) if each.key == key.name]
+            assert faults == [], (name, key.name)
+
+
+def test_a_missing_key_is_a_warning_since_a_task_may_be_unfinished(tmp_path: Path) -> None:
+    found = read(tmp_path, {"type": "SPARK", "params": {"mainJar": "hdfs://j"}}, {"type": "HTTP"})
+    assert [(each.node, each.key, each.problem) for each in found.findings] == [
+        ("t0", "params.mainClass", "a SCALA program needs one: the task fails"),
+        ("t1", "params.url", "is missing: the task fails"),
+    ]
