@@ -2,7 +2,7 @@
 
 The caller says which dates there are; those left out, because they have been run before, are found
 here. Used where a master carries out commands, and by the command line;
-`common.store.master.complement_progress` moves complements on.
+`common.store.master.complement_progress` advances complements.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ _ADD_DATES: Final = {reprocess: _add_dates(reprocess) for reprocess in Reprocess
 def create_complements(
     db: Connection, complements: Sequence[NewComplement], *, command_id: int, now: datetime
 ) -> tuple[int, ...]:
-    """Write these with all their dates; their ids. `command_id` is 0 if no row asked for them.
+    """Write these with all their dates; return their ids. `command_id` is 0 without a command row.
 
-    What `reprocess` leaves alone is found out now, and stays so whatever is run meanwhile.
+    The dates that `reprocess` skips are determined now, whatever runs meanwhile.
     """
     ids = db.scalars(
         insert(complement).returning(complement.c.id, sort_by_parameter_order=True),
@@ -193,7 +193,7 @@ def _row(each: NewComplement, *, command_id: int, now: datetime) -> dict[str, An
 def date_command_param(
     timezone_id: str, start_node_names: str | None, start_params: str | None
 ) -> str:
-    """The `command_param` of the commands for a complement's dates, from the columns of its row."""
+    """Build the `command_param` of the commands for a complement's dates from its columns."""
     return CommandParam.of(
         timezone_id=timezone_id,
         start_node_names=(start_node_names,) if start_node_names else (),
@@ -219,7 +219,7 @@ _DEPENDENTS: Final = (
 
 
 def read_dependents(db: Connection) -> tuple[DependentDefinition, ...]:
-    """The ONLINE definitions that may have DEPENDENT tasks, in order of id.
+    """Read the ONLINE definitions that may have DEPENDENT tasks, in order of id.
 
     Raises `ValueError` if a row of one of their schedules can't be read.
     """

@@ -1,9 +1,9 @@
-"""Makes the engine that a daemon or a command line uses, and says which of its errors pass.
+"""Makes the engine of a daemon or the command line, and tells transient errors from others.
 
-Whatever goes wrong with a connection leaves here under one of two names, whoever runs the
-statement: `ServiceUnreachableError` (the server can't be reached, or the connection was lost: try
-again later) or `ConfigurationError` (the server answers, but not to this user or database). Neither
-they nor any other error of the engine carries the password or the values of a statement.
+Every failure of a connection is raised as one of two errors: `ServiceUnreachableError` (the server
+can't be reached, or the connection was lost: try again later) or `ConfigurationError` (the server
+refuses this user or database). No error of the engine carries the password or the values of a
+statement.
 
 It never retries by itself: after a lost connection nobody knows whether a COMMIT was carried out,
 so `retrying` is for work whose repetition is harmless, which fenced and conditional writes are.
@@ -64,7 +64,7 @@ def engine(
     lock_timeout: timedelta = timedelta(seconds=10),
     pool_timeout: timedelta = timedelta(seconds=10),
 ) -> Engine:
-    """A lazy engine: it connects when it is first used.
+    """Make a lazy engine: it connects when it is first used.
 
     A connection is not probed before each use, which would cost a round trip; one that was lost
     is noticed by the statement that fails on it, and the whole pool is renewed at that moment.
@@ -103,12 +103,12 @@ def server_time(db: Connection) -> datetime:
 
 
 def _read_any_moment(connection: Any, _record: object) -> None:
-    """Let no time in a row, which anybody may have typed, be one that can't be read."""
+    """Have every time in a row read, also those beyond the calendar that somebody typed."""
     psycopg2.extensions.register_type(_MOMENT, connection)
 
 
 def _moment(written: str | bytes | None, cursor: Any) -> Any:
-    """A time of PostgreSQL's, brought within what a `datetime` holds in every time zone."""
+    """Read a time of PostgreSQL, clamped to what a `datetime` holds in every time zone."""
     if written is None:
         return None
     try:
@@ -128,7 +128,7 @@ def connect(
     application_name: str = "orcaflow",
     connect_timeout: timedelta = timedelta(seconds=5),
 ) -> Any:
-    """One psycopg2 connection outside any pool, in autocommit mode; for `common.store.listen`."""
+    """Open an autocommit psycopg2 connection outside any pool, for `common.store.listen`."""
     address = _read(url)
     arguments = address.translate_connect_args(username="user", database="dbname")
     arguments.update(address.normalized_query)
@@ -170,10 +170,10 @@ def retrying(
     longest_wait: timedelta = timedelta(seconds=1),
     sleep: Callable[[float], None] = time.sleep,
 ) -> Result:
-    """Do `work` until it succeeds, fails for good, or has failed `attempts` (at most 5) times.
+    """Repeat `work` until it succeeds, fails for good, or has failed `attempts` (at most 5) times.
 
-    `work` opens its own transaction and must bear being done twice. The last error is raised as
-    it is. The waits double and are drawn at random, so that two who collided do not meet again.
+    `work` opens its own transaction and must be idempotent. The last error is raised as it is. The
+    waits grow exponentially with jitter.
     """
     again = Retrying(
         stop=stop_after_attempt(min(attempts, 5)),
@@ -279,9 +279,9 @@ def _translate_error(context: ExceptionContext) -> None:
 
 
 def _forget_values(error: psycopg2.Error, outer: StatementError | None) -> None:
-    """Keep the server's first sentence alone, which names the constraint, the table or the type.
+    """Keep only the server's first sentence, which names the constraint, the table or the type.
 
-    The others quote the statement, into which psycopg2 has put the values, and the failing row.
+    The others quote the statement with the values that psycopg2 put into it, and the failing row.
     """
     primary = error.diag.message_primary
     if primary is None:
@@ -292,7 +292,7 @@ def _forget_values(error: psycopg2.Error, outer: StatementError | None) -> None:
 
 
 def _is_lost(error: psycopg2.Error) -> bool:
-    """The server ended the session, or nothing that speaks SQL is there any more."""
+    """True if the server ended the session, or nothing that speaks SQL is there any more."""
     if error.pgcode is not None:
         # Shut down or crashed; connection failure; idle for too long inside a transaction.
         return error.pgcode.startswith(("57P0", "08", "25P03"))

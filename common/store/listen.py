@@ -1,23 +1,22 @@
-"""Hears what the database calls out, so that loops need not poll; it never reads or writes a row.
+"""Listens to the database's notifications, so that loops need not poll; touches no row.
 
-The triggers of the schema (`common.store.schema`) call these *channels*:
+The triggers of the schema (`common.store.schema`) notify these *channels*:
 
 - `orcaflow_command`: a command was inserted, or a definition went ONLINE for which one may wait.
   The payload is empty.
-- `orcaflow_task`: an attempt has ended, which its owner hasn't taken into account. The payload is
-  the JSON array `[process instance, task instance, attempt, state, end in seconds, name, whether it
-  put something out, reason of a failure or null]`: all that the owner has to know, so that it need
-  not ask, unless the last but one is true.
+- `orcaflow_task`: an attempt has ended that its owner has not settled. The payload is a JSON array:
+  `[process instance, task instance, attempt, state, end in seconds, name, has output, failure
+  reason or null]`. The owner needs no query unless there is an output.
 - `orcaflow_wanted`: a pause or stop is wanted. The payload is the process instance's id.
 - `orcaflow_process`: a process instance has ended. The payload is its id.
 - `orcaflow_schedule`: a schedule was added, or has changed. The payload is empty.
 - `orcaflow_complement`: a complement was added, or something is wanted of one. The payload is
   empty.
-- `orcaflow_hold`: a pool has another size, so that something may be let go of. The payload is
+- `orcaflow_hold`: a pool has another size, so that attempts may be released. The payload is
   empty.
 
-A notification only wakes early: each listener must also look at the tables now and then. One that
-follows a (re)connection has an empty channel and means that anything may have been missed.
+A notification only wakes early: each listener must also poll the tables now and then. The one after
+a (re)connection has an empty channel and means that any other may have been missed.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Channel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One call of a channel."""
+    """One notification on a channel."""
 
     channel: str
     payload: str
@@ -75,9 +74,9 @@ _REMINDER: Final = Notification(channel="", payload="")
 
 
 def read_task_report(payload: str) -> TaskReport:
-    """The end of an attempt, from a payload of `orcaflow_task`; `ValueError` if it is none.
+    """Read the end of an attempt from a payload of `orcaflow_task`; `ValueError` if it is none.
 
-    Anybody may notify, so this is a hint: what is made of it is written only if the row agrees.
+    Any client may notify, so this is a hint: a save acts on it only if the row agrees.
     """
     try:
         process_instance_id, task_instance_id, attempt, state, seconds, name, has_output, why = (
@@ -98,10 +97,10 @@ def read_task_report(payload: str) -> TaskReport:
 
 
 class Notifications:
-    """A connection of its own that listens, and makes itself anew when it is lost.
+    """A connection that listens, and reconnects when it is lost.
 
     One thread waits and closes; any thread may `wake` it. Nothing is connected before the first
-    `wait`, which therefore returns a reminder as its first news.
+    `wait`, which therefore returns a reminder first.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class Notifications:
         """Return notifications as soon as there are any; none after `timeout` or a `wake`.
 
         While the server can't be reached this waits between attempts, and returns nothing. It
-        raises only what no waiting cures (`ConfigurationError`).
+        raises only errors that no waiting resolves (`ConfigurationError`).
         """
         deadline = self._clock.monotonic() + timeout.total_seconds()
         while self._connection is not None:
@@ -151,7 +150,7 @@ class Notifications:
         return self._wait_for_connection(deadline)
 
     def wake(self) -> None:
-        """Let a present or the next `wait` return at once. Safe from any thread."""
+        """Make the present or the next `wait` return at once. Safe from any thread."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_write(self._waker, 1)
 
@@ -216,7 +215,7 @@ class Notifications:
         self._next_attempt = self._clock.monotonic()
 
     def _select(self, until: float) -> set[int]:
-        """Wait for the socket, a `wake` or that moment; what is ready. Takes the `wake`."""
+        """Wait for the socket, a `wake` or that moment; return the ready ones. Takes the `wake`."""
         ready = {
             key.fd for key, _ in self._selector.select(max(0.0, until - self._clock.monotonic()))
         }
@@ -225,7 +224,7 @@ class Notifications:
         return ready
 
     def _read(self) -> bool:
-        """Take in what the socket has; whether the connection still stands."""
+        """Read what the socket has; False if the connection is lost."""
         try:
             self._connection.poll()
         except psycopg2.Error:

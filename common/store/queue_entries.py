@@ -22,7 +22,7 @@ IS_COMPLEMENT: Final = (
 
 
 def queue_hosts(ip_list: str | None) -> str:
-    """The addresses of a worker group in the form of a queue entry (specification §4.4)."""
+    """Return the addresses of a worker group in the form of a queue entry (specification §4.4)."""
     numbers = []
     for address in (ip_list or "").split(","):
         try:
@@ -34,7 +34,7 @@ def queue_hosts(ip_list: str | None) -> str:
 
 
 def effective_group(task_group_id: int, process_group_id: int) -> int:
-    """The group that a task is bound to; not above 0 means any worker."""
+    """Return the group that a task is bound to; 0 or less means any worker."""
     return task_group_id if task_group_id > 0 else process_group_id
 
 
@@ -53,7 +53,7 @@ def queue_entry(
     ip_list: str | None,
     yields: bool,
 ) -> QueueEntry:
-    """The place in the queue of an attempt whose effective group is `worker_group_id`."""
+    """Return the queue entry of an attempt whose effective group is `worker_group_id`."""
     bound = worker_group_id > 0
     return QueueEntry(
         process_priority=process_priority,

@@ -60,7 +60,7 @@ _ONLINE: Final = SCHEDULES.where(IS_ONLINE).order_by(schedule.c.id)
 def read_schedules(
     db: Connection, definition_ids: Collection[int] | None = None
 ) -> dict[int, tuple[Schedule, ...]]:
-    """The ONLINE ones in order of id, by the ids of their definitions; of these, or of all.
+    """Read the ONLINE schedules of these or of all definitions, by definition, in order of id.
 
     A definition without any is missing. Raises `ValueError` for a row that can't be read.
     """
@@ -76,13 +76,13 @@ def read_schedules(
 
 
 def read_schedule(db: Connection, schedule_id: int) -> Schedule | None:
-    """One schedule, ONLINE or not. Raises `ValueError` if its row can't be read."""
+    """Read one schedule, ONLINE or not. Raises `ValueError` if its row can't be read."""
     row = db.execute(SCHEDULES.where(schedule.c.id == schedule_id)).first()
     return None if row is None else schedule_of(row)
 
 
 def schedule_of(row: AnyRow) -> Schedule:
-    """The schedule of a row of `SCHEDULES`. Raises `ValueError` if its codes mean nothing."""
+    """Read the schedule of a row of `SCHEDULES`. Raises `ValueError` if its codes mean nothing."""
     return Schedule(
         id=row.id,
         process_definition_id=row.process_definition_id,

@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this code, checks that it is there, and prints it to read.
+"""Brings a database to the schema of this code, checks its revision, and prints the schema.
 
 Adds the word *revision*: the number of a migration in `sql/migrations/versions`; the last of
 `REVISIONS` is what this code works with. Daemons call `check` and refuse to start on any other;
@@ -248,7 +248,7 @@ def check(engine: Engine) -> None:
 
 
 def revision(db: Connection) -> str | None:
-    """The revision that the database is at; None where Orcaflow's tables are not there."""
+    """Return the revision of the database; None where Orcaflow's tables are not there."""
     exists = db.scalar(text("SELECT to_regclass(:name) IS NOT NULL"), {"name": REVISION_TABLE})
     if not exists:
         return None
@@ -259,7 +259,7 @@ def revision(db: Connection) -> str | None:
 
 
 def schema_sql() -> str:
-    """The whole schema as one readable script, the same text every time; kept in `sql/schema.sql`.
+    """Return the whole schema as one readable, deterministic script; kept in `sql/schema.sql`.
 
     It is for reading and comparing. `upgrade` makes a database, from the migrations.
     """

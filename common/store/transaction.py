@@ -1,6 +1,6 @@
 """Transactions on PostgreSQL and the values it can store, shared by all stores.
 
-Adds the word *passing*: trouble that is the server's and not the work's, so that the same work may
+Adds the word *passing*: an error of the server and not of the work, so that the same work may
 succeed another time. Reads and writes no table.
 """
 
@@ -55,7 +55,7 @@ class StoreConflictError(SchedulerError):
 
 
 def storable(words: str, limit: int = MESSAGE_LIMIT) -> str:
-    """The text as PostgreSQL can keep it: no NUL, no half characters, not longer than `limit`."""
+    """Return the text as PostgreSQL can store it: no NUL, no lone surrogates, at most `limit`."""
     clean = words.replace("\0", "\N{REPLACEMENT CHARACTER}")
     clean = clean.encode("utf-8", "replace").decode("utf-8")
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
@@ -77,16 +77,16 @@ def unstorable(values: Mapping[str, Any]) -> str | None:
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """`engine.begin()`; what passes by itself leaves it as `ServiceUnreachableError`."""
+    """`engine.begin()`, raising passing errors as `ServiceUnreachableError`."""
     with _translate_errors(), engine.begin() as db:
         yield db
 
 
 @contextmanager
 def single(engine: Engine) -> Iterator[Connection]:
-    """For one statement, which is a transaction of its own: no BEGIN before it, no COMMIT after.
+    """Open a connection for one statement in autocommit mode.
 
-    Each of the two would be a way to the server and back.
+    BEGIN and COMMIT would each cost a round trip to the server.
     """
     with _translate_errors(), engine.connect() as db:
         # Not by an isolation level of SQLAlchemy's, for whose reset the driver asks the server.
@@ -132,7 +132,7 @@ def repeatable(
     *,
     begin: Callable[[Engine], AbstractContextManager[Connection]] = single,
 ) -> Answer:
-    """Do what bears being done twice, once more if the first connection turned out to be lost.
+    """Do idempotent work, once more if the first connection turned out to be lost.
 
     One statement, unless `begin` is `transaction`.
     """
@@ -145,11 +145,11 @@ def repeatable(
 
 
 def lock_in_time(db: Connection, ids_of: Select[int], ids: Collection[int]) -> frozenset[int]:
-    """Lock these rows for an update; the ids of those that stay locked elsewhere, and are not.
+    """Lock these rows for an update; return the ids that stay locked elsewhere, and are not locked.
 
-    These are of a daemon that stands still within a transaction: what they are about has to wait,
-    and must keep nothing else waiting. `ids_of` selects the ids of the rows named by the parameter
-    `ids`, in order of id.
+    A daemon stands still within a transaction that holds those: their work has to wait, and must
+    delay nothing else. `ids_of` selects the ids of the rows named by the parameter `ids`, in order
+    of id.
     """
     wanted = {"ids": sorted(set(ids))}
     without_waiting = ids_of.with_for_update(key_share=True, skip_locked=True)
@@ -171,7 +171,7 @@ def lock_in_time(db: Connection, ids_of: Select[int], ids: Collection[int]) -> f
 
 
 def refusal(error: Exception) -> str:
-    """The cause in PostgreSQL's own words, without the statement or its values."""
+    """Return the cause in PostgreSQL's own words, without the statement or its values."""
     original = error.orig if isinstance(error, DBAPIError) else error
     if not isinstance(original, psycopg2.Error):
         return " ".join(str(original).split())
@@ -188,7 +188,7 @@ def any_of(parameter: str) -> ColumnElement[Any]:
 
 
 def possible_ids(ids: Iterable[int]) -> list[int]:
-    """Those that a row can have, once each: others come of znodes and files written by anybody."""
+    """Return the ids that a row can have, each once; znodes and files may hold any others."""
     return [row_id for row_id in dict.fromkeys(ids) if 0 < row_id < 2**31]
 
 

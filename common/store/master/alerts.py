@@ -1,6 +1,6 @@
 """Writes rows of `t_ds_alert`, worded as specification §5.14 has them; it sends nothing.
 
-An alert is part of the transaction that brings about what it tells of, so there is one of each.
+An alert is part of the transaction that brings its cause about, so each cause has exactly one.
 Times are UTC. Used by a save, by the time-outs and by failover.
 """
 
@@ -112,7 +112,7 @@ def is_worth_an_alert(run: AnyRow, state: ProcessState) -> bool:
 
 
 def alert_of_ends(db: Connection, ends: Mapping[int, datetime]) -> None:
-    """An alert for each of these process instances, whose ends stand in their rows."""
+    """Write an alert for each of these process instances, whose ends stand in their rows."""
     rows = db.execute(_PROCESSES, {"ids": list(ends)}).all()
     failed = [row.id for row in rows if row.state == ProcessState.FAILURE]
     bad: dict[int, list[AnyRow]] = {run_id: [] for run_id in failed}
@@ -137,7 +137,7 @@ def alert_of_ends(db: Connection, ends: Mapping[int, datetime]) -> None:
 
 
 def alert_of_lost_attempts(db: Connection, lost: Mapping[AttemptName, datetime]) -> None:
-    """One alert for each run, with those of its attempts that are done again on other workers."""
+    """Write an alert for each run, listing its attempts that are repeated on other workers."""
     rows = {
         (row.process_instance_id, row.name, row.attempt): row
         for row in db.execute(_FAILED_OVER, named(lost))
@@ -173,17 +173,17 @@ def alert_of_lost_attempts(db: Connection, lost: Mapping[AttemptName, datetime])
 
 
 def alert_of_slow_processes(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
-    """An alert for each of these (`id`, `name`, `warning_group_id`)."""
+    """Write an alert for each of these (`id`, `name`, `warning_group_id`)."""
     _write(db, [_timeout("Process Timeout Warn", row, at) for row in rows])
 
 
 def alert_of_slow_attempts(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
-    """An alert for each of these (`id`, `name`, `warning_group_id` of the run)."""
+    """Write an alert for each of these (`id`, `name`, `warning_group_id` of the run)."""
     _write(db, [_timeout("Task Timeout Warn", row, at) for row in rows])
 
 
 def alert_of_lost_daemon(db: Connection, kind: NodeKind, node: Node, at: datetime) -> None:
-    """An alert to the administrators that this daemon is gone."""
+    """Write an alert to the administrators that this daemon is gone."""
     what = {NodeKind.MASTER: "MASTER", NodeKind.WORKER: "WORKER"}[kind]
     content = (
         f"[{{'type':'{what}','host':'{node.address}','event':'server down',"

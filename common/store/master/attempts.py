@@ -1,8 +1,8 @@
 """Attempts as the statements of a save name them, and their places in the queue.
 
-Adds the words *name* of an attempt, which is what a decision calls it (process instance, task,
-number), and *place*: what its entry in the queue is made of besides its own id. Used by the modules
-that write what a run decided, and by those that let go of what was held.
+Adds the words *name* of an attempt, by which decisions refer to it (process instance, task,
+number), and *place*: the parts of its queue entry besides its own id. Used by the modules that
+write the decisions of runs, and by those that release held attempts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Place:
 
 
 def place_in_queue(run: AnyRow, *, task_priority: int, task_group_id: int) -> Place:
-    """The place of an attempt of this run, given the priority and group of its own."""
+    """Return the place of an attempt of this run, given its own priority and group."""
     return Place(
         process_priority=run.process_instance_priority,
         process_instance_id=run.id,
@@ -58,7 +58,7 @@ def place_in_queue(run: AnyRow, *, task_priority: int, task_group_id: int) -> Pl
 
 
 def queue_entries(db: Connection, places: Iterable[Mapping[int, Place]]) -> list[list[QueueEntry]]:
-    """The entries of attempts by their ids, for each of the mappings; one question for all."""
+    """Return the entries of attempts by their ids, for each of the mappings; one query for all."""
     several = list(places)
     groups = sorted(
         {
@@ -91,7 +91,7 @@ def queue_entries(db: Connection, places: Iterable[Mapping[int, Place]]) -> list
 def conflict(
     name: AttemptName, cause: str = "its row is not as its owner believes"
 ) -> StoreConflictError:
-    """The error to raise when an attempt's row contradicts the run in memory."""
+    """Return the error to raise when an attempt's row contradicts the run in memory."""
     run_id, task, attempt = name
     return StoreConflictError(
         f"process instance {run_id}: attempt {attempt} of task {task!r}: {cause}"
@@ -99,7 +99,7 @@ def conflict(
 
 
 def require_all(expected: Collection[AttemptName], changed: Sequence[AnyRow]) -> None:
-    """Raise unless each of these was changed; a changed row begins with the attempt's name."""
+    """Raise unless each of these was changed; changed rows begin with the attempt's name."""
     if len(changed) == len(expected):
         return
     found = {tuple(row)[:3] for row in changed}
@@ -107,7 +107,7 @@ def require_all(expected: Collection[AttemptName], changed: Sequence[AnyRow]) ->
 
 
 def named(names: Collection[AttemptName], prefix: str = "named") -> dict[str, list[Any]]:
-    """The parameters of `NAMED`, or of a like table under another prefix."""
+    """Return the parameters of `NAMED`, or of a table like it under another prefix."""
     return {
         f"{prefix}_run_id": [run_id for run_id, _, _ in names],
         f"{prefix}_name": [task for _, task, _ in names],

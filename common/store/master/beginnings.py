@@ -1,9 +1,8 @@
 """Makes new process instances: plain ones, those of a serial definition, and sub processes.
 
-Part of the transaction that takes commands. They are inserted together, but for those of serial
-definitions, of which each depends on what else is live. An instance that somebody waits for, an
-attempt or a date of a complement, is *claimed* for it first. Used by `common.store.master.commands`
-alone.
+Part of the transaction that takes commands. Instances are inserted together, except those of serial
+definitions, each of which depends on the other live runs. If an attempt or a date of a complement
+waits for the instance, that row is *claimed* first. Used by `common.store.master.commands` alone.
 """
 
 from __future__ import annotations
@@ -81,30 +80,30 @@ _NAME_CHILDREN: Final = (
 
 
 class BatchRefusedError(Exception):
-    """PostgreSQL refused one of a batch's new rows, and does not say which."""
+    """PostgreSQL refused one of a batch's new rows, without naming it."""
 
 
 def refused(cause: str) -> Reject:
-    """The end of a plan whose row PostgreSQL does not take."""
+    """Return the rejection of a plan whose row PostgreSQL refuses."""
     return Reject(reason=storable(f"PostgreSQL refused the process instance: {cause}"))
 
 
 def not_wanted(complement_date_id: int) -> Drop:
-    """The end of a plan for a date that has been given up, or begun by another command."""
+    """Return the drop of a plan for a date that was given up, or begun by another command."""
     return Drop(
         reason=f"date {complement_date_id} of a complement does not wait for this command any more"
     )
 
 
 def not_waiting(child_of: ChildOf) -> Drop:
-    """The end of a plan for a child that nobody wants any more (trap T36c)."""
+    """Return the drop of a plan for a child that no attempt waits for any more (trap T36c)."""
     return Drop(reason=f"task instance {child_of.task_instance_id} does not wait for it any more")
 
 
 def new_process_instance(
     plan: Begin, *, command_id: int, node: Node, now: datetime
 ) -> dict[str, Any]:
-    """The columns of a new process instance (specification §3.5), owned by `node`."""
+    """Return the columns of a new process instance (specification §3.5), owned by `node`."""
     child_of = plan.child_of
     return {
         "name": plan.name,
@@ -164,18 +163,18 @@ class Beginner:
     now: datetime
 
     def row(self, command_id: int, plan: Begin) -> dict[str, Any]:
-        """The columns of a new instance that is this master's."""
+        """Return the columns of a new instance owned by this master."""
         return new_process_instance(plan, command_id=command_id, node=self.node, now=self.now)
 
     def begun(self, command_id: int, plan: Begin, instance_id: int) -> Created:
-        """A new instance that is this master's."""
+        """Return the result for a new instance owned by this master."""
         owned = Ownership(process_instance_id=instance_id, host=self.node.address, epoch=1)
         handled = Handled(command_id=command_id, plan=plan, ownership=owned)
         return Created(handled=handled, process_instance_id=instance_id)
 
 
 def begin_together(db: Connection, beginner: Beginner, begins: Begins) -> Begun:
-    """As many as possible in one statement. Raises `BatchRefusedError` if one is refused."""
+    """Begin as many as possible in one statement. Raises `BatchRefusedError` if one is refused."""
     wanted = claim_parents(
         db, [plan.child_of for plan in begins.values() if plan.child_of], now=beginner.now
     )
@@ -206,7 +205,7 @@ def begin_together(db: Connection, beginner: Beginner, begins: Begins) -> Begun:
 
 
 def begin_one_by_one(db: Connection, beginner: Beginner, begins: Begins) -> Begun:
-    """Each by itself, so that one that is refused is no concern of the others."""
+    """Begin each by itself, so that a refused one does not affect the others."""
     begun: Begun = {}
     for command_id, plan in begins.items():
         try:
@@ -220,7 +219,7 @@ def begin_one_by_one(db: Connection, beginner: Beginner, begins: Begins) -> Begu
 
 
 def note_runs(db: Connection, begins: Begins, begun: Begun) -> None:
-    """Note the new instances where it stands who wants them: with dates and with fires."""
+    """Record the new instances in the rows that asked for them: dates and fires."""
     made = {
         command_id: made_run.process_instance_id
         for command_id, made_run in begun.items()
@@ -244,15 +243,15 @@ def note_runs(db: Connection, begins: Begins, begun: Begun) -> None:
 
 
 def lock_parents(db: Connection, task_instance_ids: Collection[int]) -> frozenset[int]:
-    """In order of id, as every transaction that locks several attempts does it.
+    """Lock the parents in order of id, as every transaction that locks several attempts does.
 
-    The ids of those that stay locked elsewhere, which can't be given a child now.
+    Returns the ids of those that stay locked elsewhere, which can't get a child now.
     """
     return lock_in_time(db, _PARENTS, task_instance_ids)
 
 
 def claim_parents(db: Connection, children: Sequence[ChildOf], *, now: datetime) -> set[int]:
-    """0 → 1 for the attempts that want these children; the ids of those that still waited."""
+    """0 → 1 for the attempts that want these children; return the ids that still waited."""
     if not children:
         return set()
     ids = sorted({child_of.task_instance_id for child_of in children})
@@ -260,7 +259,7 @@ def claim_parents(db: Connection, children: Sequence[ChildOf], *, now: datetime)
 
 
 def relate(db: Connection, children: Mapping[int, ChildOf]) -> None:
-    """Note in the relation rows of the attempts which instances are their children, by id."""
+    """Record the children in the relation rows of their parents' attempts."""
     db.execute(_RELATE, _created_values(children))
 
 
@@ -297,7 +296,7 @@ def _not_begun(command_id: int, plan: Drop | Reject) -> Created:
 
 
 def _dates(begins: Begins) -> dict[int, int]:
-    """The dates of complements that wait for these, by the ids of the commands."""
+    """Return the dates of complements that wait for these, by the ids of the commands."""
     return {
         command_id: plan.complement_date_id
         for command_id, plan in begins.items()
@@ -306,7 +305,7 @@ def _dates(begins: Begins) -> dict[int, int]:
 
 
 def _begin_now(db: Connection, beginner: Beginner, plans: Begins) -> Begun:
-    """Insert runs that nothing keeps from beginning, parents having been claimed."""
+    """Insert runs that may begin at once, their parents having been claimed."""
     if not plans:
         return {}
     ids = _insert(db, [beginner.row(command_id, plan) for command_id, plan in plans.items()])
@@ -336,7 +335,7 @@ def _held(
     plan: Begin,
     others: Sequence[int],
 ) -> dict[str, Any]:
-    """The columns of a run that may not begin now, because others of its definition are live."""
+    """Return the columns of a run that can't begin while others of its definition are live."""
     held = beginner.row(command_id, plan) | {
         "host": None,
         "owner_incarnation": None,
@@ -354,7 +353,7 @@ def _held(
 
 
 def discarded(others: Sequence[int]) -> str:
-    """The reason why a run of a SERIAL_DISCARD definition does not begin."""
+    """Return the reason why a run of a SERIAL_DISCARD definition does not begin."""
     return f"discarded: process instance {others[0]} of this definition is still live"
 
 

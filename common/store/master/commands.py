@@ -1,7 +1,7 @@
-"""Takes commands off `t_ds_command`, a batch a transaction, and carries out what each amounts to.
+"""Takes commands off `t_ds_command`, a batch per transaction, and carries out the plan of each.
 
-What a command amounts to is decided by the planner it is given; here it only becomes rows. Adds the
-word *batch*: the commands that one `take` has locked. Used by the command loop of a master.
+The planner that is passed in decides; here its plans only become rows. Adds the word *batch*: the
+commands that one `take` has locked. Used by the command loop of a master.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ PARAM_LIMIT_BYTES: Final = 1_000_000
 
 
 def understand(row: CommandRow, *, param_limit_bytes: int) -> Command | Reject:
-    """The command that a row holds, or why it is none."""
+    """Read the command of a row, or the reason why it holds none."""
     try:
         found = read_command(row, param_limit_bytes=param_limit_bytes)
         # Read here, so that a bad id is the row's own mistake and not the planner's.
@@ -152,7 +152,7 @@ _LATEST: Final = literal(LATEST)
 
 
 def _fetchable(moment: Any) -> Any:
-    """The time, or NULL for one that a `datetime` can't hold and that `bad_time` tells of."""
+    """The time, or NULL for one that a `datetime` can't hold and that `bad_time` reports."""
     return case((moment.between(_EARLIEST, _LATEST), moment), else_=None).label(moment.name)
 
 
@@ -222,7 +222,7 @@ _HAS_NOT_TO_WAIT: Final = or_(
 
 
 def _others(limit: int, param_limit_bytes: int, *, room: int) -> Any:
-    """The commands that are not for dates of complements."""
+    """Select the commands that are not for dates of complements."""
     statement = _waiting(limit, param_limit_bytes, which=~_IS_DATE)
     return statement if room > 0 else statement.where(_NEEDS_NO_ROOM)
 
@@ -379,7 +379,7 @@ def _command_row(row: AnyRow) -> CommandRow:
 
 
 def _with_room(rows: list[CommandRow], room: int) -> list[CommandRow]:
-    """Those that may be handled now, in order: the others stay where they are."""
+    """Return the commands that may be handled now, in order; the others stay where they are."""
     fit = []
     for row in rows:
         needs_room = _needs_room(row)
@@ -443,15 +443,12 @@ def _carry_out(
 
 
 def _locked_elsewhere(needed: Mapping[int, int], locked: frozenset[int]) -> set[int]:
-    """The commands that have to wait, given what each needs and what stays locked."""
+    """Return the commands that have to wait, given the needs of each and the locked rows."""
     return {command_id for command_id, row_id in needed.items() if row_id in locked}
 
 
 def _serial_definitions(plans: Mapping[int, Plan], snapshots: Snapshots) -> dict[int, int]:
-    """The definitions of which at most one run may be live, and of which one wants to be now.
-
-    By the ids of the commands.
-    """
+    """Return the serial definitions of which a run is to begin, by the ids of the commands."""
     definitions = {}
     for command_id, plan in plans.items():
         if isinstance(plan, Begin):

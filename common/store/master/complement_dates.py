@@ -49,10 +49,11 @@ _NOTE_RUNS: Final = (
 
 
 def claim_dates(db: Connection, dates: Mapping[int, int], *, now: datetime) -> frozenset[int]:
-    """SUBMITTED → RUNNING for the dates that wait for these commands still; the commands' ids.
+    """SUBMITTED → RUNNING for the dates that still wait for these commands; return their ids.
 
-    `dates` are the ids of dates by those of commands. Only a date whose row names this very command
-    is claimed, so that none is begun twice, and none whose complement is to begin no further ones.
+    `dates` are the ids of dates by those of commands; the ids of commands are returned. A date is
+    claimed only if its row names this very command, so none is begun twice, and only if its
+    complement may begin further dates.
     """
     if not dates:
         return frozenset()
@@ -61,5 +62,5 @@ def claim_dates(db: Connection, dates: Mapping[int, int], *, now: datetime) -> f
 
 
 def note_runs_of_dates(db: Connection, runs: Mapping[int, int]) -> None:
-    """Note which process instances have been made for claimed dates, by the ids of the dates."""
+    """Record the process instances of claimed dates, by the ids of the dates."""
     db.execute(_NOTE_RUNS, {"created_date_id": list(runs), "created_run_id": list(runs.values())})

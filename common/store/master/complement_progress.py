@@ -1,14 +1,13 @@
-"""Moves complements on: settles dates whose runs have ended, and begins the next ones.
+"""Advances complements: settles dates whose runs have ended, and begins the next ones.
 
-What a complement comes to says the decider; what is counted and written here is under the lock of
-its row. The command of a date and the date's row are written together, and a date becomes RUNNING
-in the transaction that makes its process instance: so a master that dies at any moment leaves
-nothing that the next look does not put right.
+The decider that is passed in decides; counts and writes happen here, under the lock of the
+complement's row. The command of a date and the date's row are written together, and a date becomes
+RUNNING in the transaction that makes its process instance, so the next pass repairs whatever a dead
+master left.
 
-A date is *lost* if its command is gone and no process instance came of it, and *withdrawn* if its
-command is deleted before anybody took it. Locks: those of process instances come before that of a
-complement, so what is wanted of instances is written in a transaction of its own. Used by the
-complement loop of a master.
+A date is *lost* if its command is gone without a process instance, and *withdrawn* if its command
+is deleted before a master took it. Lock order: process instances before a complement, so intents
+for instances are written in a transaction of their own. Used by the complement loop of a master.
 """
 
 from __future__ import annotations
@@ -475,7 +474,7 @@ class PostgresComplementStore(ComplementStore):
         return Progressed(begun=begun, moving=moving)
 
     def _stop_runs(self, now: datetime) -> None:
-        """Want the runs stopped that complements have begun which are being cancelled."""
+        """Request a stop of the runs of complements that are being cancelled."""
         ids = repeatable(self._engine, lambda db: db.scalars(_TO_STOP).all())
         if ids:
             with transaction(self._engine) as db:
@@ -484,7 +483,7 @@ class PostgresComplementStore(ComplementStore):
     def _move_on(
         self, complement_id: int, decide: ComplementDecider, now: datetime, *, thorough: bool
     ) -> _Moved:
-        """One complement, in a transaction of its own. What is wrong with it holds up no other."""
+        """Advance one complement in a transaction of its own, whose failure delays no other."""
         extra = {"complement_id": complement_id}
         try:
             with transaction(self._engine) as db:
@@ -501,9 +500,9 @@ class PostgresComplementStore(ComplementStore):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moved:
-    """Return the number of dates begun, and the complements that waited for the end of this one.
+    """The number of dates begun, and the complements that waited for the end of this one.
 
-    The second are empty unless it has come to its end just now.
+    The second are empty unless it has ended just now.
     """
 
     begun: int = 0

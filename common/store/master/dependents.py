@@ -1,7 +1,7 @@
-"""Answers what DEPENDENT attempts ask about other runs, and notes what was found.
+"""Answers the questions of DEPENDENT attempts about other runs, and records the evidence.
 
-Who decides what an answer means is the master; here an attempt is only ended, by one conditional
-update that is a report to its run. Used by the dependent loop of a master.
+The master decides what an answer means; here an attempt is only ended, by one conditional update
+that is a report to its run. Used by the dependent loop of a master.
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ def _parameters(questions: Sequence[Question]) -> dict[str, list[Any]]:
 
 
 def _possible(definition_id: int | None) -> int | None:
-    """0, which no row has, for a number that an author wrote and no row can have."""
+    """Replace a number that no row can have by 0, which no row has."""
     return definition_id if definition_id is None or 0 < definition_id < 2**31 else 0
 
 
@@ -361,7 +361,7 @@ def _task(row: AnyRow) -> UpstreamTask:
 
 
 def _node_names(document: str) -> frozenset[str]:
-    """The names of the nodes of a run's own copy of its definition; none if it can't be read."""
+    """Return the node names in a run's own copy of its definition; none if it can't be read."""
     try:
         tasks = json.loads(document)["tasks"]
         return frozenset(str(task["name"]) for task in tasks)

@@ -1,8 +1,8 @@
 """Ends process instances, and hands the end of a sub process to the attempt that began it.
 
 The end of a child and the end of its parent's SUB_PROCESS attempt are one transaction: to the
-parent it is a report like any other. Used by a save, and where a child is found to have ended
-without telling.
+parent it is a report like any other. Used by a save, and for children found to have ended without
+a report.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ChildEnd:
 
 
 def end_processes(db: Connection, ends: Mapping[int, ProcessEnd]) -> bool:
-    """End these live instances; whether others of a serial definition may wait for one of them."""
+    """End these live instances; True if others of a serial definition may wait for one of them."""
     changed = db.execute(
         _END,
         {
@@ -131,7 +131,7 @@ def end_processes(db: Connection, ends: Mapping[int, ProcessEnd]) -> bool:
 
 
 def end_parent_attempts(db: Connection, children: Sequence[ChildEnd]) -> int:
-    """Give the attempts that began these sub processes their children's ends; how many.
+    """End the attempts that began these sub processes as their children ended; return the number.
 
     An attempt that has ended already, since it was given up, keeps its own end. The caller has
     locked the rows in order of id if there are several.

@@ -1,7 +1,7 @@
-"""Finds what lost daemons have left behind, and hands it on: runs as commands, tasks as ended.
+"""Finds runs and attempts of lost daemons, and hands them on: runs as commands, tasks as ended.
 
-It never says who is lost: the caller compares the owners found here with who is alive. Used by the
-failover loop of a master; several masters may do the same work at once and it is done once.
+It never decides who is lost: the caller compares the owners found here with the live daemons. Used
+by the failover loop of a master; several masters may do the same work at once and it is done once.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _TASK_OWNERS: Final = (
 
 
 def _recovery(whose: ColumnElement[bool]) -> Insert:
-    """A command for each of these runs for which none waits."""
+    """Build the insert of a command for each of these runs without one."""
     return (
         insert(command)
         .from_select(

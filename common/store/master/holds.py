@@ -1,10 +1,10 @@
-"""Lets go of what is held back: attempts with a delay or in want of slots, and runs in line.
+"""Releases held attempts, which wait for a delay or for slots, and runs in line.
 
 A run is *in line* while others of its serial definition go first.
 
-Whoever owns them, any master does this, one at a time: a lock of its own sees to it that two never
-let go of more than there is room for. Slots in use are never counted up and down but follow from
-the attempts that are live, so that none can leak. Used by the hold loop of a master.
+Any master does this for all owners, one at a time: a lock of its own ensures that two masters never
+release more than fits. Slots in use are never counted up and down but derived from the live
+attempts, so that none can leak. Used by the hold loop of a master.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ _LET_BEGIN: Final = (
 
 @dataclass(slots=True)
 class _Pool:
-    """A pool as this release finds it, and as it leaves it."""
+    """A pool, before and after this release."""
 
     size: int
     closed: bool
@@ -362,7 +362,7 @@ def _release_attempts(db: Connection, now: datetime) -> list[QueueEntry]:
 
 
 def _judge_line(db: Connection, line: Sequence[int]) -> _Verdicts:
-    """Some at a time: mostly the first few take all the room there is."""
+    """Judge the line a few at a time: mostly the first ones take all the slots."""
     verdicts = _Verdicts()
     if not line:
         return verdicts
@@ -429,7 +429,7 @@ def _fault(share: AnyRow, pools: Mapping[int, _Pool]) -> str | None:
 def _move(
     db: Connection, moves: Mapping[int, TaskState], reasons: Mapping[int, str], now: datetime
 ) -> frozenset[int]:
-    """Write the new states; the ids of the attempts that were held still, and have moved."""
+    """Write the new states; return the ids of the attempts that were still held."""
     if not moves:
         return frozenset()
     rows: dict[str, Any] = {

@@ -1,8 +1,8 @@
-"""Makes ended process instances live again, takes over live ones, stores what is wanted of them.
+"""Restarts ended process instances, takes over live ones, and stores intents.
 
 Part of the transaction that takes commands. Each is one conditional update: a row that changed
-since the snapshot makes the command a `Drop`, and one for a child, which an attempt waits for, a
-`Reject`. Used by `common.store.master.commands` alone.
+since the snapshot makes the command a `Drop`, or a `Reject` if an attempt waits for the child. Used
+by `common.store.master.commands` alone.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _OTHER: Final = process_instance.alias("other_run")
 
 
 class _NotSoError(Exception):
-    """The instance is not, or no longer, as the plan has it: nothing of it may stand."""
+    """The instance is not as the plan has it: nothing of the plan may be committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class Recoverer:
         return self._owned(command_id, plan, epoch)
 
     def signal(self, db: Connection, command_id: int, plan: Signal) -> Handled:
-        """Store what is wanted; one narrow update, so that a run that ends now stays ended."""
+        """Store an intent by one narrow update, so that a run that ends now stays ended."""
         asked: ColumnElement[bool] = process_instance.c.wanted_state.is_(None)
         if plan.wanted_state is ProcessState.STOP:
             # A run that is being ended since it took too long has failed, whoever stops it now.
@@ -281,6 +281,6 @@ def _moment(when: datetime) -> ColumnElement[datetime]:
 
 
 def _history(command_type: CommandType) -> Any:
-    """`history_cmd` with one name more."""
+    """Append a name to `history_cmd`."""
     before = func.nullif(process_instance.c.history_cmd, "")
     return func.concat_ws(",", before, cast(command_type.name, Text))

@@ -1,7 +1,6 @@
-"""Reads process instances and their attempts for the master that owns them, and has them saved.
+"""Reads process instances and their attempts for the master that owns them, and saves them.
 
-Used by the run workers and the queue loop of a master. How a save is written stands in
-`common.store.master.save`.
+Used by the run workers and the queue loop of a master. `common.store.master.save` writes a save.
 """
 
 from __future__ import annotations
@@ -443,7 +442,7 @@ def _process_row(row: AnyRow) -> ProcessRow:
 
 
 def task_row(row: AnyRow) -> TaskRow:
-    """An attempt as its owner needs it; `ValueError` if its row holds what no master wrote."""
+    """Read an attempt as its owner needs it; `ValueError` if no master wrote such a row."""
     return TaskRow(
         id=row.id,
         name=row.name,
@@ -464,7 +463,7 @@ def task_row(row: AnyRow) -> TaskRow:
 
 
 def names_in(text_of_list: str | None, what: str) -> tuple[str, ...] | None:
-    """A JSON list of names in a column; `ValueError`, which says `what` it is, if it is none."""
+    """Read a JSON list of names in a column; `ValueError`, naming it as `what`, if it is none."""
     if text_of_list is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Writes what the engine decided for a pass's runs, in one fenced transaction.
+"""Writes the engine's decisions on a pass's runs, in one fenced transaction.
 
 The rows of the runs are locked first and their owner and epoch compared; then the decisions are
 written kind by kind, each kind in one statement that counts its rows, however many runs there are.
@@ -199,7 +199,7 @@ _MOVE_PROCESSES: Final = (
 
 @dataclass(slots=True)
 class _Wave:
-    """Decisions that are written kind by kind, in the order of these fields."""
+    """Decisions to be written kind by kind, in the order of these fields."""
 
     settled: dict[AttemptName, tuple[TaskState, datetime | None]] = field(default_factory=dict)
     given_up: list[AttemptName] = field(default_factory=list)
@@ -304,7 +304,7 @@ class _Save:
         )
 
     def _wave(self, run_id: int, task: str, kind: int) -> _Wave:
-        """The first wave in which this kind comes after all that was decided of the task before."""
+        """Return the first wave in which this kind follows all earlier decisions on the task."""
         wave, last_kind = self._last.get((run_id, task), (0, -1))
         if kind <= last_kind:
             wave += 1
@@ -357,7 +357,7 @@ def save(db: Connection, steps: Sequence[Step]) -> Saved:
 
 
 def run_ids(steps: Sequence[Step]) -> list[int]:
-    """The process instances that the steps are about, each once, in order."""
+    """Return the ids of the process instances that the steps change, each once, in order."""
     return sorted({step.ownership.process_instance_id for step in steps})
 
 
@@ -383,7 +383,7 @@ def _require_storable(name: AttemptName, values: Mapping[str, Any]) -> None:
 
 
 def _children(save: _Save, runs: Mapping[int, AnyRow]) -> list[ChildEnd]:
-    """Those of the runs that end here which an attempt of another run waits for."""
+    """Return the runs ending here for which an attempt of another run waits."""
     return [
         ChildEnd(
             process_instance_id=run_id,
@@ -406,7 +406,7 @@ def _lock_attempts(db: Connection, save: _Save, children: Sequence[ChildEnd]) ->
 
 
 def _settle(db: Connection, wave: _Wave) -> bool:
-    """Return True if slots in pools have become free."""
+    """Write the ends of attempts as settled; return True if slots in pools became free."""
     if not wave.settled:
         return False
     rows = named(wave.settled, "ended") | {
@@ -454,7 +454,7 @@ def _move_processes(db: Connection, moves: Mapping[int, _Move]) -> None:
 def _end_processes(
     db: Connection, save: _Save, runs: Mapping[int, AnyRow], children: Sequence[ChildEnd]
 ) -> bool:
-    """Return True if other instances may have waited for one of these to end."""
+    """Write the ends of instances; return True if others may have waited for one of them."""
     if not save.ends:
         return False
     others_may_wait = end_processes(db, save.ends)

@@ -1,7 +1,7 @@
 """Fires the schedules that are due and keeps the ledger of their fires.
 
-The planner says which fires are due and what becomes of them; here that only becomes rows, of which
-the ledger's unique key lets none come twice. Used by the schedule loop of a master, and where its
+The planner that is passed in decides on the due fires; here its plan only becomes rows, and the
+ledger's unique key lets none come twice. Used by the schedule loop of a master, and where its
 commands are carried out.
 """
 
@@ -174,7 +174,7 @@ class PostgresScheduleStore(ScheduleStore):
 
 
 def note_runs_of_fires(db: Connection, runs: Mapping[int, int]) -> None:
-    """Note in the ledger which process instances have been made, by the ids of their commands."""
+    """Record new process instances in the ledger, by the ids of their commands."""
     db.execute(
         _NOTE_RUNS, {"created_command_id": list(runs), "created_run_id": list(runs.values())}
     )
@@ -190,7 +190,7 @@ class _Planned:
 
 
 def _planned(rows: Sequence[AnyRow], planner: FirePlanner) -> list[_Planned]:
-    """The plans of the first of these, as far as they are not too many fires for one time."""
+    """Plan the first of these schedules, as many as keep the fires within one pass's limit."""
     planned: list[_Planned] = []
     fires = 0
     for row in rows:
@@ -228,7 +228,7 @@ def _faulty(schedule_id: int, fault: str) -> _Planned:
 
 
 def _note_fires(db: Connection, planned: Sequence[_Planned], now: datetime) -> list[AnyRow]:
-    """Write the ledger; the rows that it did not have."""
+    """Write the ledger; return the rows that it did not have."""
     fires = [(one, fire) for one in planned for fire in one.plan.fires]
     if not fires:
         return []
@@ -251,7 +251,7 @@ def _reason(fire: Fire) -> str | None:
 def _put_commands(
     db: Connection, planned: Sequence[_Planned], noted: Sequence[AnyRow], now: datetime
 ) -> int:
-    """A command for each new row of the ledger that says so, the oldest fire first; how many."""
+    """Put a command for each new fired row of the ledger, the oldest first; return the number."""
     by_id = {one.schedule_id: one for one in planned}
     fired = sorted(
         (row for row in noted if row.outcome == FireOutcome.FIRED),

@@ -1,9 +1,8 @@
 """The turns of a serial definition's runs: the other live runs, found under one lock.
 
-Adds the words *turn*, which a run waits for in state SERIAL_WAIT, and *other live run*: another
+Adds the words *turn*, for which a run waits in state SERIAL_WAIT, and *other live run*: another
 live instance of the same definition that is no sub process. The lock is that of the definition's
-row, so that two masters never both find that nobody else is live. Used where commands are carried
-out.
+row, so two masters never both find no other live run. Used where commands are carried out.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ _STOP: Final = (
 def is_serial_no_more(run: FromClause) -> ColumnElement[bool]:
     """Return True if this run's definition is parallel by now, so that no other run is in its way.
 
-    Those of its runs that wait for a turn have begun to do so before that; but one that waits since
-    its schedule says so, whatever the definition is, waits on.
+    Its waiting runs began to wait before that. A run that waits because its own schedule says so
+    goes on waiting, whatever the definition is.
     """
     return (
         exists()
@@ -71,18 +70,18 @@ def is_serial_no_more(run: FromClause) -> ColumnElement[bool]:
 
 
 def lock_definitions(db: Connection, definition_ids: Collection[int]) -> frozenset[int]:
-    """Keep every other master from deciding about turns of these, until the transaction ends.
+    """Keep other masters from deciding on turns of these definitions until the transaction ends.
 
-    The ids of those that stay locked elsewhere, of which nothing may be decided now.
+    Returns the ids that stay locked elsewhere, on which nothing may be decided now.
     """
     return lock_in_time(db, _DEFINITIONS, definition_ids)
 
 
 def other_live_runs(db: Connection, definition_id: int, *, apart_from: int = 0) -> list[int]:
-    """The other live runs of a definition whose row is locked, those that wait included."""
+    """Return the other live runs of a locked definition, waiting ones included."""
     return list(db.scalars(_RIVALS, {"definition_id": definition_id, "apart_from": apart_from}))
 
 
 def want_stopped(db: Connection, instance_ids: Collection[int], *, now: datetime) -> None:
-    """Want these stopped, unless they are to end already."""
+    """Request a stop of these, unless they are to end already."""
     db.execute(_STOP, {"ids": sorted(instance_ids), "now": now})

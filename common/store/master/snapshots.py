@@ -1,7 +1,7 @@
-"""Reads what a planner may look at: definitions, instances and parents, as they stand for a batch.
+"""Reads the planner's view of a batch: definitions, instances and parents.
 
 The instances that commands name are locked, so that a plan still holds when it is carried out. A
-command to a sub process is about the *root* of its tree, unless it speaks of that very instance.
+command to a sub process is about the *root* of its tree, unless it is for that very instance.
 Used by `common.store.master.commands` alone.
 """
 
@@ -168,7 +168,7 @@ _ANCESTORS: Final = select(_ABOVE.c.start_id, _ABOVE.c.process_definition_id).or
 
 
 def known_state(process_instance_id: int, state: int) -> ProcessState:
-    """The state of the instance that a command is about."""
+    """Return the state of the instance that a command is about."""
     try:
         return ProcessState(state)
     except ValueError as error:
@@ -345,7 +345,7 @@ class Snapshots:
 
 
 def names_of(history_cmd: str | None) -> tuple[str, ...]:
-    """The commands that an instance has seen, the first one first."""
+    """Return the commands of an instance, the first one first."""
     return tuple(name for name in (history_cmd or "").split(",") if name)
 
 
@@ -386,10 +386,10 @@ def _parent(row: AnyRow, ancestors: Sequence[int]) -> ParentSnapshot:
 def _instances(
     db: Connection, commands: Sequence[Command]
 ) -> tuple[dict[int, AnyRow], frozenset[int]]:
-    """The instances that the commands are about, locked; and those that stay locked elsewhere.
+    """Lock the instances that the commands are about; also return those that stay locked elsewhere.
 
-    The second are those of a master that was frozen within a transaction: what is asked of them
-    has to wait, and must not keep the other commands waiting.
+    A master that was frozen within a transaction holds those: their commands have to wait, and must
+    not delay the others.
     """
     named = {found.process_instance_id for found in commands} - {None}
     if not named:

@@ -1,4 +1,4 @@
-"""Writes the rows of new attempts, with what hangs on them: slots to wait for, and children.
+"""Writes the rows of new attempts, with their requests for slots and for children.
 
 Part of a save; the caller has locked the rows of the runs. Adds the word *child command*: the row
 of `t_ds_command` by which a SUB_PROCESS attempt gets its child. Used by `common.store.master.save`.
@@ -91,7 +91,7 @@ _DEFINITIONS_NAMED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A new attempt: its columns, and what it asks for besides."""
+    """A new attempt: its columns, and its requests for slots or a child."""
 
     row: dict[str, Any]
     decision: SubmitTask
@@ -108,7 +108,7 @@ class Submitted:
 
 
 def texts_of(decision: SubmitTask) -> dict[str, Any]:
-    """The texts of a submission that its row does not hold, to see whether they can be kept."""
+    """Return the texts of a submission outside its row, to check that they can be stored."""
     texts: dict[str, Any] = {
         f"pools[{index}]": share.pool_name for index, share in enumerate(decision.pools)
     }
@@ -116,7 +116,7 @@ def texts_of(decision: SubmitTask) -> dict[str, Any]:
 
 
 def submission(run: AnyRow, decision: SubmitTask, at: datetime) -> Submission:
-    """The new attempt of this run, still without a row."""
+    """Build the new attempt of this run, still without a row."""
     row: dict[str, Any] = {
         "name": decision.name,
         "task_type": decision.task_type,
@@ -172,7 +172,7 @@ def _first_state(decision: SubmitTask) -> TaskState:
 
 
 def decided_row(run: AnyRow, decision: DecideTask, at: datetime) -> dict[str, Any]:
-    """The columns of an attempt that has been decided already, and taken into account."""
+    """Return the columns of an attempt that is decided and settled already."""
     return {
         "name": decision.name,
         "task_type": decision.task_type,
@@ -279,7 +279,7 @@ def _request_slots(db: Connection, pooled: Mapping[int, Submission]) -> None:
 def _request_children(
     db: Connection, children: Mapping[int, Submission], runs: Mapping[int, AnyRow]
 ) -> None:
-    """A relation row and a child command for each of these SUB_PROCESS attempts (§3.8)."""
+    """Write a relation row and a child command for each of these SUB_PROCESS attempts (§3.8)."""
     existing = _earlier_children(db, list(children.values()))
     relations = db.scalars(
         _INSERT_RELATIONS,
@@ -335,7 +335,7 @@ def _node(one: Submission) -> tuple[int, str]:
 
 
 def _earlier_children(db: Connection, children: Sequence[Submission]) -> dict[tuple[int, str], int]:
-    """The child that an earlier attempt at the same node had, if it is still there."""
+    """Return the child of an earlier attempt at the same node, if it still exists."""
     nodes = [_node(one) for one in children]
     rows = db.execute(
         _EARLIER_CHILDREN,
@@ -350,9 +350,9 @@ def _earlier_children(db: Connection, children: Sequence[Submission]) -> dict[tu
 def _child_definitions(
     db: Connection, children: Mapping[int, Submission], runs: Mapping[int, AnyRow]
 ) -> dict[int, int]:
-    """The definition that each of these attempts names, by its id or by its name.
+    """Return the definition that each of these attempts names, by its id or by its name.
 
-    Of several with that name the one in the parent's own project goes first, then the oldest.
+    Of several with that name the one in the parent's own project wins, then the oldest.
     """
     found: dict[int, int] = {}
     names: dict[int, tuple[str, int]] = {}

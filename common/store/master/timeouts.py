@@ -1,7 +1,7 @@
-"""Finds process instances and attempts that take too long, and says or does what was asked for.
+"""Finds process instances and attempts that take too long, and alerts or fails them.
 
-Each once, whoever owns them and however often they are taken over: the flag that remembers it is
-set in the transaction that writes the alert. Attempts on workers are ended by their workers. Used
+Each once, whoever owns them and however often they are taken over: its flag is set in the
+transaction that writes the alert. Attempts on workers are ended by their workers. Used
 by the time-out loop of a master.
 """
 

@@ -1,7 +1,7 @@
-"""Withdraws attempts that nobody has begun, and asks whoever runs the others to end them.
+"""Withdraws attempts that no worker has begun, and requests the end of the others.
 
-Part of a save; the caller has locked the rows of the runs. What a claim, a report or the end of a
-child has done in the same moment stands: each row is locked, looked at, and then changed. Used by
+Part of a save; the caller has locked the rows of the runs. A claim, a report or the end of a child
+at the same moment wins: each row is locked, read, and then changed. Used by
 `common.store.master.save`.
 """
 
@@ -146,7 +146,7 @@ def end_attempts(
     runs: Mapping[int, AnyRow],
     results: Withdrawals,
 ) -> None:
-    """Carry out what was decided of these attempts, each by what its row says now."""
+    """Carry out the decisions on these attempts, each by the present state of its row."""
     rows = db.execute(_LOCK, named(endings)).all()
     by_name = {(row.process_instance_id, row.name, row.attempt): row for row in rows}
     for name in endings:

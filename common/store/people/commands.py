@@ -54,12 +54,12 @@ def put_start(
 
 
 def put_stop(db: Connection, *, process_definition_id: int, process_instance_id: int) -> int:
-    """Put a STOP command for an instance; the command's id."""
+    """Put a STOP command for an instance; return its id."""
     return _put_signal(db, CommandType.STOP, process_definition_id, process_instance_id)
 
 
 def put_pause(db: Connection, *, process_definition_id: int, process_instance_id: int) -> int:
-    """Put a PAUSE command for an instance; the command's id."""
+    """Put a PAUSE command for an instance; return its id."""
     return _put_signal(db, CommandType.PAUSE, process_definition_id, process_instance_id)
 
 
@@ -76,7 +76,7 @@ def _put_signal(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRecovery:
-    """A command that is to recover the same instance, and came first."""
+    """An earlier command that is to recover the same instance."""
 
     id: int
     command_type: int
@@ -93,9 +93,9 @@ def put_recovery(
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
     priority: int = int(Priority.MEDIUM),
 ) -> int | PendingRecovery:
-    """Put a command that makes an ended instance live again: its id, or who came first.
+    """Put a command that restarts an ended instance; return its id, or the earlier recovery.
 
-    The unique key of pending recoveries decides, so that two that come together are one.
+    The unique key of pending recoveries decides, so that of two concurrent ones one is put.
     """
     param = CommandParam.of(
         process_instance_id=process_instance_id, start_node_names=start_node_names
@@ -134,7 +134,7 @@ def put_recovery(
 
 
 def outcome(db: Connection, command_id: int) -> Outcome:
-    """Read what became of a start command by now."""
+    """Read the fate of a start command by now."""
     # In this order: a command is gone in the same moment in which its instance or its refusal is
     # there, so that one that was seen gone has left what can be seen.
     if is_waiting(db, command_id):

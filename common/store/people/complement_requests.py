@@ -1,6 +1,6 @@
 """Requests to a complement: pause, resume, cancel, and retry its failed dates.
 
-Each is one conditional UPDATE that counts its rows; a master sees to the rest. The row of the
+Each is one conditional UPDATE that counts its rows; a master carries it out. The row of the
 complement is locked by it before any row of its dates, as by the masters.
 """
 
@@ -69,9 +69,8 @@ class Retried:
 def retry_complement(db: Connection, complement_id: int, *, at: datetime) -> Retried | None:
     """→ RUNNING with its failed dates pending again; None if its state forbids it.
 
-    A failed date whose run somebody has recovered since, or has asked to be, is left to the
-    masters, so that it never runs twice at the same time. With no date to try again the caller has
-    to undo this.
+    A failed date whose run has been recovered since, or is to be, is left to the masters, so that
+    it never runs twice at the same time. With no date to retry the caller has to roll back.
     """
     changed = db.execute(
         update(complement)

@@ -1,7 +1,7 @@
 """Complements as people see them: the progress of each, and its dates with their runs.
 
 Read only, and tolerant: a state is given as its number or word, since a row may hold one that this
-version does not know. The daemons decide nothing by what is read here.
+version does not know. No daemon decides anything by these views.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def complements(
     states: Collection[int] | None = None,
     limit: int | None = None,
 ) -> list[ComplementView]:
-    """The newest first, no more than `limit`; all states if none are named."""
+    """List the newest first, at most `limit`; of all states if none are named."""
     statement = _COMPLEMENTS.order_by(complement.c.id.desc()).limit(limit)
     if definition_name is not None:
         statement = statement.where(process_definition.c.name == definition_name)
@@ -105,7 +105,7 @@ def complements(
 
 
 def complements_with_ids(db: Connection, ids: Sequence[int]) -> list[ComplementView]:
-    """Those that there are, in the order of the ids."""
+    """List those that exist, in the order of the ids."""
     found = {
         view.id: view for view in _counted(db, _COMPLEMENTS.where(complement.c.id.in_(set(ids))))
     }
@@ -113,7 +113,7 @@ def complements_with_ids(db: Connection, ids: Sequence[int]) -> list[ComplementV
 
 
 def complements_after(db: Connection, complement_id: int) -> list[ComplementView]:
-    """Those that wait for this one, or have waited for it."""
+    """List those that wait for this one, or have waited for it."""
     return _counted(
         db,
         _COMPLEMENTS.where(complement.c.after_id == complement_id).order_by(complement.c.id),
@@ -129,9 +129,9 @@ def dates_of_complement(
     since: datetime | None = None,
     limit: int | None = None,
 ) -> list[ComplementDateView]:
-    """Dates in the order in which they run; `since`: only those that have changed after that.
+    """List dates in the order in which they run; `since`: only those changed after that time.
 
-    With a `limit` those that tell most: what failed, then what runs, then what is next.
+    With a `limit`, failed dates first, then running ones, then the next ones.
     """
     statement = _DATES.where(complement_date.c.complement_id == complement_id)
     if states is not None:
@@ -147,7 +147,7 @@ def dates_of_complement(
 
 
 def run_dates(db: Connection, complement_id: int) -> list[tuple[int, str, int]]:
-    """Id, state and process instance of each date whose run has ended: cheap for very many."""
+    """List id, state and process instance of each date whose run has ended; cheap for very many."""
     rows = db.execute(
         select(complement_date.c.id, complement_date.c.state, complement_date.c.process_instance_id)
         .where(complement_date.c.complement_id == complement_id)
@@ -159,7 +159,7 @@ def run_dates(db: Connection, complement_id: int) -> list[tuple[int, str, int]]:
 def newest_runs(
     db: Connection, definition_id: int, dates: Sequence[datetime]
 ) -> dict[datetime, tuple[int, int]]:
-    """For each of these dates that has been run: its newest process instance, and that one's state.
+    """Return the newest process instance and its state, for each of these dates that was run.
 
     The keys are in UTC. Sub processes run as parts of others, and count for nothing here.
     """

@@ -1,6 +1,6 @@
 """Data sources (`t_ds_datasource`): saved and removed by people, and tried from here.
 
-`connection_params` holds a password: neither is ever part of an error or a log line.
+`connection_params` holds a password: it never gets into an error or a log line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DATASOURCE_LOCK = "orcaflow data sources"
 
 
 def datasource_names(db: Connection) -> dict[int, str]:
-    """Every data source: its name by its id."""
+    """Return the names of all data sources, by id."""
     return {
         row.id: row.name
         for row in db.execute(select(datasource.c.id, datasource.c.name).order_by(datasource.c.id))
@@ -46,9 +46,9 @@ def save_datasource(
     replace: bool,
     at: datetime,
 ) -> tuple[int, bool] | None:
-    """The id of the data source and whether it is new; None if its name is taken.
+    """Save a data source; return its id and True if it is new, or None if its name is taken.
 
-    With `replace` the one of that name, the oldest should there be several, is brought to this.
+    With `replace` the one of that name is updated, the oldest should there be several.
     """
     db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _DATASOURCE_LOCK})
     known: int | None = db.scalar(
@@ -78,9 +78,9 @@ def remove_datasource(db: Connection, datasource_id: int) -> bool:
 
 
 def try_database(url: str, *, timeout_seconds: int = 10) -> str:
-    """Connect to a database of somebody's own and ask it for a row; what it calls itself.
+    """Connect to an external database and query a row; return its product and version.
 
-    Raises `ServiceUnreachableError` with the driver's words, in which no password is.
+    Raises `ServiceUnreachableError` with the driver's message, without the password.
     """
     try:
         address = make_url(url)

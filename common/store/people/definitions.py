@@ -1,7 +1,7 @@
 """Process definitions in `t_ds_process_definition`: kept by (project, name), read, released.
 
-What the JSON means is not read here: `common.model.definitions` checks it before it comes in, and
-a row typed by hand is checked when it is to run.
+The JSON is not interpreted here: `common.model.definitions` checks it before it is saved, and a row
+typed by hand is checked when it is to run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def save_definition(
     timeout_minutes: int = 0,
     tenant_id: int = -1,
 ) -> DefinitionRow:
-    """Insert the definition, or bring the one of that project and name to these values.
+    """Insert the definition, or update the one of that project and name.
 
     A new one is OFFLINE and at version 1. An existing one keeps its creator and release state, and
     becomes usable again if it was not; its version grows by one only if the JSON differs as text,
@@ -103,7 +103,7 @@ def definition_by_name(
 
 
 def definitions(db: Connection, *, project_id: int | None = None) -> list[DefinitionRow]:
-    """All of a project, or of all projects; by project, then name."""
+    """List the definitions of a project, or of all projects; by project, then name."""
     statement = select(*_COLUMNS).order_by(
         process_definition.c.project_id, process_definition.c.name
     )
@@ -177,12 +177,12 @@ class NamedDefinition:
 
 
 def lock_imports(db: Connection) -> None:
-    """Let one import happen at a time: two together could make a cycle that neither has alone."""
+    """Serialize imports: two at once could make a cycle that neither has alone."""
     db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _IMPORT_LOCK})
 
 
 def new_definition_id(db: Connection) -> int:
-    """An id that no definition has, to be referred to before the definition itself is there."""
+    """Draw an id for a definition, to be referred to before the definition exists."""
     drawn: int = db.execute(
         select(func.nextval(func.pg_get_serial_sequence(process_definition.name, "id")))
     ).scalar_one()
@@ -203,7 +203,7 @@ def insert_definition(
     timeout_minutes: int = 0,
     tenant_id: int = -1,
 ) -> bool:
-    """Make a definition, OFFLINE and at version 1; False if its name has been taken meanwhile."""
+    """Insert a definition, OFFLINE and at version 1; False if its name has been taken meanwhile."""
     made = db.execute(
         insert(process_definition)
         .values(
@@ -228,7 +228,7 @@ def insert_definition(
 def keep_drawing(
     db: Connection, definition_id: int, *, locations: str | None, connects: str | None
 ) -> None:
-    """Store what a front end knows of a definition's looks; what is None stays as it was."""
+    """Store a definition's layout for a front end; None leaves a column as it is."""
     values = {
         name: value
         for name, value in (("locations", locations), ("connects", connects))
@@ -243,7 +243,7 @@ def keep_drawing(
 
 
 def drawing(db: Connection, definition_id: int) -> tuple[str | None, str | None]:
-    """The locations and connects of a definition."""
+    """Return the locations and connects of a definition."""
     found = db.execute(
         select(process_definition.c.locations, process_definition.c.connects).where(
             process_definition.c.id == definition_id
@@ -271,7 +271,7 @@ def execution_type_of(db: Connection, definition_id: int) -> int:
 
 
 def definitions_named(db: Connection, names: Collection[str]) -> list[NamedDefinition]:
-    """The definitions with one of these names, in every project; the default project's first."""
+    """List the definitions with one of these names; the default project's first."""
     return _named_definitions(db, process_definition.c.name.in_(names)) if names else []
 
 

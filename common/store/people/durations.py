@@ -1,8 +1,8 @@
 """The past of a definition for estimates: durations of its runs, slots used at once, its shape.
 
 Read only. A run counts if it is a SUCCESS that went through its whole definition in one go: neither
-a sub process, nor started at nodes somebody picked, nor recovered after a failure or a pause. The
-newest are those with the highest ids. Estimates and simulations ask here; daemons don't.
+a sub process, nor started at chosen nodes, nor recovered after a failure or a pause. The newest are
+those with the highest ids. Used by estimates and simulations; daemons don't.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class DefinitionShape:
 def recent_durations(
     db: Connection, definition_ids: Collection[int], limit: int = 20
 ) -> Mapping[int, tuple[timedelta, ...]]:
-    """From start to end, of the newest so many, the newest first; () if there was no such run."""
+    """Return the durations of the newest runs, the newest first; () if there was no such run."""
     found: dict[int, list[timedelta]] = {each: [] for each in definition_ids}
     statement = _RUNS.order_by(_NEWEST.c.id.desc())
     wanted = {"asked_id": possible_ids(definition_ids), "most": limit}
@@ -178,9 +178,9 @@ def recent_durations(
 def recent_peaks(
     db: Connection, definition_ids: Collection[int], limit: int = 5
 ) -> Mapping[int, tuple[Peak, ...]]:
-    """The peaks of the newest so many, the newest first; () if there was no such run.
+    """Return the peaks of the newest runs, the newest first; () if there was no such run.
 
-    They count the tasks of sub processes, and attempts that failed and were retried.
+    Tasks of sub processes count, and attempts that failed and were retried.
     """
     slots: dict[tuple[int, int], int] = {}
     pools: dict[tuple[int, int], dict[str, int]] = {}
@@ -200,7 +200,7 @@ def recent_peaks(
 
 
 def shapes(db: Connection, definition_ids: Collection[int]) -> Mapping[int, DefinitionShape]:
-    """By id; a definition that is gone is missing."""
+    """Return the shapes of definitions by id; a definition that is gone is missing."""
     statement = select(
         process_definition.c.id,
         process_definition.c.execution_type,

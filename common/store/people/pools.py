@@ -1,4 +1,4 @@
-"""Pools (`t_ds_task_group`): made, resized and removed by people. Masters give their slots out."""
+"""Pools (`t_ds_task_group`): made, resized and removed by people. Masters award their slots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from common.store.tables import task_group
 
 
 def create_pool(db: Connection, name: str, *, size: int, description: str | None) -> int | None:
-    """The id of the new pool; None if there is one of that name."""
+    """Create a pool; return its id, or None if there is one of that name."""
     made: int | None = db.execute(
         pg_insert(task_group)
         .values(name=name, group_size=size, description=description)
@@ -23,7 +23,7 @@ def create_pool(db: Connection, name: str, *, size: int, description: str | None
 
 
 def known_pools(db: Connection, names: Collection[str]) -> frozenset[str]:
-    """Those of these names that are names of pools."""
+    """Return those of these names that are names of pools."""
     if not names:
         return frozenset()
     return frozenset(db.scalars(select(task_group.c.name).where(task_group.c.name.in_(names))))

@@ -1,7 +1,7 @@
-"""Reads what `common.why` explains: one process instance, all that it waits for, at one moment.
+"""Reads the facts for `common.why`: one process instance and all that it waits for, at one moment.
 
-Everything is read in one transaction that sees the database as of its beginning, so that the facts
-fit together. Nothing is written or locked, and no daemon decides anything by what is read here.
+Everything is read in one transaction that sees the database as of its beginning, so the facts are
+consistent. Nothing is written or locked, and no daemon decides anything by what is read here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RECENT_ATTEMPTS: Final = 20_000
 
 @contextmanager
 def moment(engine: Engine) -> Iterator[Connection]:
-    """A transaction that sees all tables as of one moment, and writes nothing."""
+    """Open a read-only transaction that sees all tables as of one moment."""
     with engine.connect() as connection:
         db = connection.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -69,9 +69,9 @@ def facts_of(
     task_types: Mapping[str, TaskTypeSpec],
     exec_threads: int,
 ) -> Facts | None:
-    """All that may hold the instance back; None if there is no such instance.
+    """Read the facts that may hold the instance back; None if there is no such instance.
 
-    `members` are the living masters and workers; None if nobody could say.
+    `members`: the live masters and workers; None if they could not be read.
     """
     runs, children = _tree(db, process_instance_id)
     if process_instance_id not in runs:
@@ -130,7 +130,7 @@ _MAY_HAVE_CHILD: Final = (int(TaskState.SUBMITTED), int(TaskState.RUNNING))
 
 
 def _tree(db: Connection, root: int) -> tuple[dict[int, Run], dict[int, int]]:
-    """The instance and the children that it waits for, to any depth, and whose they are."""
+    """Read the instance and the children that it waits for, to any depth, with their owners."""
     runs: dict[int, Run] = {}
     children: dict[int, int] = {}
     waiting = [root]
@@ -229,7 +229,7 @@ def _run(db: Connection, row: AnyRow, attempts: Sequence[Attempt]) -> Run:
 
 
 def _before(db: Connection, row: AnyRow) -> tuple[Other, ...]:
-    """Runs of the same definition that are live, and those that have waited for longer."""
+    """Read live runs of the same definition, and those that have waited for longer."""
     live = [int(state) for state in LIVE_PROCESS_STATES if state is not ProcessState.SERIAL_WAIT]
     waits = process_instance.c.state == ProcessState.SERIAL_WAIT
     others = db.execute(
@@ -468,7 +468,7 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
 
 
 def _line(db: Connection) -> list[tuple[int, int]]:
-    """Every submitted attempt with its group, in the order in which workers take them."""
+    """Read every submitted attempt with its group, in the order in which workers take them."""
     rows = db.execute(
         select(
             task_instance.c.id,
@@ -497,7 +497,7 @@ def _line(db: Connection) -> list[tuple[int, int]]:
 
 
 def _served(db: Connection, groups: Collection[int]) -> dict[int, frozenset[Node]]:
-    """Incarnations of workers that have taken tasks of these groups lately."""
+    """Read the incarnations of workers that have taken tasks of these groups lately."""
     if not groups:
         return {}
     newest = select(func.max(task_instance.c.id)).scalar_subquery()

@@ -1,9 +1,9 @@
 """Changes of `t_ds_schedules` by people, within transactions of the caller.
 
 A schedule is changed and deleted only while it is OFFLINE (specification §8.1). That it comes
-ONLINE only together with its definitions is seen under their locks (`lock_definitions`), and a
-definition that goes OFFLINE takes its schedules along in the same transaction, so that neither
-misses the other. Lock order: definitions by id, then schedules by id.
+ONLINE only together with its definitions is checked under their locks (`lock_definitions`), and a
+definition that goes OFFLINE takes its schedules along in the same transaction, so neither misses
+the other. Lock order: definitions by id, then schedules by id.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LockedDefinition:
 def create_schedule(
     db: Connection, *, process_definition_id: int, values: Mapping[str, Any], at: datetime
 ) -> int:
-    """The id of a new schedule; `values` are its other columns. The database checks their codes."""
+    """Insert a schedule, return its id; `values`: its other columns. The database checks codes."""
     made: int = db.execute(
         insert(schedule)
         .values(
@@ -46,7 +46,7 @@ def create_schedule(
 def edit_schedule(
     db: Connection, schedule_id: int, *, values: Mapping[str, Any], at: datetime
 ) -> bool:
-    """Give columns other values; False if there is no such schedule that is OFFLINE."""
+    """Change columns of a schedule; False unless it exists and is OFFLINE."""
     changed = db.execute(
         update(schedule)
         .where(schedule.c.id == schedule_id)
@@ -69,7 +69,7 @@ def delete_schedules(db: Connection, ids: Collection[int]) -> frozenset[int]:
 
 
 def lock_definitions(db: Connection, ids: Collection[int]) -> dict[int, LockedDefinition]:
-    """The definitions as they stay until the transaction ends; one that is gone is left out."""
+    """Lock definitions until the transaction ends; one that is gone is left out."""
     rows = db.execute(
         select(
             process_definition.c.id,
@@ -93,7 +93,7 @@ def lock_definitions(db: Connection, ids: Collection[int]) -> dict[int, LockedDe
 
 
 def lock_schedules(db: Connection, ids: Collection[int]) -> frozenset[int]:
-    """Those of these that are there; nobody fires or changes them before the transaction ends."""
+    """Lock schedules against fires and changes until the transaction ends; return existing ids."""
     return frozenset(
         db.scalars(
             select(schedule.c.id)
@@ -107,7 +107,7 @@ def lock_schedules(db: Connection, ids: Collection[int]) -> frozenset[int]:
 def release_schedules(
     db: Connection, ids: Collection[int], *, wanted: ReleaseState, at: datetime
 ) -> frozenset[int]:
-    """Bring schedules ONLINE or OFFLINE; which of them this changed."""
+    """Bring schedules ONLINE or OFFLINE; return the ids that this changed."""
     return frozenset(
         db.scalars(
             update(schedule)
@@ -122,7 +122,7 @@ def release_schedules(
 def take_schedules_offline(
     db: Connection, definition_ids: Collection[int], *, at: datetime
 ) -> dict[int, list[int]]:
-    """Set the schedules of these definitions OFFLINE; by definition, which of them were ONLINE."""
+    """Set the schedules of these definitions OFFLINE; return those ONLINE before, by definition."""
     rows = db.execute(
         select(schedule.c.id, schedule.c.process_definition_id)
         .where(schedule.c.process_definition_id.in_(definition_ids))

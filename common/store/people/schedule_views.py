@@ -1,7 +1,7 @@
 """Schedules as people see them: their rows, and the ledger of their fires.
 
 Read only, and tolerant like `common.store.people.views`: codes and words are given as they are
-stored. The daemons decide nothing by what is read here. An instant beyond the calendar (`infinity`,
+stored. No daemon decides anything by these views. An instant beyond the calendar (`infinity`,
 which may be typed into `end_time`) is read as the end of it.
 """
 
@@ -67,9 +67,9 @@ class ScheduleView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FireView:
-    """One fire in the ledger, and what came of it.
+    """One fire in the ledger, with its command and its run.
 
-    The ids are None where there is none; `refusal` is why a master refused the fire's command.
+    The ids are None where there is none; `refusal`: the reason why a master refused the command.
     """
 
     id: int
@@ -93,7 +93,7 @@ def schedules(
     definition_id: int | None = None,
     online_only: bool = False,
 ) -> list[ScheduleView]:
-    """All schedules, those with these ids, or those of a definition; in the order of their ids."""
+    """List all schedules, those with these ids, or those of a definition; in order of id."""
     statement = _SCHEDULES.order_by(schedule.c.id)
     if ids is not None:
         statement = statement.where(schedule.c.id.in_(ids))
@@ -112,7 +112,7 @@ def fires(
     outcomes: Sequence[str] | None = None,
     limit: int = 50,
 ) -> list[FireView]:
-    """The ledger of a schedule or of a definition, the newest fire first, no more than `limit`."""
+    """List the fires of a schedule or of a definition, the newest first, at most `limit`."""
     statement = _FIRES.order_by(
         schedule_fire.c.fire_time.desc(), schedule_fire.c.schedule_id, schedule_fire.c.id
     ).limit(limit)
@@ -144,7 +144,7 @@ def fire_counts(db: Connection, schedule_id: int) -> dict[str, int]:
 
 
 def _shown(column: ColumnElement[datetime]) -> ColumnElement[datetime]:
-    """The instant, within what can be shown."""
+    """Clamp an instant to what can be shown."""
     return func.least(func.greatest(column, literal(EARLIEST)), literal(LATEST))
 
 

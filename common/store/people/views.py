@@ -1,7 +1,7 @@
 """Rows as people see them: process instances, attempts, commands, pools and data sources.
 
 Read only, and tolerant: a state is given as its number, since a row may hold a code that this
-version has no word for. The daemons decide nothing by what is read here.
+version has no word for. No daemon decides anything by these views.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class CommandView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorCommandView:
-    """A command that could not be carried out, and why."""
+    """A command that could not be carried out, with the reason."""
 
     id: int
     command_id: int
@@ -162,7 +162,7 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasourceView:
-    """A data source. `connection_params` holds a password: it is taken apart before it is shown."""
+    """A data source. `connection_params` holds a password: it is masked before it is shown."""
 
     id: int
     name: str
@@ -174,7 +174,7 @@ class DatasourceView:
 
 
 def pools(db: Connection, *, name: str | None = None) -> list[PoolView]:
-    """All pools by name, or the one of this name."""
+    """List all pools by name, or the one of this name."""
     statement = select(
         task_group.c.id, task_group.c.name, task_group.c.description, task_group.c.group_size
     ).order_by(task_group.c.name)
@@ -252,7 +252,7 @@ def pool_users(db: Connection, ids: Collection[int]) -> list[tuple[int, PoolUse]
 
 
 def datasources(db: Connection, *, name: str | None = None) -> list[DatasourceView]:
-    """All data sources by name, or those of this name."""
+    """List all data sources by name, or those of this name."""
     statement = select(datasource).order_by(datasource.c.name, datasource.c.id)
     if name is not None:
         statement = statement.where(datasource.c.name == name)
@@ -277,7 +277,7 @@ def process_instances(
     states: Sequence[int] | None = None,
     limit: int = 50,
 ) -> list[ProcessInstanceView]:
-    """The newest first, no more than `limit`; all states if none are named."""
+    """List the newest first, at most `limit`; of all states if none are named."""
     statement = _INSTANCES.order_by(process_instance.c.id.desc()).limit(limit)
     if definition_name is not None:
         statement = statement.where(process_definition.c.name == definition_name)
@@ -287,7 +287,7 @@ def process_instances(
 
 
 def process_instance_by_id(db: Connection, process_instance_id: int) -> ProcessInstanceView | None:
-    """Without its tasks: cheap enough to ask again and again."""
+    """Read a process instance without its tasks: cheap enough to poll."""
     found = db.execute(_INSTANCES.where(process_instance.c.id == process_instance_id)).first()
     return None if found is None else _instance(found)
 
@@ -322,7 +322,7 @@ def task_instances(
     valid_only: bool = False,
     limit: int | None = None,
 ) -> list[TaskInstanceView]:
-    """Attempts in the order in which they were made; with a `limit`, the newest so many."""
+    """List attempts in the order in which they were made; with a `limit`, the newest."""
     statement = select(*_TASK_COLUMNS).order_by(task_instance.c.id.desc()).limit(limit)
     if process_instance_id is not None:
         statement = statement.where(task_instance.c.process_instance_id == process_instance_id)
@@ -339,7 +339,7 @@ def task_instance_by_id(db: Connection, task_instance_id: int) -> TaskInstanceVi
 
 
 def waiting_commands(db: Connection, *, limit: int = 50) -> list[CommandView]:
-    """In the order in which masters pick them."""
+    """List the waiting commands in the order in which masters take them."""
     statement = (
         select(
             command.c.id,
@@ -375,7 +375,7 @@ def waiting_commands(db: Connection, *, limit: int = 50) -> list[CommandView]:
 def error_commands(
     db: Connection, *, command_id: int | None = None, limit: int = 50
 ) -> list[ErrorCommandView]:
-    """The last rejected first; with `command_id`, what became of that one command."""
+    """List rejected commands, the last first; with `command_id`, those of that id."""
     statement = (
         select(
             error_command.c.id,

@@ -13,7 +13,7 @@ _GROUP_LOCK = "orcaflow worker groups"
 
 
 def worker_group_id(db: Connection, name: str) -> int | None:
-    """The id of the group with this name; the oldest, should there be several."""
+    """Return the id of the group with this name; the oldest, should there be several."""
     found: int | None = db.scalar(
         select(worker_group.c.id)
         .where(worker_group.c.name == name)
@@ -28,7 +28,7 @@ def worker_group_names(db: Connection) -> list[str]:
 
 
 def worker_groups(db: Connection) -> dict[int, str]:
-    """Every worker group: its name by its id."""
+    """Return the names of all worker groups, by id."""
     return {
         row.id: row.name
         for row in db.execute(
@@ -38,7 +38,7 @@ def worker_groups(db: Connection) -> dict[int, str]:
 
 
 def make_worker_group(db: Connection, name: str) -> int:
-    """A group without any address, which serves as soon as a worker is started with its name."""
+    """Create a group without any address; workers started with its name serve it."""
     db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _GROUP_LOCK})
     known = worker_group_id(db, name)
     if known is not None:
@@ -50,7 +50,7 @@ def make_worker_group(db: Connection, name: str) -> int:
 
 
 def tenant_ids(db: Connection, codes: Collection[str]) -> dict[str, int]:
-    """The ids of these tenants; the oldest, should a code stand twice."""
+    """Return the ids of these tenants; the oldest, should a code stand twice."""
     rows = db.execute(
         select(tenant.c.tenant_code, tenant.c.id)
         .where(tenant.c.tenant_code.in_(codes))

@@ -1,7 +1,7 @@
-"""The table of what rules on data have found: what is kept of an attempt, and what former ones had.
+"""The table of findings of rules on data: writes those of an attempt, and reads former ones.
 
-The *moment* of a result is the time that its run stands for, its schedule time if it has one; so a
-run that is made up for later compares with the runs before it, and not with those of later days.
+The *moment* of a result is the time that its run stands for, its schedule time if it has one. So a
+run of a complement compares with the runs before it, and not with those of later days.
 Used by `common.store.worker.tasks`.
 """
 
@@ -104,7 +104,7 @@ FORMER: Final = (
 
 
 def keep_quality(db: Connection, found: Mapping[int, Sequence[QualityResult]]) -> None:
-    """Keep what attempts have found, by task instance id; each attempt may be told of once."""
+    """Write the findings of attempts, by task instance id; once for each attempt."""
     rows = [(task_id, each) for task_id, results in found.items() for each in results]
     if not rows:
         return

@@ -1,8 +1,9 @@
-"""Columns of an attempt's Spark application, and statements that ask whose an application is.
+"""Columns of an attempt's Spark application, and queries for the attempt that owns an application.
 
-The columns `app_link`, `ui_link`, `history_link`, `progress` and `usage` are told while an attempt
-runs and once more when it ends; what is not said leaves a column as it is. Adds the word *promised*
-of a lost attempt: another one is to make up for it, or does. Used by `common.store.worker.tasks`.
+The columns `app_link`, `ui_link`, `history_link`, `progress` and `usage` are reported while an
+attempt runs and once more when it ends; a missing fact leaves its column as it is. Adds the word
+*promised* of a lost attempt: a substitute for it is to come, or runs. Used by
+`common.store.worker.tasks`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _NO_USAGE: Final = Usage()
 
 
 def facts_arrays(alias: str, facts: Sequence[SparkFacts | None]) -> dict[str, list[str | None]]:
-    """The parameters of the columns of several attempts, for an `unnested` of that name."""
+    """Return the parameters of several attempts' columns, for an `unnested` of that name."""
     rows = [_columns(each) for each in facts]
     return {
         f"{alias}_{name}": [row[index] for row in rows] for index, name in enumerate(FACTS_COLUMNS)
@@ -53,13 +54,13 @@ def facts_arrays(alias: str, facts: Sequence[SparkFacts | None]) -> dict[str, li
 
 
 def facts_of(facts: SparkFacts | None) -> dict[str, str]:
-    """The columns of which the facts say something."""
+    """Return the columns that the facts have values for."""
     told = zip(FACTS_COLUMNS, _columns(facts), strict=True)
     return {name: text for name, text in told if text is not None}
 
 
 def facts_values(told: TableValuedAlias) -> dict[str, ColumnElement[Any]]:
-    """The column values of an UPDATE."""
+    """Return the column values of an UPDATE."""
     return {name: func.coalesce(told.c[name], task_instance.c[name]) for name in FACTS_COLUMNS}
 
 
@@ -68,7 +69,7 @@ _TOLD: Final = unnested("told", id=Integer, **FACTS_TYPES)
 
 
 def recording(held: CTE, is_held: ColumnElement[bool]) -> Any:
-    """The UPDATE that notes facts of running attempts; `held` are those that are locked for it."""
+    """Build the UPDATE that records facts of running attempts; `held` are locked for it."""
     return (
         update(task_instance)
         .where(task_instance.c.id == _TOLD.c.id)
@@ -121,7 +122,7 @@ _EARLIER_ATTEMPTS: Final = (
 
 @dataclass(slots=True)
 class Earlier:
-    """The attempts before one, newest first: those that it makes up for, and the others."""
+    """The attempts before one, newest first: those that it replaces, and the others."""
 
     lost: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""Claims, reports and re-adopts attempts for the worker that runs them, and notes what they say.
+"""Claims, reports and re-adopts attempts for the worker that runs them, and records their facts.
 
 A worker's writes are fenced by its address and incarnation together: the address alone would let a
-worker that was restarted speak for its former self. Used by the claim loop, the supervisor and the
+restarted worker write as its former self. Used by the claim loop, the supervisor and the
 reporter of a worker.
 """
 
@@ -74,7 +74,7 @@ _EXECUTOR: Final = user.alias("executor")
 
 
 def _of_tenant(column: str) -> ColumnElement[Any]:
-    """A column of the run's tenant: its own, else its definition's creator's (§6.3)."""
+    """Select a column of the run's tenant: its own, else its definition's creator's (§6.3)."""
     return case(
         (process_definition.c.id.is_(None), None),
         (_OWN_TENANT.c.id.is_not(None), _OWN_TENANT.c[column]),
@@ -428,7 +428,7 @@ def _claimed(row: AnyRow, now: datetime, earlier: Earlier | None) -> ClaimedTask
 
 
 def _timeout(row: AnyRow) -> timedelta | None:
-    """After which time the attempt is to fail; one that is only to be warned of has none."""
+    """Return the time after which the attempt fails; None if a time-out only warns."""
     if row.timeout_seconds is None or row.timeout_strategy is None:
         return None
     if not TimeoutStrategy(row.timeout_strategy).fails:

@@ -12,10 +12,10 @@ _LOCK = "orcaflow worker groups"
 
 
 def ensure_worker_groups(engine: Engine, groups: Sequence[str]) -> frozenset[int]:
-    """The ids of these groups, given by name or by id.
+    """Return the ids of these groups, given by name or by id; create groups that do not exist.
 
-    A name that no row has gets one, without any address, so a worker may be started with a group
-    before anybody has made it, and two that are started together make it once.
+    A new group has no address. So a worker may be started with a group before it exists, and two
+    workers that start together create it once.
     """
     ids = frozenset(int(group) for group in groups if _is_id(group))
     names = [group for group in groups if not _is_id(group)]
