@@ -70,6 +70,16 @@ class Databases:
                 _administer(self._postgres, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the modules that take longest, so that no processor is idle at the end."""
+    items.sort(key=_is_brief)
+
+
+def _is_brief(item: pytest.Item) -> bool:
+    is_slow = any(mark.name == "slow" for mark in item.iter_markers())
+    return not is_slow and "tests/system/" not in item.path.as_posix()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget())
 

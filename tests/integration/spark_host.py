@@ -63,9 +63,13 @@ def until(is_so: Callable[[], object], *, within: float = 60) -> None:
 
 
 def a_profile(**changes: Any) -> SparkProfile:
-    """Small enough for several on one machine."""
+    """A profile small enough for several on one machine, whose JVM compiles lightly."""
     given: dict[str, Any] = {"master": "local[2]", "driver_memory": "512m", **changes}
-    conf = {"spark.sql.shuffle.partitions": "2", **given.pop("conf", {})}
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        **given.pop("conf", {}),
+    }
     return SparkProfile(conf=conf, **given)
 
 

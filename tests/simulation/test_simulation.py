@@ -1,7 +1,7 @@
 """The simulated cluster, seed by seed; a failing seed is run again with `-k "[17]"`.
 
-There are 2,000 seeds from 0 on; `ORCAFLOW_SEEDS` and `ORCAFLOW_FIRST_SEED` say otherwise, so that
-two processes share the work.
+There are 500 seeds from 0 on, and 20,000 in a long run; `ORCAFLOW_SEEDS` and `ORCAFLOW_FIRST_SEED`
+set others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.simulation.history import has_ended, has_restarted
 from tests.simulation.world import World
 
 _FIRST = int(os.environ.get("ORCAFLOW_FIRST_SEED", "0"))
-_SEEDS = int(os.environ.get("ORCAFLOW_SEEDS", "2000"))
+_SEEDS = int(os.environ.get("ORCAFLOW_SEEDS", "500"))
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
@@ -48,28 +48,30 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
 
 
 def test_seeds_bring_every_kind_of_fault_and_event() -> None:
-    worlds = [World(seed) for seed in range(120)]
-    for world in worlds:
+    missing = {*_LOGGED, *_WANTED, "third owner"}
+    for seed in range(120):
+        world = World(seed)
         world.run()
-    log = "\n".join(line for world in worlds for line in world.log)
-    seen = {word for world in worlds for word in _events(world)}
-    assert all(
-        word in log
-        for word in (
-            "freezes",
-            "is held up before save",
-            "dies before",
-            "dies after",
-            "people are refused",
-            "to success",
-            "all daemons are away",
-            "the clock is wrong",
-        )
-    )
-    assert any(p.owner_epoch > 2 for world in worlds for p in world.database.processes)
-    assert [kind for kind in _WANTED if kind not in seen] == []
+        log = "\n".join(world.log)
+        missing -= {words for words in _LOGGED if words in log}
+        missing -= set(_events(world))
+        if any(process.owner_epoch > 2 for process in world.database.processes):
+            missing.discard("third owner")
+        if not missing:
+            break
+    assert sorted(missing) == []
 
 
+_LOGGED = (
+    "freezes",
+    "is held up before save",
+    "dies before",
+    "dies after",
+    "people are refused",
+    "to success",
+    "all daemons are away",
+    "the clock is wrong",
+)
 _WANTED = (
     *(f"root ends {name}" for name in ("SUCCESS", "FAILURE", "STOP", "PAUSE")),
     *(f"child ends {name}" for name in ("SUCCESS", "FAILURE", "STOP", "PAUSE")),

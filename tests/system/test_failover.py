@@ -24,6 +24,8 @@ from tests.system.cluster import (
     until,
 )
 
+pytestmark = pytest.mark.alone
+
 INSTANCES = int(os.environ.get("ORCAFLOW_TEST_STORM_INSTANCES", "100"))
 SESSION_SECONDS = 4
 # Far more than it takes; what goes on for so long has got stuck.

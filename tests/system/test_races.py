@@ -19,6 +19,8 @@ import pytest
 from operations.daemons import Kind
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, task_processes, until
 
+pytestmark = pytest.mark.alone
+
 PAUSE, STOP, FAILURE, SUCCESS = 3, 5, 6, 7
 GRACE_SECONDS = 1
 RACES = int(os.environ.get("ORCAFLOW_TEST_RACES", "500"))

@@ -6,6 +6,7 @@ processes that they were.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -217,7 +218,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         "WORKER__LOG_LIMIT_BYTES": str(LOG_LIMIT_BYTES),
         "SPARK__PROFILES__DEFAULT__MASTER": "local[2]",
         "SPARK__PROFILES__DEFAULT__DRIVER_MEMORY": "512m",
-        "SPARK__PROFILES__DEFAULT__CONF": '{"spark.sql.shuffle.partitions": "2"}',
+        "SPARK__PROFILES__DEFAULT__CONF": json.dumps(
+            {
+                "spark.sql.shuffle.partitions": "2",
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            }
+        ),
         "SPARK__PROFILES__UNREACHABLE__MASTER": "spark://127.0.0.1:1",
         "SPARK__PROFILES__UNREACHABLE__START_TIMEOUT_SECONDS": "8",
         "SPARK__PROFILES__MISSING__JARS": "/no/such/driver.jar",

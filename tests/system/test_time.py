@@ -24,6 +24,8 @@ from operations.daemons import Kind
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 from tests.system.frame import refusal
 
+pytestmark = pytest.mark.alone
+
 SESSION_SECONDS: Final = 4
 ZONE: Final = "America/New_York"
 SUCCESS: Final = 7

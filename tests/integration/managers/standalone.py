@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+_LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _PATIENCE_SECONDS = 90.0
 
 
@@ -69,8 +70,8 @@ class StandaloneCluster:
             "SPARK_HOME": self.spark,
             "SPARK_DAEMON_MEMORY": "192m",
             # Its port is the same for all, and would be taken.
-            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false -XX:+UseSerialGC",
-            "SPARK_WORKER_OPTS": "-XX:+UseSerialGC",
+            "SPARK_MASTER_OPTS": f"-Dspark.master.rest.enabled=false {_LIGHT}",
+            "SPARK_WORKER_OPTS": _LIGHT,
         }
         name = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
         with (self._home / f"{kind}-{len(self._processes)}.log").open("wb") as log:
