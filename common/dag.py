@@ -1,17 +1,17 @@
-"""Directed acyclic graphs of task names: built and checked with networkx, then plain tuples.
+"""Directed acyclic graphs of task names as plain tuples, built and checked once.
 
-Pure, and the one place that imports networkx. Adds the words *upstream* and *downstream*. A `Dag`
-never changes; asking it for neighbours is a dictionary look-up, so that a step of the engine costs
-what its neighbours cost and not what the graph costs.
+Pure. Adds the words *upstream* and *downstream*. A `Dag` never changes; asking it for neighbours is
+a dictionary look-up, so that a step of the engine costs what its neighbours cost and not what the
+graph costs. The one place that imports networkx, and only to name a cycle: importing it takes
+longer than the command line may take to start.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import networkx as nx
+from heapq import heapify, heappop, heappush
 
 from common.errors import SchedulerError
 from common.model.states import TaskDependType
@@ -40,28 +40,60 @@ def build_dag(upstream: Mapping[str, Iterable[str]]) -> Dag:
 
     Detection of cycles is exact and linear (traps T28, T29).
     """
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(upstream)
-    for name, above in upstream.items():
-        for other in above:
+    above: dict[str, dict[str, None]] = {}
+    below: dict[str, dict[str, None]] = {name: {} for name in upstream}
+    for name, others in upstream.items():
+        # A name that is repeated is one edge.
+        above[name] = dict.fromkeys(others)
+        for other in above[name]:
             if other not in upstream:
                 raise DagError(f"{name!r} waits for {other!r}, which does not exist")
-            graph.add_edge(other, name)
-    if not nx.is_directed_acyclic_graph(graph):
-        around = nx.find_cycle(graph)
-        path = " → ".join(repr(edge[0]) for edge in around[:20])
-        raise DagError(f"a cycle: {path} → {around[0][0]!r}")
+            below[other][name] = None
     place = {name: index for index, name in enumerate(upstream)}
-    order = tuple(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
+    order = _in_order(list(upstream), place, above, below)
+    if len(order) < len(place):
+        raise DagError(_a_cycle(above))
     return Dag(
         names=order,
-        upstream={
-            name: tuple(sorted(graph.predecessors(name), key=place.__getitem__)) for name in order
-        },
-        downstream={
-            name: tuple(sorted(graph.successors(name), key=place.__getitem__)) for name in order
-        },
+        upstream={name: tuple(sorted(above[name], key=place.__getitem__)) for name in order},
+        downstream={name: tuple(sorted(below[name], key=place.__getitem__)) for name in order},
     )
+
+
+def _in_order(
+    names: Sequence[str],
+    place: Mapping[str, int],
+    above: Mapping[str, Collection[str]],
+    below: Mapping[str, Collection[str]],
+) -> tuple[str, ...]:
+    """The topological order that takes what is written first whenever it can.
+
+    Names on a cycle, and those behind one, are missing from it.
+    """
+    missing = {name: len(above[name]) for name in names}
+    ready = [place[name] for name in names if not missing[name]]
+    heapify(ready)
+    order: list[str] = []
+    while ready:
+        name = names[heappop(ready)]
+        order.append(name)
+        for other in below[name]:
+            missing[other] -= 1
+            if not missing[other]:
+                heappush(ready, place[other])
+    return tuple(order)
+
+
+def _a_cycle(above: Mapping[str, Iterable[str]]) -> str:
+    import networkx as nx
+
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(above)
+    for name, others in above.items():
+        graph.add_edges_from((other, name) for other in others)
+    around = nx.find_cycle(graph)
+    path = " → ".join(repr(edge[0]) for edge in around[:20])
+    return f"a cycle: {path} → {around[0][0]!r}"
 
 
 def select(dag: Dag, start: Iterable[str], mode: TaskDependType) -> Dag:

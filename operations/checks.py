@@ -36,7 +36,7 @@ _clock = SystemClock()
 
 
 class Result(StrEnum):
-    """How a check came out."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -45,7 +45,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found; `cure` is None where nothing is wrong."""
+    """The finding of one check; `cure` is None where nothing is wrong."""
 
     check: str
     result: Result

@@ -18,7 +18,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -37,12 +36,12 @@ from common.embedded.zookeeper import EmbeddedZookeeper
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.host import is_alive
 from common.runtime.pid_file import pid_file, running_pid
+from operations.daemon_log import log_tail
 from operations.health import health
 from operations.installation import packages_root
 
 _QUIT_PATIENCE = timedelta(seconds=20)
-_LOG_TAIL_LINES = 12
-_LOOK_EVERY_SECONDS = 0.03
+_PROBE_INTERVAL = timedelta(milliseconds=30)
 _PID_FILE = re.compile(r"(master-server|worker-server)-(\d{1,5})\.pid")
 _clock = SystemClock()
 
@@ -116,7 +115,7 @@ class Cluster:
         workers: int = 1,
         free_ports: bool = False,
         options: Options | None = None,
-        tell: Callable[[str], None] = lambda _: None,
+        notify: Callable[[str], None] = lambda _: None,
     ) -> list[Started]:
         """Servers, schema, workers and masters; returns when all are ready.
 
@@ -129,11 +128,11 @@ class Cluster:
             if not self.config.database.url:
                 servers.append(self.start_postgres)
             else:
-                tell("database.url names a server, so none is started")
+                notify("database.url names a server, so none is started")
             if not self.config.zookeeper.hosts:
                 servers.append(self.start_zookeeper)
             else:
-                tell("zookeeper.hosts names a server, so none is started")
+                notify("zookeeper.hosts names a server, so none is started")
             _all_at_once(servers, pending)
             self.upgrade_schema()
             wanted = [
@@ -283,10 +282,10 @@ class Cluster:
             if _clock.monotonic() > deadline:
                 raise DaemonStartError(
                     f"the {kind} at port {port} (pid {pid}) was not ready within "
-                    f"{self._within.total_seconds():g} s: {reason}{self._log_tail(kind, port)}"
+                    f"{self._within.total_seconds():g} s: {reason}{log_tail(self._out(kind, port))}"
                 )
-            # A daemon's readiness is told by its /readyz alone, to those who ask.
-            time.sleep(_LOOK_EVERY_SECONDS)
+            # Only /readyz reports that a daemon is ready; its end is seen at once.
+            _await_end(pid, _PROBE_INTERVAL)
         raise _EndedError(f"the {kind} at port {port} has ended")
 
     def _why_ended(self, kind: Kind, port: int, code: int | None) -> SchedulerError:
@@ -294,7 +293,7 @@ class Cluster:
             ending = f"was killed by {signal.Signals(-code).name}"
         else:
             ending = f"ended with exit code {code}"
-        text = f"the {kind} at port {port} {ending}{self._log_tail(kind, port)}"
+        text = f"the {kind} at port {port} {ending}{log_tail(self._out(kind, port))}"
         if code == ConfigurationError.exit_code:
             return ConfigurationError(text)
         if code == ServiceUnreachableError.exit_code:
@@ -513,35 +512,6 @@ class Cluster:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(options)) + "\n", encoding="utf-8")
 
-    def _log_tail(self, kind: Kind, port: int) -> str:
-        """What the daemon itself said last: on its output, else in its log."""
-        for path in (self._out(kind, port), self._out(kind, port).with_suffix(".log")):
-            try:
-                with path.open("rb") as file:
-                    file.seek(max(0, path.stat().st_size - 50_000))
-                    text = file.read().decode("utf-8", errors="replace")
-            except OSError:
-                continue
-            lines = [plain for line in text.splitlines() for plain in _plain(line)]
-            lines = lines[-_LOG_TAIL_LINES:]
-            if lines:
-                return f"; the end of {path}:\n" + "\n".join(f"  {line}" for line in lines)
-        return f"; it wrote nothing to {self._out(kind, port)}"
-
-
-def _plain(line: str) -> list[str]:
-    """A line of a log as a person reads it: what happened, and the trace if there is one."""
-    try:
-        event = json.loads(line)
-        text = f"{event.pop('level')}: {event.pop('message')}"
-        trace = str(event.pop("exception", "")).splitlines()
-    except (ValueError, KeyError, AttributeError):
-        return [line] if line.strip() else []
-    for known in ("timestamp", "logger", "thread_name", "daemon"):
-        event.pop(known, None)
-    fields = "".join(f" {name}={value}" for name, value in event.items())
-    return [f"{text}{fields}", *trace]
-
 
 def _all_at_once(starters: Sequence[Callable[[], Started]], pending: list[Future[Started]]) -> None:
     """Start them side by side and wait for all; then raise what the first that failed raised."""
@@ -554,6 +524,18 @@ def _all_at_once(starters: Sequence[Callable[[], Started]], pending: list[Future
 
 class _EndedError(Exception):
     """The daemon's process ended while it was waited for."""
+
+
+def _await_end(pid: int, within: timedelta) -> None:
+    """Return when the process has ended, or after this span."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        select.select([descriptor], [], [], within.total_seconds())
+    finally:
+        os.close(descriptor)
 
 
 def _is_there(home: Path, kind: Kind, port: int) -> bool:

@@ -1,160 +1,178 @@
-"""What a data source's `connection_params` say, as the command line writes and reads them.
+"""Makes, shows, tries and removes data sources: the databases that SQL and PROCEDURE tasks use.
 
-Two forms: the original's (`address`, `database`, `user`, `password`, `other`) for PostgreSQL, and
-`{"url": ...}`, an SQLAlchemy URL, for every other database. A password comes in from standard input
-or the environment, never from the command line, where everybody on the computer sees it; it leaves
-this module only inside a URL for connecting. Nothing here connects.
+A password comes in as a value, is stored in `connection_params` and leaves this module only for
+connecting.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
-import re
 from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from common.errors import SchedulerError
-
-TYPES: Final[Mapping[str, int]] = {
-    "mysql": 0,
-    "postgresql": 1,
-    "hive": 2,
-    "spark": 3,
-    "clickhouse": 4,
-    "oracle": 5,
-    "sqlserver": 6,
-    "db2": 7,
-}
-"""The codes of DbType (specification §2.1)."""
-
-POSTGRESQL: Final = TYPES["postgresql"]
-
-_TYPE_OF_DIALECT: Final[Mapping[str, str]] = {"mssql": "sqlserver", "ibm_db_sa": "db2"}
-_ADDRESS = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-_DATABASE = re.compile(r"[\w$.-]{1,63}")
-_URL = re.compile(r"[a-z][a-z0-9_]*(\+[a-z0-9_]+)?://", re.IGNORECASE)
-_JDBC = "jdbc:postgresql://"
+from common.clock import SystemClock
+from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableError
+from common.store.connect import Connection
+from common.store.people import datasources as store
+from common.store.people import views
+from common.store.people.definitions import definitions
+from common.store.people.views import DatasourceView
+from operations.datasource_params import (
+    POSTGRESQL,
+    DatasourceError,
+    connection_url,
+    postgresql_params,
+    url_params,
+)
+from operations.errors import UsageError
+from operations.limits import MAX_DATASOURCE_NAME_LENGTH, check_name
+from operations.references import wanted
+from operations.session import Session
 
 
-class DatasourceError(SchedulerError):
-    """A data source can't be as asked, or its row can't be read; no password is in the text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresAddress:
+    """A PostgreSQL database by the parts of its address, as DolphinScheduler stores it."""
+
+    address: str
+    database: str
+    user: str
+    other: Mapping[str, str] = field(default_factory=dict)
 
 
-def postgresql_params(
-    *, address: str, database: str, user: str, password: str | None, other: Mapping[str, str]
-) -> str:
-    """The original's form for PostgreSQL."""
-    if not _ADDRESS.fullmatch(address):
-        raise DatasourceError(f"--address must be HOST or HOST:PORT, not {address!r:.100}")
-    if not _DATABASE.fullmatch(database):
-        raise DatasourceError("--database must be a name of letters, digits and _ $ . - only")
-    full = address if re.search(r":[0-9]+$", address) else f"{address}:5432"
-    document: dict[str, Any] = {
-        "address": f"{_JDBC}{full}",
-        "database": database,
-        "jdbcUrl": f"{_JDBC}{full}/{database}",
-        "user": user,
-        "password": password or "",
-    }
-    if other:
-        document["other"] = urlencode(other)
-    return json.dumps(document, ensure_ascii=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedDatasource:
+    """A data source as it is now; `is_new` unless it replaced one of its name."""
+
+    view: DatasourceView
+    is_new: bool
 
 
-def url_params(url: str, *, password: str | None) -> tuple[int, str]:
-    """The type and the `{"url": ...}` form of an SQLAlchemy URL that has no password yet."""
-    match = _URL.match(url)
-    if match is None:
-        raise DatasourceError("--url must begin like postgresql://, mysql+pymysql:// or sqlite:///")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasourceAnswer:
+    """The answer of a data source's server to one question, and how long it took."""
+
+    view: DatasourceView
+    server: str
+    milliseconds: int
+
+
+def create_datasource(
+    session: Session,
+    name: str,
+    target: str | PostgresAddress,
+    *,
+    password: str | None,
+    type_: int | None,
+    note: str | None,
+    replace: bool,
+) -> SavedDatasource:
+    """Make a data source of an SQLAlchemy URL without a password, or of an address.
+
+    `type_` overrides the type that the target tells. `NotAllowedError` if there is one of that name
+    and it is not to be replaced.
+    """
+    check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
     try:
-        parts = urlsplit(url)
-        has_password = parts.password is not None
-        user = parts.username
-    except ValueError:
-        raise DatasourceError("--url is malformed") from None
-    if has_password:
-        raise DatasourceError(
-            "--url must not hold a password, which everybody on this computer could see;"
-            " give it by --password-stdin or --password-env"
-        )
-    if password is not None:
-        if not user:
-            raise DatasourceError("--url must name a user for the password: …://USER@HOST/…")
-        # Behind the last @, since a user's name may hold one.
-        before, _, host = parts.netloc.rpartition("@")
-        url = urlunsplit(parts._replace(netloc=f"{before}:{quote(password, safe='')}@{host}"))
-    dialect = match.group().partition(":")[0].partition("+")[0].lower()
-    name = _TYPE_OF_DIALECT.get(dialect, dialect)
-    # The column has no code for other databases; with a URL it decides nothing.
-    return TYPES.get(name, POSTGRESQL), json.dumps({"url": url}, ensure_ascii=False)
-
-
-def shown(connection_params: str) -> dict[str, object]:
-    """What may be shown: kind, address, database, user, has_password."""
-    try:
-        given = _read(connection_params)
+        if isinstance(target, str):
+            kind, params = url_params(target, password=password)
+        else:
+            kind = POSTGRESQL
+            params = postgresql_params(
+                address=target.address,
+                database=target.database,
+                user=target.user,
+                password=password,
+                other=target.other,
+            )
     except DatasourceError as error:
-        return {"kind": None, "address": None, "database": None, "user": None, "note": str(error)}
-    url = given.get("url")
-    if isinstance(url, str) and url:
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port
-            user, password = parts.username, parts.password
-        except ValueError:
-            return {"kind": "url", "address": None, "database": None, "user": None}
-        return {
-            "kind": parts.scheme.partition("+")[0],
-            "address": f"{host}:{port}" if port else host or None,
-            "database": parts.path[1:] or None,
-            "user": user,
-            "has_password": bool(password),
-        }
-    address = str(given.get("address") or given.get("jdbcUrl") or "")
-    return {
-        "kind": address.removeprefix("jdbc:").partition(":")[0] or None,
-        "address": address.partition("://")[2].partition("?")[0] or None,
-        "database": given.get("database"),
-        "user": given.get("user"),
-        "has_password": bool(given.get("password")),
-    }
-
-
-def connection_url(type_: int, connection_params: str) -> str:
-    """The SQLAlchemy URL, with its password: for connecting, and never to be shown."""
-    given = _read(connection_params)
-    url = given.get("url")
-    if isinstance(url, str) and url:
-        scheme, _, rest = url.partition("://")
-        if scheme.lower() in ("postgresql", "postgres"):
-            # SQLAlchemy would take a driver that is not installed with Orcaflow.
-            return f"postgresql+psycopg2://{rest}"
-        return url
-    if type_ != POSTGRESQL:
-        raise DatasourceError(
-            "only PostgreSQL is reached by an address; give any other database by --url"
+        raise UsageError(None, str(error)) from error
+    with session.engine.begin() as db:
+        saved = store.save_datasource(
+            db,
+            name=name,
+            type_=kind if type_ is None else type_,
+            connection_params=params,
+            note=note,
+            replace=replace,
+            at=SystemClock().now(),
         )
-    address = str(given.get("address") or given.get("jdbcUrl") or "")
-    rest, _, query = address.removeprefix(_JDBC).partition("?")
-    host, _, path = rest.partition("/")
-    database = str(given.get("database") or path)
-    if not address.startswith(_JDBC) or not _ADDRESS.fullmatch(host):
-        raise DatasourceError("address must be like jdbc:postgresql://host:5432")
-    user = quote(str(given.get("user") or ""), safe="")
-    password = quote(str(given.get("password") or ""), safe="")
-    account = f"{user}:{password}@" if password else f"{user}@" if user else ""
-    more = "&".join(part for part in (query, str(given.get("other") or "")) if part)
-    tail = f"?{more}" if more else ""
-    return f"postgresql+psycopg2://{account}{host}/{quote(database, safe='')}{tail}"
+        if saved is None:
+            raise NotAllowedError(
+                f"there is a data source {name!r} already; --replace brings it to this"
+            )
+        return SavedDatasource(view=_found(db, name), is_new=saved[1])
 
 
-def _read(connection_params: str) -> dict[str, Any]:
+def list_datasources(session: Session) -> list[DatasourceView]:
+    """All data sources."""
+    with session.engine.connect() as db:
+        return views.datasources(db)
+
+
+def remove_datasource(session: Session, name: str) -> DatasourceView:
+    """Remove a data source and return what it was; `NotAllowedError` if a definition names it."""
+    with session.engine.begin() as db:
+        found = _found(db, name)
+        users = [
+            each.name
+            for each in definitions(db)
+            if _refers(each.process_definition_json, found.id, name)
+        ]
+        if users:
+            raise NotAllowedError(
+                f"data source {name!r} is used by {', '.join(map(repr, users[:10]))}"
+                + (f" and {len(users) - 10} more" if len(users) > 10 else "")
+            )
+        store.remove_datasource(db, found.id)
+    return found
+
+
+def try_datasource(session: Session, name: str) -> DatasourceAnswer:
+    """Connect from this computer and ask for one row; `ServiceUnreachableError` if that fails."""
+    with session.engine.connect() as db:
+        found = _found(db, name)
+    url = connection_url(found.type, found.connection_params)
+    scheme, _, path = url.partition(":///")
+    if scheme.startswith("sqlite") and path and not path.startswith(":memory:"):
+        name_of_file, mark, options = path.partition("?")
+        # As the worker does: a relative one is looked for among what tasks share.
+        config = session.config
+        file = Path(config.worker.data_dir or config.home / "data", name_of_file)
+        # SQLite makes a file that is not there, and would find nothing wrong with it.
+        if not file.is_file():
+            raise ServiceUnreachableError(f"there is no file {str(file)!r:.300} on this computer")
+        url = f"{scheme}:///{file}{mark}{options}"
+    clock = SystemClock()
+    begun = clock.monotonic()
+    server = store.try_database(url)
+    return DatasourceAnswer(
+        view=found,
+        server=server,
+        milliseconds=round((clock.monotonic() - begun) * 1000),
+    )
+
+
+def _found(db: Connection, name: str) -> DatasourceView:
+    found = views.datasources(db, name=name) if "\0" not in name else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(str(each.id) for each in found)
+        raise NotAllowedError(f"{name!r:.100} is ambiguous: data sources {ids}")
+    near = difflib.get_close_matches(name, [each.name for each in views.datasources(db)], n=1)
+    perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow datasource list`"
+    raise NotFoundError(f"there is no data source {name!r:.100}{perhaps}")
+
+
+def _refers(text: str | None, datasource_id: int, name: str) -> bool:
     try:
-        given = json.loads(connection_params)
+        document = json.loads(text or "{}")
     except (ValueError, RecursionError):
-        # Not chained: the decoder's error holds the text, and with it the password.
-        raise DatasourceError("connection_params is not valid JSON") from None
-    if not isinstance(given, dict):
-        raise DatasourceError("connection_params must be a JSON object")
-    return given
+        return False
+    if not isinstance(document, dict):
+        return False
+    found = wanted(document)
+    return datasource_id in found.datasource_ids or name in found.datasource_names

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.errors import InvalidDefinitionError
 from common.model.definitions import read_process_json
@@ -28,12 +28,14 @@ from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
 from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
-from operations.exported_schedule import ExportedSchedule, read_schedule
 from operations.findings import Finding, Severity
 from operations.lint_warnings import lint_warnings
 from operations.references import Kind, Names, labels_in, name_references, provisional
 from operations.strict_json import content_of, strict_json
 from operations.task_params import make_files_absolute, value_mistakes
+
+if TYPE_CHECKING:
+    from operations.exported_schedule import ExportedSchedule
 
 MAX_NAME_LENGTH = 200
 
@@ -310,6 +312,9 @@ def _document(
         return None
     schedule = None
     if entry.exported:
+        # Only exports have schedules, and reading cron lines takes a while to import.
+        from operations.exported_schedule import read_schedule
+
         schedule, about_it = read_schedule(entry.wrapped)
         findings.extend(about_it)
         findings.extend(_left_out(entry.wrapped))

@@ -1,9 +1,12 @@
-"""Asks ZooKeeper who is alive and the tables for the facts, and prints the chain of causes."""
+"""Explains why an instance, a task or a command is not done: reads the facts, derives the causes.
+
+ZooKeeper is asked for the living daemons, the tables for everything else, as of one moment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta, tzinfo
+import difflib
+from datetime import timedelta
 
 from common.clock import SystemClock
 from common.config import Config
@@ -12,9 +15,18 @@ from common.model.cluster import Node, NodeKind
 from common.store.people.commands import refusal_of
 from common.store.people.reasons import facts_of, facts_of_command, moment
 from common.task_types import known_task_types
-from common.why import Cause, Facts, PendingCommand
+from common.why import (
+    Cause,
+    CauseKind,
+    Facts,
+    PendingCommand,
+    task_names,
+    why_command,
+    why_instance,
+    why_task,
+)
+from operations.lookup import no_instance, task_with_id
 from operations.session import Session
-from orcaflow.cli.output import Format, escaped, print_json, shown, write
 
 PATIENCE = timedelta(seconds=3)
 
@@ -32,7 +44,7 @@ def living(config: Config) -> tuple[frozenset[Node], frozenset[Node]] | None:
 
 
 def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
-    """All that may hold the instance back, as of one moment."""
+    """Everything that may hold the instance back, as of one moment."""
     members = living(session.config)
     with moment(session.engine) as db:
         facts = facts_of(
@@ -44,14 +56,55 @@ def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
             exec_threads=session.config.master.exec_threads,
         )
     if facts is None:
-        raise NotFoundError(
-            f"there is no process instance {process_instance_id}; see `orcaflow instance list`"
-        )
+        raise no_instance(process_instance_id)
     return facts
 
 
-def facts_of_waiting(session: Session, command_id: int) -> tuple[Facts, PendingCommand] | str:
-    """What may hold the command back, or what became of it."""
+def causes_of_instance(
+    facts: Facts, process_instance_id: int, *, task: str | None = None
+) -> tuple[Cause, ...]:
+    """The causes why the instance is not done, or the task of it; `NotFoundError` for no task."""
+    if task is None:
+        return why_instance(facts, process_instance_id)
+    run = facts.runs[process_instance_id]
+    names = task_names(run, facts.task_types)
+    if task not in names and task not in {each.name for each in run.attempts}:
+        near = difflib.get_close_matches(task, names, n=1)
+        perhaps = f"; did you mean {near[0]!r}?" if near else ""
+        raise NotFoundError(
+            f"process instance {process_instance_id} has no task {task!r:.200}{perhaps}"
+        )
+    return why_task(facts, process_instance_id, task)
+
+
+def causes_of_command(session: Session, command_id: int) -> tuple[Cause, ...]:
+    """The causes why the command still waits; `NotFoundError` with its outcome if it does not."""
+    facts, command = _facts_of_command(session, command_id)
+    return why_command(facts, command)
+
+
+def causes_of_task_instance(session: Session, task_instance_id: int) -> tuple[Cause, ...]:
+    """The causes why the attempt is not done, or that another has taken its place."""
+    with session.engine.connect() as db:
+        task = task_with_id(db, task_instance_id)
+    facts = facts_of_instance(session, task.process_instance_id)
+    causes = why_task(facts, task.process_instance_id, task.name)
+    current = {each.id for each in facts.runs[task.process_instance_id].attempts}
+    if task_instance_id in current:
+        return causes
+    return (
+        Cause(
+            cause=CauseKind.SUPERSEDED,
+            subject=f"task instance {task_instance_id}",
+            text=f"attempt {task.attempt} at {task.name!r} is over: another has taken its"
+            " place, or a recovery starts the task afresh",
+            since=task.end_time,
+            because=causes,
+        ),
+    )
+
+
+def _facts_of_command(session: Session, command_id: int) -> tuple[Facts, PendingCommand]:
     members = living(session.config)
     with moment(session.engine) as db:
         found = facts_of_command(
@@ -65,45 +118,7 @@ def facts_of_waiting(session: Session, command_id: int) -> tuple[Facts, PendingC
             return found
         refusal = refusal_of(db, command_id)
     if refusal is not None:
-        return f"command {command_id} was refused: {refusal}"
-    return f"command {command_id} does not wait: a master has taken it, or it never was"
-
-
-def print_causes(causes: Sequence[Cause], *, form: Format, zone: tzinfo | None) -> None:
-    """A tree for people; as JSON a list, each cause before those behind it."""
-    if form is Format.JSON:
-        print_json(
-            [
-                {
-                    "cause": cause.cause.value,
-                    "subject": cause.subject,
-                    "since": cause.since,
-                    "next": cause.next,
-                    "next_at": cause.next_at,
-                    "text": cause.text,
-                    "depth": depth,
-                }
-                for top in causes
-                for depth, cause in top.flat()
-            ]
-        )
-        return
-    for cause in causes:
-        _write_tree(cause, "", "", zone)
-
-
-def _write_tree(cause: Cause, lead: str, below: str, zone: tzinfo | None) -> None:
-    since = f" (since {shown(cause.since, zone)})" if cause.since else ""
-    write(f"{lead}{escaped(cause.text)}{since}")
-    at = shown(cause.next_at, zone) if cause.next_at else None
-    bar = "│ " if cause.because else "  "
-    if cause.next is not None:
-        when = f", at {at}" if at else ""
-        write(f"{below}{bar}next: {escaped(cause.next)}{when}")
-    elif at:
-        write(f"{below}{bar}next: {at}")
-    for index, each in enumerate(cause.because):
-        last = index == len(cause.because) - 1
-        _write_tree(
-            each, f"{below}{'└─ ' if last else '├─ '}", f"{below}{'   ' if last else '│  '}", zone
-        )
+        raise NotFoundError(f"command {command_id} was refused: {refusal}")
+    raise NotFoundError(
+        f"command {command_id} does not wait: a master has taken it, or it never was"
+    )

@@ -1,18 +1,15 @@
-"""Asks something of a process instance that is there: puts a command row, and sees it taken.
+"""Stops, pauses and recovers process instances: puts command rows, and sees if they are taken.
 
-What a state allows is looked at here only to say at once what a master would say later; the master
-decides. Commands to a sub process go to the root of its tree, since a tree is stopped, paused and
-recovered as a whole.
+States are checked here to refuse at once what a master would refuse later; the master decides.
+Commands to a sub process go to the root of its tree, since a tree is stopped, paused and recovered
+as a whole.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
-from common.clock import SystemClock
 from common.errors import NotAllowedError, SchedulerError
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskDependType
@@ -24,18 +21,15 @@ from common.store.people.commands import (
     put_stop,
     refusal_of,
 )
+from common.store.people.runs import run_shape
 from common.store.people.views import ProcessInstanceView
 from operations.documents.instances import name_of
-from operations.lookup import instance_with_id
+from operations.lookup import instance_with_id, nodes_named
 from operations.session import Session
-from orcaflow.cli.output import say
-from orcaflow.cli.screens.watch import WatchTimeoutError
-
-TAKEN_WITHIN = timedelta(seconds=5)
 
 _ENDED = frozenset(int(state) for state in ProcessState if state.is_terminal)
 
-# What can be asked of an instance that has ended, by how it ended, and how that is called.
+# The commands for an instance that has ended: the states that allow each, and the rule in words.
 _RECOVERABLE: Mapping[CommandType, tuple[frozenset[int], str]] = {
     CommandType.RECOVER_SUSPENDED_PROCESS: (
         frozenset({ProcessState.PAUSE, ProcessState.STOP}),
@@ -52,7 +46,7 @@ _RECOVERABLE: Mapping[CommandType, tuple[frozenset[int], str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A command that was put, and the instance that it is about."""
+    """A command that was put, and the instance that it goes to."""
 
     command_id: int
     process_instance_id: int
@@ -65,8 +59,12 @@ def ask(
     *,
     start_node_names: Sequence[str] = (),
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Asked:
-    """Put the command. Raises `NotAllowedError` where the state or another command forbids it."""
+    """Put the command. Raises `NotAllowedError` where the state or another command forbids it.
+
+    `notify` is called, before any check, if the command goes to the root of the instance's tree.
+    """
     with session.engine.begin() as db:
         named = instance_with_id(db, process_instance_id)
         found = named
@@ -77,7 +75,7 @@ def ask(
                     " can be executed in the root of a tree only"
                 )
             found = instance_with_id(db, named.root_id)
-            say(
+            notify(
                 f"process instance {named.id} is a sub process: the command goes to the root of its"
                 f" tree, {found.id}"
             )
@@ -105,49 +103,56 @@ def ask(
         return Asked(command_id=outcome, process_instance_id=found.id)
 
 
-def recovery_of(state: int) -> CommandType:
-    """How an instance that ended like this goes on where it ended."""
-    if state == ProcessState.FAILURE:
-        return CommandType.START_FAILURE_TASK_PROCESS
-    return CommandType.RECOVER_SUSPENDED_PROCESS
+def recover(
+    session: Session, process_instance_id: int, *, notify: Callable[[str], None] = lambda _: None
+) -> Asked:
+    """Put the command that goes on where the instance, or the root of its tree, ended."""
+    with session.engine.connect() as db:
+        named = instance_with_id(db, process_instance_id)
+        root = instance_with_id(db, named.root_id or named.id)
+    kind = CommandType.RECOVER_SUSPENDED_PROCESS
+    if root.state == ProcessState.FAILURE:
+        kind = CommandType.START_FAILURE_TASK_PROCESS
+    return ask(session, process_instance_id, kind, notify=notify)
 
 
-def await_taken(session: Session, asked: Asked, *, patience: timedelta | None) -> bool:
-    """Whether a master took the command in time; `None` waits for ever, saying so once.
+def execute_tasks(
+    session: Session,
+    process_instance_id: int,
+    tasks: str,
+    mode: TaskDependType,
+    *,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Asked:
+    """Put the command that runs the tasks of a comma list again; `mode` adds their neighbours."""
+    with session.engine.connect() as db:
+        instance_with_id(db, process_instance_id)
+        shape = run_shape(db, process_instance_id)
+    names = nodes_named(
+        "" if shape is None else shape.process_instance_json,
+        tasks,
+        owner=f"process instance {process_instance_id}",
+        field="tasks",
+    )
+    return ask(
+        session,
+        process_instance_id,
+        CommandType.EXECUTE_TASK,
+        start_node_names=names,
+        task_depend_type=mode,
+        notify=notify,
+    )
 
-    Raises what the master said if it refused.
-    """
-    clock = SystemClock()
-    begun = clock.monotonic()
-    told = False
-    pause = 0.01
-    while True:
-        with session.engine.connect() as db:
-            waits = is_waiting(db, asked.command_id)
-            refusal = None if waits else refusal_of(db, asked.command_id)
-        if refusal is not None:
-            raise SchedulerError(f"command {asked.command_id} was refused: {refusal}")
-        if not waits:
-            return True
-        passed = timedelta(seconds=clock.monotonic() - begun)
-        if patience is not None and passed >= patience:
+
+def is_taken(session: Session, asked: Asked) -> bool:
+    """True once a master has taken the command; raises the master's words if it was refused."""
+    with session.engine.connect() as db:
+        if is_waiting(db, asked.command_id):
             return False
-        if not told and passed >= TAKEN_WITHIN:
-            say(
-                f"command {asked.command_id} waits: no master has taken it yet"
-                f" (orcaflow instance why --command {asked.command_id})"
-            )
-            told = True
-        # No trigger tells of a command that was refused; a person is waiting, so ask often.
-        time.sleep(pause)
-        pause = min(pause * 1.3, 0.25)
-
-
-def await_taken_or_time_out(session: Session, asked: Asked, patience: timedelta | None) -> None:
-    if not await_taken(session, asked, patience=patience):
-        raise WatchTimeoutError(
-            f"no master has taken command {asked.command_id} in time; it waits in t_ds_command"
-        )
+        refusal = refusal_of(db, asked.command_id)
+    if refusal is not None:
+        raise SchedulerError(f"command {asked.command_id} was refused: {refusal}")
+    return True
 
 
 def _check_live(found: ProcessInstanceView) -> None:

@@ -1,8 +1,12 @@
-"""Finds what a person named, or says clearly that it is not there and what is."""
+"""Finds rows, nodes and states by the names and ids that people give.
+
+A name that is not there is an error that proposes one that is.
+"""
 
 from __future__ import annotations
 
 import difflib
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from common.errors import NotAllowedError, NotFoundError
@@ -39,10 +43,15 @@ def instance_with_id(db: Connection, process_instance_id: int) -> ProcessInstanc
 
     found = process_instance_by_id(db, process_instance_id)
     if found is None:
-        raise NotFoundError(
-            f"there is no process instance {process_instance_id}; see `orcaflow instance list`"
-        )
+        raise no_instance(process_instance_id)
     return found
+
+
+def no_instance(process_instance_id: int) -> NotFoundError:
+    """The error for an instance that does not exist."""
+    return NotFoundError(
+        f"there is no process instance {process_instance_id}; see `orcaflow instance list`"
+    )
 
 
 def task_with_id(db: Connection, task_instance_id: int) -> TaskInstanceView:
@@ -71,7 +80,10 @@ def worker_group_named(db: Connection, name: str) -> int:
 
 
 def nodes_named(process_json: str, names: str, *, owner: str, field: str) -> list[str]:
-    """The tasks of a comma list, each of which must be there: a master would leave out others."""
+    """The tasks of a comma list, each of which must be there: a master would leave out others.
+
+    `field` is the parameter that a usage error names.
+    """
     from common.model.definitions import read_process_json
     from common.task_types import known_task_types
 
@@ -85,3 +97,15 @@ def nodes_named(process_json: str, names: str, *, owner: str, field: str) -> lis
             perhaps = f"; did you mean {near[0]!r}?" if near else ""
             raise NotFoundError(f"{owner} has no task {name!r:.200}{perhaps}")
     return asked
+
+
+def state_named(kind: type[IntEnum], text: str) -> int:
+    """The code of a state by its name, in any case; a usage error lists the names."""
+    codes = {member.name: int(member) for member in kind}
+    code = codes.get(text.upper().replace("-", "_"))
+    if code is None:
+        raise UsageError(
+            "state",
+            f"{text!r} is no state; known are {', '.join(name.lower() for name in codes)}",
+        )
+    return code

@@ -1,8 +1,9 @@
-"""The registry as the command line sees it: who is alive, by what they say of themselves."""
+"""The living daemons by their heartbeats in ZooKeeper, and by the answers of their pages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
@@ -13,6 +14,9 @@ from common.model.cluster import Heartbeat, NodeKind
 from common.registry.config import RegistryConfig
 from common.registry.connect import connect
 from common.registry.protocol import Registry
+from operations.health import health
+
+_ASKED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,3 +68,25 @@ def members(
                     )
                 )
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberHealth:
+    """A living daemon with its readiness: ready, not ready with the reason, or not answering."""
+
+    member: Member
+    health: str
+    reason: str | None
+
+
+def members_with_health(config: Config, *, zone: tzinfo | None) -> list[MemberHealth]:
+    """The members, each asked for its readiness; all are asked at once."""
+    found = members(config, zone=zone)
+
+    def probe(member: Member) -> MemberHealth:
+        host, _, port = member.address.rpartition(":")
+        state, reason = health(host.strip("[]"), int(port))
+        return MemberHealth(member=member, health=state, reason=reason)
+
+    with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as pool:
+        return list(pool.map(probe, found))

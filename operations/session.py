@@ -1,7 +1,8 @@
 """The settings, the database and the zone of one installation, as operations are given them.
 
-The database is only reached through `common.store`; opening checks its schema, so that an operation
-on an empty or foreign database says what to do and not which table is missing.
+A session reads the settings and connects when it is first asked for them, so that wrong input is
+refused without a server. Connecting checks the schema: an empty or foreign database is an error
+with a cure, not a missing table.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, tzinfo
+from functools import cached_property
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -21,35 +23,59 @@ if TYPE_CHECKING:
 class Session:
     """The settings and the database that one or more operations work with."""
 
-    def __init__(self, config: Config, engine: Engine, url: str) -> None:
-        self.config = config
-        self.engine = engine
-        self.url = url
-        self.zone = zone_of(config)
+    def __init__(self, *, checked: bool = True) -> None:
+        self._checked = checked
+
+    @cached_property
+    def config(self) -> Config:
+        return load()
+
+    @cached_property
+    def zone(self) -> tzinfo | None:
+        """The zone of dates that name none; None is this computer's own."""
+        return zone_of(self.config)
+
+    @cached_property
+    def url(self) -> str:
+        return database_url(self.config)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The database; unless the session is unchecked, with the schema of this version."""
+        from common.store.connect import engine
+        from common.store.schema import check
+
+        settings = self.config.database
+        made = engine(
+            self.url,
+            pool_size=1,
+            max_overflow=1,
+            application_name="orcaflow-cli",
+            connect_timeout=timedelta(seconds=settings.connect_timeout_seconds),
+            statement_timeout=timedelta(seconds=settings.statement_timeout_seconds),
+        )
+        try:
+            if self._checked:
+                check(made)
+        except BaseException:
+            made.dispose()
+            raise
+        return made
+
+    def close(self) -> None:
+        """Close the connections, if there are any."""
+        if "engine" in self.__dict__:
+            self.engine.dispose()
 
 
 @contextmanager
 def opened(*, checked: bool = True) -> Iterator[Session]:
-    """The database of the settings in force; `checked` refuses any schema but this code's."""
-    from common.store.connect import engine
-    from common.store.schema import check
-
-    config = load()
-    url = database_url(config)
-    made = engine(
-        url,
-        pool_size=1,
-        max_overflow=1,
-        application_name="orcaflow-cli",
-        connect_timeout=timedelta(seconds=config.database.connect_timeout_seconds),
-        statement_timeout=timedelta(seconds=config.database.statement_timeout_seconds),
-    )
+    """A session of the settings in force; `checked` refuses any schema but this version's."""
+    session = Session(checked=checked)
     try:
-        if checked:
-            check(made)
-        yield Session(config, made, url)
+        yield session
     finally:
-        made.dispose()
+        session.close()
 
 
 def zone_of(config: Config) -> tzinfo | None:

@@ -7,7 +7,6 @@ that has no name here is shown as itself. Durations are in seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -20,13 +19,10 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
-from orcaflow.cli.screens.progress import progress_row, progress_words, usage_row
+from operations.documents.applications import progress_row, usage_row
 
 if TYPE_CHECKING:
     from common.store.people.views import ProcessInstanceView, TaskInstanceView
-
-INSTANCE_COLUMNS = ("id", "definition", "state", "command_type", "start_time", "duration", "host")
-TASK_COLUMNS = ("id", "name", "task_type", "attempt", "state", "start_time", "duration", "host")
 
 
 def name_of(kind: type[IntEnum], number: int | None) -> str | None:
@@ -103,22 +99,6 @@ def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:
     }
 
 
-def task_table(
-    views: Sequence[TaskInstanceView], columns: Sequence[str], *, now: datetime
-) -> tuple[list[dict[str, object]], tuple[str, ...]]:
-    """Attempts for people, and which columns to show: some only if any attempt has a value."""
-    rows = [task_row(view, now=now) | {"progress": progress_words(view) or None} for view in views]
-    shown = [
-        column
-        for column in columns
-        if column not in _OCCASIONAL or any(row[column] is not None for row in rows)
-    ]
-    return rows, tuple(shown)
-
-
-_OCCASIONAL = ("progress", "failure_reason")
-
-
 def _names(stored: str | None) -> list[str] | None:
     """The nodes that a branching task took; None for any other task."""
     if stored is None:
@@ -131,7 +111,7 @@ def _names(stored: str | None) -> list[str] | None:
 
 
 def task_duration(view: TaskInstanceView, *, now: datetime) -> timedelta | None:
-    """How long the attempt has run, or ran; None before a worker has started it."""
+    """The time that the attempt has run; None before a worker has started it."""
     if view.state in UNSTARTED_TASK_STATES:
         return None
     return _span(view.start_time, view.end_time, now)

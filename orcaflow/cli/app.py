@@ -1,7 +1,7 @@
-"""The command line's frame: its groups, how errors are told, and with which exit code it ends.
+"""The frame of the command line: its help, its error messages and its exit codes.
 
-Imports nothing that takes time: each command imports what it needs when it is called, so that
-`orcaflow --help` is there at once. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 not
+Imports nothing that takes time: a group is imported when it is named, and each command imports what
+it needs when it is called. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 not
 allowed, 5 a service is unreachable, 78 configuration, 124 time-out, 130 ended by Ctrl-C.
 """
 
@@ -14,28 +14,14 @@ from collections.abc import Sequence
 import typer
 
 from common.errors import InvalidDefinitionError, SchedulerError
-from orcaflow.cli.commands import (
-    complement,
-    config,
-    database,
-    datasource,
-    definition,
-    doctor,
-    instance,
-    pool,
-    run,
-    schedule,
-    server,
-    task,
-    version,
-)
+from orcaflow.cli.loading import RootGroup
 from orcaflow.cli.output import say
-from orcaflow.cli.usage import translate_usage_errors
 
 DEBUG_VARIABLE = "ORCAFLOW_DEBUG"
 
 app = typer.Typer(
     name="orcaflow",
+    cls=RootGroup,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,
@@ -59,24 +45,14 @@ app = typer.Typer(
         "unreachable, 78 configuration, 124 time-out."
     ),
 )
-app.add_typer(database.app, name="db")
-app.add_typer(definition.app, name="definition")
-app.command(name="run", epilog=run.EXAMPLES)(run.run)
-app.add_typer(instance.app, name="instance")
-app.add_typer(task.app, name="task")
-app.add_typer(schedule.app, name="schedule")
-app.add_typer(complement.app, name="complement")
-app.add_typer(pool.app, name="pool")
-app.add_typer(datasource.app, name="datasource")
-app.add_typer(server.app, name="server")
-app.add_typer(config.app, name="config")
-app.command(name="doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
-app.command(name="version", epilog=version.EXAMPLES)(version.version)
-translate_usage_errors(app)
+
+
+@app.callback()
+def _root() -> None: ...  # Has Typer make a group; its commands are those of `RootGroup`.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say; the exit code. One clear sentence tells what went wrong."""
+    """Run the command of the arguments and return its exit code; an error is one clear sentence."""
     # Names from the tables or the command line may hold what the terminal's encoding has not.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -88,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SchedulerError as error:
         if os.environ.get(DEBUG_VARIABLE):
             raise
-        return _told(error)
+        return _report(error)
     except OSError as error:
         if os.environ.get(DEBUG_VARIABLE):
             raise
@@ -108,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _told(error: SchedulerError) -> int:
+def _report(error: SchedulerError) -> int:
     if isinstance(error, InvalidDefinitionError) and len(error.mistakes) > 1:
         lines = "\n".join(f"  {mistake}" for mistake in error.mistakes)
         say(f"orcaflow: {len(error.mistakes)} mistakes:\n{lines}")

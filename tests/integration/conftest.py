@@ -56,7 +56,7 @@ def cli(
     monkeypatch.setattr("operations.explaining.PATIENCE", timedelta(milliseconds=50))
     monkeypatch.setattr("operations.worker_slots._PATIENCE", timedelta(milliseconds=50))
     # Long enough for a real master, too long for none.
-    monkeypatch.setattr("operations.instance_commands.TAKEN_WITHIN", timedelta())
+    monkeypatch.setattr("orcaflow.cli.waiting.TAKEN_WITHIN", timedelta())
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(arguments)

@@ -13,9 +13,11 @@ from rich.console import Console, RenderableType
 from common.model.spark import Progress, Usage, to_text
 from common.model.states import ProcessState, TaskState
 from common.store.people.views import ProcessInstanceView, TaskInstanceView
-from operations.documents.instances import task_row, task_table
-from orcaflow.cli.screens.progress import bar, in_words, told
-from orcaflow.cli.screens.watch import Lines, Sight, Tree, failures
+from operations.documents.instances import task_row
+from operations.instances import RunSnapshot
+from orcaflow.cli.screens.progress import application_lines, bar, in_words
+from orcaflow.cli.screens.task_table import task_table
+from orcaflow.cli.screens.watch import Lines, Tree, failures
 from tests.builders import a_dag
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -68,12 +70,12 @@ def an_attempt(name: str, state: TaskState, **changes: object) -> TaskInstanceVi
     return replace(attempt, **changes)  # type: ignore[arg-type]  # Fields of a test's choice.
 
 
-def a_sight(*attempts: TaskInstanceView, **changes: object) -> Sight:
+def a_sight(*attempts: TaskInstanceView, **changes: object) -> RunSnapshot:
     instance = replace(INSTANCE, **changes)  # type: ignore[arg-type]  # As above.
-    return Sight(instance=instance, tasks={attempt.name: attempt for attempt in attempts})
+    return RunSnapshot(instance=instance, tasks={attempt.name: attempt for attempt in attempts})
 
 
-def drawn(sight: Sight, dag: str, *, height: int = 24) -> list[str]:
+def drawn(sight: RunSnapshot, dag: str, *, height: int = 24) -> list[str]:
     """The lines on a terminal of this height."""
     out = io.StringIO()
     console = Console(file=out, width=80, height=height, color_system=None)
@@ -112,7 +114,7 @@ def test_a_big_dag_shows_first_what_failed_or_runs() -> None:
 
 def test_a_hostile_name_steers_no_terminal() -> None:
     name = "evil\x1b]0;x\x07"
-    sight = Sight(instance=INSTANCE, tasks={name: an_attempt(name, TaskState.RUNNING)})
+    sight = RunSnapshot(instance=INSTANCE, tasks={name: an_attempt(name, TaskState.RUNNING)})
     assert any("evil\\x1b]0;x\\x07" in line for line in drawn(sight, "a"))
 
 
@@ -257,7 +259,7 @@ def test_all_that_is_known_of_an_application_is_told_in_words() -> None:
         history_link="https://history/1",
         memory_factor=2.25,
     )
-    assert dict(told(task)) == {
+    assert dict(application_lines(task)) == {
         "application": "app-1, app-2",
         "UI": "http://driver:4040",
         "history": "https://history/1",
@@ -266,7 +268,7 @@ def test_all_that_is_known_of_an_application_is_told_in_words() -> None:
         "cost": "ran 1m15s, CPU 1.5s, peak memory 512 MB, 0.25 core-hours",
         "memory": "× 2.25 of what is configured, up to the task's ceiling",
     }
-    assert dict(told(an_attempt("a", TaskState.SUCCESS))) == {}
+    assert dict(application_lines(an_attempt("a", TaskState.SUCCESS))) == {}
 
 
 def test_an_application_without_tasks_yet_has_running_jobs_or_nothing() -> None:

@@ -67,6 +67,7 @@ app = typer.Typer(
         " orcaflow complement run --help"
     ),
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
@@ -107,10 +108,10 @@ def list_(
     from common.model.complements import ComplementState
     from operations import stored_complements
     from operations.documents.complements import COMPLEMENT_COLUMNS, complement_row
+    from operations.lookup import state_named
     from operations.session import opened
-    from orcaflow.cli.commands.instance import read_state
 
-    states = [ComplementState(read_state(ComplementState, each)) for each in state or ()]
+    states = [ComplementState(state_named(ComplementState, each)) for each in state or ()]
     with opened() as session:
         found = stored_complements.find(
             session, definition_name=name, states=states or None, limit=limit
@@ -204,7 +205,7 @@ def pause(
     from common.model.complements import ComplementState
     from operations import complement_control, stored_complements
     from operations.session import opened
-    from orcaflow.cli.commands.run import patience_of
+    from orcaflow.cli.options import patience_of
     from orcaflow.cli.screens.complement_watch import ended
 
     patience = patience_of(timeout, wait=wait)
@@ -257,7 +258,7 @@ def cancel(
     from common.model.complements import ComplementState
     from operations import complement_control, stored_complements
     from operations.session import opened
-    from orcaflow.cli.commands.run import read_span
+    from orcaflow.cli.options import read_span
     from orcaflow.cli.screens.complement_watch import ended
 
     patience = read_span(timeout)
@@ -319,7 +320,7 @@ def wait(
     Ctrl-C ends the watching and not the complements. Fields: complements (as in `list`).
     """
     from operations.session import opened
-    from orcaflow.cli.commands.run import patience_of
+    from orcaflow.cli.options import patience_of
     from orcaflow.cli.screens.complement_watch import watch_to_exit_code
 
     patience = patience_of(timeout, wait=True)

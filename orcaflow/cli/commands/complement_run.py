@@ -148,7 +148,7 @@ def run(
     from operations.errors import UsageError
     from operations.session import opened
     from operations.start_params import params_of
-    from orcaflow.cli.commands.run import patience_of
+    from orcaflow.cli.options import patience_of
     from orcaflow.cli.screens.complement_plan import print_plan
     from orcaflow.cli.screens.complement_watch import watch_to_exit_code
 

@@ -9,6 +9,7 @@ from orcaflow.cli.output import Format, FormatOption, print_json, say, write
 app = typer.Typer(
     help="Make, check and print the schema of the database.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
@@ -19,22 +20,24 @@ def upgrade(form: FormatOption = Format.TABLE) -> None:
 
     Fields: revision, applied (the revisions that were missing), database.
     """
-    import getpass
-
-    from common.store.connect import place_of
-    from common.store.schema import REVISION
-    from common.store.schema import upgrade as upgrade_schema
+    from operations.database import upgrade_database
     from operations.session import opened
 
     with opened(checked=False) as session:
-        applied = upgrade_schema(session.engine, os_user=getpass.getuser())
-        place = place_of(session.url)
+        found = upgrade_database(session)
     if form is Format.JSON:
-        print_json({"revision": REVISION, "applied": applied, "database": place})
-    elif applied:
-        write(f"{place} is at revision {REVISION} now; applied: {', '.join(applied)}")
+        print_json(
+            {
+                "revision": found.revision,
+                "applied": list(found.applied),
+                "database": found.database,
+            }
+        )
+    elif found.applied:
+        applied = ", ".join(found.applied)
+        write(f"{found.database} is at revision {found.revision} now; applied: {applied}")
     else:
-        write(f"{place} is at revision {REVISION} already")
+        write(f"{found.database} is at revision {found.revision} already")
 
 
 @app.command(epilog="Example: orcaflow db check && echo fine")
@@ -43,22 +46,21 @@ def check(form: FormatOption = Format.TABLE) -> None:
 
     Fields: revision, database.
     """
-    from common.store.connect import place_of
-    from common.store.schema import REVISION
+    from operations.database import check_database
     from operations.session import opened
 
     with opened() as session:
-        place = place_of(session.url)
+        found = check_database(session)
     if form is Format.JSON:
-        print_json({"revision": REVISION, "database": place})
+        print_json({"revision": found.revision, "database": found.database})
     else:
-        write(f"{place} is at revision {REVISION}, as this version needs")
+        write(f"{found.database} is at revision {found.revision}, as this version needs")
 
 
 @app.command(epilog="Example: orcaflow db schema > schema.sql")
 def schema() -> None:
     """Print the whole schema as SQL, to read and compare; `upgrade` is what makes it."""
-    from common.store.schema import schema_sql
+    from operations.database import schema_text
 
     say("-- For reading: `orcaflow db upgrade` makes the tables.")
-    write(schema_sql().rstrip("\n"))
+    write(schema_text())

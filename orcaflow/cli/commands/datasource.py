@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from orcaflow.cli.output import Format, FormatOption, print_json, print_rows, write
 
-if TYPE_CHECKING:
-    from common.store.connect import Connection
-    from common.store.people.views import DatasourceView
-
 app = typer.Typer(
     help="Databases that SQL and PROCEDURE tasks connect to.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
-
-_MAX_NAME_LENGTH = 64
-_MAX_PASSWORD_LENGTH = 10_000
 
 _Name = Annotated[str, typer.Argument(help="Name of the data source.")]
 
 
 class Type(StrEnum):
-    """What kind of database it is."""
+    """The kinds of databases that the table has codes for."""
 
     MYSQL = "mysql"
     POSTGRESQL = "postgresql"
@@ -84,63 +78,45 @@ def create(
 
     Exit code 4 if there is one of that name, unless --replace. Fields: those of `list`.
     """
-    from common.clock import SystemClock
-    from common.errors import NotAllowedError
-    from common.store.people.datasources import save_datasource
-    from operations.datasources import (
-        POSTGRESQL,
-        TYPES,
-        DatasourceError,
-        postgresql_params,
-        url_params,
-    )
+    from operations.datasource_params import TYPES
+    from operations.datasources import PostgresAddress, create_datasource
+    from operations.documents.datasources import datasource_row
+    from operations.limits import MAX_DATASOURCE_NAME_LENGTH, check_name
     from operations.session import opened
 
-    _check_name(name)
+    # Before a password is read from standard input.
+    check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
     if (url is None) == (address is None):
         raise typer.BadParameter("give either --url or --address")
     password = _password(from_stdin=password_stdin, variable=password_env)
-    try:
-        if url is not None:
-            if database or user or other:
-                raise typer.BadParameter("--database, --user and --other go with --address")
-            kind, params = url_params(url, password=password)
-        else:
-            if type_ not in (None, Type.POSTGRESQL):
-                raise typer.BadParameter(f"--address is for PostgreSQL; give {type_} by --url")
-            if not database or not user:
-                raise typer.BadParameter("--address needs --database and --user")
-            kind = POSTGRESQL
-            params = postgresql_params(
-                address=address or "",
-                database=database,
-                user=user,
-                password=password,
-                other=_pairs(other or []),
-            )
-    except DatasourceError as error:
-        raise typer.BadParameter(str(error)) from error
-    if type_ is not None:
-        kind = TYPES[type_.value]
-    with opened() as session, session.engine.begin() as db:
-        saved = save_datasource(
-            db,
-            name=name,
-            type_=kind,
-            connection_params=params,
+    target: str | PostgresAddress
+    if url is not None:
+        if database or user or other:
+            raise typer.BadParameter("--database, --user and --other go with --address")
+        target = url
+    else:
+        if type_ not in (None, Type.POSTGRESQL):
+            raise typer.BadParameter(f"--address is for PostgreSQL; give {type_} by --url")
+        if not database or not user:
+            raise typer.BadParameter("--address needs --database and --user")
+        target = PostgresAddress(
+            address=address or "", database=database, user=user, other=_pairs(other or [])
+        )
+    with opened() as session:
+        saved = create_datasource(
+            session,
+            name,
+            target,
+            password=password,
+            type_=None if type_ is None else TYPES[type_.value],
             note=note,
             replace=replace,
-            at=SystemClock().now(),
         )
-        if saved is None:
-            raise NotAllowedError(
-                f"there is a data source {name!r} already; --replace brings it to this"
-            )
-        found = _found(db, name)
     if form is Format.JSON:
-        print_json(_row(found))
+        print_json(datasource_row(saved.view))
     else:
-        write(f"data source {name} {'is made' if saved[1] else 'is changed'} (id {saved[0]})")
+        done = "is made" if saved.is_new else "is changed"
+        write(f"data source {name} {done} (id {saved.view.id})")
 
 
 @app.command(name="list", epilog="Example: orcaflow datasource list -o json")
@@ -148,13 +124,14 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List data sources. Fields: id, name, type, kind, address, database, user, has_password, note,
     create_time, update_time.
     """
-    from common.store.people.views import datasources
+    from operations.datasources import list_datasources
+    from operations.documents.datasources import datasource_row
     from operations.session import opened
 
-    with opened() as session, session.engine.connect() as db:
-        found = datasources(db)
+    with opened() as session:
+        found = list_datasources(session)
     print_rows(
-        [_row(each) for each in found],
+        [datasource_row(each) for each in found],
         form=form,
         columns=("id", "name", "kind", "address", "database", "user", "note"),
         zone=session.zone,
@@ -165,24 +142,11 @@ def list_(form: FormatOption = Format.TABLE) -> None:
 @app.command(epilog="Example: orcaflow datasource remove dw")
 def remove(name: _Name, form: FormatOption = Format.TABLE) -> None:
     """Remove a data source; exit code 4 if a definition names it. Fields: name, id, removed."""
-    from common.errors import NotAllowedError
-    from common.store.people.datasources import remove_datasource
-    from common.store.people.definitions import definitions
+    from operations.datasources import remove_datasource
     from operations.session import opened
 
-    with opened() as session, session.engine.begin() as db:
-        found = _found(db, name)
-        users = [
-            each.name
-            for each in definitions(db)
-            if _refers(each.process_definition_json, found.id, name)
-        ]
-        if users:
-            raise NotAllowedError(
-                f"data source {name!r} is used by {', '.join(map(repr, users[:10]))}"
-                + (f" and {len(users) - 10} more" if len(users) > 10 else "")
-            )
-        remove_datasource(db, found.id)
+    with opened() as session:
+        found = remove_datasource(session, name)
     if form is Format.JSON:
         print_json({"name": name, "id": found.id, "removed": True})
     else:
@@ -196,48 +160,37 @@ def try_(name: _Name, form: FormatOption = Format.TABLE) -> None:
     Workers connect from their own computers, which may see more or less of the network. Fields:
     name, id, server, milliseconds.
     """
-    from pathlib import Path
-
-    from common.clock import SystemClock
-    from common.errors import ServiceUnreachableError
-    from common.store.people.datasources import try_database
-    from operations.datasources import connection_url
+    from operations.datasources import try_datasource
     from operations.session import opened
 
-    with opened() as session, session.engine.connect() as db:
-        found = _found(db, name)
-    url = connection_url(found.type, found.connection_params)
-    scheme, _, path = url.partition(":///")
-    if scheme.startswith("sqlite") and path and not path.startswith(":memory:"):
-        name_of_file, mark, options = path.partition("?")
-        # As the worker does: a relative one is looked for among what tasks share.
-        config = session.config
-        file = Path(config.worker.data_dir or config.home / "data", name_of_file)
-        # SQLite makes a file that is not there, and would find nothing wrong with it.
-        if not file.is_file():
-            raise ServiceUnreachableError(f"there is no file {str(file)!r:.300} on this computer")
-        url = f"{scheme}:///{file}{mark}{options}"
-    clock = SystemClock()
-    begun = clock.monotonic()
-    server = try_database(url)
-    passed = round((clock.monotonic() - begun) * 1000)
+    with opened() as session:
+        answer = try_datasource(session, name)
     if form is Format.JSON:
-        print_json({"name": name, "id": found.id, "server": server, "milliseconds": passed})
+        print_json(
+            {
+                "name": name,
+                "id": answer.view.id,
+                "server": answer.server,
+                "milliseconds": answer.milliseconds,
+            }
+        )
     else:
-        write(f"data source {name} answers: {server}, after {passed} ms")
+        write(f"data source {name} answers: {answer.server}, after {answer.milliseconds} ms")
 
 
 def _password(*, from_stdin: bool, variable: str | None) -> str | None:
     import os
     import sys
 
+    from operations.limits import MAX_PASSWORD_LENGTH, check_password
+
     if from_stdin and variable is not None:
         raise typer.BadParameter("--password-stdin and --password-env exclude each other")
     if from_stdin:
-        given = sys.stdin.read(_MAX_PASSWORD_LENGTH + 1)
+        given = sys.stdin.read(MAX_PASSWORD_LENGTH + 1)
         # The line feed of `echo` and of editors is no part of it.
         given = given.removesuffix("\n").removesuffix("\r")
-        hint = "--password-stdin"
+        field = "password_stdin"
     elif variable is not None:
         if variable not in os.environ:
             raise typer.BadParameter(
@@ -245,11 +198,10 @@ def _password(*, from_stdin: bool, variable: str | None) -> str | None:
                 param_hint="--password-env",
             )
         given = os.environ[variable]
-        hint = "--password-env"
+        field = "password_env"
     else:
         return None
-    if not given or len(given) > _MAX_PASSWORD_LENGTH or "\0" in given:
-        raise typer.BadParameter("the password is empty, too long or has a NUL", param_hint=hint)
+    check_password(given, field)
     return given
 
 
@@ -261,62 +213,3 @@ def _pairs(given: list[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{pair!r:.100} is not KEY=VALUE", param_hint="--other")
         pairs[key.strip()] = value
     return pairs
-
-
-def _check_name(name: str) -> None:
-    if not name.strip() or name != name.strip() or not name.isprintable():
-        raise typer.BadParameter(
-            "a name is printable text that neither begins nor ends with white space",
-            param_hint="NAME",
-        )
-    if len(name) > _MAX_NAME_LENGTH:
-        raise typer.BadParameter(
-            f"has {len(name)} characters; at most {_MAX_NAME_LENGTH} are allowed", param_hint="NAME"
-        )
-
-
-def _found(db: Connection, name: str) -> DatasourceView:
-    import difflib
-
-    from common.errors import NotAllowedError, NotFoundError
-    from common.store.people.views import datasources
-
-    found = datasources(db, name=name) if "\0" not in name else []
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(str(each.id) for each in found)
-        raise NotAllowedError(f"{name!r:.100} is ambiguous: data sources {ids}")
-    near = difflib.get_close_matches(name, [each.name for each in datasources(db)], n=1)
-    perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow datasource list`"
-    raise NotFoundError(f"there is no data source {name!r:.100}{perhaps}")
-
-
-def _refers(text: str | None, datasource_id: int, name: str) -> bool:
-    import json
-
-    from operations.references import wanted
-
-    try:
-        document = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(document, dict):
-        return False
-    found = wanted(document)
-    return datasource_id in found.datasource_ids or name in found.datasource_names
-
-
-def _row(found: DatasourceView) -> dict[str, object]:
-    from operations.datasources import TYPES, shown
-
-    names = {code: name for name, code in TYPES.items()}
-    return {
-        "id": found.id,
-        "name": found.name,
-        "type": names.get(found.type, str(found.type)).upper(),
-        **shown(found.connection_params),
-        "note": found.note,
-        "create_time": found.create_time,
-        "update_time": found.update_time,
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,15 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from common.model.states import ReleaseState
-    from common.store.connect import Connection
-    from common.store.people.definitions import DefinitionRow
-    from operations.definition_files import DefinitionDocument
-    from operations.findings import Finding, Severity
-    from operations.references import Kind
+    from operations.findings import Finding
 
 app = typer.Typer(
     help="Import, look at and release process definitions.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
@@ -91,44 +88,18 @@ def import_(
     alert group, is listed. Fields: name, id, version, release_state, tasks, changed, schedule
     (null, or id, crontab, new), unmapped and warnings (both: node, key, problem, cure).
     """
-    from common.clock import SystemClock
     from common.model.states import ReleaseState
-    from operations.findings import Severity
-    from operations.importing import import_documents
+    from operations.definitions import import_definitions
+    from operations.documents.definitions import imported_row
+    from operations.linting import read_files
     from operations.session import opened
-    from operations.times import cluster_zone
 
-    documents = _read(files, name, mapped)
-    with opened() as session, session.engine.begin() as db:
-        imported = import_documents(
-            db,
-            documents,
-            at=SystemClock().now(),
-            online=online,
-            zone=cluster_zone(session.config),
-        )
-    rows: list[dict[str, object]] = [
-        {
-            "name": each.document.name,
-            "id": each.id,
-            "version": each.version,
-            "release_state": each.release_state.name,
-            "tasks": each.document.task_count,
-            "changed": each.changed,
-            "schedule": None
-            if each.schedule is None
-            else {
-                "id": each.schedule.id,
-                "crontab": each.schedule.crontab,
-                "new": each.schedule.is_new,
-            },
-            "unmapped": _finding_rows(each.findings, Severity.UNMAPPED),
-            "warnings": _finding_rows(each.findings, Severity.WARNING),
-        }
-        for each in imported
-    ]
+    documents = read_files(files, name=name, mapped=mapped or ())
+    with opened() as session:
+        imported = import_definitions(session, documents, online=online)
+    rows = [imported_row(each) for each in imported]
     for each in imported:
-        _tell_findings(each.document.name, each.findings)
+        _report_findings(each.document.name, each.findings)
     if form is Format.JSON:
         print_json(rows)
         return
@@ -163,33 +134,23 @@ def lint(
     there. Fields: definitions (file, name, tasks), mistakes (file, definition, node, key, problem),
     unmapped and warnings (file, definition, node, key, problem, cure).
     """
-    from operations.definition_files import InvalidFilesError
-    from operations.findings import Severity
+    from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
+    from operations.documents.definitions import lint_document
+    from operations.linting import read_files
 
-    mistakes: list[dict[str, object]] = []
+    mistakes: tuple[Mistake, ...] = ()
     documents: list[DefinitionDocument] = []
     try:
-        documents = _read(files, name, mapped)
+        documents = read_files(files, name=name, mapped=mapped or ())
     except InvalidFilesError as error:
         if form is not Format.JSON:
             raise
-        mistakes = [mistake.row() for mistake in error.found]
-    rows = [
-        {"file": str(document.file), "name": document.name, "tasks": document.task_count}
-        for document in documents
-    ]
+        mistakes = error.found
     if form is Format.JSON:
-        found: dict[str, list[dict[str, object]]] = {"unmapped": [], "warnings": []}
-        for key, severity in (("unmapped", Severity.UNMAPPED), ("warnings", Severity.WARNING)):
-            for document in documents:
-                place = {"file": str(document.file), "definition": document.name}
-                found[key].extend(
-                    {**place, **row} for row in _finding_rows(document.findings, severity)
-                )
-        print_json({"definitions": rows, "mistakes": mistakes, **found})
+        print_json(lint_document(documents, mistakes))
     else:
         for document in documents:
-            _tell_findings(document.name, document.findings)
+            _report_findings(document.name, document.findings)
         for document in documents:
             tasks = counted(document.task_count, "task")
             write(f"ok: {document.name} ({tasks}) in {document.file}")
@@ -215,11 +176,12 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     Fields: id, name, version, release_state, usable, project_id, description, create_time,
     update_time.
     """
-    from common.store.people.definitions import definitions
+    from operations.definitions import list_definitions
+    from operations.documents.definitions import definition_row
     from operations.session import opened
 
-    with opened() as session, session.engine.connect() as db:
-        rows = [_row(found) for found in definitions(db)]
+    with opened() as session:
+        rows = [definition_row(found) for found in list_definitions(session)]
     print_rows(
         rows,
         form=form,
@@ -240,45 +202,18 @@ def show(
     priority, forbidden, worker_group_id; schedules (as in `schedule list`); and mistakes, if it
     can't run as it stands.
     """
-    from common.errors import InvalidDefinitionError
-    from common.model.definitions import read_process_json
-    from common.model.states import ExecutionType
-    from common.store.people.definitions import execution_type_of
-    from common.store.people.schedule_views import schedules
-    from common.task_types import known_task_types
+    from operations.definitions import definition_detail
+    from operations.documents.definitions import definition_row, node_row
     from operations.documents.schedules import SCHEDULE_COLUMNS, schedule_cells, schedule_row
     from operations.session import opened
-    from operations.times import cluster_zone
 
-    with opened() as session, session.engine.connect() as db:
-        found = _found(db, name)
-        kind = ExecutionType(execution_type_of(db, found.id))
-        views = schedules(db, definition_id=found.id)
-    zone = cluster_zone(session.config)
-    fields = {**_row(found), "execution_type": kind.name}
-    tasks: list[dict[str, object]] = []
-    mistakes: list[str] = []
-    try:
-        graph = read_process_json(
-            found.process_definition_json or "", task_types=known_task_types()
-        )
-    except InvalidDefinitionError as error:
-        mistakes.extend(error.mistakes)
-    else:
-        tasks = [
-            {
-                "name": node.name,
-                "type": node.task_type,
-                "upstream": list(node.upstream),
-                "max_retry_times": node.max_retry_times,
-                "priority": node.priority.name,
-                "forbidden": node.forbidden,
-                "worker_group_id": node.worker_group_id,
-            }
-            for node in (graph.nodes[each] for each in graph.dag.names)
-        ]
+    with opened() as session:
+        found = definition_detail(session, name)
+    fields = {**definition_row(found.row), "execution_type": found.execution_type.name}
+    tasks = [node_row(node) for node in found.nodes]
     if form is Format.JSON:
-        rows = [schedule_row(view, zone=zone) for view in views]
+        rows = [schedule_row(view, zone=found.zone) for view in found.schedules]
+        mistakes = list(found.mistakes)
         print_json({**fields, "tasks": tasks, "schedules": rows, "mistakes": mistakes})
         return
     print_fields(fields, zone=session.zone)
@@ -286,11 +221,11 @@ def show(
     if tasks:
         columns = ("name", "type", "upstream", "max_retry_times", "priority", "forbidden")
         write(table(tasks, columns))
-    if views:
+    if found.schedules:
         write("\nschedules:")
-        rows = [schedule_cells(view, zone=zone) for view in views]
+        rows = [schedule_cells(view, zone=found.zone) for view in found.schedules]
         write(table(rows, [each for each in SCHEDULE_COLUMNS if each != "definition"]))
-    for mistake in mistakes:
+    for mistake in found.mistakes:
         say(f"mistake: {mistake}")
 
 
@@ -302,11 +237,11 @@ def export(
 
     Other definitions, data sources and worker groups are named, since ids mean nothing elsewhere.
     """
-    from operations.exporting import exported
+    from operations.definitions import export_definition
     from operations.session import opened
 
-    with opened() as session, session.engine.connect() as db:
-        print_json(exported(db, _found(db, name)))
+    with opened() as session:
+        print_json(export_definition(session, name))
 
 
 @app.command(epilog="Example: orcaflow definition online flights")
@@ -332,7 +267,7 @@ def offline(names: _Names, form: FormatOption = Format.TABLE) -> None:
 
 
 class ExecutionChoice(StrEnum):
-    """What a new run does while another run of the same definition goes on."""
+    """The behaviour of a new run while another run of its definition goes on."""
 
     PARALLEL = "parallel"
     SERIAL_WAIT = "serial-wait"
@@ -366,24 +301,14 @@ def set_(
 
     Fields: name, id, execution_type, changed.
     """
-    from common.clock import SystemClock
     from common.model.states import ExecutionType
-    from common.store.people.definitions import set_execution_type
+    from operations.definitions import set_execution_type
+    from operations.documents.definitions import execution_type_row
     from operations.session import opened
 
-    wanted = ExecutionType[execution_type.name]
-    rows = []
-    with opened() as session, session.engine.begin() as db:
-        for found in [_found(db, name) for name in names]:
-            changed = set_execution_type(db, found.id, wanted=int(wanted), at=SystemClock().now())
-            rows.append(
-                {
-                    "name": found.name,
-                    "id": found.id,
-                    "execution_type": wanted.name,
-                    "changed": changed,
-                }
-            )
+    with opened() as session:
+        done = set_execution_type(session, names, ExecutionType[execution_type.name])
+    rows = [execution_type_row(each) for each in done]
     if form is Format.JSON:
         print_json(rows)
         return
@@ -391,113 +316,29 @@ def set_(
         write(f"{row['name']} is {'now' if row['changed'] else 'already'} {row['execution_type']}")
 
 
-def _read(
-    files: list[Path], name: str | None, mapped: list[str] | None = None
-) -> list[DefinitionDocument]:
-    from common.config import load
-    from operations.definition_files import read_definition_files
-
-    return read_definition_files(
-        files, resources=load().home / "resources", name=name, given=_given(mapped or [])
-    )
-
-
-def _given(pairs: list[str]) -> dict[tuple[Kind, int], str]:
-    from operations.references import Kind
-
-    kinds = {kind.value: kind for kind in Kind}
-    given: dict[tuple[Kind, int], str] = {}
-    for pair in pairs:
-        kind, _, rest = pair.partition(":")
-        number, equals, name = rest.partition("=")
-        known = kinds.get(kind.strip())
-        number = number.strip()
-        if known is None or not equals or not number.isdecimal() or not name.strip():
-            raise typer.BadParameter(
-                f"{pair!r} is not KIND:ID=NAME, as definition:42=load is;"
-                f" KIND is one of {', '.join(kinds)}",
-                param_hint="--map",
-            )
-        given[known, int(number[:10])] = name.strip()
-    return given
-
-
-def _finding_rows(findings: Iterable[Finding], severity: Severity) -> list[dict[str, object]]:
-    return [
-        {"node": each.node, "key": each.key, "problem": each.problem, "cure": each.cure or None}
-        for each in findings
-        if each.severity is severity
-    ]
-
-
-def _tell_findings(name: str, findings: Iterable[Finding]) -> None:
+def _report_findings(name: str, findings: Iterable[Finding]) -> None:
     for each in findings:
         say(f"{each.severity.value}: {name!r:.80}: {each}")
 
 
 def _release(names: list[str], wanted: ReleaseState, form: Format) -> None:
-    from common.clock import SystemClock
-    from common.model.states import ReleaseState
-    from common.store.people.definitions import set_release_state
-    from common.store.people.schedule_requests import take_schedules_offline
-    from common.store.people.schedule_views import schedules
+    from operations.definitions import release
+    from operations.documents.definitions import released_row
     from operations.session import opened
 
-    rows = []
-    waiting: list[str] = []
-    with opened() as session, session.engine.begin() as db:
-        found = [_found(db, name) for name in names]
-        changed: dict[int, bool] = {}
-        # In the order of their ids, as everybody locks definitions.
-        for number in sorted({each.id for each in found}):
-            changed[number] = set_release_state(db, number, wanted=wanted, at=SystemClock().now())
-        taken: dict[int, list[int]] = {}
-        if wanted is ReleaseState.OFFLINE:
-            taken = take_schedules_offline(db, sorted(changed), at=SystemClock().now())
-        for each in found:
-            if wanted is ReleaseState.ONLINE and any(
-                view.release_state == ReleaseState.OFFLINE
-                for view in schedules(db, definition_id=each.id)
-            ):
-                waiting.append(each.name)
-            rows.append(
-                {
-                    "name": each.name,
-                    "id": each.id,
-                    "release_state": wanted.name,
-                    "changed": changed[each.id],
-                    "schedules": taken.get(each.id, []),
-                }
+    with opened() as session:
+        released = release(session, names, wanted)
+    for each in released:
+        if each.has_offline_schedules:
+            say(
+                f"{each.row.name!r} has schedules that are OFFLINE; they fire after"
+                f" `orcaflow schedule online --definition {each.row.name!r}`"
             )
-    for name in waiting:
-        say(
-            f"{name!r} has schedules that are OFFLINE; they fire after"
-            f" `orcaflow schedule online --definition {name!r}`"
-        )
     if form is Format.JSON:
-        print_json(rows)
+        print_json([released_row(each) for each in released])
         return
-    for row in rows:
-        write(f"{row['name']} is {'now' if row['changed'] else 'already'} {row['release_state']}")
-        for number in cast("list[int]", row["schedules"]):
+    for each in released:
+        done = "now" if each.changed else "already"
+        write(f"{each.row.name} is {done} {each.release_state.name}")
+        for number in each.schedules_taken_offline:
             write(f"schedule {number} is now OFFLINE")
-
-
-def _found(db: Connection, name: str) -> DefinitionRow:
-    from operations.lookup import definition_named
-
-    return definition_named(db, name)
-
-
-def _row(found: DefinitionRow) -> dict[str, object]:
-    return {
-        "id": found.id,
-        "name": found.name,
-        "version": found.version,
-        "release_state": found.release_state.name,
-        "usable": found.usable,
-        "project_id": found.project_id,
-        "description": found.description,
-        "create_time": found.create_time,
-        "update_time": found.update_time,
-    }

@@ -6,9 +6,12 @@ import typer
 
 from orcaflow.cli.output import Format, FormatOption, escaped, print_json, write
 
-EXAMPLES = "Example: orcaflow doctor"
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_EXAMPLES = "Example: orcaflow doctor"
 
 
+@app.command(epilog=_EXAMPLES)
 def doctor(form: FormatOption = Format.TABLE) -> None:
     """Look at everything that Orcaflow needs, and tell the cure for what is missing.
 

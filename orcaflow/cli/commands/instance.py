@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,12 +19,26 @@ from orcaflow.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from common.model.states import TaskDependType
+    from collections.abc import Callable
+
+    from operations.instance_commands import Asked
+    from operations.session import Session
 
 app = typer.Typer(
     help="Look at process instances, watch, stop, pause and recover them.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
+)
+
+_INSTANCE_COLUMNS = (
+    "id",
+    "definition",
+    "state",
+    "command_type",
+    "start_time",
+    "duration",
+    "host",
 )
 
 _WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Until it has ended.")]
@@ -64,19 +77,17 @@ def list_(
     duration (seconds), host, owner_epoch.
     """
     from common.clock import SystemClock
-    from common.model.states import ProcessState
-    from common.store.people.views import process_instances
-    from operations.documents.instances import INSTANCE_COLUMNS, instance_row
+    from operations.documents.instances import instance_row
+    from operations.instances import list_instances
     from operations.session import opened
 
-    codes = None if not state else [int(read_state(ProcessState, each)) for each in state]
-    with opened() as session, session.engine.connect() as db:
-        found = process_instances(db, definition_name=definition, states=codes, limit=limit)
+    with opened() as session:
+        found = list_instances(session, definition=definition, states=state or (), limit=limit)
     now = SystemClock().now()
     print_rows(
         [instance_row(view, now=now) for view in found],
         form=form,
-        columns=INSTANCE_COLUMNS,
+        columns=_INSTANCE_COLUMNS,
         zone=session.zone,
         none="There are no such process instances.",
     )
@@ -89,17 +100,14 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     Fields: those of `list`, command_param, global_params, tasks (as in `task list`).
     """
     from common.clock import SystemClock
-    from common.store.people.views import process_instance_detail
-    from operations.documents.instances import TASK_COLUMNS, instance_row, task_row, task_table
-    from operations.lookup import instance_with_id
+    from operations.documents.instances import instance_row, task_row
+    from operations.instances import instance_detail
     from operations.session import opened
-    from orcaflow.cli.screens.progress import told
+    from orcaflow.cli.screens.progress import application_lines
+    from orcaflow.cli.screens.task_table import TASK_COLUMNS, task_table
 
-    with opened() as session, session.engine.connect() as db:
-        instance_with_id(db, process_instance_id)
-        detail = process_instance_detail(db, process_instance_id)
-    if detail is None:
-        raise typer.Exit(3)
+    with opened() as session:
+        detail = instance_detail(session, process_instance_id)
     now = SystemClock().now()
     row = instance_row(detail.instance, now=now) | {
         "command_param": detail.command_param,
@@ -115,7 +123,7 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
         tasks, columns = task_table(detail.tasks, wanted, now=now)
         write(table(tasks, columns, zone=session.zone))
     for task in detail.tasks:
-        if known := list(told(task)):
+        if known := list(application_lines(task)):
             write("")
             write(f"{escaped(task.name)} (task instance {task.id}, attempt {task.attempt}):")
             for label, text in known:
@@ -139,13 +147,13 @@ def watch(
     from common.clock import SystemClock
     from operations.documents.instances import instance_row, task_row
     from operations.session import opened
-    from orcaflow.cli.commands.run import read_span
+    from orcaflow.cli.options import read_span
     from orcaflow.cli.screens.watch import watch as watch_instance
 
     patience = None if timeout is None else read_span(timeout)
     with opened() as session:
         try:
-            sight = watch_instance(
+            snapshot = watch_instance(
                 session,
                 process_instance_id,
                 timeout=patience,
@@ -158,11 +166,11 @@ def watch(
         now = SystemClock().now()
         print_json(
             {
-                "instance": instance_row(sight.instance, now=now),
-                "tasks": [task_row(task, now=now) for task in sight.tasks.values()],
+                "instance": instance_row(snapshot.instance, now=now),
+                "tasks": [task_row(task, now=now) for task in snapshot.tasks.values()],
             }
         )
-    if not sight.succeeded:
+    if not snapshot.succeeded:
         raise typer.Exit(1)
 
 
@@ -214,7 +222,7 @@ def resume(
     Exit code 4 if it is in another state, or is being recovered already. Fields: command_id,
     instance (as in `list`), and with --wait tasks (as in `task list`).
     """
-    _recover(process_instance_id, "RECOVER_SUSPENDED_PROCESS", wait, timeout, form)
+    _recover(_asking(process_instance_id, "RECOVER_SUSPENDED_PROCESS"), wait, timeout, form)
 
 
 @app.command(
@@ -245,7 +253,7 @@ def rerun(
     command_id, instance (as in `list`), and with --wait tasks (as in `task list`).
     """
     kind = "START_FAILURE_TASK_PROCESS" if failed else "REPEAT_RUNNING"
-    _recover(process_instance_id, kind, wait, timeout, form)
+    _recover(_asking(process_instance_id, kind), wait, timeout, form)
 
 
 @app.command(epilog="Example: orcaflow instance recover 12 --wait")
@@ -261,7 +269,12 @@ def recover(
     Exit code 4 if it succeeded, still goes on, or is being recovered already. Fields: command_id,
     instance (as in `list`), and with --wait tasks (as in `task list`).
     """
-    _recover(process_instance_id, None, wait, timeout, form)
+    from operations import instance_commands
+
+    def put(session: Session) -> Asked:
+        return instance_commands.recover(session, process_instance_id, notify=say)
+
+    _recover(put, wait, timeout, form)
 
 
 @app.command(
@@ -292,33 +305,18 @@ def execute(
     --wait tasks (as in `task list`).
     """
     from common.model.states import TaskDependType
-    from common.store.people.runs import run_shape
-    from operations.lookup import instance_with_id, nodes_named
-    from operations.session import opened
+    from operations.instance_commands import execute_tasks
 
     if only + pre + post > 1:
         raise typer.BadParameter("--only, --pre and --post exclude each other")
-    with opened() as session, session.engine.connect() as db:
-        instance_with_id(db, process_instance_id)
-        shape = run_shape(db, process_instance_id)
-        names = nodes_named(
-            "" if shape is None else shape.process_instance_json,
-            tasks,
-            owner=f"process instance {process_instance_id}",
-            field="tasks",
-        )
     mode = TaskDependType.TASK_ONLY
     if pre or post:
         mode = TaskDependType.TASK_PRE if pre else TaskDependType.TASK_POST
-    _recover(
-        process_instance_id,
-        "EXECUTE_TASK",
-        wait,
-        timeout,
-        form,
-        start_node_names=names,
-        mode=mode,
-    )
+
+    def put(session: Session) -> Asked:
+        return execute_tasks(session, process_instance_id, tasks, mode, notify=say)
+
+    _recover(put, wait, timeout, form)
 
 
 @app.command(
@@ -350,14 +348,11 @@ def why(
     tables and ZooKeeper. Fields of each cause: cause (a word for programs), subject, since, next
     (what will be looked at), next_at, text, depth (below the cause before it).
     """
-    import difflib
-
-    from common.errors import NotFoundError
     from common.model.states import ProcessState
-    from common.why import task_names, why_command, why_instance, why_task
     from operations.documents.instances import name_of
-    from operations.explaining import facts_of_instance, facts_of_waiting, print_causes
+    from operations.explaining import causes_of_command, causes_of_instance, facts_of_instance
     from operations.session import opened
+    from orcaflow.cli.screens.causes import print_causes
 
     if (process_instance_id is None) == (command is None):
         raise typer.BadParameter("give the ID of a process instance, or --command ID")
@@ -365,10 +360,8 @@ def why(
         if task is not None:
             raise typer.BadParameter("--task goes with the ID of a process instance")
         with opened() as session:
-            waiting = facts_of_waiting(session, command)
-        if isinstance(waiting, str):
-            raise NotFoundError(waiting)
-        print_causes(why_command(*waiting), form=form, zone=session.zone)
+            causes = causes_of_command(session, command)
+        print_causes(causes, form=form, zone=session.zone)
         return
     number = process_instance_id or 0
     with opened() as session:
@@ -377,15 +370,7 @@ def why(
     if form is not Format.JSON:
         state = name_of(ProcessState, run.state)
         write(f"process instance {number} ({escaped(run.name)}) is {state}")
-    if task is None:
-        causes = why_instance(facts, number)
-    else:
-        names = task_names(run, facts.task_types)
-        if task not in names and task not in {each.name for each in run.attempts}:
-            near = difflib.get_close_matches(task, names, n=1)
-            perhaps = f"; did you mean {near[0]!r}?" if near else ""
-            raise NotFoundError(f"process instance {number} has no task {task!r:.200}{perhaps}")
-        causes = why_task(facts, number, task)
+    causes = causes_of_instance(facts, number, task=task)
     print_causes(causes, form=form, zone=session.zone)
 
 
@@ -397,80 +382,61 @@ def _signal(
     from common.model.states import ProcessState
     from operations.documents.instances import instance_row
     from operations.instance_commands import ask
+    from operations.instances import snapshot_of
     from operations.session import opened
-    from orcaflow.cli.commands.run import patience_of
-    from orcaflow.cli.screens.watch import look
+    from orcaflow.cli.options import patience_of
     from orcaflow.cli.screens.watch import watch as watch_instance
 
     patience = patience_of(timeout, wait=wait)
     with opened() as session:
-        asked = ask(session, process_instance_id, CommandType[kind])
+        asked = ask(session, process_instance_id, CommandType[kind], notify=say)
         if wait:
-            sight = watch_instance(
+            snapshot = watch_instance(
                 session,
                 asked.process_instance_id,
                 timeout=patience,
                 to_stdout=form is not Format.JSON,
             )
         else:
-            sight = look(session, asked.process_instance_id)
+            snapshot = snapshot_of(session, asked.process_instance_id)
     if form is Format.JSON:
-        row = instance_row(sight.instance, now=SystemClock().now())
+        row = instance_row(snapshot.instance, now=SystemClock().now())
         print_json({"command_id": asked.command_id, "instance": row})
     elif not wait:
         done = "stopped" if kind == "STOP" else "paused"
         write(f"asked for process instance {asked.process_instance_id} to be {done}")
-    if wait and sight.instance.state != ProcessState[kind]:
+    if wait and snapshot.instance.state != ProcessState[kind]:
         # It came to its own end before the command reached it.
         raise typer.Exit(1)
 
 
-def _recover(
-    process_instance_id: int,
-    kind: str | None,
-    wait: bool,
-    timeout: str | None,
-    form: Format,
-    *,
-    start_node_names: Sequence[str] = (),
-    mode: TaskDependType | None = None,
-) -> None:
+def _asking(process_instance_id: int, kind: str) -> Callable[[Session], Asked]:
     from common.model.commands import CommandType
-    from common.model.states import TaskDependType
-    from operations.instance_commands import (
-        TAKEN_WITHIN,
-        ask,
-        await_taken,
-        await_taken_or_time_out,
-        recovery_of,
-    )
-    from operations.lookup import instance_with_id
+    from operations.instance_commands import ask
+
+    def put(session: Session) -> Asked:
+        return ask(session, process_instance_id, CommandType[kind], notify=say)
+
+    return put
+
+
+def _recover(
+    put: Callable[[Session], Asked], wait: bool, timeout: str | None, form: Format
+) -> None:
     from operations.session import opened
-    from orcaflow.cli.commands.run import patience_of, tell_begun, watched
+    from orcaflow.cli.commands.run import report_begun, watched
+    from orcaflow.cli.options import patience_of
+    from orcaflow.cli.waiting import TAKEN_WITHIN, await_taken, await_taken_or_time_out
 
     patience = patience_of(timeout, wait=wait)
     with opened() as session:
-        if kind is None:
-            with session.engine.connect() as db:
-                named = instance_with_id(db, process_instance_id)
-                # What decides is the root of a tree, to which the command goes.
-                found = instance_with_id(db, named.root_id or named.id)
-            command_type = recovery_of(found.state)
-        else:
-            command_type = CommandType[kind]
-        asked = ask(
-            session,
-            process_instance_id,
-            command_type,
-            start_node_names=start_node_names,
-            task_depend_type=mode or TaskDependType.TASK_POST,
-        )
+        asked = put(session)
         try:
             if not wait:
                 if await_taken(session, asked, patience=TAKEN_WITHIN):
-                    tell_begun(session, asked.command_id, asked.process_instance_id, form)
+                    report_begun(session, asked.command_id, asked.process_instance_id, form)
                 else:
-                    _tell_waiting(asked.command_id, form)
+                    _report_waiting(asked.command_id, form)
                 return
             await_taken_or_time_out(session, asked, patience)
             ended_well = watched(
@@ -486,22 +452,10 @@ def _recover(
         raise typer.Exit(1)
 
 
-def _tell_waiting(command_id: int, form: Format) -> None:
+def _report_waiting(command_id: int, form: Format) -> None:
     say(
         f"command {command_id} waits: no master has taken it yet. It is carried out when one does"
         f" (orcaflow instance why --command {command_id})"
     )
     if form is Format.JSON:
         print_json({"command_id": command_id, "instance": None})
-
-
-def read_state(kind: type, text: str) -> int:
-    """A state by name, in any case; a usage error names those that there are."""
-    names = {member.name: int(member) for member in kind}  # type: ignore[attr-defined]
-    code = names.get(text.upper().replace("-", "_"))
-    if code is None:
-        raise typer.BadParameter(
-            f"{text!r} is no state; known are {', '.join(name.lower() for name in names)}",
-            param_hint="--state",
-        )
-    return code

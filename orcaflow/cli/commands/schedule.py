@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Begin runs by the clock: Quartz cron lines in time zones, and a ledger of every fire.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 

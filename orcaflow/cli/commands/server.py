@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operations.server_names import ServerName
 from orcaflow.cli.output import Format, FormatOption, escaped, print_json, print_rows, say, write
 
 if TYPE_CHECKING:
@@ -16,22 +16,16 @@ if TYPE_CHECKING:
 
     from operations.daemons import Cluster, DaemonStatus, Started
 
-app = typer.Typer(help="Start, stop and list daemons.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Start, stop and list daemons.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
-STANDALONE = "standalone-server"
-
-
-class Name(StrEnum):
-    """What can be started and stopped."""
-
-    STANDALONE = "standalone-server"
-    MASTER = "master-server"
-    WORKER = "worker-server"
-    ZOOKEEPER = "zookeeper"
-    POSTGRES = "postgres"
-
-
-_NameArgument = Annotated[Name, typer.Argument(help="standalone-server is all of them together.")]
+_NameArgument = Annotated[
+    ServerName, typer.Argument(help="standalone-server is all of them together.")
+]
 _PortOption = Annotated[
     int | None,
     typer.Option("--port", min=0, max=65535, help="Else as configured; 0 takes a free one."),
@@ -79,18 +73,20 @@ def start(
     below ORCAFLOW_HOME. Fields: name, host, port, pid, already.
     """
     _check_options(name, port=port, groups=groups, slots=slots)
-    cluster = _cluster(within)
-    started = _start(
-        cluster,
+    from operations import servers
+    from operations.daemons import Options
+
+    started = servers.start(
+        _cluster(within),
         name,
         port=port,
-        groups=groups,
-        slots=slots,
-        free_ports=free_ports or (name is Name.STANDALONE and port == 0),
+        options=Options(groups=groups, slots=slots),
+        free_ports=free_ports or (name is ServerName.STANDALONE and port == 0),
         masters=masters,
         workers=workers,
+        notify=say,
     )
-    _tell_started(started, form)
+    _report_started(started, form)
 
 
 @app.command(
@@ -114,8 +110,11 @@ def stop(
     Without --port, all masters or workers of this home. What runs goes on with the next start.
     Fields: stopped (a list).
     """
-    cluster = _cluster(within)
-    stopped = _stop(cluster, name, port=port, now=now, within=timedelta(seconds=within))
+    from operations import servers
+
+    stopped = servers.stop(
+        _cluster(within), name, port=port, now=now, within=timedelta(seconds=within)
+    )
     if form is Format.JSON:
         print_json({"stopped": stopped})
     elif stopped:
@@ -140,31 +139,24 @@ def restart(
     Without --port, all masters or workers of this home. Fields: as of `start`.
     """
     _check_options(name, port=port, groups=groups, slots=slots)
-    from operations.daemons import Kind, Options
+    from operations import servers
+    from operations.daemons import Options
 
-    cluster = _cluster(within)
-    before = [
-        (kind, number, cluster.options_of(kind, number))
-        for kind, number in cluster.known()
-        if name.value in (STANDALONE, kind.value) and port in (None, number)
-    ]
-    _stop(cluster, name, port=port, now=now, within=timedelta(seconds=within))
-    if not before:
-        started = _start(cluster, name, port=port, groups=groups, slots=slots)
-    else:
-        started = []
-        if name is Name.STANDALONE:
-            started += cluster.start_standalone(masters=0, workers=0)
-        # Workers first: a master that finds none of them would begin to fail tasks over.
-        for kind, number, kept in sorted(before, key=lambda each: each[0] is Kind.MASTER):
-            options = Options(groups=groups or kept.groups, slots=slots or kept.slots)
-            started.append(cluster.start_daemon(kind, number, options))
-    _tell_started(started, form)
+    started = servers.restart(
+        _cluster(within),
+        name,
+        port=port,
+        options=Options(groups=groups, slots=slots),
+        now=now,
+        within=timedelta(seconds=within),
+        notify=say,
+    )
+    _report_started(started, form)
 
 
 @app.command(epilog="Example: orcaflow server status -o json")
 def status(
-    name: Annotated[Name | None, typer.Argument(help="Only this one; else all.")] = None,
+    name: Annotated[ServerName | None, typer.Argument(help="Only this one; else all.")] = None,
     *,
     port: _PortOption = None,
     form: FormatOption = Format.TABLE,
@@ -174,12 +166,9 @@ def status(
     Fields: name, host, port, pid, incarnation, state (ready, not ready, not answering, dead),
     since, reason.
     """
-    cluster = _cluster(60)
-    found = [
-        each
-        for each in cluster.statuses()
-        if name in (None, Name.STANDALONE, each.name) and port in (None, each.port)
-    ]
+    from operations import servers
+
+    found = servers.statuses(_cluster(60), name, port=port)
     _print_statuses(found, form)
     if not found:
         raise typer.Exit(3)
@@ -194,39 +183,14 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     Fields: kind, address, incarnation, pid, cpu, memory (shares from 0 to 1), load, since, beaten,
     health, reason.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     from common.config import load
-    from operations.health import health
-    from operations.members import members
+    from operations.documents.servers import member_row
+    from operations.members import members_with_health
     from operations.session import zone_of
 
     config = load()
     zone = zone_of(config)
-    found = members(config, zone=zone)
-
-    def asked(address: str) -> tuple[str, str | None]:
-        host, _, port = address.rpartition(":")
-        return health(host.strip("[]"), int(port))
-
-    with ThreadPoolExecutor(max_workers=16) as pool:
-        answers = list(pool.map(asked, [member.address for member in found]))
-    rows = [
-        {
-            "kind": member.kind.name.lower(),
-            "address": member.address,
-            "incarnation": member.incarnation,
-            "pid": member.beat and member.beat.pid,
-            "cpu": member.beat and member.beat.cpu,
-            "memory": member.beat and member.beat.memory,
-            "load": member.beat and member.beat.load,
-            "since": member.beat and member.beat.created,
-            "beaten": member.beat and member.beat.beaten,
-            "health": state,
-            "reason": reason,
-        }
-        for member, (state, reason) in zip(found, answers, strict=True)
-    ]
+    rows = [member_row(found) for found in members_with_health(config, zone=zone)]
     print_rows(
         rows,
         form=form,
@@ -243,71 +207,22 @@ def _cluster(within: float) -> Cluster:
     return Cluster(load(), within=timedelta(seconds=within))
 
 
-def _check_options(name: Name, *, port: int | None, groups: str | None, slots: int | None) -> None:
-    if (groups is not None or slots is not None) and name not in (Name.WORKER, Name.STANDALONE):
+def _check_options(
+    name: ServerName, *, port: int | None, groups: str | None, slots: int | None
+) -> None:
+    if (groups is not None or slots is not None) and name not in (
+        ServerName.WORKER,
+        ServerName.STANDALONE,
+    ):
         raise typer.BadParameter(f"--groups and --slots are for workers, not for {name}")
-    if name is Name.STANDALONE and port:
+    if name is ServerName.STANDALONE and port:
         raise typer.BadParameter(
             "standalone-server is several daemons: set master.port and worker.port, or give "
             "--free-ports"
         )
 
 
-def _start(
-    cluster: Cluster,
-    name: Name,
-    *,
-    port: int | None = None,
-    groups: str | None = None,
-    slots: int | None = None,
-    free_ports: bool = False,
-    masters: int = 1,
-    workers: int = 1,
-) -> list[Started]:
-    from operations.daemons import Kind, Options, free_port
-
-    options = Options(groups=groups, slots=slots)
-    match name:
-        case Name.STANDALONE:
-            return cluster.start_standalone(
-                masters=masters,
-                workers=workers,
-                free_ports=free_ports,
-                options=options,
-                tell=say,
-            )
-        case Name.POSTGRES:
-            if cluster.config.database.url:
-                say("note: database.url names another server, which is the one that is used")
-            return [cluster.start_postgres(0 if free_ports else port)]
-        case Name.ZOOKEEPER:
-            if cluster.config.zookeeper.hosts:
-                say("note: zookeeper.hosts names another server, which is the one that is used")
-            return [cluster.start_zookeeper(0 if free_ports else port)]
-        case Name.MASTER | Name.WORKER:
-            kind = Kind(name)
-            settings = cluster.config.master if kind is Kind.MASTER else cluster.config.worker
-            if free_ports or port == 0:
-                port = free_port()
-            return [cluster.start_daemon(kind, settings.port if port is None else port, options)]
-
-
-def _stop(
-    cluster: Cluster, name: Name, *, port: int | None, now: bool, within: timedelta
-) -> list[str]:
-    if name is Name.STANDALONE:
-        return cluster.stop_everything(now=now, within=within)
-    if name in (Name.POSTGRES, Name.ZOOKEEPER):
-        return [name.value] if cluster.stop_one(name, None, now=now, within=within) else []
-    ports = [number for kind, number, _ in cluster.running() if kind.value == name.value]
-    return [
-        f"{name}-{number}"
-        for number in ports
-        if port in (None, number) and cluster.stop_one(name, number, now=now, within=within)
-    ]
-
-
-def _tell_started(started: Sequence[Started], form: Format) -> None:
+def _report_started(started: Sequence[Started], form: Format) -> None:
     if form is Format.JSON:
         print_json([asdict(each) for each in started])
         return

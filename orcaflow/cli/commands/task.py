@@ -13,7 +13,6 @@ from orcaflow.cli.output import (
     escaped_log,
     print_json,
     print_rows,
-    say,
     write,
 )
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Look at attempts at tasks, their logs and parameters.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
@@ -65,19 +65,18 @@ def list_(
     memory_factor, app_link (ids of applications), ui_link, history_link, progress, usage (objects).
     """
     from common.clock import SystemClock
-    from common.model.states import TaskState
-    from common.store.people.views import task_instances
-    from operations.documents.instances import TASK_COLUMNS, task_row, task_table
-    from operations.lookup import instance_with_id
+    from operations.documents.instances import task_row
     from operations.session import opened
-    from orcaflow.cli.commands.instance import read_state
+    from operations.tasks import list_tasks
+    from orcaflow.cli.screens.task_table import TASK_COLUMNS, task_table
 
-    codes = None if not state else [int(read_state(TaskState, each)) for each in state]
-    with opened() as session, session.engine.connect() as db:
-        if instance is not None:
-            instance_with_id(db, instance)
-        found = task_instances(
-            db, process_instance_id=instance, states=codes, valid_only=not every, limit=limit
+    with opened() as session:
+        found = list_tasks(
+            session,
+            process_instance_id=instance,
+            states=state or (),
+            valid_only=not every,
+            limit=limit,
         )
     now = SystemClock().now()
     wanted = ("id", "process_instance_id", *TASK_COLUMNS[1:], "progress", "failure_reason")
@@ -108,16 +107,16 @@ def log(
 
     It is read on the computer that ran the task, below $ORCAFLOW_HOME/tasks/logs.
     """
-    from operations.lookup import task_with_id
     from operations.session import opened
     from operations.task_log import opened_log
+    from operations.tasks import find_task
+    from orcaflow.cli.waiting import await_log
 
     with opened() as session:
-        with session.engine.connect() as db:
-            task = task_with_id(db, task_instance_id)
+        task = find_task(session, task_instance_id)
         try:
             if follow and task.end_time is None:
-                task_log_path = _awaited_path(session, task_instance_id)
+                task_log_path = await_log(session, task_instance_id)
             else:
                 task_log_path = task.log_path
             with opened_log(session.config.home, task_log_path) as opened_file:
@@ -139,32 +138,14 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     now. Values of parameters whose names sound secret are masked. Fields: id, name, task_type,
     moment, parameters, origins (built-in, global, upstream, local or start-up), params, put_out.
     """
-    from common.clock import SystemClock
-    from common.errors import NotFoundError
-    from common.store.people.runs import task_document
-    from operations.lookup import task_with_id
-    from operations.rendering import rendered
+    from operations.documents.tasks import rendered_row
     from operations.session import opened
+    from operations.tasks import render_task
 
-    with opened() as session, session.engine.connect() as db:
-        task = task_with_id(db, task_instance_id)
-        document = task_document(db, task_instance_id)
-    if document is None:
-        raise NotFoundError(f"task instance {task_instance_id} is gone")
-    result = rendered(document, config=session.config, now=SystemClock().now())
+    with opened() as session:
+        task, result = render_task(session, task_instance_id)
     if form is Format.JSON:
-        print_json(
-            {
-                "id": task.id,
-                "name": task.name,
-                "task_type": task.task_type,
-                "moment": result.moment,
-                "parameters": result.parameters,
-                "origins": result.origins,
-                "params": result.params,
-                "put_out": result.put_out,
-            }
-        )
+        print_json(rendered_row(task, result))
         return
     write("parameters:")
     for name, value in result.parameters.items():
@@ -192,40 +173,14 @@ def force_success(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> N
     code 4. Nothing runs by this alone: `orcaflow instance recover` goes on. Fields: as `list`.
     """
     from common.clock import SystemClock
-    from common.errors import NotAllowedError
-    from common.model.states import ProcessState, TaskState
-    from common.store.people.runs import force_success as force
-    from operations.documents.instances import name_of, task_row
-    from operations.lookup import instance_with_id, task_with_id
+    from operations import tasks
+    from operations.documents.instances import task_row
     from operations.session import opened
 
-    now = SystemClock().now()
-    with opened() as session, session.engine.begin() as db:
-        before = task_with_id(db, task_instance_id)
-        reason = "declared a success by hand"
-        if before.state in (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE):
-            was = name_of(TaskState, before.state)
-            reason += f"; it was {was}" + (f": {before.reason}" if before.reason else "")
-        if not force(db, task_instance_id, at=now, reason=reason[:4000]):
-            run = instance_with_id(db, before.process_instance_id)
-            state = name_of(TaskState, before.state)
-            if not before.valid:
-                cause = "another attempt has taken its place"
-            elif before.state not in (
-                TaskState.FAILURE,
-                TaskState.KILL,
-                TaskState.NEED_FAULT_TOLERANCE,
-            ):
-                cause = f"it is {state}, and only a failed or killed attempt can be declared good"
-            else:
-                cause = (
-                    f"its process instance {run.id} is {name_of(ProcessState, run.state)};"
-                    f" wait for its end, or stop it: orcaflow instance stop {run.id}"
-                )
-            raise NotAllowedError(f"task instance {task_instance_id}: {cause}")
-        after = task_with_id(db, task_instance_id)
+    with opened() as session:
+        after = tasks.force_success(session, task_instance_id)
     if form is Format.JSON:
-        print_json(task_row(after, now=now))
+        print_json(task_row(after, now=SystemClock().now()))
         return
     write(
         f"task instance {task_instance_id} ({escaped(after.name)}) counts as a success now;"
@@ -241,57 +196,13 @@ def why(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     of each cause: cause (a word for programs), subject, since, next (what will be looked at),
     next_at, text, depth (below the cause before it).
     """
-    from common.why import Cause, CauseKind, why_task
-    from operations.explaining import facts_of_instance, print_causes
-    from operations.lookup import task_with_id
+    from operations.explaining import causes_of_task_instance
     from operations.session import opened
+    from orcaflow.cli.screens.causes import print_causes
 
     with opened() as session:
-        with session.engine.connect() as db:
-            task = task_with_id(db, task_instance_id)
-        facts = facts_of_instance(session, task.process_instance_id)
-    causes = why_task(facts, task.process_instance_id, task.name)
-    current = {each.id for each in facts.runs[task.process_instance_id].attempts}
-    if task_instance_id not in current:
-        causes = (
-            Cause(
-                cause=CauseKind.SUPERSEDED,
-                subject=f"task instance {task_instance_id}",
-                text=f"attempt {task.attempt} at {task.name!r} is over: another has taken its"
-                " place, or a recovery starts the task afresh",
-                since=task.end_time,
-                because=causes,
-            ),
-        )
+        causes = causes_of_task_instance(session, task_instance_id)
     print_causes(causes, form=form, zone=session.zone)
-
-
-def _awaited_path(session: Session, task_instance_id: int) -> str | None:
-    """The path of the log, once a worker has begun the attempt."""
-    import time
-
-    from operations.lookup import task_with_id
-    from operations.task_log import LogMissingError, opened_log
-
-    told = False
-    while True:
-        with session.engine.connect() as db:
-            task = task_with_id(db, task_instance_id)
-        if task.end_time is not None:
-            return task.log_path
-        if task.log_path:
-            try:
-                with opened_log(session.config.home, task.log_path):
-                    return task.log_path
-            except LogMissingError:
-                # Claimed a moment ago, or running on another computer, which ends it all the same.
-                if told:
-                    return task.log_path
-        if not told:
-            say(f"waiting for a worker to start task instance {task_instance_id}")
-            told = True
-        # No trigger tells of a task that begins; only a person waits here, and no daemon.
-        time.sleep(0.3)
 
 
 def _follow(session: Session, task_instance_id: int, opened_file: TaskLog) -> None:
@@ -300,7 +211,7 @@ def _follow(session: Session, task_instance_id: int, opened_file: TaskLog) -> No
 
     from common.clock import SystemClock
     from common.store.listen import Channel, Notifications
-    from operations.lookup import task_with_id
+    from operations.tasks import find_task
 
     clock = SystemClock()
     unfinished = ""
@@ -311,8 +222,7 @@ def _follow(session: Session, task_instance_id: int, opened_file: TaskLog) -> No
         ended = False
         while not ended:
             if clock.monotonic() >= look_at:
-                with session.engine.connect() as db:
-                    ended = task_with_id(db, task_instance_id).end_time is not None
+                ended = find_task(session, task_instance_id).end_time is not None
                 look_at = clock.monotonic() + 1.0
             while piece := opened_file.read():
                 unfinished = _put_lines(unfinished + piece)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import typer
+
 from orcaflow.cli.output import Format, FormatOption, print_json, write
 
-EXAMPLES = "Example: orcaflow version -o json"
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_EXAMPLES = "Example: orcaflow version -o json"
 
 
+@app.command(epilog=_EXAMPLES)
 def version(form: FormatOption = Format.TABLE) -> None:
     """Print the version of Orcaflow and of what it runs on."""
     import platform

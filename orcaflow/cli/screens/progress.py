@@ -1,4 +1,4 @@
-"""Spark applications as a person reads them: how far one has come, where it is, what it has cost.
+"""Spark applications for people: their progress, their addresses and their cost, in words.
 
 Everything here comes out of columns that an attempt could write (`common.model.spark`), so it is
 read as such and escaped; a link is only one if it is an address of the web. Reads no table.
@@ -7,11 +7,12 @@ read as such and escaped; a link is only one if it is an address of the web. Rea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from common.model.spark import Progress, Usage, progress_from, usage_from
+from common.model.spark import Progress, Usage, usage_from
+from operations.documents.applications import progress_of
 from operations.texts import duration
 from orcaflow.cli.output import escaped
 
@@ -22,24 +23,8 @@ _BAR_CELLS = 10
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
-def progress_of(task: TaskInstanceView) -> Progress | None:
-    """How far the attempt's application has come; None if it has said nothing of that."""
-    return None if task.progress is None else progress_from(task.progress)
-
-
-def progress_row(task: TaskInstanceView) -> dict[str, object] | None:
-    """The same as a field of `-o json`: the counts, and `share`, which is 0 to 1 or null."""
-    progress = progress_of(task)
-    return None if progress is None else {**asdict(progress), "share": progress.share}
-
-
-def usage_row(task: TaskInstanceView) -> dict[str, object] | None:
-    """What the attempt has cost, as a field of `-o json`."""
-    return None if task.usage is None else asdict(usage_from(task.usage))
-
-
 def progress_words(task: TaskInstanceView) -> str:
-    """How far the attempt's application has come, or came, in words; "" if nothing is known."""
+    """The progress of the attempt's application in words; "" if nothing is known."""
     progress = progress_of(task)
     if progress is None:
         return ""
@@ -87,7 +72,7 @@ def bar(progress: Progress) -> str:
     return "█" * full + "░" * (_BAR_CELLS - full)
 
 
-def told(task: TaskInstanceView) -> Iterator[tuple[str, str]]:
+def application_lines(task: TaskInstanceView) -> Iterator[tuple[str, str]]:
     """All that is known of an attempt's applications: pairs of a label and a text."""
     ids = applications(task)
     if ids:

@@ -10,41 +10,36 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from common.clock import SystemClock
-from common.dag import Dag, select
-from common.errors import InvalidDefinitionError, SchedulerError, ServiceUnreachableError
-from common.model.command_param import CommandParam
-from common.model.definitions import read_process_json
-from common.model.states import ProcessState, TaskDependType, TaskState
+from common.dag import Dag
+from common.errors import SchedulerError, ServiceUnreachableError
+from common.model.states import ProcessState, TaskState
 from common.store.listen import Channel, Notification, Notifications, read_task_report
-from common.store.people.runs import RunShape, run_shape
-from common.store.people.views import task_instances
-from common.task_types import known_task_types
+from operations.documents.applications import progress_of
 from operations.documents.instances import name_of, task_duration
-from operations.lookup import instance_with_id
+from operations.instances import RunSnapshot, dag_of, snapshot_of
 from operations.session import Session
 from operations.task_log import last_lines
 from operations.texts import duration
 from orcaflow.cli.output import escaped, escaped_log, shown
-from orcaflow.cli.screens.progress import bar, progress_of, progress_words, where
+from orcaflow.cli.screens.progress import bar, progress_words, where
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-    from common.store.people.views import ProcessInstanceView, TaskInstanceView
+    from common.store.people.views import TaskInstanceView
 
 LOG_TAIL_LINES = 20
 _LOOK_EVERY = 0.5
 _DRAW_EVERY = timedelta(milliseconds=200)
 # A run of ten thousand tasks must not keep the database busy with being looked at.
 _LOOK_SHARE = 20
-_TELL_PROGRESS_EVERY = timedelta(seconds=10)
+_REPORT_PROGRESS_EVERY = timedelta(seconds=10)
 _WAITING = "WAITING"
 _FAILED = (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
 
@@ -55,31 +50,12 @@ class WatchTimeoutError(SchedulerError):
     exit_code = 124
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """A run as it was when it was looked at. `tasks` holds the valid attempt of each node."""
-
-    instance: ProcessInstanceView
-    tasks: dict[str, TaskInstanceView]
-
-    @property
-    def has_ended(self) -> bool:
-        return self.instance.state in _TERMINAL
-
-    @property
-    def succeeded(self) -> bool:
-        return self.instance.state == ProcessState.SUCCESS
-
-
-_TERMINAL = frozenset(int(state) for state in ProcessState if state.is_terminal)
-
-
 class Display(Protocol):
-    """Where a watched run is shown."""
+    """A place that shows a watched run."""
 
-    def show(self, sight: Sight, *, now: datetime) -> None: ...
+    def show(self, snapshot: RunSnapshot, *, now: datetime) -> None: ...
 
-    def tell(self, text: str) -> None: ...
+    def notify(self, text: str) -> None: ...
 
 
 def watch(
@@ -88,40 +64,29 @@ def watch(
     *,
     timeout: timedelta | None = None,
     to_stdout: bool = True,
-) -> Sight:
+) -> RunSnapshot:
     """Show the run until it has ended, and then the end of the log of each task that failed.
 
     `to_stdout` false leaves standard output to others. Raises `WatchTimeoutError` after `timeout`.
     """
-    with session.engine.connect() as db:
-        instance_with_id(db, process_instance_id)
-        shape = run_shape(db, process_instance_id)
-    dag = _dag(shape)
+    dag = dag_of(session, process_instance_id)
     stream = sys.stdout if to_stdout else sys.stderr
     with _display(stream.isatty(), dag, session.zone, to_stdout=to_stdout) as display:
-        sight = _follow(session, process_instance_id, display, timeout)
-    for line in failures(session.config.home, sight):
+        snapshot = _follow(session, process_instance_id, display, timeout)
+    for line in failures(session.config.home, snapshot):
         stream.write(line + "\n")
-    stream.write(_closing(sight) + "\n")
+    stream.write(_closing(snapshot) + "\n")
     stream.flush()
-    return sight
+    return snapshot
 
 
-def look(session: Session, process_instance_id: int) -> Sight:
-    """The run as it is now."""
-    with session.engine.connect() as db:
-        instance = instance_with_id(db, process_instance_id)
-        tasks = task_instances(db, process_instance_id=process_instance_id, valid_only=True)
-    return Sight(instance=instance, tasks={task.name: task for task in tasks})
-
-
-def failures(home: Path, sight: Sight) -> Iterator[str]:
-    """What went wrong, for people: each failed task with the end of its log."""
-    if sight.succeeded:
+def failures(home: Path, snapshot: RunSnapshot) -> Iterator[str]:
+    """The failures of a run for people: each failed task with the end of its log."""
+    if snapshot.succeeded:
         return
-    if sight.instance.state_reason:
-        yield f"reason: {escaped(sight.instance.state_reason)}"
-    for task in sight.tasks.values():
+    if snapshot.instance.state_reason:
+        yield f"reason: {escaped(snapshot.instance.state_reason)}"
+    for task in snapshot.tasks.values():
         if task.state != TaskState.FAILURE:
             continue
         code = "" if task.exit_code is None else f", exit code {task.exit_code}"
@@ -144,32 +109,20 @@ def failures(home: Path, sight: Sight) -> Iterator[str]:
         yield f"  the whole log: orcaflow task log {task.id}"
 
 
-def _closing(sight: Sight) -> str:
-    instance = sight.instance
+def _closing(snapshot: RunSnapshot) -> str:
+    instance = snapshot.instance
     span = duration((instance.end_time or instance.start_time) - instance.start_time)
     state = name_of(ProcessState, instance.state)
     return f"{state}: process instance {instance.id} ({escaped(instance.name)}) after {span}"
 
 
-def _dag(shape: RunShape | None) -> Dag | None:
-    """The nodes that the run has, in order; None if its JSON can't be read."""
-    if shape is None:
-        return None
-    try:
-        graph = read_process_json(shape.process_instance_json, task_types=known_task_types())
-        names = CommandParam.of_instance(shape.command_param).start_node_names
-        return select(graph.dag, names, TaskDependType(shape.task_depend_type))
-    except (InvalidDefinitionError, ValueError):
-        return None
-
-
 def _follow(
     session: Session, process_instance_id: int, display: Display, timeout: timedelta | None
-) -> Sight:
+) -> RunSnapshot:
     clock = SystemClock()
     deadline = None if timeout is None else clock.monotonic() + timeout.total_seconds()
     look_at = 0.0
-    sight: Sight | None = None
+    snapshot: RunSnapshot | None = None
     lost = False
     channels = (Channel.TASK, Channel.PROCESS, Channel.WANTED)
     with Notifications(session.url, channels, application_name="orcaflow-watch") as notifications:
@@ -177,18 +130,18 @@ def _follow(
             before = clock.monotonic()
             if before >= look_at:
                 try:
-                    sight = look(session, process_instance_id)
+                    snapshot = snapshot_of(session, process_instance_id)
                     lost = False
                 except ServiceUnreachableError as error:
                     if not lost:
-                        display.tell(f"{error}; waiting for it")
+                        display.notify(f"{error}; waiting for it")
                     lost = True
                 took = clock.monotonic() - before
                 look_at = before + max(_LOOK_EVERY, took * _LOOK_SHARE)
-            if sight is not None:
-                display.show(sight, now=clock.now())
-                if sight.has_ended:
-                    return sight
+            if snapshot is not None:
+                display.show(snapshot, now=clock.now())
+                if snapshot.has_ended:
+                    return snapshot
             if deadline is not None and clock.monotonic() >= deadline:
                 raise WatchTimeoutError(
                     f"process instance {process_instance_id} has not ended within "
@@ -242,45 +195,45 @@ class Lines:
     def __init__(self, put: Callable[[str], None], zone: tzinfo | None) -> None:
         self._put = put
         self._zone = zone
-        self._told: dict[str, tuple[int, int]] = {}
-        self._told_of: dict[str, str] = {}
+        self._reported: dict[str, tuple[int, int]] = {}
+        self._places: dict[str, str] = {}
         self._progress: dict[str, tuple[datetime, str]] = {}
         self._state: int | None = None
 
-    def show(self, sight: Sight, *, now: datetime) -> None:
-        instance = sight.instance
+    def show(self, snapshot: RunSnapshot, *, now: datetime) -> None:
+        instance = snapshot.instance
         if self._state is None:
             self._put(f"process instance {instance.id} ({escaped(instance.name)}):")
-        for task in sight.tasks.values():
-            if self._told.get(task.name) == (task.attempt, task.state):
-                self._tell_of_application(task, now)
+        for task in snapshot.tasks.values():
+            if self._reported.get(task.name) == (task.attempt, task.state):
+                self._report_application(task, now)
                 continue
-            self._told[task.name] = (task.attempt, task.state)
+            self._reported[task.name] = (task.attempt, task.state)
             span = task_duration(task, now=now) if task.end_time else None
             self._put(
                 f"{shown(now, self._zone)}  {escaped(task.name)}"
                 f"  {name_of(TaskState, task.state)}{_attempt(task)}"
                 f"{'' if span is None else f'  {duration(span)}'}{_end_of_application(task)}"
             )
-            self._tell_of_application(task, now)
+            self._report_application(task, now)
         self._state = instance.state
 
-    def _tell_of_application(self, task: TaskInstanceView, now: datetime) -> None:
-        """Where a running attempt's application is, once; and now and then how far it has come."""
+    def _report_application(self, task: TaskInstanceView, now: datetime) -> None:
+        """Report a running attempt's application once, and its progress now and then."""
         if task.end_time is not None:
             return
         prefix = f"{shown(now, self._zone)}  {escaped(task.name)}"
         place = where(task)
-        if place and self._told_of.get(task.name) != place:
-            self._told_of[task.name] = place
+        if place and self._places.get(task.name) != place:
+            self._places[task.name] = place
             self._put(f"{prefix}  {place}")
         words = progress_words(task)
         last, said = self._progress.get(task.name, (None, ""))
-        if words and words != said and (last is None or now - last >= _TELL_PROGRESS_EVERY):
+        if words and words != said and (last is None or now - last >= _REPORT_PROGRESS_EVERY):
             self._progress[task.name] = (now, words)
             self._put(f"{prefix}  {words}")
 
-    def tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         self._put(text)
 
 
@@ -295,17 +248,17 @@ class Tree:
         self._dag = dag
         self._depth = {} if dag is None else _depths(dag)
 
-    def show(self, sight: Sight, *, now: datetime) -> None:
-        self._draw(self._drawn(sight, now))
+    def show(self, snapshot: RunSnapshot, *, now: datetime) -> None:
+        self._draw(self._drawn(snapshot, now))
 
-    def tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         self._console.print(escaped(text), markup=False, highlight=False)
 
-    def _drawn(self, sight: Sight, now: datetime) -> RenderableType:
+    def _drawn(self, snapshot: RunSnapshot, now: datetime) -> RenderableType:
         from rich.console import Group
         from rich.text import Text
 
-        instance = sight.instance
+        instance = snapshot.instance
         state = name_of(ProcessState, instance.state) or ""
         wanted = name_of(ProcessState, instance.wanted_state)
         span = (instance.end_time or now) - instance.start_time
@@ -313,18 +266,18 @@ class Tree:
             (f"{escaped(instance.name)} ", "bold"),
             (state, _style(state)),
             f"  {duration(span)}",
-            f"  ({wanted} is wanted)" if wanted and not sight.has_ended else "",
+            f"  ({wanted} is wanted)" if wanted and not snapshot.has_ended else "",
         )
         room = max(3, self._console.height - 4)
-        names = self._names(sight)
-        chosen = _most_telling(names, sight, room)
+        names = self._names(snapshot)
+        chosen = _most_telling(names, snapshot, room)
         lines = [head]
         spare = room - len(chosen)
         width = min(
             48, max((2 * self._depth.get(name, 0) + len(name) for name in chosen), default=0)
         )
         for name in chosen:
-            task = sight.tasks.get(name)
+            task = snapshot.tasks.get(name)
             lines.append(self._line(name, task, width, now))
             place = "" if task is None or task.end_time is not None else where(task)
             if place and spare > 0:
@@ -333,15 +286,15 @@ class Tree:
                 lines.append(Text(f"    {label}{place}", style="dim"))
         left_out = len(names) - len(chosen)
         if left_out:
-            lines.append(Text(f"  … and {left_out} more: {_counts(names, sight)}", style="dim"))
+            lines.append(Text(f"  … and {left_out} more: {_counts(names, snapshot)}", style="dim"))
         for line in lines:
             line.no_wrap = True
             line.overflow = "ellipsis"
         return Group(*lines)
 
-    def _names(self, sight: Sight) -> Sequence[str]:
+    def _names(self, snapshot: RunSnapshot) -> Sequence[str]:
         known = () if self._dag is None else self._dag.names
-        others = [name for name in sight.tasks if name not in self._depth]
+        others = [name for name in snapshot.tasks if name not in self._depth]
         return [*known, *others]
 
     def _line(self, name: str, task: TaskInstanceView | None, width: int, now: datetime) -> Text:
@@ -360,20 +313,20 @@ class Tree:
 
 
 def _depths(dag: Dag) -> dict[str, int]:
-    """How many nodes stand above each at the most: its indentation."""
+    """The length of the longest path to each node: its indentation."""
     depth: dict[str, int] = {}
     for name in dag.names:
         depth[name] = max((depth[above] + 1 for above in dag.upstream[name]), default=0)
     return depth
 
 
-def _most_telling(names: Sequence[str], sight: Sight, room: int) -> list[str]:
+def _most_telling(names: Sequence[str], snapshot: RunSnapshot, room: int) -> list[str]:
     """All names if they fit; else first what failed or runs, then what ended last, in DAG order."""
     if len(names) <= room:
         return list(names)
 
     def rank(name: str) -> tuple[int, float]:
-        task = sight.tasks.get(name)
+        task = snapshot.tasks.get(name)
         if task is None:
             return (3, 0.0)
         if task.state in _FAILED:
@@ -386,17 +339,17 @@ def _most_telling(names: Sequence[str], sight: Sight, room: int) -> list[str]:
     return [name for name in names if name in chosen]
 
 
-def _counts(names: Sequence[str], sight: Sight) -> str:
+def _counts(names: Sequence[str], snapshot: RunSnapshot) -> str:
     counts: dict[str, int] = {}
     for name in names:
-        task = sight.tasks.get(name)
+        task = snapshot.tasks.get(name)
         state = _WAITING if task is None else (name_of(TaskState, task.state) or "")
         counts[state] = counts.get(state, 0) + 1
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
 def _application(task: TaskInstanceView) -> tuple[tuple[str, str], ...]:
-    """What a terminal shows of a running application, or of a failure."""
+    """The part of a line that shows a running application, or a failure."""
     progress = progress_of(task)
     if task.end_time is not None or progress is None:
         return ((_end_of_application(task), "dim"),)
@@ -405,7 +358,7 @@ def _application(task: TaskInstanceView) -> tuple[tuple[str, str], ...]:
 
 
 def _end_of_application(task: TaskInstanceView) -> str:
-    """How far an application came whose attempt is over; or why the attempt failed, in a word."""
+    """The last progress of an attempt that is over; or the word for its failure."""
     if task.end_time is None:
         return ""
     if task.failure_reason:

@@ -1,0 +1,40 @@
+"""Brings the database to the schema of this version, checks it, and gives the schema as SQL."""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import dataclass
+
+from common.store import schema
+from common.store.connect import place_of
+from common.store.schema import REVISION
+from operations.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseRevision:
+    """A database, named without its password, and the revision of its schema.
+
+    `applied` holds the revisions that an upgrade has added.
+    """
+
+    database: str
+    revision: str = REVISION
+    applied: tuple[str, ...] = ()
+
+
+def upgrade_database(session: Session) -> DatabaseRevision:
+    """Apply the revisions that are missing: all of them or none. The session is unchecked."""
+    applied = schema.upgrade(session.engine, os_user=getpass.getuser())
+    return DatabaseRevision(database=place_of(session.url), applied=tuple(applied))
+
+
+def check_database(session: Session) -> DatabaseRevision:
+    """Return if the schema is that of this version; the session raises if it is another."""
+    _ = session.engine  # Connecting checks it.
+    return DatabaseRevision(database=place_of(session.url))
+
+
+def schema_text() -> str:
+    """The whole schema as SQL, for reading."""
+    return schema.schema_sql().rstrip("\n")

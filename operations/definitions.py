@@ -1,0 +1,166 @@
+"""Imports, exports, shows and releases definitions, and sets how their runs follow each other.
+
+Files are read and linted by `operations.definition_files`, which needs no database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from common.clock import SystemClock
+from common.errors import InvalidDefinitionError
+from common.model.definitions import TaskNode, read_process_json
+from common.model.states import ExecutionType, ReleaseState
+from common.store.people import definitions as store
+from common.store.people.definitions import DefinitionRow
+from common.store.people.schedule_requests import take_schedules_offline
+from common.store.people.schedule_views import ScheduleView, schedules
+from common.task_types import known_task_types
+from operations import exporting, importing
+from operations.definition_files import DefinitionDocument
+from operations.importing import Imported
+from operations.lookup import definition_named
+from operations.session import Session
+from operations.times import cluster_zone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionDetail:
+    """A definition with its tasks in the order of the DAG, and its schedules.
+
+    `mistakes` says why it can't run as it stands; there are no tasks then. Times of the schedules
+    are read in `zone`.
+    """
+
+    row: DefinitionRow
+    execution_type: ExecutionType
+    nodes: tuple[TaskNode, ...]
+    schedules: tuple[ScheduleView, ...]
+    zone: ZoneInfo
+    mistakes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The release state of a definition after a change, and the schedules that it took OFFLINE.
+
+    `has_offline_schedules` is only set by a release: schedules stay OFFLINE when it goes ONLINE.
+    """
+
+    row: DefinitionRow
+    release_state: ReleaseState
+    changed: bool
+    schedules_taken_offline: tuple[int, ...]
+    has_offline_schedules: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionTypeSet:
+    """The execution type of a definition after a change."""
+
+    row: DefinitionRow
+    execution_type: ExecutionType
+    changed: bool
+
+
+def import_definitions(
+    session: Session, documents: Sequence[DefinitionDocument], *, online: bool | None
+) -> list[Imported]:
+    """Import the documents, all or none; `online` is the release state afterwards.
+
+    Without `online` a new definition is ONLINE, and a known one stays as it is.
+    """
+    with session.engine.begin() as db:
+        return importing.import_documents(
+            db,
+            documents,
+            at=SystemClock().now(),
+            online=online,
+            zone=cluster_zone(session.config),
+        )
+
+
+def export_definition(session: Session, name: str) -> dict[str, object]:
+    """The definition as a document that an import takes, here or elsewhere."""
+    with session.engine.connect() as db:
+        return exporting.exported(db, definition_named(db, name))
+
+
+def list_definitions(session: Session) -> list[DefinitionRow]:
+    """All definitions."""
+    with session.engine.connect() as db:
+        return store.definitions(db)
+
+
+def definition_detail(session: Session, name: str) -> DefinitionDetail:
+    """The definition of this name with everything that belongs to it."""
+    with session.engine.connect() as db:
+        found = definition_named(db, name)
+        kind = ExecutionType(store.execution_type_of(db, found.id))
+        views = schedules(db, definition_id=found.id)
+    nodes: tuple[TaskNode, ...] = ()
+    mistakes: tuple[str, ...] = ()
+    try:
+        graph = read_process_json(
+            found.process_definition_json or "", task_types=known_task_types()
+        )
+    except InvalidDefinitionError as error:
+        mistakes = error.mistakes
+    else:
+        nodes = tuple(graph.nodes[each] for each in graph.dag.names)
+    return DefinitionDetail(
+        row=found,
+        execution_type=kind,
+        nodes=nodes,
+        schedules=tuple(views),
+        zone=cluster_zone(session.config),
+        mistakes=mistakes,
+    )
+
+
+def release(session: Session, names: Sequence[str], wanted: ReleaseState) -> list[Released]:
+    """Set the release state of definitions, all or none; OFFLINE takes their schedules along."""
+    with session.engine.begin() as db:
+        found = [definition_named(db, name) for name in names]
+        # In the order of their ids, as everybody locks definitions.
+        changed = {
+            number: store.set_release_state(db, number, wanted=wanted, at=SystemClock().now())
+            for number in sorted({each.id for each in found})
+        }
+        taken: dict[int, list[int]] = {}
+        if wanted is ReleaseState.OFFLINE:
+            taken = take_schedules_offline(db, sorted(changed), at=SystemClock().now())
+        return [
+            Released(
+                row=each,
+                release_state=wanted,
+                changed=changed[each.id],
+                schedules_taken_offline=tuple(taken.get(each.id, ())),
+                has_offline_schedules=wanted is ReleaseState.ONLINE
+                and any(
+                    view.release_state == ReleaseState.OFFLINE
+                    for view in schedules(db, definition_id=each.id)
+                ),
+            )
+            for each in found
+        ]
+
+
+def set_execution_type(
+    session: Session, names: Sequence[str], wanted: ExecutionType
+) -> list[ExecutionTypeSet]:
+    """Set how new runs of definitions behave while another run goes on; all or none."""
+    with session.engine.begin() as db:
+        found = [definition_named(db, name) for name in names]
+        return [
+            ExecutionTypeSet(
+                row=each,
+                execution_type=wanted,
+                changed=store.set_execution_type(
+                    db, each.id, wanted=int(wanted), at=SystemClock().now()
+                ),
+            )
+            for each in found
+        ]

@@ -1,0 +1,117 @@
+"""Definitions, tasks and findings as documents: the fields of `orcaflow definition … -o json`.
+
+Reads no table, so that linting needs no database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from common.model.definitions import TaskNode
+from operations.findings import Finding, Severity
+
+if TYPE_CHECKING:
+    from common.store.people.definitions import DefinitionRow
+    from operations.definition_files import DefinitionDocument, Mistake
+    from operations.definitions import ExecutionTypeSet, Released
+    from operations.importing import Imported
+
+
+def definition_row(found: DefinitionRow) -> dict[str, object]:
+    """A definition without its tasks."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "version": found.version,
+        "release_state": found.release_state.name,
+        "usable": found.usable,
+        "project_id": found.project_id,
+        "description": found.description,
+        "create_time": found.create_time,
+        "update_time": found.update_time,
+    }
+
+
+def node_row(node: TaskNode) -> dict[str, object]:
+    """A task of a definition."""
+    return {
+        "name": node.name,
+        "type": node.task_type,
+        "upstream": list(node.upstream),
+        "max_retry_times": node.max_retry_times,
+        "priority": node.priority.name,
+        "forbidden": node.forbidden,
+        "worker_group_id": node.worker_group_id,
+    }
+
+
+def finding_rows(findings: Iterable[Finding], severity: Severity) -> list[dict[str, object]]:
+    """The findings of one severity, each with its place and its cure."""
+    return [
+        {"node": each.node, "key": each.key, "problem": each.problem, "cure": each.cure or None}
+        for each in findings
+        if each.severity is severity
+    ]
+
+
+def imported_row(imported: Imported) -> dict[str, object]:
+    """An imported definition, with everything that its author should know of the import."""
+    schedule = imported.schedule
+    return {
+        "name": imported.document.name,
+        "id": imported.id,
+        "version": imported.version,
+        "release_state": imported.release_state.name,
+        "tasks": imported.document.task_count,
+        "changed": imported.changed,
+        "schedule": None
+        if schedule is None
+        else {"id": schedule.id, "crontab": schedule.crontab, "new": schedule.is_new},
+        "unmapped": finding_rows(imported.findings, Severity.UNMAPPED),
+        "warnings": finding_rows(imported.findings, Severity.WARNING),
+    }
+
+
+def lint_document(
+    documents: Sequence[DefinitionDocument], mistakes: Sequence[Mistake]
+) -> dict[str, object]:
+    """The result of linting files: the definitions that are right, mistakes and findings."""
+
+    def found(severity: Severity) -> list[dict[str, object]]:
+        return [
+            {"file": str(document.file), "definition": document.name, **row}
+            for document in documents
+            for row in finding_rows(document.findings, severity)
+        ]
+
+    return {
+        "definitions": [
+            {"file": str(document.file), "name": document.name, "tasks": document.task_count}
+            for document in documents
+        ],
+        "mistakes": [mistake.row() for mistake in mistakes],
+        "unmapped": found(Severity.UNMAPPED),
+        "warnings": found(Severity.WARNING),
+    }
+
+
+def released_row(released: Released) -> dict[str, object]:
+    """A change of a release state, with the schedules that went OFFLINE by it."""
+    return {
+        "name": released.row.name,
+        "id": released.row.id,
+        "release_state": released.release_state.name,
+        "changed": released.changed,
+        "schedules": list(released.schedules_taken_offline),
+    }
+
+
+def execution_type_row(changed: ExecutionTypeSet) -> dict[str, object]:
+    """A change of an execution type."""
+    return {
+        "name": changed.row.name,
+        "id": changed.row.id,
+        "execution_type": changed.execution_type.name,
+        "changed": changed.changed,
+    }

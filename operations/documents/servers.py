@@ -1,0 +1,23 @@
+"""Living daemons as documents: the fields of `orcaflow server list -o json`."""
+
+from __future__ import annotations
+
+from operations.members import MemberHealth
+
+
+def member_row(found: MemberHealth) -> dict[str, object]:
+    """A member with its last heartbeat; fields of a heartbeat that can't be read are null."""
+    member, beat = found.member, found.member.beat
+    return {
+        "kind": member.kind.name.lower(),
+        "address": member.address,
+        "incarnation": member.incarnation,
+        "pid": beat and beat.pid,
+        "cpu": beat and beat.cpu,
+        "memory": beat and beat.memory,
+        "load": beat and beat.load,
+        "since": beat and beat.created,
+        "beaten": beat and beat.beaten,
+        "health": found.health,
+        "reason": found.reason,
+    }

@@ -1,0 +1,94 @@
+"""Lists and shows process instances, and reads one as it is now for whoever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from common.dag import Dag, select
+from common.errors import InvalidDefinitionError
+from common.model.command_param import CommandParam
+from common.model.definitions import read_process_json
+from common.model.states import ProcessState, TaskDependType
+from common.store.people import views
+from common.store.people.runs import run_shape
+from common.store.people.views import (
+    ProcessInstanceDetail,
+    ProcessInstanceView,
+    TaskInstanceView,
+    process_instances,
+    task_instances,
+)
+from common.task_types import known_task_types
+from operations.lookup import instance_with_id, no_instance, state_named
+from operations.session import Session
+
+_TERMINAL = frozenset(int(state) for state in ProcessState if state.is_terminal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSnapshot:
+    """A run at one moment. `tasks` holds the valid attempt of each node."""
+
+    instance: ProcessInstanceView
+    tasks: dict[str, TaskInstanceView]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.instance.state in _TERMINAL
+
+    @property
+    def succeeded(self) -> bool:
+        return self.instance.state == ProcessState.SUCCESS
+
+
+def list_instances(
+    session: Session,
+    *,
+    definition: str | None = None,
+    states: Sequence[str] = (),
+    limit: int,
+) -> list[ProcessInstanceView]:
+    """The newest instances first, `limit` at most; of one definition, in one of the states."""
+    codes = [state_named(ProcessState, each) for each in states]
+    with session.engine.connect() as db:
+        return process_instances(db, definition_name=definition, states=codes or None, limit=limit)
+
+
+def instance_detail(session: Session, process_instance_id: int) -> ProcessInstanceDetail:
+    """An instance with its parameters and every attempt at its tasks."""
+    with session.engine.connect() as db:
+        instance_with_id(db, process_instance_id)
+        detail = views.process_instance_detail(db, process_instance_id)
+    if detail is None:
+        raise no_instance(process_instance_id)
+    return detail
+
+
+def find_instance(session: Session, process_instance_id: int) -> ProcessInstanceView:
+    """The instance; `NotFoundError` if there is none."""
+    with session.engine.connect() as db:
+        return instance_with_id(db, process_instance_id)
+
+
+def snapshot_of(session: Session, process_instance_id: int) -> RunSnapshot:
+    """The run as it is now."""
+    with session.engine.connect() as db:
+        instance = instance_with_id(db, process_instance_id)
+        tasks = task_instances(db, process_instance_id=process_instance_id, valid_only=True)
+    return RunSnapshot(instance=instance, tasks={task.name: task for task in tasks})
+
+
+def dag_of(session: Session, process_instance_id: int) -> Dag | None:
+    """The nodes that the run has, in order; None if its JSON can't be read."""
+    with session.engine.connect() as db:
+        instance_with_id(db, process_instance_id)
+        shape = run_shape(db, process_instance_id)
+    if shape is None:
+        return None
+    try:
+        graph = read_process_json(shape.process_instance_json, task_types=known_task_types())
+        names = CommandParam.of_instance(shape.command_param).start_node_names
+        return select(graph.dag, names, TaskDependType(shape.task_depend_type))
+    except (InvalidDefinitionError, ValueError):
+        return None

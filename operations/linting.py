@@ -1,0 +1,41 @@
+"""Reads definition files with the settings in force, as imports and lint do; needs no database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.config import load
+from operations.definition_files import DefinitionDocument, read_definition_files
+from operations.errors import UsageError
+from operations.references import Kind
+
+
+def read_files(
+    files: Sequence[Path], *, name: str | None = None, mapped: Sequence[str] = ()
+) -> list[DefinitionDocument]:
+    """All definitions of the files, or `InvalidFilesError` with every mistake of every file.
+
+    `name` is for a file with one definition; `mapped` holds texts KIND:ID=NAME, the names that ids
+    of another database have here.
+    """
+    resources = load().home / "resources"
+    return read_definition_files(files, resources=resources, name=name, given=_given(mapped))
+
+
+def _given(pairs: Sequence[str]) -> dict[tuple[Kind, int], str]:
+    kinds = {kind.value: kind for kind in Kind}
+    given: dict[tuple[Kind, int], str] = {}
+    for pair in pairs:
+        kind, _, rest = pair.partition(":")
+        number, equals, name = rest.partition("=")
+        known = kinds.get(kind.strip())
+        number = number.strip()
+        if known is None or not equals or not number.isdecimal() or not name.strip():
+            raise UsageError(
+                "mapped",
+                f"{pair!r} is not KIND:ID=NAME, as definition:42=load is;"
+                f" KIND is one of {', '.join(kinds)}",
+            )
+        given[known, int(number[:10])] = name.strip()
+    return given

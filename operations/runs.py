@@ -1,0 +1,96 @@
+"""Begins runs: puts START_PROCESS commands, and finds the instances that they became.
+
+Nothing here waits: whoever wants to see a run begin asks for its outcome again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from common.errors import NotAllowedError, SchedulerError
+from common.model.command_param import CommandParam
+from common.model.states import FailureStrategy, Priority, ReleaseState, TaskDependType
+from common.store.people import commands
+from common.store.people.commands import Outcome, put_start
+from common.store.people.definitions import DefinitionRow
+from operations.errors import UsageError
+from operations.lookup import definition_named, nodes_named, worker_group_named
+from operations.session import Session, moment_of
+
+
+def begin_run(
+    session: Session,
+    name: str,
+    *,
+    params: Mapping[str, str],
+    date: str | None = None,
+    start_nodes: str | None = None,
+    depend: TaskDependType = TaskDependType.TASK_POST,
+    failure_strategy: FailureStrategy = FailureStrategy.CONTINUE,
+    priority: Priority = Priority.MEDIUM,
+    worker_group: str | None = None,
+) -> int:
+    """Put a command that begins a run of an ONLINE definition, and return its id.
+
+    `date` is the text of the date that time placeholders count from, `start_nodes` a comma list.
+    """
+    with session.engine.begin() as db:
+        moment = None if date is None else _moment(date, session)
+        definition = definition_named(db, name)
+        _check_online(definition)
+        names: list[str] = []
+        if start_nodes is not None:
+            names = nodes_named(
+                definition.process_definition_json or "",
+                start_nodes,
+                owner=repr(definition.name),
+                field="start_nodes",
+            )
+        param = CommandParam.of(start_params=params, start_node_names=names)
+        _check_size(session, param)
+        return put_start(
+            db,
+            process_definition_id=definition.id,
+            param=param,
+            schedule_time=moment,
+            task_depend_type=depend,
+            failure_strategy=failure_strategy,
+            priority=priority,
+            worker_group_id=-1 if worker_group is None else worker_group_named(db, worker_group),
+        )
+
+
+def outcome(session: Session, command_id: int) -> Outcome:
+    """The outcome of the command so far; raises the master's words if it was refused."""
+    with session.engine.connect() as db:
+        found = commands.outcome(db, command_id)
+    if found.refusal is not None:
+        raise SchedulerError(f"command {command_id} was refused: {found.refusal}")
+    return found
+
+
+def _moment(date: str, session: Session) -> datetime:
+    try:
+        return moment_of(date, session.zone)
+    except (ValueError, OverflowError) as error:
+        raise UsageError("date", str(error)) from error
+
+
+def _check_online(definition: DefinitionRow) -> None:
+    if not definition.usable or definition.release_state is not ReleaseState.ONLINE:
+        raise NotAllowedError(
+            f"{definition.name!r} is OFFLINE; release it first: "
+            f"orcaflow definition online {definition.name!r}"
+        )
+
+
+def _check_size(session: Session, param: CommandParam) -> None:
+    limit = session.config.command.param_limit_bytes
+    text = param.row_text()
+    if "\\u0000" in text:
+        raise UsageError("param", "a parameter has a NUL character")
+    if len(text.encode("utf-8", "replace")) > limit:
+        raise NotAllowedError(
+            f"the parameters are larger than {limit} bytes (command.param_limit_bytes)"
+        )

@@ -1,0 +1,107 @@
+"""Starts, stops and restarts servers by their names, and reports those of this home.
+
+`operations.daemons` does the work on one daemon; this maps a name, which may stand for several of
+them, to the daemons that it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from operations.daemons import Cluster, DaemonStatus, Kind, Options, Started, free_port
+from operations.server_names import ServerName
+
+
+def start(
+    cluster: Cluster,
+    name: ServerName,
+    *,
+    port: int | None = None,
+    options: Options | None = None,
+    free_ports: bool = False,
+    masters: int = 1,
+    workers: int = 1,
+    notify: Callable[[str], None] = lambda _: None,
+) -> list[Started]:
+    """Start the servers of this name and return when they are ready; running ones are left alone.
+
+    `notify` is called with what is not started, since the settings name another server.
+    """
+    match name:
+        case ServerName.STANDALONE:
+            return cluster.start_standalone(
+                masters=masters,
+                workers=workers,
+                free_ports=free_ports,
+                options=options,
+                notify=notify,
+            )
+        case ServerName.POSTGRES:
+            if cluster.config.database.url:
+                notify("note: database.url names another server, which is the one that is used")
+            return [cluster.start_postgres(0 if free_ports else port)]
+        case ServerName.ZOOKEEPER:
+            if cluster.config.zookeeper.hosts:
+                notify("note: zookeeper.hosts names another server, which is the one that is used")
+            return [cluster.start_zookeeper(0 if free_ports else port)]
+        case ServerName.MASTER | ServerName.WORKER:
+            kind = Kind(name)
+            settings = cluster.config.master if kind is Kind.MASTER else cluster.config.worker
+            if free_ports or port == 0:
+                port = free_port()
+            return [cluster.start_daemon(kind, settings.port if port is None else port, options)]
+
+
+def stop(
+    cluster: Cluster, name: ServerName, *, port: int | None, now: bool, within: timedelta
+) -> list[str]:
+    """Stop the servers of this name, and return those that ran; without `port` all of a kind."""
+    if name is ServerName.STANDALONE:
+        return cluster.stop_everything(now=now, within=within)
+    if name in (ServerName.POSTGRES, ServerName.ZOOKEEPER):
+        return [name.value] if cluster.stop_one(name, None, now=now, within=within) else []
+    ports = [number for kind, number, _ in cluster.running() if kind.value == name.value]
+    return [
+        f"{name}-{number}"
+        for number in ports
+        if port in (None, number) and cluster.stop_one(name, number, now=now, within=within)
+    ]
+
+
+def restart(
+    cluster: Cluster,
+    name: ServerName,
+    *,
+    port: int | None,
+    options: Options,
+    now: bool,
+    within: timedelta,
+    notify: Callable[[str], None] = lambda _: None,
+) -> list[Started]:
+    """Stop and start again, at the same ports; options that are not given stay as they were."""
+    before = [
+        (kind, number, cluster.options_of(kind, number))
+        for kind, number in cluster.known()
+        if name.value in (ServerName.STANDALONE.value, kind.value) and port in (None, number)
+    ]
+    stop(cluster, name, port=port, now=now, within=within)
+    if not before:
+        return start(cluster, name, port=port, options=options, notify=notify)
+    started: list[Started] = []
+    if name is ServerName.STANDALONE:
+        started += cluster.start_standalone(masters=0, workers=0)
+    # Workers first: a master that finds none of them would begin to fail tasks over.
+    for kind, number, kept in sorted(before, key=lambda each: each[0] is Kind.MASTER):
+        merged = Options(groups=options.groups or kept.groups, slots=options.slots or kept.slots)
+        started.append(cluster.start_daemon(kind, number, merged))
+    return started
+
+
+def statuses(cluster: Cluster, name: ServerName | None, *, port: int | None) -> list[DaemonStatus]:
+    """The daemons of this home, of this name and at this port alone if these are given."""
+    return [
+        each
+        for each in cluster.statuses()
+        if name in (None, ServerName.STANDALONE, each.name) and port in (None, each.port)
+    ]

@@ -1,0 +1,93 @@
+"""Lists attempts at tasks, renders their parameters, and declares failed ones to be successes.
+
+Their logs are read by `operations.task_log`, their delays explained by `operations.explaining`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common.clock import SystemClock
+from common.errors import NotAllowedError, NotFoundError
+from common.model.states import ProcessState, TaskState
+from common.store.people import runs as store
+from common.store.people import views
+from common.store.people.views import TaskInstanceView
+from operations.documents.instances import name_of
+from operations.lookup import instance_with_id, state_named, task_with_id
+from operations.rendering import Rendered, rendered
+from operations.session import Session
+
+_FAILED = (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
+_LONGEST_REASON = 4000
+
+
+def list_tasks(
+    session: Session,
+    *,
+    process_instance_id: int | None = None,
+    states: Sequence[str] = (),
+    valid_only: bool = True,
+    limit: int,
+) -> list[TaskInstanceView]:
+    """Attempts in the order in which they were made; the newest, if there are more than `limit`.
+
+    `NotFoundError` for an instance that does not exist.
+    """
+    codes = [state_named(TaskState, each) for each in states]
+    with session.engine.connect() as db:
+        if process_instance_id is not None:
+            instance_with_id(db, process_instance_id)
+        return views.task_instances(
+            db,
+            process_instance_id=process_instance_id,
+            states=codes or None,
+            valid_only=valid_only,
+            limit=limit,
+        )
+
+
+def find_task(session: Session, task_instance_id: int) -> TaskInstanceView:
+    """The attempt; `NotFoundError` if there is none."""
+    with session.engine.connect() as db:
+        return task_with_id(db, task_instance_id)
+
+
+def render_task(session: Session, task_instance_id: int) -> tuple[TaskInstanceView, Rendered]:
+    """The attempt, and its parameters and texts as its worker renders them."""
+    with session.engine.connect() as db:
+        task = task_with_id(db, task_instance_id)
+        document = store.task_document(db, task_instance_id)
+    if document is None:
+        raise NotFoundError(f"task instance {task_instance_id} is gone")
+    return task, rendered(document, config=session.config, now=SystemClock().now())
+
+
+def force_success(session: Session, task_instance_id: int) -> TaskInstanceView:
+    """Declare a failed attempt to be a success, so that a recovery goes on behind it.
+
+    Only the valid attempt of a task that failed or was killed, in a run that has ended;
+    `NotAllowedError` for any other.
+    """
+    with session.engine.begin() as db:
+        before = task_with_id(db, task_instance_id)
+        state = name_of(TaskState, before.state)
+        reason = "declared a success by hand"
+        if before.state in _FAILED:
+            reason += f"; it was {state}" + (f": {before.reason}" if before.reason else "")
+        forced = store.force_success(
+            db, task_instance_id, at=SystemClock().now(), reason=reason[:_LONGEST_REASON]
+        )
+        if not forced:
+            run = instance_with_id(db, before.process_instance_id)
+            if not before.valid:
+                cause = "another attempt has taken its place"
+            elif before.state not in _FAILED:
+                cause = f"it is {state}, and only a failed or killed attempt can be declared good"
+            else:
+                cause = (
+                    f"its process instance {run.id} is {name_of(ProcessState, run.state)};"
+                    f" wait for its end, or stop it: orcaflow instance stop {run.id}"
+                )
+            raise NotAllowedError(f"task instance {task_instance_id}: {cause}")
+        return task_with_id(db, task_instance_id)
