@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from operations.definition_files import DefinitionDocument, read_definition_file
 from tests.unit.test_worker_tasks import prepared
 from worker.launching.base import TaskParameterError
 
+ROOT = Path(__file__).parents[2]
 SOURCE = DataSource(
     id=1, name="dw", type=1, connection_params='{"url": "postgresql://u:p@h:5432/d"}'
 )
@@ -182,3 +185,19 @@ def test_a_missing_key_is_a_warning_since_a_task_may_be_unfinished(tmp_path: Pat
         ("t0", "params.mainClass", "a SCALA program needs one: the task fails"),
         ("t1", "params.url", "is missing: the task fails"),
     ]
+
+
+def test_lint_imports_neither_sqlalchemy_nor_what_its_types_do_not_need() -> None:
+    code = (
+        "import sys; from orcaflow.cli.app import main;"
+        " sys.argv = ['orcaflow', 'definition', 'lint', 'examples/flights/flights.json']\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert "worker.tasks.pyspark" in loaded
+    assert not {"sqlalchemy", "pyspark", "kazoo", "httpx", "worker.tasks.http"}.intersection(loaded)
