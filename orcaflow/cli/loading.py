@@ -51,7 +51,9 @@ class _Commands(Mapping[str, _Command]):
         if name not in self._built:
             app: typer.Typer = import_module(f"orcaflow.cli.commands.{_MODULES[name]}").app
             translate_usage_errors(app)
-            self._built[name] = cast(_Command, get_command(app))
+            command = cast(_Command, get_command(app))
+            command.name = name
+            self._built[name] = command
         return self._built[name]
 
     def __contains__(self, name: object) -> bool:
