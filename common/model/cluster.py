@@ -1,4 +1,4 @@
-"""Daemons as the registry knows them, and the texts that stand in ZooKeeper for people to read.
+"""Daemons as the registry knows them, and their readable texts in ZooKeeper.
 
 Pure. A daemon is (address, incarnation): two starts at one address are two daemons. Texts and
 names are those of the specification §4.3 to §4.5; addresses are `host:port` where the original
@@ -80,7 +80,7 @@ def _two(number: float) -> str:
 
 
 def ip_number(address: str) -> int:
-    """The unsigned 32-bit number of a dotted address, first octet most significant."""
+    """Return the unsigned 32-bit number of a dotted address, first octet most significant."""
     return int(ipaddress.IPv4Address(address.strip()))
 
 
@@ -121,7 +121,7 @@ class QueueEntry:
 
     @property
     def sort_key(self) -> tuple[int, bool, int, int, int]:
-        """Smaller is claimed first."""
+        """The order of claims: smaller first."""
         return (
             self.process_priority,
             self.yields,

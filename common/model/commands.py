@@ -44,7 +44,7 @@ BEGINNING_COMMANDS = (
     CommandType.COMPLEMENT_DATA,
     CommandType.SCHEDULER,
 )
-"""They make a new process instance."""
+"""Commands that make a new process instance."""
 
 RESTARTING_COMMANDS = (
     CommandType.RECOVER_SUSPENDED_PROCESS,
@@ -52,21 +52,21 @@ RESTARTING_COMMANDS = (
     CommandType.REPEAT_RUNNING,
     CommandType.EXECUTE_TASK,
 )
-"""They make an ended process instance live again."""
+"""Commands that make an ended process instance live again."""
 
 OWN_RECOVERIES = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, CommandType.RECOVER_SERIAL_WAIT)
-"""Masters ask these of themselves; what people ask of the same instance does not hold them up."""
+"""Commands that masters put for themselves; requests of people do not delay them."""
 
 SIGNALLING_COMMANDS = (CommandType.PAUSE, CommandType.STOP)
-"""They tell a live process instance what is wanted of it; no room is needed for them."""
+"""Commands that store an intent for a live process instance; they need no room."""
 
 
 def child_command_type(history: Sequence[str], *, has_child: bool) -> CommandType:
     """The command type for a SUB_PROCESS attempt's child (§3.8, by the simpler rule of 1.3; T34).
 
-    `history` are the names in the parent's `history_cmd`. A new child is begun the way the first
-    of the line was begun, so that its dates are worked out alike; one that exists is treated as the
-    parent was when it was last restarted.
+    `history`: the names in the parent's `history_cmd`. A new child begins with the type by which
+    the parent began, so that its dates are computed alike; an existing one gets the type of the
+    parent's last restart.
     """
     if not has_child:
         first = CommandType.__members__.get(history[0]) if history else None
@@ -148,7 +148,7 @@ class Command:
 
 
 def read_command(row: CommandRow, *, param_limit_bytes: int) -> Command:
-    """Understand a row, or raise `BadCommandError` with what is wrong and where."""
+    """Parse a row, or raise `BadCommandError` with the mistake and its place."""
     if row.bad_time is not None:
         raise BadCommandError(f"{row.bad_time}; a time must lie in the years 1 to 9999")
     return Command(

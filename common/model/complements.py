@@ -1,8 +1,8 @@
 """Complements as values: many past dates of one process definition, run as one object (§8.6).
 
-Pure. A complement (backfill) holds its dates, worked out once; a *date* becomes one process
-instance. It runs in as many *chains* as its parallelism says: whenever a chain is free, the next
-date in order begins. What its state is follows from its dates and from what people want of it.
+Pure. A complement (backfill) holds its dates, computed once; a *date* becomes one process instance.
+It runs in as many *chains* as its parallelism says: whenever a chain is free, the next date in
+order begins. Its state follows from its dates and from the requests of people.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class ComplementState(IntEnum):
     """It waits for the end of the complement named by `after_id`."""
     RUNNING = 1
     READY_PAUSE = 2
-    """No further date begins; those that have begun come to their end."""
+    """No further date begins; those that have begun run to their end."""
     PAUSE = 3
     READY_STOP = 4
     """No further date begins; those that have begun are being stopped."""
     STOP = 5
     FAILURE = 6
-    """Nothing moves any more, and some date has failed or has not begun."""
+    """Nothing runs any more, and some date has failed or has not begun."""
     SUCCESS = 7
 
     @property
@@ -48,7 +48,7 @@ class DateState(StrEnum):
 
     PENDING = "pending"
     SUBMITTED = "submitted"
-    """A command stands for it."""
+    """Its command waits."""
     RUNNING = "running"
     """It has a process instance that goes on, or that is paused and may go on."""
     SUCCESS = "success"
@@ -150,7 +150,7 @@ class NewComplement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComplementSnapshot:
-    """A complement as it stands, its dates counted."""
+    """A complement with the counts of its dates."""
 
     id: int
     state: ComplementState
@@ -158,7 +158,7 @@ class ComplementSnapshot:
     on_failure: OnFailure
     pending: int
     live: int
-    """Dates for which a command stands, or a process instance that has not ended for good."""
+    """Dates with a waiting command, or with a process instance that has not ended for good."""
     failed: int
     after_id: int = 0
     after_state: ComplementState | None = None

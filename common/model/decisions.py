@@ -1,8 +1,8 @@
-"""Decisions: what the engine wants done for a run, in the imperative.
+"""Decisions of the engine on a run, in the imperative.
 
 Pure. The engine makes them and applies them to the run in memory; the store writes the same list
-in one fenced transaction. They stand here and not in the engine because both sides speak them and
-the store may not import the master. An attempt is named by (task name, attempt number): the engine
+in one fenced transaction. They are here and not in the engine because both sides use them and the
+store may not import the master. An attempt is named by (task name, attempt number): the engine
 draws no ids, so a decision means the same before and after its row exists.
 """
 
@@ -38,9 +38,9 @@ class SubmitTask:
     """Write the row of a new attempt and offer it to the workers; supersedes the one before.
 
     One with `due_at` is held back until then, and one with `pools` until all their slots are free.
-    `input_pool` is a JSON list of properties that its upstream has put out. A SUB_PROCESS brings a
-    command for its child with it, whose definition `child_definition` names by id or name. Its
-    worker multiplies the memory that it asks for by `memory_factor`.
+    `input_pool`: a JSON list of the properties that its upstream put out. A SUB_PROCESS also puts a
+    command for its child, whose definition `child_definition` names by id or name. The worker
+    multiplies the configured memory by `memory_factor`.
     """
 
     name: str
@@ -82,9 +82,9 @@ class DecideTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishTask:
-    """Take an attempt's end into account: the run has drawn its conclusions from `state`.
+    """Settle an attempt's end: the run has processed its final `state`.
 
-    `var_pool` and `at` (its end) are what the row holds already; the run in memory learns them.
+    The row holds `var_pool` and `at` (its end) already; the run in memory takes them over.
     """
 
     name: str
@@ -96,9 +96,9 @@ class FinishTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryTask:
-    """Take a failed attempt into account and promise another one, due at `at`.
+    """Settle a failed attempt and promise a retry, due at `at`.
 
-    `failure` is why it failed, as the row has it already; the run in memory learns it.
+    The row holds `failure`, its reason, already; the run in memory takes it over.
     """
 
     name: str
@@ -118,7 +118,7 @@ class GiveUpRetry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillTask:
-    """Withdraw an attempt that nobody has begun, or ask its worker, or its child, to end it."""
+    """Withdraw an unclaimed attempt, or request its worker or its child to end it."""
 
     name: str
     attempt: int
@@ -126,7 +126,7 @@ class KillTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseTask:
-    """Withdraw an attempt that nobody has begun, or ask its child to pause; others go on."""
+    """Withdraw an unclaimed attempt, or request its child to pause; others go on."""
 
     name: str
     attempt: int
@@ -134,9 +134,9 @@ class PauseTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonTask:
-    """End an attempt as KILL though nobody has reported it: the time for stopping is over.
+    """End an attempt as KILL without a report: the deadline of the stop is over.
 
-    Whoever still runs it finds that its row is not its own any more, and ends it.
+    A worker that still runs it finds its row lost, and ends it.
     """
 
     name: str
@@ -159,12 +159,12 @@ class SkipTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseProcess:
-    """Make the pause that was wanted visible: READY_PAUSE."""
+    """Show the requested pause in the state: READY_PAUSE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopProcess:
-    """Make the stop that was wanted visible: READY_STOP, to be over by `deadline`."""
+    """Show the requested stop in the state: READY_STOP, to be over by `deadline`."""
 
     deadline: datetime
     failing: bool = False
@@ -173,9 +173,9 @@ class StopProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishProcess:
-    """End the run. `reason` tells a person why it did not succeed.
+    """End the run. `reason`: for people, the cause if it did not succeed.
 
-    `var_pool`, a JSON list of properties, is what a sub process hands to the task that began it.
+    `var_pool`: the properties that a sub process hands to the task that began it, as a JSON list.
     """
 
     state: ProcessState

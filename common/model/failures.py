@@ -14,12 +14,12 @@ from common.model.states import TaskState
 
 
 class FailureReason(StrEnum):
-    """The kinds of failure that somebody may want to treat differently."""
+    """The kinds of failure that an author may want to treat differently."""
 
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     """A Java heap, a container's limit or the host's memory was too small."""
     FETCH_FAILED = "FETCH_FAILED"
-    """Shuffle data was lost with an executor; another try may do."""
+    """Shuffle data was lost with an executor; another attempt may succeed."""
     EXECUTOR_LOST = "EXECUTOR_LOST"
     """Executors died too often, for another cause than memory or a fetch."""
     ANALYSIS_ERROR = "ANALYSIS_ERROR"
@@ -33,11 +33,11 @@ class FailureReason(StrEnum):
     UNSUPPORTED = "UNSUPPORTED"
     """The code needs a private driver (the JVM, RDDs): profile `classic`."""
     SUBMIT_FAILED = "SUBMIT_FAILED"
-    """No application came into being: the master, a jar, a queue, the Spark server."""
+    """No application was started: the master, a jar, a queue, the Spark server."""
     SERVER_LOST = "SERVER_LOST"
     """The Spark server died or ended the session under the task."""
     KILLED = "KILLED"
-    """Somebody killed the application at its manager; a stop of ours is no failure."""
+    """A person killed the application at its manager; a stop by Orcaflow is no failure."""
     TIMED_OUT = "TIMED_OUT"
     """The task's own time-out."""
     CONFIGURATION = "CONFIGURATION"

@@ -1,4 +1,4 @@
-"""Process instances and task instances as values: what a row says, and who may change it.
+"""Process instances and task instances as values: their rows, and the right to change them.
 
 Pure. Adds the word *ownership*.
 """
@@ -33,9 +33,9 @@ class Ownership:
 class TaskRow:
     """One attempt, as its owner needs it.
 
-    `settled`: the run has taken its end into account. `valid`: it has not been superseded, neither
-    by a later attempt nor by a recovery that starts its task afresh. `var_pool` is what it put out,
-    `branch` the nodes that a branching task took, `failure` why it failed.
+    `settled`: the run has processed its end. `valid`: it has not been superseded, neither by a
+    later attempt nor by a recovery that starts its task afresh. `var_pool`: its output. `branch`:
+    the nodes that a branching task took. `failure`: the failure reason.
     """
 
     id: int
@@ -59,8 +59,8 @@ class TaskRow:
 class ProcessRow:
     """One process instance, as its owner needs it.
 
-    `run_scope`: the nodes that may run, if a command asked for these alone. `wanted_deadline`: when
-    a stop has to be over. `parent_task_instance_id` is 0 unless it is a sub process.
+    `run_scope`: the nodes that may run, if a command asked for these alone. `wanted_deadline`: the
+    time by which a stop has to be over. `parent_task_instance_id` is 0 unless it is a sub process.
     """
 
     id: int

@@ -1,7 +1,7 @@
-"""Plans: what a command amounts to.
+"""Plans: the decisions on commands.
 
 Pure. `master.commands` makes them from a command and a snapshot of the tables; the store carries
-them out in the transaction that deletes the command. They stand here because both speak them.
+them out in the transaction that deletes the command. They are here because both use them.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class DefinitionSnapshot:
 class InstanceSnapshot:
     """A process instance as it stands when a command about it is planned.
 
-    What a recovery asks for is read for the commands that recover, and empty for the others:
-    `tasks` holds every attempt, oldest first.
+    `tasks`: every attempt, oldest first, for commands that recover; empty for the others.
     """
 
     id: int
@@ -108,7 +107,7 @@ class DependentDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All that a planner may look at besides the command and the time.
+    """A planner's view of the tables; its other inputs are the command and the time.
 
     `asked_instance_id` is the instance that the command names; `instance` is the root of its tree
     where commands to a sub process go to the whole tree, and the named one otherwise.
@@ -180,7 +179,7 @@ class Complement:
 class Resume:
     """Take over a live run, if nobody did since the snapshot (`epoch`); its tasks stay as they are.
 
-    `command_type` tells why: its owner is gone (2), its turn has come (11), or there is room (10).
+    `command_type`, the cause: its owner is gone (2), its turn has come (11), there is room (10).
     """
 
     process_instance_id: int
@@ -212,7 +211,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """Store what is wanted of a running instance; its owner drives towards it."""
+    """Store an intent for a running instance; its owner drives towards it."""
 
     process_instance_id: int
     command_type: CommandType
@@ -221,7 +220,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """Delete the command: what it asks for has come about already."""
+    """Delete the command: its request is fulfilled already."""
 
     reason: str
 

@@ -1,8 +1,8 @@
-"""Schedules as values: a cron line with its zone, and what becomes of each of its fire times.
+"""Schedules as values: a cron line with its zone, and the outcome of each of its fire times.
 
 Pure. A *fire* is one instant at which a schedule is due. The *ledger* (`t_ds_schedule_fire`) holds
 one row for each fire with its *outcome*, so that none is lost silently and none happens twice (trap
-T91). A *misfire* is a fire that nobody was there to carry out in time.
+T91). A *misfire* is a fire that no master carried out in time.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class FireOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A row of `t_ds_schedules` that is ONLINE, with what has to be known of its definition.
+    """A row of `t_ds_schedules` that is ONLINE, with facts of its definition.
 
-    `counted_from` is set while the next fire has to be worked out: fires after it count.
+    `counted_from` is set while the next fire has to be computed: fires after it count.
     Otherwise `next_fire_time` is the first fire that the ledger does not have; None if there is
     none to come. `timezone_id` None is the cluster's own zone; `execution_type` None is the
     definition's. `start_params` is a JSON object.
@@ -90,8 +90,8 @@ class Fire:
 class FirePlan:
     """The plan for one schedule: its due fires in order, and the time when it is due again.
 
-    `command_param` is that of the commands of all that are fired. With a `fault` the row can't be
-    understood: nothing of it fires until somebody has changed it.
+    `command_param` is that of all its commands. With a `fault` the row can't be read: nothing fires
+    until a person has changed it.
     """
 
     fires: tuple[Fire, ...] = ()

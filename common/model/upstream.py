@@ -2,7 +2,7 @@
 
 Pure. A *question* names a definition, perhaps one task of it, and an interval of time; the answer
 is the newest run of that definition that counts in the interval (specification §10.3, DO). They
-stand here because the master asks and the store answers.
+are here because the master asks and the store answers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Question:
     """A question for the newest run of this definition whose moment lies in [start, end).
 
     The definition is named by id or, where that is None, by name. A run's moment is its schedule
-    time or, if it has none, its start. `task`: which node is asked about; None for the run as a
-    whole. `apart_from` is the asking run itself, which never answers.
+    time or, if it has none, its start. `task`: the node in question; None for the run as a whole.
+    `apart_from`: the asking run itself, which never answers.
     """
 
     definition_id: int | None

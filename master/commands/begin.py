@@ -28,10 +28,10 @@ _MILLISECONDS = 1000
 
 
 def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """`Begin`, or `Reject` with what keeps the definition from running as asked.
+    """Plan `Begin`, or `Reject` with the fault that keeps the definition from running as asked.
 
-    One that a SUB_PROCESS task asks for begins only while that still waits for it, and whatever the
-    release state of its definition: that holds back new runs alone (trap T39).
+    A child of a SUB_PROCESS task begins only while the task still waits for it. The release state
+    of its definition does not matter: that restricts new runs alone (trap T39).
     """
     parent = snapshot.parent
     if command.parent_task_instance_id:
@@ -137,7 +137,7 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
 
 
 def _timezone_id(command: Command, parent: ParentSnapshot | None) -> str | None:
-    """The zone in which the run reads its dates: its parent's, or what the command says."""
+    """Return the zone in which the run reads its dates: its parent's, or the command's."""
     if parent is not None:
         return parent.timezone_id
     return command.param.timezone_id
@@ -157,7 +157,7 @@ def _execution_type(command: Command) -> ExecutionType | None:
 
 
 def child_of(parent: ParentSnapshot) -> ChildOf:
-    """The place of a sub process in its tree."""
+    """Return the place of a sub process in its tree."""
     return ChildOf(
         process_instance_id=parent.process_instance_id,
         task_instance_id=parent.task_instance_id,
@@ -179,7 +179,7 @@ def _no_definition(command: Command) -> str:
 
 
 def _fault_of_selection(command: Command) -> str | None:
-    """ONLY and PRE need nodes to be counted from (§3.4, step 4)."""
+    """Return the fault of ONLY and PRE without start nodes (§3.4, step 4)."""
     if command.task_depend_type is TaskDependType.TASK_POST or command.start_node_names:
         return None
     return (

@@ -18,7 +18,7 @@ from master.commands.origin import Origin
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """A complement of all dates that the row names, or the run of the one date that it is for."""
+    """Plan a complement of all dates in the row, or the run of the one date that it is for."""
     if command.complement_date_id or command.parent_task_instance_id:
         return plan_begin(command, snapshot, now=now, origin=origin)
     # What keeps each of its dates from beginning is told of now, instead of once for each of them.

@@ -18,7 +18,7 @@ _ENDED = tuple(state for state in ProcessState if state.is_terminal)
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """The nodes of `StartNodeNameList`, and those that `task_depend_type` adds to them.
+    """Restart the nodes of `StartNodeNameList` and those that `task_depend_type` adds.
 
     Nodes outside the first selection can't be chosen: it never changes (trap T72). The state at the
     end is that of all selected nodes.

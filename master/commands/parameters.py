@@ -38,10 +38,10 @@ def resolved_global_params(
     zone: ZoneInfo,
     complement_uses_chosen_date: bool,
 ) -> str:
-    """Return them resolved, as JSON, with dates read in `zone`.
+    """Resolve the global parameters, as JSON, with dates read in `zone`.
 
-    `declared` are the sources to be asked, the first that has any; `given` is StartParams.
-    Raises `ParameterError` for what an author or a user has to mend.
+    `declared`: the sources, of which the first that has any counts; `given`: StartParams. Raises
+    `ParameterError` for mistakes of an author or a user.
     """
     properties: tuple[Property, ...] = ()
     for source in declared:
@@ -88,7 +88,7 @@ def _handed_down(
     *,
     complement_uses_chosen_date: bool,
 ) -> dict[str, str]:
-    """The local IN parameters of the SUB_PROCESS task, worked out as those of any task."""
+    """Compute the local IN parameters of the SUB_PROCESS task like those of any task."""
     local = parse_properties(local_parameters(parent.task_json))
     wanted = [each.prop for each in local if each.direct is not Direct.OUT]
     if not wanted:

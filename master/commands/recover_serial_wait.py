@@ -12,7 +12,7 @@ from master.commands.restart import NAME_IT
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """Begin it, if it still waits; the store gives such a command when its turn has come."""
+    """Begin it, if it still waits; the store puts such a command when its turn has come."""
     if command.process_instance_id is None:
         return Reject(reason=NAME_IT)
     instance = snapshot.instance

@@ -13,10 +13,10 @@ from master.commands.restart import interrupted, not_good, plan_restart
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """Paused and killed tasks again, and all that never began; good results stay.
+    """Run paused and killed tasks again, and all that never began; good results stay.
 
-    The child of a SUB_PROCESS is recovered whatever it ended as, since its failure may come from
-    the very stop that is being undone (trap T74).
+    The child of a SUB_PROCESS is recovered whatever its final state: its failure may come from the
+    very stop that is being undone (trap T74).
     """
     restart = plan_restart(
         command,

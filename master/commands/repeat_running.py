@@ -12,7 +12,7 @@ from master.commands.restart import all_begun, plan_restart
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """Every task again, with the parameters worked out anew."""
+    """Run every task again, with the parameters computed anew."""
     return plan_restart(
         command,
         snapshot,

@@ -1,8 +1,8 @@
 """Making an ended process instance live again, as all command types that recover one do. Pure.
 
-What has to run again is computed from the rows and the first selection, never from a list that an
-earlier recovery left behind (traps T70, T71, T72): a *reset* task counts as not begun, everything
-else keeps its result, and what had never begun is found by loading the run like any other.
+The tasks to run again are computed from the rows and the first selection, never from a list that
+an earlier recovery left behind (traps T70, T71, T72): a *reset* task counts as not begun, others
+keep their results, and tasks that never began are found by loading the run like any other.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from master.engine.task_run import ImpossibleError, TaskPhase
 class EndedRun:
     """An ended instance as the run that it was; `promised` names the tasks that await a retry.
 
-    In `run` these stand as failed: nothing will come of a promise that is not kept.
+    In `run` these are failed: an ended run keeps no promise.
     """
 
     run: ProcessRun
@@ -52,7 +52,7 @@ class EndedRun:
 
 
 Reset: TypeAlias = Callable[[EndedRun], tuple[str, ...]]
-"""Says which tasks of an ended run are to count as not begun."""
+"""A function that selects the tasks of an ended run to count as not begun."""
 
 NAME_IT = f"command_param must name the instance: {json.dumps({ParamKey.PROCESS_INSTANCE_ID: 12})}"
 
@@ -65,14 +65,14 @@ _CURES = {
 
 
 def all_begun(ended: EndedRun) -> tuple[str, ...]:
-    """Every task that has an attempt."""
+    """Select every task that has an attempt."""
     return tuple(name for name, task in ended.run.tasks.items() if task.attempt)
 
 
 def interrupted(ended: EndedRun) -> tuple[str, ...]:
     """Select the tasks that were paused or killed on request; failures stay failures.
 
-    A promised retry stays promised, unless what is above it has to run first.
+    A promised retry stays promised, unless a task upstream of it has to run first.
     """
     run, promised = ended.run, ended.promised
     too_early = tuple(
@@ -90,8 +90,8 @@ def interrupted(ended: EndedRun) -> tuple[str, ...]:
 def not_good(ended: EndedRun) -> tuple[str, ...]:
     """Select the tasks that failed, were kept from their end, or await a retry.
 
-    A failure that a CONDITIONS task has dealt with is a result like any other, unless it keeps
-    something from running.
+    A failure handled by a CONDITIONS task is a result like any other, unless it keeps a task from
+    running.
     """
     run = ended.run
     bad = _in(run, {TaskPhase.PAUSED, TaskPhase.KILLED, TaskPhase.FAILED})
@@ -116,7 +116,7 @@ def plan_restart(
     now: datetime,
     origin: Origin,
 ) -> Plan:
-    """`Restart`, or `Reject` with why this instance can't be recovered this way."""
+    """Plan `Restart`, or `Reject` with the reason why the instance can't be recovered this way."""
     found = ended_instance(command, snapshot, allowed=allowed)
     if not isinstance(found, InstanceSnapshot):
         return found
@@ -144,7 +144,7 @@ def plan_restart(
 def ended_instance(
     command: Command, snapshot: Snapshot, *, allowed: Collection[ProcessState]
 ) -> InstanceSnapshot | Drop | Reject:
-    """The instance that the command is about, if it has ended in one of the states `allowed`."""
+    """Return the command's instance, if it has ended in one of the states `allowed`."""
     if command.process_instance_id is None:
         return Reject(reason=NAME_IT)
     instance = snapshot.instance
@@ -184,7 +184,7 @@ def selection(instance: InstanceSnapshot, graph: ProcessGraph) -> Dag:
 
 
 def ended_run(instance: InstanceSnapshot, graph: ProcessGraph) -> EndedRun:
-    """The instance as the run that it was; raises `ImpossibleError` for rows that make none."""
+    """Load the instance as the run that it was; `ImpossibleError` for rows that make none."""
     rows = instance.tasks
     run = load_run(
         Ownership(process_instance_id=instance.id, host="", epoch=instance.owner_epoch),
@@ -213,9 +213,9 @@ def ended_run(instance: InstanceSnapshot, graph: ProcessGraph) -> EndedRun:
 
 
 def _as_ended(row: TaskRow) -> TaskRow:
-    """An attempt of a run that waits for nothing any more.
+    """Return an attempt as settled and without a promised retry.
 
-    One that ended after its run did was never settled; a promised retry will not come by itself.
+    One that ended after its run did was never settled, and an ended run keeps no promise.
     """
     if not row.state.is_finished:
         return row
@@ -252,7 +252,7 @@ def _fault_of_parent(
 def _fault_of_definition(
     command: Command, snapshot: Snapshot, instance: InstanceSnapshot
 ) -> Reject | None:
-    """A recovery is about the instance: a definition is named in vain, and a wrong one in error."""
+    """Return the fault of a recovery that names another definition than its instance's."""
     named, own = command.process_definition_id, instance.process_definition_id
     if named in (0, own) or not own or snapshot.asked_instance_id not in (None, instance.id):
         return None
@@ -265,7 +265,7 @@ def _fault_of_definition(
 def _own_definition(
     instance: InstanceSnapshot, definition: DefinitionSnapshot | None
 ) -> DefinitionSnapshot | None:
-    """The definition if it is that of the instance: a SUB_PROCESS may name another one by now."""
+    """Return the definition if it is the instance's: a SUB_PROCESS may name another by now."""
     if definition is None or instance.process_definition_id in (0, definition.id):
         return definition
     return None
@@ -291,7 +291,7 @@ def _parameters(
     moment: datetime,
     origin: Origin,
 ) -> str | None:
-    """Worked out anew where that can change them (trap T33b); None to keep what there is."""
+    """Compute the parameters anew where that can change them (trap T33b); None keeps them."""
     given = command.param.start_params
     afresh = command.command_type is CommandType.REPEAT_RUNNING
     if not (afresh or given or snapshot.parent):
@@ -314,7 +314,7 @@ def _parameters(
 
 
 def _command_param(command: Command, instance: InstanceSnapshot) -> str | None:
-    """The stored parameters with what this command gives anew; start nodes stay as they were."""
+    """Merge this command's parameters into the stored ones; start nodes stay as they were."""
     given = command.param.start_params
     changes = command.param.relation() if command.parent_task_instance_id else {}
     if given is not None:

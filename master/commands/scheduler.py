@@ -11,5 +11,5 @@ from master.commands.origin import Origin
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """A new instance. A row typed without a time stands for a fire at the time it was written."""
+    """Plan a new instance. A row typed without a time counts as a fire at its insertion."""
     return plan_begin(command, snapshot, now=now, origin=origin)

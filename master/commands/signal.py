@@ -1,4 +1,4 @@
-"""Telling a live process instance what is wanted of it, as PAUSE and STOP do. Pure."""
+"""Intents for live process instances, as PAUSE and STOP store them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from master.commands.restart import NAME_IT
 
 
 def plan_signal(command: Command, snapshot: Snapshot, wanted: ProcessState) -> Plan:
-    """A signal; repeating it, or asking it of what has ended, is harmless."""
+    """Plan a signal; repeating it, or sending it to an ended instance, is harmless."""
     if command.process_instance_id is None:
         return Reject(reason=NAME_IT)
     instance = snapshot.instance

@@ -12,7 +12,7 @@ from master.commands.origin import Origin
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """A new instance of the chosen nodes; `task_depend_type` says which go with them."""
+    """Plan a new instance of the chosen nodes and of those that `task_depend_type` adds."""
     if not command.start_node_names:
         return Reject(
             reason="START_CURRENT_TASK_PROCESS needs the nodes to start from: "

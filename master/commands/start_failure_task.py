@@ -12,7 +12,7 @@ from master.commands.restart import not_good, plan_restart
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """Failed, killed and lost tasks again, and all that never began; good results stay."""
+    """Run failed, killed and lost tasks again, and all that never began; good results stay."""
     return plan_restart(
         command,
         snapshot,

@@ -11,5 +11,5 @@ from master.commands.origin import Origin
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """A new instance."""
+    """Plan a new instance."""
     return plan_begin(command, snapshot, now=now, origin=origin)

@@ -12,5 +12,5 @@ from master.commands.signal import plan_signal
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """A signal for the whole tree that the instance belongs to."""
+    """Plan a signal for the whole tree that the instance belongs to."""
     return plan_signal(command, snapshot, ProcessState.STOP)

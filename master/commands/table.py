@@ -1,7 +1,7 @@
 """The effect of each command type on an instance in each state, as a table for people. Pure.
 
-Nothing here is written down twice: the planners themselves are asked, about an instance that has
-one task of every kind. Printed into ARCHITECTURE.md; a test keeps the two equal.
+Nothing here is written down twice: the planners themselves decide, on an instance that has one task
+of every kind. Printed into ARCHITECTURE.md; a test keeps the two equal.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CHILD_COMMANDS = tuple(
 
 
 def table_text() -> str:
-    """As Markdown: commands of people and masters first, then those of SUB_PROCESS tasks."""
+    """Render as Markdown: commands of people and masters, then those of SUB_PROCESS tasks."""
     return "\n\n".join(
         (
             _markdown("command", tuple(CommandType), of_child=False),
@@ -80,7 +80,7 @@ def outcome(
 ) -> Plan:
     """Return the plan for an instance in this state, or for one that does not exist.
 
-    Its owner is gone, so that a recovery need not leave it to anybody.
+    Its owner is gone, so a recovery takes it over.
     """
     return plan(
         _command(command_type, of_child=of_child),
