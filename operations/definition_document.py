@@ -17,7 +17,7 @@ PRESENT: Final = frozenset({"currentHour", "today", "thisWeek", "thisMonth"})
 
 
 def asks_for_all(item: Mapping[str, Any]) -> bool:
-    """Whether a dependent item means a whole process instance, and not one task of it."""
+    """Return whether a dependent item means a whole process instance, and not one task of it."""
     return str(item.get("depTasks", "ALL")).upper() in ("ALL", "0", "")
 
 

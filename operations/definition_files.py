@@ -106,7 +106,7 @@ class DefinitionDocument:
     """One definition that can be imported; `task_count` is for telling.
 
     In `document` references have names where names are known, and still have to be given the ids
-    of a database. `findings` are what is left out of an export, and what may surprise.
+    of a database. `findings` are what is left out of an export, and the warnings.
     """
 
     name: str

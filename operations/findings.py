@@ -7,11 +7,11 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """What a finding means for an import."""
+    """The consequence of a finding for an import."""
 
     MISTAKE = "mistake"  # It keeps everything out.
     UNMAPPED = "unmapped"  # That part stays behind; the definition is right without it.
-    WARNING = "warning"  # It is taken as it stands, and may surprise.
+    WARNING = "warning"  # It is taken as it stands, and may not do what its author expects.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

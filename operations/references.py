@@ -37,7 +37,7 @@ DEFAULT_WORKER_GROUP: Final = "default"
 
 
 class Kind(StrEnum):
-    """What an id of another database may stand for; the values are what a person types."""
+    """The kinds of things that an id of another database names; the values are typed by people."""
 
     DEFINITION = "definition"
     DATASOURCE = "datasource"
@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What foreign ids are called: `given` by a person, `labels` of definitions in the exports."""
+    """The names of foreign ids: `given` by a person, `labels` of definitions in the exports."""
 
     given: Mapping[tuple[Kind, int], str] = field(default_factory=dict)
     labels: Mapping[int, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a document refers to: the names and the ids that have to be looked up."""
+    """The references of a document: the names and the ids that have to be looked up."""
 
     definition_names: frozenset[str]
     definition_ids: frozenset[int]
@@ -82,7 +82,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """What there is in the database that takes the definitions, those of the same import included.
+    """The contents of the database that takes the definitions, the same import's included.
 
     A data source's name may stand for several rows: none has to be unique.
     """
@@ -148,7 +148,7 @@ def name_references(document: dict[str, Any], *, names: Names, foreign: bool) ->
 
 
 def wanted(document: Mapping[str, Any]) -> Wanted:
-    """What `number_references` will have to know."""
+    """Return the references that `number_references` will look up."""
     definition_names: set[str] = set()
     definition_ids: set[int] = set()
     datasource_names: set[str] = set()

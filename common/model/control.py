@@ -1,5 +1,4 @@
-"""What the author wrote for a task that the master decides itself: SUB_PROCESS, CONDITIONS, SWITCH
-and DEPENDENT.
+"""Reads the parts of a node that make a control task: SUB_PROCESS, CONDITIONS, SWITCH, DEPENDENT.
 
 Pure. `read_control` reads that part of a node leniently (specification §1.20.4 and §10: objects
 may be text that holds JSON, numbers may be text, `[""]` is an empty list) and adds every mistake
@@ -24,10 +23,10 @@ from common.expressions import Expression, ExpressionError, parse
 
 MAX_BRANCHES = 100
 MAX_SWITCH_STEPS = 10_000
-"""How many steps all conditions of one switch may take: it is decided on the thread of a run."""
+"""The steps that all conditions of a switch may take, since it is decided on a run's thread."""
 
 MAX_ITEMS = 100
-"""How many items a DEPENDENT may have. Each is up to 31 intervals, so 3,100 rows to look at."""
+"""The items that a DEPENDENT may have. Each is up to 31 intervals, so 3,100 rows to look at."""
 
 MAX_CONDITIONS = 1_000
 
@@ -60,14 +59,14 @@ DATE_VALUES: Mapping[str, tuple[str, ...]] = {
 
 
 class Relation(IntEnum):
-    """How several results make one."""
+    """The rule by which several results make one."""
 
     AND = 0
     OR = 1
 
 
 class Outcome(Enum):
-    """How a task ended, as a CONDITIONS looks at it; a forbidden task counts as a success."""
+    """The end of a task, as a CONDITIONS sees it; a forbidden task counts as a success."""
 
     SUCCESS = "SUCCESS"
     FAILURE = "FAILURE"
@@ -127,7 +126,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DependItem:
-    """What must have succeeded elsewhere: a definition, or one `task` of it, in each interval.
+    """A definition, or one `task` of it, that must have succeeded in each interval.
 
     With `any_interval` one interval is enough: an upstream that runs weekly has no run on the
     other six days. It is Orcaflow's own key, `"intervals": "ANY"`; the default is `EVERY`.

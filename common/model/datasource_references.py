@@ -26,7 +26,7 @@ class SparkSource:
 
 
 def spark_sources(params: Mapping[str, Any]) -> Iterator[SparkSource]:
-    """What `params.datasources` names; an entry that can't be read has a `problem`."""
+    """Yield the sources in `params.datasources`; an entry that can't be read has a `problem`."""
     given = params.get(DATASOURCES)
     if given in (None, "", [], {}):
         return

@@ -36,7 +36,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How the interval between retries grows, and how far chance may shift it.
+    """The growth of the interval between retries, and its jitter.
 
     The n-th retry waits interval × `factor`ⁿ⁻¹, no longer than `longest`, give or take the share
     `jitter` of it, so that tasks which failed together do not come back together.
@@ -75,7 +75,7 @@ class TaskNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessGraph:
-    """What a definition's JSON amounts to: its nodes in the order written, and their DAG."""
+    """A definition as it was read: its nodes in the order written, and their DAG."""
 
     nodes: Mapping[str, TaskNode]
     dag: Dag
@@ -457,7 +457,7 @@ class _Reader:
 
 
 def _fault_of_name(name: str) -> str | None:
-    """Why a task can't have this name; None if it can.
+    """Return why a task can't have this name; None if it can.
 
     A name is a vertex key, stands in comma-joined start lists (§1.20.2), in PostgreSQL text (no
     NUL) and on terminals; it never becomes part of a path.

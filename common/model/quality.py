@@ -1,4 +1,4 @@
-"""What a rule of a DATA_QUALITY task has found: for the log, the report and `t_ds_quality_result`.
+"""The results of a DATA_QUALITY task's rules: for log, report and `t_ds_quality_result`.
 
 Pure. A task's process writes *results* into a file, which the task could have made into anything;
 so nothing here is believed further than to be kept and shown, and it is bounded in number and size.
@@ -19,13 +19,13 @@ NAME_CHARS: Final = 200
 COMPARED: Final = "Compare"
 """The type of the rules that look at what former runs have measured."""
 MAX_FORMER: Final = 30
-"""How many runs back they may look."""
+"""The number of former runs that they may look at."""
 _TEXT_CHARS: Final = 1_000
 _LARGEST = 1 << 62
 
 
 class QualityLevel(StrEnum):
-    """What a broken rule means."""
+    """The consequence of a broken rule."""
 
     WARN = "warn"
     """The task succeeds and says so."""
@@ -34,7 +34,7 @@ class QualityLevel(StrEnum):
 
 
 class QualityState(StrEnum):
-    """What became of a rule."""
+    """The outcome of a rule."""
 
     PASSED = "PASSED"
     WARNED = "WARNED"
@@ -55,12 +55,12 @@ class QualityResult:
     level: QualityLevel
     state: QualityState
     value: float | None = None
-    """What was measured: a share of rows, a number, an age in seconds."""
+    """The figure that was measured: a share of rows, a number, an age in seconds."""
     expected: str = ""
     rows: int | None = None
-    """How many rows it looked at."""
+    """The number of rows that it looked at."""
     failed: int | None = None
-    """How many of them don't keep the rule."""
+    """The number of them that break the rule."""
     detail: str = ""
 
 

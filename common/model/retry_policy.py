@@ -1,8 +1,8 @@
-"""Which failures are tried again, and which of them with more memory: what a node's author says.
+"""The retry policy of a node: the failures that are retried, and those retried with more memory.
 
-Pure. Reads the keys `retryOn`, `noRetryOn` and `memoryRetry` of a node. Neither says how often or
-after how long (`maxRetryTimes`, `retryInterval`), and neither is asked about a lost worker, whose
-attempts are made up for without being charged. Adds the words *reason* (why an attempt failed, see
+Pure. Reads the keys `retryOn`, `noRetryOn` and `memoryRetry` of a node. They set neither count nor
+interval (`maxRetryTimes`, `retryInterval`), and are not asked about a lost worker, whose attempts
+are replaced without being charged. Adds the words *reason* (why an attempt failed, see
 `common.model.failures`), *memory factor* (by what an attempt's memory is multiplied; it stands in
 the attempt's row) and *ceiling* (what the product never exceeds; the worker, which alone knows what
 is multiplied, applies it). Used by the reader of definitions, the engine and the worker.
@@ -37,7 +37,7 @@ class MemoryRetry:
     ceiling_mb: int
 
     def megabytes(self, configured: int, memory_factor: float) -> int:
-        """What an attempt gets of a memory that is configured as so many megabytes.
+        """Return the megabytes that an attempt gets, given the configured ones.
 
         Never less than that: an author who configures more than the ceiling means it.
         """
@@ -46,19 +46,19 @@ class MemoryRetry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Which reasons are worth another attempt; as it stands, every one of them."""
+    """The reasons that are worth another attempt; by default every one of them."""
 
     retry_on: tuple[FailureReason, ...] = ()
-    """If there are any, these alone."""
+    """These alone, if there are any."""
     no_retry_on: tuple[FailureReason, ...] = ()
     memory: MemoryRetry | None = None
 
     def retries(self, failure: FailureReason) -> bool:
-        """Whether a failure for this reason is tried again, if any attempt is left."""
+        """Return whether a failure for this reason is retried, if any attempt is left."""
         return self.why_not(failure) is None
 
     def why_not(self, failure: FailureReason) -> str | None:
-        """Which key forbids another attempt after a failure for this reason; None if none does."""
+        """Return the key that forbids a retry after this failure; None if none does."""
         if failure in self.no_retry_on:
             return f"noRetryOn names {failure}"
         if self.retry_on and failure not in self.retry_on:
@@ -130,9 +130,9 @@ def read_retry_policy(
 
 
 def memory_retry_of(node: Mapping[str, Any]) -> MemoryRetry | None:
-    """What the JSON of a node says of more memory, for whoever runs it; None if it says nothing.
+    """Return the memory retry in a node's JSON, for the worker; None if there is none.
 
-    Mistakes are told when a definition is read; here one only means that nothing is said.
+    Mistakes are reported when a definition is read; here one means that there is none.
     """
     return _memory_retry(node.get("memoryRetry"), "memoryRetry", [])
 

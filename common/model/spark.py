@@ -1,4 +1,4 @@
-"""What an attempt says of its Spark application: the *facts*.
+"""The *facts* of a Spark application, as its attempt reports them.
 
 A process of the task's writes them into a file, which the task itself can write too; so nothing
 here is believed further than to be shown. In particular no application is killed by an id that
@@ -22,7 +22,7 @@ _LARGEST = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an application has come, and what it has moved so far."""
+    """The progress of an application, and the data that it has moved so far."""
 
     jobs_running: int = 0
     jobs_done: int = 0
@@ -53,7 +53,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What an attempt has cost, once it is over."""
+    """The cost of an attempt that is over."""
 
     run_seconds: float = 0.0
     cpu_seconds: float = 0.0

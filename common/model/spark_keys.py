@@ -1,4 +1,4 @@
-"""What a SPARK task may hand to spark-submit besides its own keys, and what it may not.
+"""Checks the options, settings and variables that a SPARK task hands to spark-submit itself.
 
 Pure. `others` is a list of words, of which each must be a known option or the value of one: a word
 that is neither would be taken for the program. Refused are options and settings that have a key of
@@ -329,5 +329,5 @@ def _check_java_options(place: str, value: str) -> None:
 
 
 def _has_password(value: str) -> bool:
-    """Whether there is one within a value, as in a URL, whatever its key is called."""
+    """Return whether a password stands within a value, as in a URL, whatever its key is called."""
     return shown_setting("", value) != value

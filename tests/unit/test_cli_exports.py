@@ -268,7 +268,7 @@ def test_a_child_that_waits_for_its_parent_today_is_refused(tmp_path: Path) -> N
     assert len(mistakes(tmp_path, parent, child)) == 2
 
 
-def test_what_may_surprise_is_told_with_its_place_and_keeps_nothing_out(tmp_path: Path) -> None:
+def test_a_warning_has_its_place_and_keeps_nothing_out(tmp_path: Path) -> None:
     query = {"type": "POSTGRESQL", "datasource": 1, "sql": "select '${day}', '${known}'"}
     (found,) = read(
         tmp_path,
@@ -299,7 +299,7 @@ def test_what_may_surprise_is_told_with_its_place_and_keeps_nothing_out(tmp_path
     assert "${day}" in told["q", "params.sql"]
 
 
-def test_a_plain_definition_surprises_nobody(tmp_path: Path) -> None:
+def test_a_plain_definition_has_no_warnings(tmp_path: Path) -> None:
     tail = {
         "runFlag": "NORMAL",
         "dependence": {},

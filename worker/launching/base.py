@@ -44,7 +44,7 @@ class TaskParameterError(SchedulerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """What an operator chose for all tasks of a worker. Empty text means the default."""
+    """An operator's choices for all tasks of a worker. Empty text means the default."""
 
     python: str = ""
     spark_home: str = ""
@@ -55,14 +55,14 @@ class TaskSettings:
     """Networks that HTTP tasks may not talk to. By default those in which clouds give keys away."""
     spark: SparkConfig = field(default_factory=SparkConfig)
     spark_socket: str = ""
-    """Where the Spark host listens; empty if there is none, and so no warm session."""
+    """The socket of the Spark host; empty if there is none, and so no warm session."""
     cluster: str = ""
-    """What the tags of this database's applications begin with."""
+    """The prefix of the tags of this database's applications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What has to be run: a program with its arguments, never a command line for a shell.
+    """A program to run, with its arguments: never a command line for a shell.
 
     The first argument is the program, as an absolute path or to be found on the task's `PATH`.
     `environment` is added to what every task gets. What a task prints may put out parameters,

@@ -1,4 +1,4 @@
-"""What OpenLineage's listener in Spark is told of an attempt: the run that its jobs belong to.
+"""Tells OpenLineage's listener in Spark the run that an attempt's jobs belong to.
 
 Pure. These are settings of Spark for those who use OpenLineage; without its listener among a
 profile's `packages` and `spark.extraListeners` they mean nothing and cost nothing.

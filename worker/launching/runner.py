@@ -1,4 +1,4 @@
-"""How a task is run by a program of Orcaflow's own, in a process and with an account of its own.
+"""Runs a task by a program of Orcaflow's own, in a process and with an account of its own.
 
 The program, a module of `worker.runners`, is given its work as JSON in a file that only the attempt
 can read and that the program removes as soon as it has read it: a password stands neither in an

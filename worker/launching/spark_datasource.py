@@ -1,4 +1,4 @@
-"""What a row of `t_ds_datasource` is to Spark: the options of its `jdbc` source, or what is wrong.
+"""Reads a row of `t_ds_datasource` for Spark: the options of its `jdbc` source, or its fault.
 
 Pure. A task names its data sources in `params.datasources`: an object from the names that the task
 uses to the ids of rows, or a list of ids, whose rows' own names count. `connection_params` is read
@@ -90,7 +90,7 @@ class SparkDatasource:
 
 
 def wanted_sources(params: Mapping[str, Any]) -> tuple[SparkSource, ...]:
-    """What `params.datasources` names; `TaskParameterError` if it can't be read."""
+    """Return the sources in `params.datasources`; `TaskParameterError` if they can't be read."""
     found = []
     for each in spark_sources(params):
         if each.problem:

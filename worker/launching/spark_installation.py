@@ -23,7 +23,7 @@ def spark_home(context: TaskContext, version: str = "") -> str:
 
 
 def spark_environment(context: TaskContext, home: str) -> dict[str, str]:
-    """What Spark programs get besides: the right Python on both sides, and scratch space."""
+    """Return what Spark programs get besides: the right Python on both sides, and scratch space."""
     python = interpreter(context)
     return {
         "SPARK_HOME": home,

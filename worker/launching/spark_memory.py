@@ -1,4 +1,4 @@
-"""How much memory a SPARK task gets: as its keys say, or more after an attempt with too little.
+"""The memory of a SPARK task: as its keys say, or more after an attempt with too little.
 
 Pure but for reading the task's keys. What neither the task nor its settings say, the defaults of
 the Spark installation may say, which the runner reads; it is told what to raise there.
@@ -28,7 +28,7 @@ _HEAPS: Final = ("spark.driver.memory", "spark.executor.memory")
 
 
 class Memory:
-    """How much memory each key gets: what it says, or more after an attempt that had too little."""
+    """The memory of each key: as it says, or more after an attempt that had too little."""
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context
@@ -40,7 +40,7 @@ class Memory:
             self._policy = memory_retry_of(node) if isinstance(node, dict) else None
 
     def of_key(self, key: str) -> str:
-        """What a key of the task's says; "" if it says nothing."""
+        """Return the memory that a key of the task's asks for; "" if it is absent."""
         with fault_at(key):
             text = read_size(self._context.params.get(key))
         return self._size(MEMORY_KEYS[key], text) if megabytes_in(text) else ""
@@ -61,9 +61,9 @@ class Memory:
         return found
 
     def of_defaults(self, said: Mapping[str, str], *, is_local: bool) -> dict[str, Any] | None:
-        """What the runner has to raise, since only the installation's defaults say how much it is.
+        """Return the settings that the runner has to raise, as only the installation knows them.
 
-        By setting, with whether it is there without being said.
+        Each with True if Spark has a default for it.
         """
         if self._policy is None:
             return None

@@ -1,10 +1,10 @@
-"""Which Spark session a task gets, and the job that its process is given: for all that need one.
+"""Chooses a task's Spark session, and writes the job that its process is given.
 
 A *warm* task has a session of its own in a server that its worker keeps for the task's profile; a
 *classic* one has a driver of its own, made as its profile says, with the task's `master` and `conf`
-besides. Classic is whoever asks for it (`profile: classic`), and whoever names no profile but asks
-for what only a driver of its own can have; the log then says why. Of a profile that was named on
-purpose nothing is taken away: there the same is a mistake. Nothing here imports pyspark.
+besides. Classic is a task that asks for it (`profile: classic`), or that names no profile and asks
+for something that only a driver of its own can have; the log then says why. A profile that was
+named on purpose is never replaced: there the same is a mistake. Nothing here imports pyspark.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Choice:
     profile: str
     """`classic`, or the name of the profile whose server it uses."""
     made_as: SparkProfile
-    """What the server, or the driver, is made of."""
+    """The profile that the server, or the driver, is made of."""
     master: str = ""
     """Of a driver of its own."""
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -180,7 +180,7 @@ def session_conf(context: TaskContext) -> dict[str, str]:
 
 
 def _needs(master: str, conf: Mapping[str, str], shipped: Iterable[str]) -> list[str]:
-    """What a session in a server can't have, in the words of the task's author."""
+    """Return the wishes that no session in a server can have, in the author's own words."""
     needs = [f"params.master ({master})"] if master else []
     needs += [
         f"params.conf: {key}"
@@ -238,7 +238,7 @@ def _argv(
 
 
 def _servers(choice: Choice, brings: bool) -> str:
-    """Whose session it is to be: any server's of the profile, or one's where each is isolated."""
+    """Return the servers that may give the session: any of the profile's, or its isolated ones."""
     made_as = choice.made_as
     if not (brings or sharing.is_isolated(choice.conf)):
         return choice.profile

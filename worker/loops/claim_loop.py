@@ -39,9 +39,9 @@ _KEPT_AT_MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """How many slots no live attempt holds, how many nothing does, and what a complement may take.
+    """Free slots: for live attempts, for anything, for complements.
 
-    Of the last two the smaller counts, and either may be negative.
+    A complement gets the smaller of the last two; either may be negative.
     """
 
     live: int
@@ -294,14 +294,14 @@ class ClaimLoop:
         self._unsure_node = node
 
     def _tidy(self) -> None:
-        """Release claims and tell of them, when nothing waits to be started.
+        """Release claims and log them, when nothing waits to be started.
 
         Both take as long as starting a process, and nobody is in a hurry for either.
         """
         if self._to_release:
             self._release(())
         claimed, self._claimed = self._claimed, ()
-        _told(claimed)
+        _log_claims(claimed)
 
     def _settle(self, entries: tuple[QueueEntry, ...]) -> None:
         """The rows have answered: the claims in the registry have done their part."""
@@ -314,7 +314,7 @@ class ClaimLoop:
         self._to_release = ()
 
 
-def _told(claimed: tuple[ClaimedTask, ...]) -> None:
+def _log_claims(claimed: tuple[ClaimedTask, ...]) -> None:
     for task in claimed:
         log.info(
             "attempt claimed",
