@@ -1,4 +1,4 @@
-"""The checks of `orcaflow doctor`: each looks at one thing, and knows the cure for it.
+"""The checks of the doctor: each examines one thing, and names the cure.
 
 A check never changes anything and never raises; what can't be looked at because something before
 it failed is left out, so that a person sees the cause and not its echoes.
@@ -129,10 +129,10 @@ def _database(config: Config) -> Iterator[Finding]:
         with made.connect() as db:
             server_time(db)  # The first question also pays for connecting.
             asked = _clock.now()
-            told = server_time(db)
+            server = server_time(db)
             answered = _clock.now()
         yield _ok("postgresql", place_of(url))
-        yield _clock_finding(told - (asked + (answered - asked) / 2))
+        yield _clock_finding(server - (asked + (answered - asked) / 2))
         check(made)
         yield _ok("schema", f"revision {REVISION}")
         with made.connect() as db:

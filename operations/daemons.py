@@ -57,7 +57,7 @@ class Kind(StrEnum):
 
     @property
     def module(self) -> str:
-        """What `python -m` runs."""
+        """The module that `python -m` runs."""
         return "master.server" if self is Kind.MASTER else "worker.server"
 
 
@@ -67,7 +67,7 @@ class DaemonStartError(SchedulerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a worker is started with beside its port; kept, so that a restart finds it again."""
+    """The options of a worker besides its port; stored, so that a restart applies them again."""
 
     groups: str | None = None
     slots: int | None = None
@@ -89,7 +89,7 @@ class DaemonStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A daemon that is ready; `already` if it was before anybody asked for it."""
+    """A daemon that is ready; `already` if it was running before the call."""
 
     name: str
     host: str
@@ -230,7 +230,7 @@ class Cluster:
     def _wanted(
         self, kind: Kind, count: int, free_ports: bool, options: Options
     ) -> Iterator[tuple[Kind, int, Options]]:
-        """The daemons of a kind that there shall be, running ones first."""
+        """Yield the daemons of a kind that are wanted, running ones first."""
         running = [port for other, port, _ in self.running() if other is kind]
         yield from ((kind, port, options) for port in running[:count])
         missing = count - len(running)
@@ -314,7 +314,7 @@ class Cluster:
     def stop_everything(
         self, *, now: bool = False, within: timedelta = timedelta(seconds=60)
     ) -> list[str]:
-        """Masters, workers, ZooKeeper, PostgreSQL, in this order; what was stopped."""
+        """Stop masters, workers, ZooKeeper and PostgreSQL, in this order; return those that ran."""
         stopped = []
         for kind in (Kind.MASTER, Kind.WORKER):
             ports = [port for other, port, _ in self.running() if other is kind]
@@ -337,7 +337,7 @@ class Cluster:
         now: bool = False,
         within: timedelta = timedelta(seconds=60),
     ) -> bool:
-        """Whether it ran, and does not any more. Nothing is killed unless `now` says so."""
+        """Stop a server and return True, or False if it did not run; only `now` kills it."""
         match name:
             case "postgres":
                 postgres = EmbeddedPostgres(self.home)
@@ -381,7 +381,7 @@ class Cluster:
         return True
 
     def _end(self, descriptor: int, kind: Kind, *, now: bool, within: timedelta) -> bool:
-        """Whether the process ended. Stopped at once, a worker first ends its tasks (SIGQUIT)."""
+        """Return True if the process ended; with `now` a worker first ends its tasks (SIGQUIT)."""
         if now and kind is Kind.WORKER:
             signals = [(signal.SIGQUIT, _QUIT_PATIENCE), (signal.SIGKILL, within)]
         else:
@@ -396,7 +396,7 @@ class Cluster:
     # Looking
 
     def running(self) -> list[tuple[Kind, int, int]]:
-        """Kind, port and pid of the masters and workers whose processes are there."""
+        """List kind, port and pid of the masters and workers whose processes are alive."""
         found = []
         for kind, port, path in self._pid_files():
             pid = running_pid(path)
@@ -405,11 +405,11 @@ class Cluster:
         return found
 
     def known(self) -> list[tuple[Kind, int]]:
-        """Kind and port of the masters and workers that run, or have died without a word."""
+        """List kind and port of the masters and workers that run, or died without stopping."""
         return [(kind, port) for kind, port, _ in self._pid_files()]
 
     def options_of(self, kind: Kind, port: int) -> Options:
-        """What the daemon at this port was last started with."""
+        """Return the options that the daemon at this port was last started with."""
         try:
             kept = json.loads(self._options_file(kind, port).read_text(encoding="utf-8"))
             groups, slots = kept.get("groups"), kept.get("slots")
@@ -421,7 +421,7 @@ class Cluster:
         )
 
     def statuses(self) -> list[DaemonStatus]:
-        """Every daemon of this home that runs, and those that have died without a word."""
+        """List the daemons of this home that run, and those that died without stopping."""
         found: list[DaemonStatus] = []
         postgres = recorded_postgres(self.home)
         if postgres is not None and is_alive(postgres.pid, postgres.start_time):

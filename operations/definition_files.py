@@ -2,10 +2,10 @@
 
 A file holds one JSON object, a list of them, or a bare 1.2 JSON that gets its name elsewhere. An
 object has `name` and `processDefinitionJson` (an object, or text that holds one), and may have
-`description`, `globalParams`, `timeout` (minutes), `tenantId` and `executionType`. What
-DolphinScheduler 1.x exports is understood too: it is told by the key `processDefinitionName`, its
-ids are those of another database, and what can't be taken over is listed. What the JSON itself must
-be is known to `common.model.definitions`.
+`description`, `globalParams`, `timeout` (minutes), `tenantId` and `executionType`. Exports of
+DolphinScheduler 1.x are read too: the key `processDefinitionName` tells them apart, their ids are
+those of another database, and parts that can't be taken over are listed. The rules for the JSON
+itself are those of `common.model.definitions`.
 
 Scripts, jars and resources that a task names by a relative path are looked for beside the file, and
 stored by their absolute path; a resource may also stand in the folder of resources, where workers
@@ -53,7 +53,7 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where in the files something stands; `index` is that in the file's list."""
+    """A place in the files; `index` is that in the file's list."""
 
     file: Path
     index: int | None = None
@@ -348,7 +348,7 @@ def _execution_type(value: object, wrong: list[str]) -> ExecutionType | None:
 
 
 def _left_out(exported: Mapping[str, Any]) -> Iterator[Finding]:
-    """What an export says of a definition that has no place here, so that nothing is lost."""
+    """Yield a finding for each part of an export that has no place here."""
     project = exported.get("projectName")
     if project and project != "default":
         yield Finding(
@@ -360,7 +360,7 @@ def _left_out(exported: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _drawing(wrapped: Mapping[str, Any], key: str) -> str | None:
-    """Where a front end drew the tasks: opaque, and kept as it is (specification §1.3)."""
+    """Return the drawing of a front end: opaque, and stored as it is (specification §1.3)."""
     value = wrapped.get(key)
     if value is None or value == "":
         return None

@@ -2,7 +2,7 @@
 
 The original writes a definition's schedule beside it, with words for codes and times of its own
 zone. It is made OFFLINE, as the original does on import (specification §8.1), in the zone of the
-cluster that takes it. A schedule that can't be read stays behind and is told as a *finding*: the
+cluster that takes it. A schedule that can't be read is left out and reported as a *finding*: the
 definition is right without it.
 """
 
@@ -46,7 +46,7 @@ class ExportedSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedSchedule:
-    """What became of it: the schedule in this database, and whether this import made it."""
+    """The schedule of an export as it is in this database; `is_new` if this import made it."""
 
     id: int
     crontab: str

@@ -51,7 +51,7 @@ from operations.references import Catalog, Target, Wanted, number_references, po
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of one document."""
+    """One document as it was imported."""
 
     document: DefinitionDocument
     id: int
@@ -219,7 +219,7 @@ def _of_new_group(name: str) -> Finding:
 def _catalog(
     db: Connection, wanted: Sequence[Wanted], ids: Mapping[str, int]
 ) -> tuple[Catalog, list[str]]:
-    """What the documents refer to, and the worker groups that had to be made for them."""
+    """Return the targets of the documents' references, and the worker groups made for them."""
     names = sorted({name for each in wanted for name in each.definition_names})
     numbers = sorted({number for each in wanted for number in each.definition_ids})
     definitions: dict[str, Target] = {}
@@ -317,7 +317,7 @@ def _number(target: str | int) -> int:
 def _ids_of_names(
     db: Connection, places: Iterable[Sequence[Awaits]], ids: Mapping[str, int]
 ) -> dict[str, int]:
-    """What the places stand for at which rows name a definition instead of numbering it."""
+    """Return the ids of definitions that rows refer to by name instead of by number."""
     names = {each.target for those in places for each in those if isinstance(each.target, str)}
     found: dict[str, int] = {}
     for row in definitions_named(db, sorted(names - set(ids))):
@@ -328,7 +328,7 @@ def _ids_of_names(
 def _doubts(
     db: Connection, numbered: Mapping[str, Mapping[str, Any]], ids: Mapping[str, int]
 ) -> dict[str, list[Finding]]:
-    """What the database makes of each document that may surprise: pools and tasks not there yet."""
+    """Return the warnings that only the database shows: pools and tasks that do not exist yet."""
     doubts: dict[str, list[Finding]] = {name: [] for name in numbered}
     wanted_pools = {name: list(pool_names(inner)) for name, inner in numbered.items()}
     known = known_pools(db, sorted({pool for those in wanted_pools.values() for _, pool in those}))

@@ -1,4 +1,4 @@
-"""Where this Orcaflow is installed, and which version it is; reads files, starts nothing."""
+"""The place and the version of this installation; reads files, starts nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def packages_root() -> Path:
-    """The folder that holds `common`, `master` and `worker`: a checkout, or site-packages."""
+    """Return the folder of the packages: a checkout, or site-packages."""
     return Path(__file__).resolve().parent.parent
 
 
 def orcaflow_version() -> str:
-    """The version in the checkout's pyproject.toml, else that of the installed distribution."""
+    """Return the version in the checkout's pyproject.toml, else the installed distribution's."""
     project = packages_root() / "pyproject.toml"
     if project.is_file():
         found = re.search(

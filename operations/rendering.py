@@ -1,4 +1,4 @@
-"""Works out what a worker makes of a task's parameters, without running anything.
+"""Renders a task's parameters and texts as its worker does, without running anything.
 
 Values of parameters whose names sound secret are masked, wherever they came to stand.
 """
@@ -102,7 +102,7 @@ def _origin(
     pool: Iterable[Property],
     start_params: Mapping[str, str],
 ) -> str:
-    """Which of equal names counted, by the table of `common.params`."""
+    """Return the source whose value a name has, by the table of `common.params`."""
     upstream = any(each.prop == name for each in pool)
     if name in start_params:
         return "start-up"

@@ -31,17 +31,17 @@ class TaskLog:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def read(self) -> str:
-        """What was added since the last time, up to some size; "" if nothing was."""
+        """Return the text added since the last call, up to some size; "" if there is none."""
         return self._decoder.decode(os.read(self._file, _PIECE_BYTES))
 
     def rest(self) -> Iterator[str]:
-        """All that is there, in pieces."""
+        """Yield everything up to the end of the file, in pieces."""
         while piece := os.read(self._file, _PIECE_BYTES):
             yield self._decoder.decode(piece)
         yield self._decoder.decode(b"", final=True)
 
     def skip_to_last(self, lines: int) -> None:
-        """Go on from the last so many lines, as far as they fit into a fifth of a megabyte."""
+        """Continue at the last lines, of which at most a fifth of a megabyte is kept."""
         size = os.fstat(self._file).st_size
         start = max(0, size - _TAIL_BYTES)
         tail = os.pread(self._file, size - start, start)
@@ -51,7 +51,7 @@ class TaskLog:
 
 @contextmanager
 def opened_log(home: Path, log_path: str | None) -> Iterator[TaskLog]:
-    """The log at this path; `LogMissingError` without one, `NotAllowedError` if it is elsewhere."""
+    """Open the log; `LogMissingError` without one, `NotAllowedError` outside the logs' folder."""
     file = _open(home / "tasks" / "logs", log_path)
     try:
         yield TaskLog(file)
@@ -60,7 +60,7 @@ def opened_log(home: Path, log_path: str | None) -> Iterator[TaskLog]:
 
 
 def last_lines(home: Path, log_path: str | None, *, lines: int) -> list[str]:
-    """The end of a log; raises as `opened_log` does."""
+    """Return the last lines of a log; raises as `opened_log` does."""
     with opened_log(home, log_path) as log:
         log.skip_to_last(lines)
         return "".join(log.rest()).splitlines()
@@ -96,7 +96,7 @@ def _open(root: Path, log_path: str | None) -> int:
 
 
 def _open_in(place: int, name: str, flags: int) -> int:
-    """Open a name in an open folder, which is closed whatever happens."""
+    """Open a name in an open folder, and close the folder in any case."""
     try:
         return os.open(name, flags, dir_fd=place)
     finally:

@@ -1,1 +1,1 @@
-"""What people type and import: the command line and the helper for task code."""
+"""The command line, and the helper that code in tasks imports."""

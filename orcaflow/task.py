@@ -1,10 +1,10 @@
-"""What code in a task may use of Orcaflow: its parameters, data sources, outputs, and a log.
+"""The helper for code in tasks: parameters, data sources, outputs and a log.
 
     from orcaflow.task import datasource, log, metrics, output, params
 
 For PYSPARK scripts and every other Python that a task runs; standard library only, and nothing of
 Orcaflow's daemons. Without Orcaflow around it, as when a script is tried by hand, parameters are
-none, and what is put out is only told. Parameters have the types that were declared for them in
+none, and outputs are only logged. Parameters have the types that were declared for them in
 PYSPARK; elsewhere they are texts.
 """
 
@@ -52,7 +52,7 @@ _prepared()
 
 
 class _Params(Mapping[str, Any]):
-    """The task's parameters, by name. Looked up when they are asked for."""
+    """The task's parameters by name, read when they are asked for."""
 
     def __getitem__(self, name: str) -> Any:
         return _parameters()[name]
@@ -82,9 +82,9 @@ def output(name: str, value: object) -> None:
 
 
 def metrics(**figures: float) -> None:
-    """Tell figures of this attempt in one line of its log: `metrics rows=5 seconds=1.5`."""
-    told = " ".join(f"{name}={figure}" for name, figure in figures.items())
-    log.info("metrics %s", told)
+    """Log figures of this attempt in one line: `metrics rows=5 seconds=1.5`."""
+    text = " ".join(f"{name}={figure}" for name, figure in figures.items())
+    log.info("metrics %s", text)
 
 
 def datasource(name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the command line prints: rows as a table or as JSON, and text that steers no terminal.
+"""Prints rows as a table or as JSON, and text that steers no terminal.
 
 Adds the word *row*: a mapping of field names, which are the documented names of the JSON. With
 `-o json` standard output holds one JSON document and nothing else; text for people goes to standard
@@ -23,7 +23,7 @@ Row = Mapping[str, object]
 
 
 class Format(StrEnum):
-    """How rows are printed."""
+    """The forms in which rows are printed."""
 
     TABLE = "table"
     JSON = "json"
@@ -71,7 +71,7 @@ def _escaped_but_colours(line: str) -> Iterable[str]:
 
 
 def say(text: str) -> None:
-    """Tell a person something that is no part of the result."""
+    """Print a message for people, which is no part of the result, on standard error."""
     sys.stderr.write(escaped(text, keep="\n") + "\n")
 
 

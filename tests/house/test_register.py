@@ -15,7 +15,7 @@ BANNED = re.compile(
 CLEAN = (
     *("common/config", "common/cron", "common/embedded", "common/params", "common/registry"),
     *("common/runtime", "common/schedule_simulator", "common/store", "common/why", "master", "sql"),
-    *("tests/house", "tests/properties"),
+    *("operations", "orcaflow", "tests/house", "tests/properties"),
 )
 """Folders that have been rewritten; at the end these are all packages."""
 
