@@ -168,7 +168,7 @@ def ended(db: Engine, state: ProcessState, *attempts: dict[str, Any]) -> Callabl
     return work
 
 
-def test_an_empty_database_is_told_with_the_cure(cli_on_empty: Cli) -> None:
+def test_an_empty_database_is_reported_with_the_cure(cli_on_empty: Cli) -> None:
     code, _, err = cli_on_empty("definition", "list")
     assert code == 78
     assert "orcaflow db upgrade" in err
@@ -228,7 +228,7 @@ def test_names_with_quotes_and_their_kin_are_only_names(
         assert cli("definition", "show", hostile)[0] == 3
 
 
-def test_what_is_exported_can_be_imported(cli: Cli, imported: str, tmp_path: Path) -> None:
+def test_an_export_can_be_imported(cli: Cli, imported: str, tmp_path: Path) -> None:
     code, out, _ = cli("definition", "export", imported)
     assert code == 0
     path = tmp_path / "exported.json"
@@ -252,7 +252,7 @@ def test_an_offline_definition_can_not_be_run(cli: Cli, db: Engine, imported: st
         assert connection.scalars(select(command.c.id)).all() == []
 
 
-def test_a_run_tells_the_instance_it_became(
+def test_a_run_reports_the_instance_it_became(
     cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
     with a_master(migrated_url, db):
@@ -269,7 +269,7 @@ def test_a_run_tells_the_instance_it_became(
     assert [(each["prop"], each["value"]) for each in parameters] == [("who", "you = me")]
 
 
-def test_a_run_that_has_to_wait_or_was_discarded_is_not_said_to_have_begun(
+def test_a_run_that_waits_or_was_discarded_is_not_reported_as_begun(
     cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
     with a_master(migrated_url, db):
@@ -298,7 +298,7 @@ def test_all_options_of_a_run_are_in_its_instance(
     assert json.loads(row.command_param)["StartNodeNameList"] == "t1"
 
 
-def test_what_a_run_names_must_be_there(cli: Cli, imported: str) -> None:
+def test_everything_that_a_run_names_must_exist(cli: Cli, imported: str) -> None:
     code, _, err = cli("run", imported, "--start-nodes", "t1,t7")
     assert code == 3
     assert "no task 't7'" in err
@@ -379,7 +379,7 @@ def test_nobody_takes_a_command_when_there_is_no_master(cli: Cli, imported: str)
     assert "no master has begun command 1" in err
 
 
-def test_stopping_puts_a_command_and_what_has_ended_is_not_stopped(
+def test_stopping_puts_a_command_but_not_for_an_instance_that_has_ended(
     cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
     with a_master(migrated_url, db):
@@ -420,7 +420,7 @@ def test_a_failed_run_is_recovered_and_watched_to_its_end(
     assert "run all of it again" in err
 
 
-def test_what_is_not_there_is_not_found(cli: Cli, db: Engine) -> None:
+def test_an_id_or_name_that_does_not_exist_is_not_found(cli: Cli, db: Engine) -> None:
     for arguments in (
         "instance show 99",
         "instance watch 99",
@@ -500,7 +500,7 @@ def test_following_a_log_ends_with_the_attempt_and_misses_nothing(
     assert (code, out) == (0, "first\nsecond\nlast without an end")
 
 
-def test_rendering_shows_what_the_worker_would_run(
+def test_rendering_shows_the_script_that_the_worker_would_run(
     cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
     with a_master(migrated_url, db):

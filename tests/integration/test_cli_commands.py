@@ -1,4 +1,4 @@
-"""What the command line asks of instances, tasks, pools and data sources, on a real database."""
+"""Commands about instances, tasks, pools and data sources, on a real database."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ FORBIDDEN = (
 )
 
 
-def test_what_the_state_forbids_is_refused_with_the_cure(cli: Cli, db: Engine) -> None:
+def test_a_command_that_the_state_forbids_is_refused_with_the_cure(cli: Cli, db: Engine) -> None:
     for verb, state, cure in FORBIDDEN:
         code, out, err = cli("instance", verb, str(an_instance(db, state)))
         assert (code, out) == (4, ""), verb
@@ -171,7 +171,7 @@ def test_a_command_to_a_sub_process_goes_to_the_root_and_says_so(cli: Cli, db: E
     assert "single tasks can be executed in the root of a tree only" in err
 
 
-def test_chosen_tasks_are_executed_with_what_goes_with_them(cli: Cli, db: Engine) -> None:
+def test_chosen_tasks_are_executed_with_their_chosen_neighbours(cli: Cli, db: Engine) -> None:
     an_instance(db, ProcessState.SUCCESS)
     assert cli("instance", "execute", "1", "--tasks", "a, b", "--post")[0] == 0
     with db.connect() as connection:
@@ -214,9 +214,7 @@ def test_no_other_attempt_is_declared_good(cli: Cli, db: Engine) -> None:
         assert cause in err
 
 
-def test_what_a_new_run_does_is_set_shown_and_exported(
-    cli: Cli, db: Engine, tmp_path: Path
-) -> None:
+def test_the_execution_type_is_set_shown_and_exported(cli: Cli, db: Engine, tmp_path: Path) -> None:
     a_definition(db, process_definition_json='{"tasks": []}')
     (row,) = told(
         cli("definition", "set", "nightly", "--execution-type", "serial-wait", "-o", "json")
@@ -259,7 +257,7 @@ def test_one_slot_is_no_slots(cli: Cli) -> None:
     assert cli("pool", "show", "db")[1] == "db: 0 of 1 slot is taken, 0 tasks wait\n"
 
 
-def test_a_pool_tells_who_holds_and_who_waits_and_is_not_removed_before(
+def test_a_pool_lists_its_holders_and_waiters_and_is_not_removed_while_it_has_any(
     cli: Cli, db: Engine
 ) -> None:
     cli("pool", "create", "db", "--size", "3")
@@ -364,7 +362,7 @@ def test_a_data_source_that_a_definition_names_stays(cli: Cli, db: Engine) -> No
     assert told(cli("datasource", "list", "-o", "json"))[0]["database"] == "/srv/y.db"
 
 
-def test_rendering_tells_where_values_come_from_and_masks_secrets(cli: Cli, db: Engine) -> None:
+def test_rendering_reports_where_values_come_from_and_masks_secrets(cli: Cli, db: Engine) -> None:
     an_instance(
         db,
         ProcessState.RUNNING,
@@ -394,7 +392,7 @@ def test_rendering_tells_where_values_come_from_and_masks_secrets(cli: Cli, db: 
     assert "s3cret!" not in out
 
 
-def test_why_follows_sub_processes_and_tells_that_nobody_could_be_asked_who_is_alive(
+def test_why_follows_sub_processes_and_reports_that_zookeeper_did_not_answer(
     cli: Cli, db: Engine
 ) -> None:
     a_definition(db)
@@ -428,7 +426,7 @@ def test_why_follows_sub_processes_and_tells_that_nobody_could_be_asked_who_is_a
     assert cli("instance", "why", str(parent), "--task", "nobody")[0] == 3
 
 
-def test_why_tells_of_serial_runs_queued_tasks_and_commands(cli: Cli, db: Engine) -> None:
+def test_why_explains_serial_runs_queued_tasks_and_commands(cli: Cli, db: Engine) -> None:
     a_definition(db, release_state=0)
     first = an_instance(db, ProcessState.RUNNING)
     an_attempt(db, first, TaskState.SUBMITTED)
@@ -453,7 +451,7 @@ def test_why_tells_of_serial_runs_queued_tasks_and_commands(cli: Cli, db: Engine
     assert cli("instance", "why", "99")[0] == 3
 
 
-def test_why_of_a_superseded_attempt_tells_of_the_one_in_its_place(cli: Cli, db: Engine) -> None:
+def test_why_of_a_superseded_attempt_explains_the_one_in_its_place(cli: Cli, db: Engine) -> None:
     an_instance(db, ProcessState.RUNNING)
     old = an_attempt(db, 1, TaskState.FAILURE, flag=0)
     an_attempt(db, 1, TaskState.RUNNING, attempt=2)
@@ -472,7 +470,7 @@ def test_the_lists_show_the_new_states(cli: Cli, db: Engine) -> None:
     assert len(told(cli("task", "list", "--state", "delay-execution", "-o", "json"))) == 1
 
 
-def test_what_is_known_of_a_spark_application_is_shown(cli: Cli, db: Engine) -> None:
+def test_everything_known_of_a_spark_application_is_shown(cli: Cli, db: Engine) -> None:
     an_instance(db, ProcessState.RUNNING)
     said = {
         "app_link": "app-1",
@@ -513,7 +511,7 @@ def test_a_table_of_other_tasks_says_nothing_of_spark(cli: Cli, db: Engine) -> N
     assert told(cli("task", "list", "-o", "json"))[0]["progress"] is None
 
 
-def test_why_asks_zookeeper_who_is_alive(
+def test_why_reads_the_living_daemons_from_zookeeper(
     cli: Cli, db: Engine, zk_root: ZookeeperRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", zk_root.hosts)

@@ -123,7 +123,7 @@ def test_t36e_a_cycle_by_way_of_the_database_is_refused(imports: Import, db: Eng
     assert stored(db, "a")[1]["tasks"][0]["type"] == "SHELL"
 
 
-def test_what_is_not_there_yet_and_may_come_is_told(imports: Import, cli: Cli) -> None:
+def test_what_is_not_there_yet_and_may_come_is_reported(imports: Import, cli: Cli) -> None:
     imports({"name": "other", "tasks": [a_shell()]})
     cli("pool", "create", "known", "--size", "1")
     tasks = [
@@ -245,7 +245,7 @@ def test_a_mapping_that_is_none_is_a_usage_error(imports: Import) -> None:
         assert imports({"name": "a", "tasks": [a_shell()]}, options=("--map", option))[0] == 2
 
 
-def test_lint_tells_mistakes_as_rows_with_their_places(cli: Cli, tmp_path: Path) -> None:
+def test_lint_reports_mistakes_as_rows_with_their_places(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text(json.dumps({"name": "x", "tasks": [a_shell("a: b", maxRetryTimes="often")]}))
     code, out, _ = cli("definition", "lint", str(path), "-o", "json")

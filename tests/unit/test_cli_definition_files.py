@@ -79,13 +79,13 @@ def test_global_parameters_are_copied_from_the_json(folder: Path) -> None:
     assert json.loads(found.global_params or "") == parameters
 
 
-def test_a_syntax_error_is_told_with_line_and_column(folder: Path) -> None:
+def test_a_syntax_error_is_reported_with_line_and_column(folder: Path) -> None:
     path = written(folder, '{"name": "x",\n "processDefinitionJson": {,}}')
     (mistake,) = mistakes_of(path)
     assert mistake.startswith(f"{path}: line 2 column 28: not JSON")
 
 
-def test_all_mistakes_of_all_files_are_told_at_once(folder: Path) -> None:
+def test_all_mistakes_of_all_files_are_reported_at_once(folder: Path) -> None:
     first = written(
         folder,
         a_definition(
@@ -112,7 +112,7 @@ def test_all_mistakes_of_all_files_are_told_at_once(folder: Path) -> None:
     assert text.count(str(first)) >= 6
 
 
-def test_a_cycle_is_told_with_its_way(folder: Path) -> None:
+def test_a_cycle_is_reported_with_its_way(folder: Path) -> None:
     (mistake,) = mistakes_of(written(folder, a_definition(a_task("a", "b"), a_task("b", "a"))))
     assert "a cycle: 'a' → 'b' → 'a'" in mistake or "a cycle: 'b' → 'a' → 'b'" in mistake
 
@@ -146,7 +146,7 @@ def test_a_file_of_more_than_ten_megabytes_is_not_read(folder: Path) -> None:
     assert mistakes_of(path) == (f"{path}: is larger than 10 MB",)
 
 
-def test_a_file_that_is_none_is_told_by_its_name(folder: Path) -> None:
+def test_a_path_without_a_file_is_reported_by_its_name(folder: Path) -> None:
     assert "No such file" in mistakes_of(folder / "gone.json")[0]
     assert "is a folder" in mistakes_of(folder)[0]
 
@@ -203,7 +203,7 @@ def test_a_file_named_by_a_parameter_is_left_to_the_worker(folder: Path) -> None
     assert tasks[1]["params"]["file"] == str(folder / "jobs/${which}.py")
 
 
-def test_a_parameter_that_can_not_be_one_is_told_with_its_task(folder: Path) -> None:
+def test_a_malformed_parameter_is_reported_with_its_task(folder: Path) -> None:
     local = [{"prop": "x", "direct": "SIDEWAYS", "value": "1"}]
     task = a_task("a", params={"rawScript": "true", "localParams": local})
     assert "task 'a', params.localParams" in mistakes_of(written(folder, a_definition(task)))[0]
@@ -223,14 +223,14 @@ def a_spark_task(**params: Any) -> dict[str, Any]:
         ({"env": {"LD_PRELOAD": "/tmp/x.so"}}, "params.env: the variable LD_PRELOAD"),
     ],
 )
-def test_what_no_worker_hands_to_spark_submit_is_refused_before_it_is_saved(
+def test_a_setting_that_no_worker_gives_to_spark_submit_is_refused_before_it_is_saved(
     folder: Path, params: dict[str, Any], mistake: str
 ) -> None:
     (found,) = mistakes_of(written(folder, a_definition(a_spark_task(**params))))
     assert f"task 'load', {mistake}" in found
 
 
-def test_what_a_parameter_may_still_make_right_is_left_to_the_attempt(folder: Path) -> None:
+def test_a_value_that_a_parameter_may_still_correct_is_left_to_the_attempt(folder: Path) -> None:
     task = a_spark_task(
         others="--queue ${queue} ${more}",
         conf={"spark.driver.extraJavaOptions": "${options}", "spark.ui.port": 0},

@@ -123,7 +123,7 @@ def test_a_schedule_is_read_with_its_words(tmp_path: Path) -> None:
         ({"scheduleStartTime": "2030-01-01", "scheduleEndTime": "2029-01-01"}, "it ends"),
     ],
 )
-def test_a_schedule_that_can_not_be_read_is_told_and_its_cron_line_not_lost(
+def test_a_schedule_that_can_not_be_read_is_reported_and_its_cron_line_not_lost(
     tmp_path: Path, changes: dict[str, str], cause: str
 ) -> None:
     (found,) = read(
@@ -135,7 +135,7 @@ def test_a_schedule_that_can_not_be_read_is_told_and_its_cron_line_not_lost(
     assert cause in problem
 
 
-def test_a_foreign_tenant_is_told_and_no_tenant_of_this_database_takes_its_place(
+def test_a_foreign_tenant_is_reported_and_no_tenant_of_this_database_takes_its_place(
     tmp_path: Path,
 ) -> None:
     (found,) = read(tmp_path, an_export(a_task("a")))
@@ -151,7 +151,7 @@ def test_a_sub_process_without_a_name_is_a_mistake_with_its_cure(tmp_path: Path)
     assert "--map definition:42=NAME" in str(row["problem"])
 
 
-def test_a_person_says_what_a_foreign_id_is_called(tmp_path: Path) -> None:
+def test_a_person_gives_the_name_of_a_foreign_id(tmp_path: Path) -> None:
     export = an_export(
         a_child("c", processDefinitionId=42),
         a_task("q", type="SQL", params={"type": "MYSQL", "datasource": 7, "sql": "select 1"}),
@@ -175,7 +175,7 @@ def test_a_person_says_what_a_foreign_id_is_called(tmp_path: Path) -> None:
     assert found.document["tenantCode"] == "hive"
 
 
-def test_every_foreign_id_without_a_name_is_told_at_once(tmp_path: Path) -> None:
+def test_every_foreign_id_without_a_name_is_reported_at_once(tmp_path: Path) -> None:
     export = an_export(
         a_child("c", processDefinitionId=42),
         a_dependent("d", projectId=1, definitionId=9),

@@ -153,7 +153,7 @@ def test_the_version_is_that_of_the_project(cli: Cli) -> None:
     assert f'version = "{json.loads(out)["orcaflow"]}"' in project
 
 
-def test_a_database_that_is_not_there_is_told_with_the_cure(cli: Cli) -> None:
+def test_a_database_that_is_not_there_is_reported_with_the_cure(cli: Cli) -> None:
     code, out, err = cli("instance", "list")
     assert (code, out) == (5, "")
     assert "start standalone-server" in err
@@ -170,7 +170,7 @@ def test_a_refused_connection_is_an_unreachable_service(
     assert "hush" not in err
 
 
-def test_all_mistakes_of_the_configuration_are_told_together(
+def test_all_mistakes_of_the_configuration_are_reported_together(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ORCAFLOW_MASTER__PORT", "many")
@@ -203,7 +203,7 @@ def test_config_get_prints_one_value_for_scripts(cli: Cli, monkeypatch: pytest.M
     assert "did you mean master.port?" in err
 
 
-def test_lint_needs_no_database_and_tells_all_mistakes(cli: Cli, tmp_path: Path) -> None:
+def test_lint_needs_no_database_and_reports_all_mistakes(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text('{"name": "x", "tasks": [{"name": "a", "type": "COBOL"}, {"type": "SHELL"}]}')
     code, _, err = cli("definition", "lint", str(path))

@@ -1,4 +1,4 @@
-"""What the command line prints can't steer a terminal, and is aligned."""
+"""The output of the command line can't steer a terminal, and is aligned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `task render` makes of an attempt's dates: the same as the worker that runs it."""
+"""`task render` reads an attempt's dates as the worker that runs it does."""
 
 from __future__ import annotations
 

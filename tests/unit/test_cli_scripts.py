@@ -103,19 +103,19 @@ def test_an_installation_that_is_not_what_is_wanted_is_made_again(
     assert (done.returncode, done.stdout) == (0, "made\n")
 
 
-def test_a_missing_java_is_told_with_the_cure(checkout: Path, bare_path: str) -> None:
+def test_a_missing_java_is_reported_with_the_cure(checkout: Path, bare_path: str) -> None:
     done = shell(checkout, "orcaflow_need_java", PATH=bare_path, JAVA_HOME="")
     assert done.returncode == 78
     assert "Java is missing: install Java 17 or 21" in done.stderr
 
 
-def test_a_missing_python_is_told_with_the_cure(checkout: Path, bare_path: str) -> None:
+def test_a_missing_python_is_reported_with_the_cure(checkout: Path, bare_path: str) -> None:
     done = shell(checkout, "orcaflow_venv", PATH=bare_path)
     assert done.returncode == 78
     assert "Python 3.11 or later is missing" in done.stderr
 
 
-def test_a_full_disk_is_told_before_anything_is_made(checkout: Path) -> None:
+def test_a_full_disk_is_reported_before_anything_is_made(checkout: Path) -> None:
     done = shell(checkout, "orcaflow_need_disk 999999999")
     assert done.returncode == 78
     assert "MB are needed" in done.stderr

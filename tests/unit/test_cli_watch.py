@@ -132,7 +132,7 @@ def test_a_pipe_gets_a_line_for_each_change_and_none_for_a_look() -> None:
     ]
 
 
-def test_a_failure_without_its_log_still_tells_its_reason(tmp_path: Path) -> None:
+def test_a_failure_without_its_log_still_reports_its_reason(tmp_path: Path) -> None:
     failed = an_attempt("a", TaskState.FAILURE, reason="there is no file x.py on this worker")
     sight = a_sight(failed, state=ProcessState.FAILURE, end_time=LATER)
     told = "\n".join(failures(tmp_path, sight))
@@ -140,7 +140,7 @@ def test_a_failure_without_its_log_still_tells_its_reason(tmp_path: Path) -> Non
     assert "no worker has started it" in told
 
 
-def test_a_success_has_no_failures_to_tell(tmp_path: Path) -> None:
+def test_a_success_has_no_failures_to_report(tmp_path: Path) -> None:
     sight = a_sight(an_attempt("a", TaskState.SUCCESS), state=ProcessState.SUCCESS)
     assert list(failures(tmp_path, sight)) == []
 
@@ -196,14 +196,14 @@ def test_a_pipe_gets_the_place_once_and_the_progress_now_and_then() -> None:
     ]
 
 
-def test_a_failed_application_is_told_with_its_place_and_its_reason(tmp_path: Path) -> None:
+def test_a_failed_application_is_reported_with_its_place_and_its_reason(tmp_path: Path) -> None:
     failed = an_application("a", TaskState.FAILURE, failure_reason="FETCH_FAILED", exit_code=1)
     told = list(failures(tmp_path, a_sight(failed, state=ProcessState.FAILURE, end_time=LATER)))
     assert "a failed (task instance 34, attempt 1, exit code 1, FETCH_FAILED)" in told
     assert "  app-2  http://driver:4040" in told
 
 
-def test_what_an_application_says_of_itself_steers_no_terminal() -> None:
+def test_texts_of_an_application_steer_no_terminal() -> None:
     hostile = an_application(
         "a", app_link="app\x1b[2J", ui_link="javascript:alert(1)", history_link="http://a\x1b[2J"
     )
@@ -242,7 +242,7 @@ def test_a_table_has_the_columns_of_spark_only_if_there_is_something_to_show() -
     assert [row["progress"] for row in rows] == [None, "tasks 12/40 (3 running)"]
 
 
-def test_all_that_is_known_of_an_application_is_told_in_words() -> None:
+def test_everything_known_of_an_application_is_put_into_words() -> None:
     progress = Progress(
         tasks=2,
         tasks_done=1,

@@ -32,7 +32,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "__main__", module)
 
 
-def test_by_hand_there_are_no_parameters_and_outputs_are_told(
+def test_by_hand_there_are_no_parameters_and_outputs_are_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert dict(params) == {}
@@ -105,6 +105,6 @@ def test_the_helper_needs_nothing_of_orcaflow_s_daemons() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_figures_are_told_by_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_figures_are_reported_by_name(caplog: pytest.LogCaptureFixture) -> None:
     metrics(rows=5)
     assert "metrics rows=5" in caplog.text
