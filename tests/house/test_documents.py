@@ -53,6 +53,12 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_the_readme_is_short_and_names_the_test_command() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert "Tests: `bin/test`" in lines
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_the_paths_of_a_page_exist(page: Path) -> None:
     named = [code for code in _CODE.findall(prose(page)) if _PATH.fullmatch(code)]
