@@ -3,23 +3,26 @@
 A module of `worker/tasks` is a built-in type; the type's name is the module's, in capital letters,
 and the module's `TASK_TYPE` makes its launcher. A package adds a type as an entry point of the
 group `orcaflow.tasks`, named as in definitions, whose value does the same. The maker's `spec` is
-the type's specification. A module is imported when its type is asked for and never before, so that
-a command which looks at SHELL tasks alone imports nothing of Spark's.
+the type's specification. A module is imported when its type is asked for and never before, and
+packages are looked through only for a name that is not built in, so that a command which looks at
+SHELL tasks alone imports nothing of Spark's.
 """
 
 from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from common.errors import SchedulerError
 from common.model.control_types import CONTROL_TYPES
 from common.model.task_type import TaskTypeSpec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP: Final = "orcaflow.tasks"
 BUILT_IN_PACKAGE: Final = "worker.tasks"
@@ -33,34 +36,43 @@ class UnknownTaskTypeError(SchedulerError):
 class KnownTaskTypes(Mapping[str, TaskTypeSpec]):
     """The specifications of all types by name, each read when it is first asked for."""
 
-    def __init__(self, built_in: Mapping[str, str], added: Mapping[str, EntryPoint]) -> None:
+    def __init__(self, built_in: Mapping[str, str]) -> None:
         """`built_in` has modules by the names of their types."""
         self._built_in = dict(built_in)
-        self._added = {name: each for name, each in added.items() if name not in built_in}
         self._specs: dict[str, TaskTypeSpec] = dict(CONTROL_TYPES)
-        self._names = tuple(dict.fromkeys((*CONTROL_TYPES, *self._built_in, *self._added)))
 
     def __getitem__(self, name: str) -> TaskTypeSpec:
         spec = self._specs.get(name)
         if spec is None:
-            if name not in self._names:
+            if name not in self:
                 raise KeyError(name)
             spec = self._specs[name] = self._read(name)
         return spec
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter((*CONTROL_TYPES, *self._built_in, *self._added))
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(CONTROL_TYPES) + len(self._built_in) + len(self._added)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names
+        return name in CONTROL_TYPES or name in self._built_in or name in self._added
 
     @property
     def built_in(self) -> tuple[str, ...]:
         """The names of the types that come with Orcaflow and that workers run."""
         return tuple(self._built_in)
+
+    @cached_property
+    def _added(self) -> Mapping[str, EntryPoint]:
+        # Slow to import and to look through.
+        from importlib.metadata import entry_points
+
+        return {
+            entry.name: entry
+            for entry in entry_points(group=ENTRY_POINT_GROUP)
+            if entry.name not in self._built_in and entry.name not in CONTROL_TYPES
+        }
 
     def maker(self, name: str) -> Callable[[], Any]:
         """Return what makes a type's launcher. `UnknownTaskTypeError` if it can't be had."""
@@ -102,10 +114,7 @@ def find_task_types() -> KnownTaskTypes:
     package = find_spec(BUILT_IN_PACKAGE)
     folders = package.submodule_search_locations if package is not None else None
     modules = sorted(each.name for each in pkgutil.iter_modules(folders or ()))
-    return KnownTaskTypes(
-        built_in={name.upper(): f"{BUILT_IN_PACKAGE}.{name}" for name in modules},
-        added={entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)},
-    )
+    return KnownTaskTypes({name.upper(): f"{BUILT_IN_PACKAGE}.{name}" for name in modules})
 
 
 def task_type_spec(name: str) -> TaskTypeSpec:

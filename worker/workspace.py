@@ -13,9 +13,10 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from common.store.worker.ports import AttemptFolders
+if TYPE_CHECKING:
+    from common.store.worker.ports import AttemptFolders
 
 # Parents may be passed through but not listed; what is inside belongs to one attempt.
 _PARENT_MODE = 0o711
@@ -38,6 +39,8 @@ class Account:
 
 def attempt_folders(tasks: Path) -> AttemptFolders:
     """The tree `<definition>/<process instance>/<task instance>`, and `logs` like it inside."""
+    from common.store.worker.ports import AttemptFolders  # Lint, which gets here, needs none.
+
     top = tasks.absolute()
     return AttemptFolders(work=str(top), logs=f"{top}/logs")
 
@@ -113,7 +116,7 @@ def read_line(path: Path, *, limit_bytes: int) -> str:
 
 
 def is_own_file(file: int) -> bool:
-    """Whether an open file is an ordinary one with one name.
+    """Return whether an open file is an ordinary one with one name.
 
     Another name, made by `link`, could be that of a file which the daemon may read and the
     attempt's account may not; not every system forbids to make it.

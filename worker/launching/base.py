@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
@@ -32,10 +33,12 @@ from common.model.task_type import (
 )
 from common.params import DataType, Direct, Property, replace_placeholders, substitute
 from common.spark_config import SparkConfig
-from common.store.worker.ports import ClaimedTask
 from common.task_types import UnknownTaskTypeError, known_task_types
 from worker.launching.keys import read_words
 from worker.workspace import Account, artefact_path, make_artefact, write_file
+
+if TYPE_CHECKING:
+    from common.store.worker.ports import ClaimedTask
 
 
 class TaskParameterError(SchedulerError):
@@ -132,13 +135,13 @@ class TaskContext:
         return secrets_in(self.parameters)
 
     def artefact(self, name: str) -> Path:
-        """An empty file that the attempt may fill and that stays as long as its log."""
+        """Make an empty file that the attempt may fill and that stays as long as its log."""
         path = artefact_path(Path(self.task.log_path), name)
         make_artefact(path, self.account)
         return path
 
     def write(self, name: str, content: str, *, executable: bool = False) -> Path:
-        """Put a file into the attempt's directory; its path. The name is never a user's text."""
+        """Put a file into the attempt's directory; return its path. No user chooses the name."""
         path = self.directory / name
         write_file(path, content, self.account, executable=executable)
         return path
@@ -167,12 +170,12 @@ class TaskContext:
             return read_word(self.params.get(key.name), key.words) or str(key.default or "")
 
     def words(self, key: str) -> tuple[str, ...]:
-        """Arguments written as on a command line, after the parameters were put in."""
+        """Return the arguments in a text as on a command line, after parameters were put in."""
         with fault_at(key):
             return read_words(self.substitute(self.text(key)))
 
     def file(self, key: str, text: str) -> Path:
-        """A file that must be there: absolute, or relative to the attempt's directory."""
+        """Return a file that must be there: absolute, or relative to the attempt's directory."""
         name = self.substitute(text)
         if "\0" in name:
             raise TaskParameterError(f"params.{key} has a NUL character")
@@ -184,7 +187,7 @@ class TaskContext:
         return path
 
     def program(self, name: str, setting: str) -> str:
-        """The path of a program that must be there, given as a path or to be found on `PATH`."""
+        """Return the path of a program that must be there, by its path or on `PATH`."""
         path = find_program(name, self.settings.environment.get("PATH", os.defpath))
         if path is None:
             raise TaskParameterError(f"{setting}: there is no program {name} on this worker")
@@ -192,7 +195,7 @@ class TaskContext:
 
 
 def find_program(name: str, search_path: str) -> str | None:
-    """The absolute path of a program that can be executed; None if there is none."""
+    """Return the absolute path of a program that can be executed; None if there is none."""
     folders = [""] if "/" in name else search_path.split(os.pathsep)
     for folder in folders:
         path = Path(folder, name)
@@ -202,7 +205,7 @@ def find_program(name: str, search_path: str) -> str | None:
 
 
 def read_node(task: ClaimedTask) -> tuple[Mapping[str, Any], object]:
-    """The `params` of a task's node, and its `localParams`; both may be text that holds JSON."""
+    """Return a node's `params` and its `localParams`; both may be text that holds JSON."""
     try:
         node = json.loads(task.task_json)
         params = node.get("params") if isinstance(node, dict) else None
@@ -243,6 +246,8 @@ class TaskTypes:
         """Make the built-in types now, so that no attempt has to wait for their modules."""
         for name in known_task_types().built_in:
             self.find(name)
+        # Some launchers import it only when they run, for the sake of lint.
+        import_module("worker.launching.spark_session")
 
 
 def _made(name: str) -> TaskType:

@@ -14,13 +14,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from common.model import datasource_references
 from common.model.task_type import DatasourceUse, Key, Shape, ValueFaultError
-from common.store.worker.ports import ClaimedTask, DataSource
 from worker.launching.base import TaskParameterError, fault_at, read_node
+
+if TYPE_CHECKING:
+    from common.store.worker.ports import ClaimedTask, DataSource
 
 _DB_TYPES: Final = (
     "MYSQL", "POSTGRESQL", "HIVE", "SPARK", "CLICKHOUSE", "ORACLE", "SQLSERVER", "DB2",

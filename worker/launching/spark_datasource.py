@@ -15,13 +15,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from common.model.datasource_references import SparkSource, spark_sources
-from common.store.worker.ports import DataSource
 from worker.launching.base import TaskParameterError
 from worker.launching.keys import MAX_DATASOURCES, is_catalog_name
+
+if TYPE_CHECKING:
+    from common.store.worker.ports import DataSource
 
 _JDBC = re.compile(r"jdbc:([a-z0-9]+):\S+", re.IGNORECASE)
 _SUBPROTOCOLS: Final = (

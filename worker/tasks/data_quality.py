@@ -30,7 +30,6 @@ from common.params import ParameterError, replace_placeholders
 from worker.launching.base import Launch, TaskContext, TaskParameterError
 from worker.launching.keys import SESSION_KEYS, session_faults
 from worker.launching.resources import fetch_resources
-from worker.launching.spark_session import launch_with_session
 from worker.spark.quality.rule_reader import RulesError, read_rules, read_source
 
 _SOURCE = ("table", "path", "format", "options", "sql")
@@ -88,6 +87,9 @@ class DataQualityTask:
     spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
+        # Lint needs no sessions.
+        from worker.launching.spark_session import launch_with_session
+
         fetch_resources(context)
         dated = _with_time(context.dated)
         source = {key: dated(context.params.get(key)) for key in _SOURCE}

@@ -13,7 +13,6 @@ from worker.launching.base import Launch, TaskContext
 from worker.launching.keys import FILE, MAIN_ARGS, RAW_SCRIPT, SESSION_KEYS, session_faults
 from worker.launching.resources import fetch_resources
 from worker.launching.scripts import script_path
-from worker.launching.spark_session import launch_with_session
 
 SPEC: Final = TaskTypeSpec(
     name="PYSPARK",
@@ -36,6 +35,9 @@ class PySparkTask:
     spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
+        # Lint needs no sessions.
+        from worker.launching.spark_session import launch_with_session
+
         fetch_resources(context)
         path = script_path(context, f"pyspark_{context.app_id}.py")
         return launch_with_session(

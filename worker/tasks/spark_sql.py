@@ -27,7 +27,6 @@ from common.model.task_type import (
 from worker.launching.base import Launch, TaskContext, TaskParameterError
 from worker.launching.keys import FILE, RAW_SCRIPT, SESSION_KEYS, session_faults
 from worker.launching.resources import fetch_resources
-from worker.launching.spark_session import launch_with_session
 from worker.spark.session.statements import StatementError, split
 
 _REFERENCE = re.compile(r"\$\{([^{}\s]{1,80})\}")
@@ -84,6 +83,9 @@ class SparkSqlTask:
     spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
+        # Lint needs no sessions.
+        from worker.launching.spark_session import launch_with_session
+
         fetch_resources(context)
         file, inline = context.text("file").strip(), context.text("rawScript")
         if file and inline.strip():

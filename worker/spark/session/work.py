@@ -2,8 +2,8 @@
 
 Runs in the task's own process, warm or classic: standard library, pyspark and `worker.spark` only.
 It neither makes a session nor ends one. The *job* is what the worker daemon wrote down for this
-process; a *kind* of work is a module with `run(spark, job) -> int`: a script of the author's, SQL
-statements, or rules on data.
+process; a *kind* of work is the name of a module with `run(spark, job) -> int`: SQL statements, or
+rules on data, or of the module for an author's script. A task type names its own (`session_work`).
 
 A process does `Job.read`, `compiled` (before it has a session: an author need not wait for one to
 hear of a syntax error) and `run`. Whatever fails on the way goes to `failed`, which prints what a
