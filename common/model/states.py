@@ -39,6 +39,10 @@ TERMINAL_PROCESS_STATES = (
 LIVE_PROCESS_STATES = tuple(state for state in ProcessState if state not in TERMINAL_PROCESS_STATES)
 
 
+# The intents that `wanted_state` may hold: a pause, a stop, or an end as FAILURE after a time-out.
+WANTED_PROCESS_STATES = (ProcessState.PAUSE, ProcessState.STOP, ProcessState.FAILURE)
+
+
 class TaskState(IntEnum):
     """The life of one attempt."""
 
@@ -71,6 +75,8 @@ HELD_TASK_STATES = (TaskState.WAITING_DEPEND, TaskState.DELAY_EXECUTION)
 UNSTARTED_TASK_STATES = (TaskState.SUBMITTED, *HELD_TASK_STATES)
 LIVE_TASK_STATES = (TaskState.RUNNING, *UNSTARTED_TASK_STATES)
 FINISHED_TASK_STATES = tuple(state for state in TaskState if state.is_finished)
+# The intents that `wanted_state` may hold: a pause of a child, or a kill.
+WANTED_TASK_STATES = (TaskState.PAUSE, TaskState.KILL)
 
 # The contract has one enum for both kinds of rows, so a row that a person or another release wrote
 # may hold a code that means nothing for its kind here. The tables sort those too: the codes as the

@@ -157,7 +157,7 @@ CREATE TRIGGER orcaflow_schedule_changed
             NEW.end_time) IS DISTINCT FROM (OLD.crontab, OLD.timezone_id, OLD.missing_time,
             OLD.repeated_time, OLD.start_time, OLD.end_time))
     EXECUTE FUNCTION orcaflow_count_fires()""",
-    # What its commands carry may be its fault too; mended, it goes on where it was.
+    # Its `start_params` may be its fault too; when they are corrected, it goes on where it was.
     """\
 CREATE FUNCTION orcaflow_forget_fault() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -11,7 +11,7 @@ compares it with a real database; the other modules of `common.store` build stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -35,15 +35,27 @@ from sqlalchemy import (
     text,
 )
 
-from common.model.complements import DateState, OnFailure, Reprocess, RunOrder
+from common.model.commands import OWN_RECOVERIES, SIGNALLING_COMMANDS, CommandType
+from common.model.complements import ComplementState, DateState, OnFailure, Reprocess, RunOrder
 from common.model.quality import QualityLevel, QualityState
 from common.model.retry_policy import MAX_MEMORY_FACTOR
 from common.model.schedules import FireOutcome, MisfirePolicy
 from common.model.states import (
     FINISHED_TASK_CODES,
+    HELD_TASK_STATES,
     LIVE_PROCESS_CODES,
     LIVE_TASK_CODES,
     TERMINAL_PROCESS_CODES,
+    WANTED_PROCESS_STATES,
+    WANTED_TASK_STATES,
+    ExecutionType,
+    FailureStrategy,
+    Priority,
+    ProcessState,
+    ReleaseState,
+    TaskDependType,
+    TaskState,
+    TimeoutStrategy,
 )
 
 metadata: Final = MetaData(
@@ -69,7 +81,7 @@ def _texts(words: Iterable[str]) -> str:
     return ", ".join(f"'{word}'" for word in words)
 
 
-def _known(column: str, codes: Sequence[int]) -> CheckConstraint:
+def _known(column: str, codes: Iterable[int]) -> CheckConstraint:
     """The column holds one of the codes of its enum (or NULL, where the column allows that)."""
     return CheckConstraint(f"{column} IN ({_list(codes)})", name=column)
 
@@ -145,12 +157,12 @@ command: Final = Table(
     _time_now("update_time"),
     _number("process_instance_priority", 2, nullable=True),
     _number("worker_group_id", -1, nullable=True),
-    # What a recovery recovers; filled by a trigger from `command_param` if it is left out.
+    # The instance that a recovery recovers; filled by a trigger from `command_param` if it is left out.
     _number("process_instance_id", 0),
     _number("parent_task_instance_id", 0),
     _number("complement_date_id", 0),
 )
-# When a command's turn comes: a minute of waiting makes up for a level of priority (trap T68). No
+# The order of commands: a minute of waiting makes up for a level of priority (trap T68). No
 # code and no time, however senseless, may make this fail, or the row would hold up all the others.
 TURN_OF_COMMAND: Final = (
     "(LEAST(update_time, TIMESTAMPTZ '9999-01-01 00:00:00+00') AT TIME ZONE 'UTC')"
@@ -162,17 +174,21 @@ Index(
     command.c.process_instance_priority,
     command.c.id,
 )
-# What a master takes that has no room for another run.
+# The commands that a master takes without room for another run.
+_NEED_NO_ROOM: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *SIGNALLING_COMMANDS)
 Index(
     "t_ds_command_roomless_idx",
     command.c.id,
-    postgresql_where=text("command_type IN (2, 8, 9) OR parent_task_instance_id <> 0"),
+    postgresql_where=text(
+        f"command_type IN ({_list(_NEED_NO_ROOM)}) OR parent_task_instance_id <> 0"
+    ),
 )
 # Of two recoveries of an instance that people ask for, the second is refused. What masters ask of
 # themselves (types 2 and 11) is apart from that: two that see the same dead master insert one
 # recovery, not two, and a person's recovery of a run that goes on does not hold up its failover.
-OWN_RECOVERY: Final = "process_instance_id <> 0 AND command_type IN (2, 11)"
-ASKED_RECOVERY: Final = "process_instance_id <> 0 AND command_type NOT IN (2, 11)"
+_OWN: Final = _list(OWN_RECOVERIES)
+OWN_RECOVERY: Final = f"process_instance_id <> 0 AND command_type IN ({_OWN})"
+ASKED_RECOVERY: Final = f"process_instance_id <> 0 AND command_type NOT IN ({_OWN})"
 Index(
     "t_ds_command_one_recovery_idx",
     command.c.process_instance_id,
@@ -235,9 +251,9 @@ process_definition: Final = Table(
     _code("execution_type", 0),
     UniqueConstraint("project_id", "name"),
     _not_empty("name"),
-    _known("release_state", range(2)),
+    _known("release_state", ReleaseState),
     _known("flag", range(2)),
-    _known("execution_type", range(4)),
+    _known("execution_type", ExecutionType),
     CheckConstraint("version >= 1", name="version"),
 )
 Index("process_definition_index", process_definition.c.project_id, process_definition.c.id)
@@ -292,7 +308,7 @@ process_instance: Final = Table(
     _code("timeout_flag", 0),
     # The zone in which the run reads its dates; NULL is the cluster's own.
     Column("timezone_id", String(40)),
-    # What its schedule says of other runs of the definition; NULL leaves that to the definition.
+    # The execution type of its schedule; NULL leaves that to the definition.
     _code("execution_type", nullable=True),
     # The command that began it, whatever was put for it since; NULL before revision 0002.
     Column("command_id", BigInteger),
@@ -300,16 +316,16 @@ process_instance: Final = Table(
     _known("state", EXECUTION_STATES),
     _known("recovery", range(2)),
     _known("command_type", COMMAND_TYPES),
-    _known("task_depend_type", range(3)),
-    _known("failure_strategy", range(2)),
+    _known("task_depend_type", TaskDependType),
+    _known("failure_strategy", FailureStrategy),
     _known("warning_type", range(5)),
     _known("flag", range(2)),
     _known("is_sub_process", range(2)),
-    _known("process_instance_priority", range(5)),
-    _known("wanted_state", (3, 5, 6)),
-    _known("timeout_strategy", range(3)),
+    _known("process_instance_priority", Priority),
+    _known("wanted_state", WANTED_PROCESS_STATES),
+    _known("timeout_strategy", TimeoutStrategy),
     _known("timeout_flag", range(2)),
-    _known("execution_type", range(4)),
+    _known("execution_type", ExecutionType),
     CheckConstraint("owner_epoch >= 0", name="owner_epoch"),
     CheckConstraint(
         f"state NOT IN ({_list(TERMINAL_PROCESS_CODES)}) OR end_time IS NOT NULL",
@@ -324,7 +340,7 @@ Index(
     process_instance.c.command_id,
     postgresql_where=text("command_id IS NOT NULL"),
 )
-# What a DEPENDENT asks: the runs of a definition for a time, however many it has had since.
+# The question of a DEPENDENT: the runs of a definition for a time, however many came since.
 Index(
     "t_ds_process_instance_moment_idx",
     process_instance.c.process_definition_id,
@@ -342,18 +358,21 @@ Index(
     process_instance.c.host,
     postgresql_where=text("wanted_state IS NOT NULL"),
 )
-# Whose turn comes next, of the runs of a serial definition.
+# The run of a serial definition whose turn comes next.
 Index(
     "t_ds_process_instance_waiting_idx",
     process_instance.c.process_definition_id,
     process_instance.c.id,
-    postgresql_where=text("state = 14"),
+    postgresql_where=text(f"state = {ProcessState.SERIAL_WAIT:d}"),
 )
-# Which runs may come to take too long.
+# The runs that may time out.
 Index(
     "t_ds_process_instance_timeout_idx",
     process_instance.c.id,
-    postgresql_where=text("timeout > 0 AND timeout_flag = 0 AND state IN (1, 2)"),
+    postgresql_where=text(
+        "timeout > 0 AND timeout_flag = 0"
+        f" AND state IN ({ProcessState.RUNNING:d}, {ProcessState.READY_PAUSE:d})"
+    ),
 )
 
 task_instance: Final = Table(
@@ -415,14 +434,14 @@ task_instance: Final = Table(
     _known("state", EXECUTION_STATES),
     _known("alert_flag", range(2)),
     _known("flag", range(2)),
-    _known("task_instance_priority", range(5)),
-    _known("wanted_state", (3, 9)),
-    _known("timeout_strategy", range(3)),
+    _known("task_instance_priority", Priority),
+    _known("wanted_state", WANTED_TASK_STATES),
+    _known("timeout_strategy", TimeoutStrategy),
     CheckConstraint("attempt >= 1", name="attempt"),
     # Neither does NaN lie there, which PostgreSQL takes for the largest number.
     CheckConstraint(f"memory_factor BETWEEN 1 AND {MAX_MEMORY_FACTOR:g}", name="memory_factor"),
     CheckConstraint(
-        "state <> 1 OR (host IS NOT NULL AND worker_incarnation IS NOT NULL)"
+        f"state <> {TaskState.RUNNING:d} OR (host IS NOT NULL AND worker_incarnation IS NOT NULL)"
         f" OR task_type IN ({_texts(WORKERLESS_TASK_TYPES)})",
         name="running_has_worker",
     ),
@@ -468,25 +487,27 @@ Index(
 Index(
     "t_ds_task_instance_submitted_idx",
     task_instance.c.id,
-    postgresql_where=text("state = 0 AND flag = 1"),
+    postgresql_where=text(f"state = {TaskState.SUBMITTED:d} AND flag = 1"),
 )
-# What is held back by a delay or for want of slots.
+# The attempts held by a delay or for want of slots.
 Index(
     "t_ds_task_instance_held_idx",
     task_instance.c.due_at,
-    postgresql_where=text("state IN (11, 12)"),
+    postgresql_where=text(f"state IN ({_list(HELD_TASK_STATES)})"),
 )
-# What the masters themselves carry out.
+# The attempts that masters themselves carry out.
 Index(
     "t_ds_task_instance_workerless_idx",
     task_instance.c.process_instance_id,
-    postgresql_where=text(f"state = 1 AND task_type IN ({_texts(WORKERLESS_TASK_TYPES)})"),
+    postgresql_where=text(
+        f"state = {TaskState.RUNNING:d} AND task_type IN ({_texts(WORKERLESS_TASK_TYPES)})"
+    ),
 )
-# Which attempts may come to take too long.
+# The attempts that may time out.
 Index(
     "t_ds_task_instance_timeout_idx",
     task_instance.c.id,
-    postgresql_where=text("timeout_seconds IS NOT NULL AND state = 1"),
+    postgresql_where=text(f"timeout_seconds IS NOT NULL AND state = {TaskState.RUNNING:d}"),
 )
 
 # A *pool*: how many slots its tasks share, whatever they run. How many are taken is not kept here,
@@ -509,7 +530,7 @@ task_group: Final = Table(
     CheckConstraint("group_size BETWEEN 1 AND 1000000", name="group_size"),
 )
 
-# What an attempt asks of one pool. `group_id` is 0 where nobody knows a pool of that name.
+# An attempt's request for slots of a pool. `group_id` is 0 if no pool has that name.
 task_group_queue: Final = Table(
     "t_ds_task_group_queue",
     metadata,
@@ -604,11 +625,11 @@ schedule: Final = Table(
     _time("next_fire_time"),
     Column("fault", Text),
     _not_empty("crontab"),
-    _known("failure_strategy", range(2)),
-    _known("release_state", range(2)),
+    _known("failure_strategy", FailureStrategy),
+    _known("release_state", ReleaseState),
     _known("warning_type", range(5)),
-    _known("process_instance_priority", range(5)),
-    _known("execution_type", range(4)),
+    _known("process_instance_priority", Priority),
+    _known("execution_type", ExecutionType),
     _known_words("missing_time", ("shift", "skip")),
     _known_words("repeated_time", ("first", "second", "both")),
     _known_words("misfire_policy", MisfirePolicy),
@@ -617,7 +638,7 @@ schedule: Final = Table(
     CheckConstraint("end_time > start_time", name="window"),
 )
 Index("t_ds_schedules_definition_idx", schedule.c.process_definition_id)
-# What is due, and what has to be worked out first.
+# The schedules that are due, and those whose next fire has to be computed first.
 Index(
     "t_ds_schedules_due_idx",
     schedule.c.next_fire_time,
@@ -629,7 +650,7 @@ Index(
     postgresql_where=text("release_state = 1 AND fault IS NULL AND counted_from IS NOT NULL"),
 )
 
-# What became of each fire. It outlives its schedule, as history: hence no foreign key.
+# The outcome of each fire. It outlives its schedule, as history: hence no foreign key.
 schedule_fire: Final = Table(
     "t_ds_schedule_fire",
     metadata,
@@ -683,11 +704,11 @@ complement: Final = Table(
     *_times(),
     _time("end_time"),
     Column("state_reason", Text),
-    _known("state", (0, 1, 2, 3, 4, 5, 6, 7)),
-    _known("task_depend_type", range(3)),
-    _known("failure_strategy", range(2)),
+    _known("state", ComplementState),
+    _known("task_depend_type", TaskDependType),
+    _known("failure_strategy", FailureStrategy),
     _known("warning_type", range(5)),
-    _known("process_instance_priority", range(5)),
+    _known("process_instance_priority", Priority),
     _known_words("run_order", RunOrder),
     _known_words("on_failure", OnFailure),
     _known_words("reprocess", Reprocess),
@@ -696,7 +717,9 @@ complement: Final = Table(
 Index(
     "t_ds_complement_moving_idx",
     complement.c.id,
-    postgresql_where=text("state IN (0, 1, 2, 4)"),
+    postgresql_where=text(
+        f"state IN ({_list(state for state in ComplementState if not state.is_ended)})"
+    ),
 )
 Index("t_ds_complement_after_idx", complement.c.after_id, postgresql_where=text("after_id <> 0"))
 Index(
@@ -813,7 +836,7 @@ tenant: Final = Table(
     _not_empty("tenant_code"),
 )
 
-# What the rules of DATA_QUALITY tasks have found; of an attempt, once.
+# The findings of the rules of DATA_QUALITY tasks; once for each attempt.
 quality_result: Final = Table(
     "t_ds_quality_result",
     metadata,
