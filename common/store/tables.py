@@ -157,7 +157,7 @@ command: Final = Table(
     _time_now("update_time"),
     _number("process_instance_priority", 2, nullable=True),
     _number("worker_group_id", -1, nullable=True),
-    # The instance that a recovery recovers; filled by a trigger from `command_param` if it is left out.
+    # The instance to recover; filled by a trigger from `command_param` if it is left out.
     _number("process_instance_id", 0),
     _number("parent_task_instance_id", 0),
     _number("complement_date_id", 0),

@@ -16,7 +16,6 @@ from sqlalchemy import Connection, Engine, insert, inspect, select, text
 import sql
 from common.model.cluster import Node
 from common.model.decisions import FinishProcess
-from common.model.definitions import read_process_json
 from common.model.instances import Ownership
 from common.model.states import ProcessState
 from common.store import schema, tables
@@ -27,11 +26,11 @@ from common.store.master.runs import PostgresRunStore
 from common.store.people.commands import outcome
 from master.commands import plan
 from master.commands.origin import Origin
-from tests.builders import NOON, a_definition_json
+from tests.builders import NOON, a_definition_json, read_graph
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=2**40)
 LATER = NOON + timedelta(minutes=1)
-ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_process_json)
+ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_graph)
 
 
 @pytest.fixture
