@@ -38,7 +38,7 @@ _JDBC = "jdbc:postgresql://"
 
 
 class DatasourceError(SchedulerError):
-    """A data source can't be as asked, or its row can't be read; no password is in the text."""
+    """A data source is specified wrongly, or its row can't be read; the text has no password."""
 
 
 def postgresql_params(

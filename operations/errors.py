@@ -1,4 +1,4 @@
-"""The error of an operation for input that it can't accept; whoever asked for it reports it.
+"""The error of an operation for input that it can't accept; its caller reports it.
 
 An operation never knows if a command line or a program calls it: it names the parameter, and the
 caller derives from it an option's name, a key of a request or a field of a form.

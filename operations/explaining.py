@@ -1,6 +1,6 @@
 """Explains why an instance, a task or a command is not done: reads the facts, derives the causes.
 
-ZooKeeper is asked for the living daemons, the tables for everything else, as of one moment.
+The living daemons come from ZooKeeper, everything else from the tables, as of one moment.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class ImportedSchedule:
 
 
 def read_schedule(exported: Mapping[str, Any]) -> tuple[ExportedSchedule | None, list[Finding]]:
-    """The schedule of an export, if it has one that can be read, and what is to be told of it."""
+    """Return the schedule of an export, if it has a readable one, and the findings about it."""
     given = exported.get(_KEY)
     if not given:
         return None, []
@@ -100,7 +100,7 @@ def save_schedule(
     zone: ZoneInfo,
     at: datetime,
 ) -> tuple[ImportedSchedule | None, Finding]:
-    """Make it, OFFLINE, unless the definition has the like already; and what is to be told."""
+    """Create it OFFLINE unless the definition has the like already; return it with a finding."""
     from common.store.people.schedule_requests import create_schedule
     from common.store.people.schedule_views import schedules
 

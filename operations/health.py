@@ -1,4 +1,4 @@
-"""Asks a daemon for its readiness over HTTP; nothing else is asked of a daemon's page here."""
+"""Probes the readiness of a daemon over HTTP."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def _schedule(
     zone: ZoneInfo,
     at: datetime,
 ) -> tuple[ImportedSchedule | None, list[Finding]]:
-    """The schedule of an export, with what is to be told of it; `groups` have been told of."""
+    """Save the schedule of an export; return it with its findings, `groups` left out of them."""
     if document.schedule is None:
         return None, []
     findings: list[Finding] = []

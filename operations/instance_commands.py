@@ -45,14 +45,14 @@ _RECOVERABLE: Mapping[CommandType, tuple[frozenset[int], str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PutCommand:
     """A command that was put, and the instance that it goes to."""
 
-    command_id: int
+    id: int
     process_instance_id: int
 
 
-def ask(
+def put_command(
     session: Session,
     process_instance_id: int,
     command_type: CommandType,
@@ -60,7 +60,7 @@ def ask(
     start_node_names: Sequence[str] = (),
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
     notify: Callable[[str], None] = lambda _: None,
-) -> Asked:
+) -> PutCommand:
     """Put the command. Raises `NotAllowedError` where the state or another command forbids it.
 
     `notify` is called, before any check, if the command goes to the root of the instance's tree.
@@ -87,7 +87,7 @@ def ask(
                 process_definition_id=found.process_definition_id,
                 process_instance_id=found.id,
             )
-            return Asked(command_id=command_id, process_instance_id=found.id)
+            return PutCommand(id=command_id, process_instance_id=found.id)
         _check_ended(found, command_type)
         outcome = put_recovery(
             db,
@@ -100,12 +100,12 @@ def ask(
         )
         if isinstance(outcome, PendingRecovery):
             raise NotAllowedError(_first_come(found.id, outcome))
-        return Asked(command_id=outcome, process_instance_id=found.id)
+        return PutCommand(id=outcome, process_instance_id=found.id)
 
 
 def recover(
     session: Session, process_instance_id: int, *, notify: Callable[[str], None] = lambda _: None
-) -> Asked:
+) -> PutCommand:
     """Put the command that goes on where the instance, or the root of its tree, ended."""
     with session.engine.connect() as db:
         named = instance_with_id(db, process_instance_id)
@@ -113,7 +113,7 @@ def recover(
     kind = CommandType.RECOVER_SUSPENDED_PROCESS
     if root.state == ProcessState.FAILURE:
         kind = CommandType.START_FAILURE_TASK_PROCESS
-    return ask(session, process_instance_id, kind, notify=notify)
+    return put_command(session, process_instance_id, kind, notify=notify)
 
 
 def execute_tasks(
@@ -123,7 +123,7 @@ def execute_tasks(
     mode: TaskDependType,
     *,
     notify: Callable[[str], None] = lambda _: None,
-) -> Asked:
+) -> PutCommand:
     """Put the command that runs the tasks of a comma list again; `mode` adds their neighbours."""
     with session.engine.connect() as db:
         instance_with_id(db, process_instance_id)
@@ -134,7 +134,7 @@ def execute_tasks(
         owner=f"process instance {process_instance_id}",
         field="tasks",
     )
-    return ask(
+    return put_command(
         session,
         process_instance_id,
         CommandType.EXECUTE_TASK,
@@ -144,14 +144,14 @@ def execute_tasks(
     )
 
 
-def is_taken(session: Session, asked: Asked) -> bool:
+def is_taken(session: Session, command: PutCommand) -> bool:
     """True once a master has taken the command; raises the master's words if it was refused."""
     with session.engine.connect() as db:
-        if is_waiting(db, asked.command_id):
+        if is_waiting(db, command.id):
             return False
-        refusal = refusal_of(db, asked.command_id)
+        refusal = refusal_of(db, command.id)
     if refusal is not None:
-        raise SchedulerError(f"command {asked.command_id} was refused: {refusal}")
+        raise SchedulerError(f"command {command.id} was refused: {refusal}")
     return True
 
 

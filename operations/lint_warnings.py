@@ -1,7 +1,7 @@
 """Warns of parts of a definition that are allowed and may not do what their author thinks.
 
 A *warning* is a finding that keeps nothing out. One definition's JSON is looked at, which has been
-read without a mistake before; no database is asked and nothing is changed.
+read without a mistake before; reads no database and changes nothing.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from common.registry.connect import connect
 from common.registry.protocol import Registry
 from operations.health import health
 
-_ASKED_AT_ONCE = 16
+_PROBED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def registry(config: Config, *, patience: timedelta | None = None) -> Iterator[R
 def members(
     config: Config, *, zone: tzinfo | None, patience: timedelta | None = None
 ) -> list[Member]:
-    """Masters, then workers, by address. Times of heartbeats are read in `zone`."""
+    """Return masters, then workers, by address; times of heartbeats are read in `zone`."""
     reader = zone or datetime.now().astimezone().tzinfo  # Only its zone is wanted.
     found = []
     with registry(config, patience=patience) as opened:
@@ -80,7 +80,7 @@ class MemberHealth:
 
 
 def members_with_health(config: Config, *, zone: tzinfo | None) -> list[MemberHealth]:
-    """The members, each asked for its readiness; all are asked at once."""
+    """Return the members, each probed for its readiness; all are probed at once."""
     found = members(config, zone=zone)
 
     def probe(member: Member) -> MemberHealth:
@@ -88,5 +88,5 @@ def members_with_health(config: Config, *, zone: tzinfo | None) -> list[MemberHe
         state, reason = health(host.strip("[]"), int(port))
         return MemberHealth(member=member, health=state, reason=reason)
 
-    with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=_PROBED_AT_ONCE) as pool:
         return list(pool.map(probe, found))

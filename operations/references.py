@@ -1,7 +1,7 @@
 """References that lead out of a definition: to others, to data sources, worker groups, tenants.
 
 The 1.2 JSON refers to all of these by the ids of the database that it was written in, so a file
-from another database (an *export*) would point at strangers (trap T90). Hence two steps:
+from another database (an *export*) would point at other rows (trap T90). Hence two steps:
 `name_references` gives each reference a name, from the export itself or from a person, and
 `number_references` turns names into the ids of the database that takes the definition. A name goes
 before an id. Both steps change the document that they are given, in place, and yield findings.
@@ -96,7 +96,7 @@ class Catalog:
 
 
 def labels_in(document: Mapping[str, Any]) -> dict[int, str]:
-    """Names of definitions by their foreign ids, as the dependent items of an export tell them.
+    """Names of definitions by their foreign ids, as the dependent items of an export name them.
 
     The original writes `definitionName` beside `definitionId` when it exports, and its front end
     keeps a list of labels there; the former is surer, since labels are copies that may be old.
@@ -219,7 +219,7 @@ def number_references(document: dict[str, Any], catalog: Catalog) -> Iterator[Fi
 def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
     """A copy in which every reference by name has some id, so that the rest of it can be checked.
 
-    For a reader of definitions that asks for ids, before any database was asked.
+    For the reader of definitions, which requires ids before any database has been read.
     """
     copied: dict[str, Any] = json.loads(json.dumps(document))
     names = wanted(copied)

@@ -33,7 +33,7 @@ from common.zones import zone_named
 class Rendered:
     """`params` is the node's, every text in it with the parameters put in.
 
-    `origins` says where each parameter's value comes from; `put_out` is what the attempt has put
+    `origins` has the source of each parameter's value; `put_out` is what the attempt has put
     out for those downstream.
     """
 
@@ -149,7 +149,7 @@ def _zone(document: TaskDocument, config: Config) -> ZoneInfo:
         return zone_named(document.timezone_id)
     if config.time_zone:
         return ZoneInfo(config.time_zone)
-    # Here, because only a computer without a configured zone has to be asked for its own.
+    # Here, because only a computer without a configured zone has to look up its own.
     from tzlocal import get_localzone
 
     return get_localzone()

@@ -22,7 +22,7 @@ _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def value_mistakes(document: Mapping[str, Any], *, known: Sequence[str]) -> Iterator[str]:
-    """Yield the mistakes in the values of tasks. A place that `known` has is not told again."""
+    """Yield the mistakes in the values of tasks. A place in `known` is not reported again."""
     for node in nodes_of(document):
         params, spec = node.get("params"), spec_of(node)
         if not isinstance(params, dict) or spec.kind is TaskKind.CONTROL:

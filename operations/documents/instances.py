@@ -36,7 +36,7 @@ def name_of(kind: type[IntEnum], number: int | None) -> str | None:
 
 
 def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, object]:
-    """One process instance. `wanted_state` is what a person asked for and it has not reached."""
+    """One process instance. `wanted_state` is the requested state that it has not reached."""
     return {
         "id": view.id,
         "name": view.name,

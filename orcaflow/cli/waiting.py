@@ -12,7 +12,7 @@ from typing import Final
 
 from common.clock import SystemClock
 from common.errors import SchedulerError
-from operations.instance_commands import Asked, is_taken
+from operations.instance_commands import PutCommand, is_taken
 from operations.runs import outcome
 from operations.session import Session
 from operations.task_log import LogMissingError, opened_log
@@ -70,7 +70,7 @@ def await_instance(
         pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE_SECONDS)
 
 
-def await_taken(session: Session, asked: Asked, *, patience: timedelta | None) -> bool:
+def await_taken(session: Session, command: PutCommand, *, patience: timedelta | None) -> bool:
     """True if a master took the command in time; without `patience` waits for ever.
 
     A command that waits for long is reported once. Raises the master's words if it was refused.
@@ -79,14 +79,14 @@ def await_taken(session: Session, asked: Asked, *, patience: timedelta | None) -
     begun = clock.monotonic()
     reported = False
     pause = _FIRST_PAUSE_SECONDS
-    while not is_taken(session, asked):
+    while not is_taken(session, command):
         passed = timedelta(seconds=clock.monotonic() - begun)
         if patience is not None and passed >= patience:
             return False
         if not reported and passed >= TAKEN_WITHIN:
             say(
-                f"command {asked.command_id} waits: no master has taken it yet"
-                f" (orcaflow instance why --command {asked.command_id})"
+                f"command {command.id} waits: no master has taken it yet"
+                f" (orcaflow instance why --command {command.id})"
             )
             reported = True
         time.sleep(pause)
@@ -94,11 +94,13 @@ def await_taken(session: Session, asked: Asked, *, patience: timedelta | None) -
     return True
 
 
-def await_taken_or_time_out(session: Session, asked: Asked, patience: timedelta | None) -> None:
+def await_taken_or_time_out(
+    session: Session, command: PutCommand, patience: timedelta | None
+) -> None:
     """Wait until a master takes the command; `WatchTimeoutError` after `patience`."""
-    if not await_taken(session, asked, patience=patience):
+    if not await_taken(session, command, patience=patience):
         raise WatchTimeoutError(
-            f"no master has taken command {asked.command_id} in time; it waits in t_ds_command"
+            f"no master has taken command {command.id} in time; it waits in t_ds_command"
         )
 
 

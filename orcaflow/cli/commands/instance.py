@@ -21,7 +21,7 @@ from orcaflow.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from operations.instance_commands import Asked
+    from operations.instance_commands import PutCommand
     from operations.session import Session
 
 app = typer.Typer(
@@ -222,7 +222,7 @@ def resume(
     Exit code 4 if it is in another state, or is being recovered already. Fields: command_id,
     instance (as in `list`), and with --wait tasks (as in `task list`).
     """
-    _recover(_asking(process_instance_id, "RECOVER_SUSPENDED_PROCESS"), wait, timeout, form)
+    _recover(_putting(process_instance_id, "RECOVER_SUSPENDED_PROCESS"), wait, timeout, form)
 
 
 @app.command(
@@ -253,7 +253,7 @@ def rerun(
     command_id, instance (as in `list`), and with --wait tasks (as in `task list`).
     """
     kind = "START_FAILURE_TASK_PROCESS" if failed else "REPEAT_RUNNING"
-    _recover(_asking(process_instance_id, kind), wait, timeout, form)
+    _recover(_putting(process_instance_id, kind), wait, timeout, form)
 
 
 @app.command(epilog="Example: orcaflow instance recover 12 --wait")
@@ -271,7 +271,7 @@ def recover(
     """
     from operations import instance_commands
 
-    def put(session: Session) -> Asked:
+    def put(session: Session) -> PutCommand:
         return instance_commands.recover(session, process_instance_id, notify=say)
 
     _recover(put, wait, timeout, form)
@@ -313,7 +313,7 @@ def execute(
     if pre or post:
         mode = TaskDependType.TASK_PRE if pre else TaskDependType.TASK_POST
 
-    def put(session: Session) -> Asked:
+    def put(session: Session) -> PutCommand:
         return execute_tasks(session, process_instance_id, tasks, mode, notify=say)
 
     _recover(put, wait, timeout, form)
@@ -381,7 +381,7 @@ def _signal(
     from common.model.commands import CommandType
     from common.model.states import ProcessState
     from operations.documents.instances import instance_row
-    from operations.instance_commands import ask
+    from operations.instance_commands import put_command
     from operations.instances import snapshot_of
     from operations.session import opened
     from orcaflow.cli.options import patience_of
@@ -389,39 +389,39 @@ def _signal(
 
     patience = patience_of(timeout, wait=wait)
     with opened() as session:
-        asked = ask(session, process_instance_id, CommandType[kind], notify=say)
+        command = put_command(session, process_instance_id, CommandType[kind], notify=say)
         if wait:
             snapshot = watch_instance(
                 session,
-                asked.process_instance_id,
+                command.process_instance_id,
                 timeout=patience,
                 to_stdout=form is not Format.JSON,
             )
         else:
-            snapshot = snapshot_of(session, asked.process_instance_id)
+            snapshot = snapshot_of(session, command.process_instance_id)
     if form is Format.JSON:
         row = instance_row(snapshot.instance, now=SystemClock().now())
-        print_json({"command_id": asked.command_id, "instance": row})
+        print_json({"command_id": command.id, "instance": row})
     elif not wait:
         done = "stopped" if kind == "STOP" else "paused"
-        write(f"asked for process instance {asked.process_instance_id} to be {done}")
+        write(f"asked for process instance {command.process_instance_id} to be {done}")
     if wait and snapshot.instance.state != ProcessState[kind]:
         # It came to its own end before the command reached it.
         raise typer.Exit(1)
 
 
-def _asking(process_instance_id: int, kind: str) -> Callable[[Session], Asked]:
+def _putting(process_instance_id: int, kind: str) -> Callable[[Session], PutCommand]:
     from common.model.commands import CommandType
-    from operations.instance_commands import ask
+    from operations.instance_commands import put_command
 
-    def put(session: Session) -> Asked:
-        return ask(session, process_instance_id, CommandType[kind], notify=say)
+    def put(session: Session) -> PutCommand:
+        return put_command(session, process_instance_id, CommandType[kind], notify=say)
 
     return put
 
 
 def _recover(
-    put: Callable[[Session], Asked], wait: bool, timeout: str | None, form: Format
+    put: Callable[[Session], PutCommand], wait: bool, timeout: str | None, form: Format
 ) -> None:
     from operations.session import opened
     from orcaflow.cli.commands.run import report_begun, watched
@@ -430,22 +430,20 @@ def _recover(
 
     patience = patience_of(timeout, wait=wait)
     with opened() as session:
-        asked = put(session)
+        command = put(session)
         try:
             if not wait:
-                if await_taken(session, asked, patience=TAKEN_WITHIN):
-                    report_begun(session, asked.command_id, asked.process_instance_id, form)
+                if await_taken(session, command, patience=TAKEN_WITHIN):
+                    report_begun(session, command.id, command.process_instance_id, form)
                 else:
-                    _report_waiting(asked.command_id, form)
+                    _report_waiting(command.id, form)
                 return
-            await_taken_or_time_out(session, asked, patience)
-            ended_well = watched(
-                session, asked.command_id, asked.process_instance_id, patience, form
-            )
+            await_taken_or_time_out(session, command, patience)
+            ended_well = watched(session, command.id, command.process_instance_id, patience, form)
         except KeyboardInterrupt:
             say(
                 "\nNot watching any more; it goes on."
-                f" Watch it: `orcaflow instance watch {asked.process_instance_id}`"
+                f" Watch it: `orcaflow instance watch {command.process_instance_id}`"
             )
             raise typer.Exit(130) from None
     if not ended_well:
