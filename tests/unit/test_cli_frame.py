@@ -80,6 +80,7 @@ def imported_by(arguments: str, **environment: str) -> tuple[int, set[str]]:
         "pool --help",
         "schedule preview --help",
         "definition lint examples/flights/flights.json",
+        "definition schema",
         "config show",
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 
 from common.task_types import known_task_types
 from operations.definition_schema import schema_of_files
+from orcaflow.cli.app import main
 from tests.schemas import faults
 
 ROOT = Path(__file__).parents[2]
@@ -89,3 +90,8 @@ def test_what_lint_takes_the_schema_takes(node: dict[str, Any]) -> None:
 )
 def test_a_wrong_value_breaks_the_schema_at_its_place(node: dict[str, Any], place: str) -> None:
     assert place in "\n".join(broken(a_file(**node)))
+
+
+def test_the_command_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["definition", "schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == SCHEMA
