@@ -86,7 +86,7 @@ def child_command_type(history: Sequence[str], *, has_child: bool) -> CommandTyp
 class CommandRow:
     """A row as it stands, every code still a bare number.
 
-    `command_param` is None when it is NULL or longer than the limit; `param_bytes` tells which.
+    `command_param` is None if it is NULL or longer than the limit, which `param_bytes` shows.
     PostgreSQL knows times that nothing here can hold: `bad_time` names one, as `column is value`.
     """
 

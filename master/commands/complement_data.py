@@ -21,7 +21,7 @@ def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin)
     """Plan a complement of all dates in the row, or the run of the one date that it is for."""
     if command.complement_date_id or command.parent_task_instance_id:
         return plan_begin(command, snapshot, now=now, origin=origin)
-    # What keeps each of its dates from beginning is told of now, instead of once for each of them.
+    # A fault that keeps all of its dates from beginning is reported now, not once for each.
     one = plan_begin(command, snapshot, now=now, origin=origin)
     if not isinstance(one, Begin):
         return one

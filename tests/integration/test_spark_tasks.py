@@ -115,7 +115,7 @@ def test_sql_that_spark_refuses_says_which_statement_and_why(tasks: Tasks) -> No
     assert (end.reason or "").startswith("statement 2 of 2, line 2: [TABLE_OR_VIEW_NOT_FOUND]"), (
         tasks.log
     )
-    assert end.failure_told is FailureReason.ANALYSIS_ERROR
+    assert end.reported_failure is FailureReason.ANALYSIS_ERROR
 
 
 def test_a_script_has_typed_parameters_and_its_data_sources(tasks: Tasks) -> None:
@@ -179,7 +179,7 @@ def test_rules_on_data_are_reported_with_the_end(tasks: Tasks) -> None:
     assert end.reason == (
         "1 of 3 rules on a query is broken: compare row_count (4, expected 8.1 to 9.9)"
     ), tasks.log
-    assert end.failure_told is FailureReason.DATA_QUALITY
+    assert end.reported_failure is FailureReason.DATA_QUALITY
     assert [(each.rule, each.state) for each in end.quality] == [
         ("unique id", QualityState.PASSED),
         ("not_null x", QualityState.WARNED),
@@ -231,5 +231,5 @@ def test_an_environment_that_can_not_be_made_is_the_reason(tasks: Tasks, way: st
     end = tasks.run("PYSPARK", params | (CLASSIC if way == "classic" else {}))
     assert end.state is TaskState.FAILURE
     assert (end.reason or "").startswith("the task's environment could not be made: pip: ")
-    assert end.failure_told is FailureReason.CONFIGURATION
+    assert end.reported_failure is FailureReason.CONFIGURATION
     assert not list(tasks.host.directory(1).glob("spark_*.json"))

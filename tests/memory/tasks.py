@@ -85,7 +85,7 @@ class MemoryTaskStore(TaskStore):
                     pid=task.pid if end.pid is None else end.pid,
                     reason=None if end.reason is None else storable(end.reason),
                     var_pool=end.var_pool,
-                    failure_reason=end.failure_told,
+                    failure_reason=end.reported_failure,
                     **facts_of(end.facts),
                 )
                 reported.append(task.id)

@@ -117,8 +117,8 @@ class Reporter:
         for end in ends:
             del self._ends[end.task_instance_id]
             if end.task_instance_id in accepted:
-                if end.failure_told is not None:
-                    metrics.task_failures.labels(reason=end.failure_told.value).inc()
+                if end.reported_failure is not None:
+                    metrics.task_failures.labels(reason=end.reported_failure.value).inc()
             else:
                 log.warning(
                     "report was not accepted",

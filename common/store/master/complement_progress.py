@@ -84,8 +84,8 @@ _MOVING: Final = (
 _WINDING_DOWN: Final = (ComplementState.READY_PAUSE, ComplementState.READY_STOP)
 # A statement has a time limit, which a million dates would reach.
 _CHUNK: Final = 50_000
-# Dates are counted only so far, unless the complement ends and the number is told: no more than a
-# thousand ever begin at once.
+# Dates are counted only so far, unless the complement ends and its message has the number: no more
+# than a thousand ever begin at once.
 _COUNTED: Final = 2_000
 _RUN: Final = process_instance.alias("run")
 
@@ -576,7 +576,7 @@ def _decided(db: Connection, complement_id: int, decide: ComplementDecider) -> C
     step = decide(_sight(db, complement_id, counted=_COUNTED))
     if not step.state.is_ended:
         return step
-    # How many dates have not begun is told then, so all of them are counted.
+    # The message then has the number of dates not begun, so all of them are counted.
     return decide(_sight(db, complement_id, counted=None))
 
 

@@ -63,8 +63,8 @@ _END: Final = (
     .returning(process_instance.c.id, _OTHERS_MAY_WAIT.label("others_may_wait"))
 )
 
-_TOLD: Final = unnested(
-    "told",
+_ENDED_CHILDREN: Final = unnested(
+    "ended",
     task_id=Integer,
     state=SmallInteger,
     at=DateTime(timezone=True),
@@ -72,17 +72,19 @@ _TOLD: Final = unnested(
     reason=Text,
 )
 # One that took too long, which its reason says, has failed however its child was made to end.
-_TOOK_TOO_LONG: Final = task_instance.c.reason.is_not(None) & (_TOLD.c.state != TaskState.SUCCESS)
-_TELL_PARENTS: Final = (
+_TOOK_TOO_LONG: Final = task_instance.c.reason.is_not(None) & (
+    _ENDED_CHILDREN.c.state != TaskState.SUCCESS
+)
+_END_ATTEMPTS: Final = (
     update(task_instance)
-    .where(task_instance.c.id == _TOLD.c.task_id)
+    .where(task_instance.c.id == _ENDED_CHILDREN.c.task_id)
     .where(task_instance.c.task_type == SUB_PROCESS)
     .where(task_instance.c.state.in_((TaskState.SUBMITTED, TaskState.RUNNING)))
     .values(
-        state=case((_TOOK_TOO_LONG, int(TaskState.FAILURE)), else_=_TOLD.c.state),
-        end_time=_TOLD.c.at,
-        var_pool=_TOLD.c.var_pool,
-        reason=case((_TOOK_TOO_LONG, task_instance.c.reason), else_=_TOLD.c.reason),
+        state=case((_TOOK_TOO_LONG, int(TaskState.FAILURE)), else_=_ENDED_CHILDREN.c.state),
+        end_time=_ENDED_CHILDREN.c.at,
+        var_pool=_ENDED_CHILDREN.c.var_pool,
+        reason=case((_TOOK_TOO_LONG, task_instance.c.reason), else_=_ENDED_CHILDREN.c.reason),
         failure_reason=case((_TOOK_TOO_LONG, task_instance.c.failure_reason), else_=None),
     )
 )
@@ -137,13 +139,13 @@ def end_parent_attempts(db: Connection, children: Sequence[ChildEnd]) -> int:
     locked the rows in order of id if there are several.
     """
     return db.execute(
-        _TELL_PARENTS,
+        _END_ATTEMPTS,
         {
-            "told_task_id": [child.parent_task_instance_id for child in children],
-            "told_state": [int(_ATTEMPT_STATES[child.end.state]) for child in children],
-            "told_at": [child.end.at for child in children],
-            "told_var_pool": [child.end.var_pool for child in children],
-            "told_reason": [_reason_of_end(child) for child in children],
+            "ended_task_id": [child.parent_task_instance_id for child in children],
+            "ended_state": [int(_ATTEMPT_STATES[child.end.state]) for child in children],
+            "ended_at": [child.end.at for child in children],
+            "ended_var_pool": [child.end.var_pool for child in children],
+            "ended_reason": [_reason_of_end(child) for child in children],
         },
     ).rowcount
 

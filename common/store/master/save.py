@@ -460,11 +460,11 @@ def _end_processes(
     others_may_wait = end_processes(db, save.ends)
     if children:
         end_parent_attempts(db, children)
-    told = {
+    ends_to_alert = {
         run_id: end.at
         for run_id, end in save.ends.items()
         if is_worth_an_alert(runs[run_id], end.state)
     }
-    if told:
-        alert_of_ends(db, told)
+    if ends_to_alert:
+        alert_of_ends(db, ends_to_alert)
     return others_may_wait

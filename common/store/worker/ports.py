@@ -99,7 +99,7 @@ class AttemptEnd:
     """The findings of its rules on data."""
 
     @property
-    def failure_told(self) -> FailureReason | None:
+    def reported_failure(self) -> FailureReason | None:
         """The failure as the worker found it, or else as the attempt reported it; None if none."""
         if self.state is TaskState.FAILURE and self.failure is None and self.facts is not None:
             return self.facts.failure

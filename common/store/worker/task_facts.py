@@ -55,27 +55,27 @@ def facts_arrays(alias: str, facts: Sequence[SparkFacts | None]) -> dict[str, li
 
 def facts_of(facts: SparkFacts | None) -> dict[str, str]:
     """Return the columns that the facts have values for."""
-    told = zip(FACTS_COLUMNS, _columns(facts), strict=True)
-    return {name: text for name, text in told if text is not None}
+    reported = zip(FACTS_COLUMNS, _columns(facts), strict=True)
+    return {name: text for name, text in reported if text is not None}
 
 
-def facts_values(told: TableValuedAlias) -> dict[str, ColumnElement[Any]]:
+def facts_values(reported: TableValuedAlias) -> dict[str, ColumnElement[Any]]:
     """Return the column values of an UPDATE."""
-    return {name: func.coalesce(told.c[name], task_instance.c[name]) for name in FACTS_COLUMNS}
+    return {name: func.coalesce(reported.c[name], task_instance.c[name]) for name in FACTS_COLUMNS}
 
 
 FACTS_TYPES: Final = dict.fromkeys(FACTS_COLUMNS, Text)
-_TOLD: Final = unnested("told", id=Integer, **FACTS_TYPES)
+_REPORTED: Final = unnested("reported", id=Integer, **FACTS_TYPES)
 
 
 def recording(held: CTE, is_held: ColumnElement[bool]) -> Any:
     """Build the UPDATE that records facts of running attempts; `held` are locked for it."""
     return (
         update(task_instance)
-        .where(task_instance.c.id == _TOLD.c.id)
+        .where(task_instance.c.id == _REPORTED.c.id)
         .where(task_instance.c.id == held.c.id)
         .where(is_held)
-        .values(facts_values(_TOLD))
+        .values(facts_values(_REPORTED))
     )
 
 

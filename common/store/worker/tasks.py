@@ -318,9 +318,9 @@ class PostgresTaskStore(TaskStore):
             ],
         }
         statement = _REPORT
-        if any(end.facts is not None or end.failure_told is not None for end in ends):
+        if any(end.facts is not None or end.reported_failure is not None for end in ends):
             statement = _REPORT_AND_SAY
-            rows["ended_failure"] = [end.failure_told for end in ends]
+            rows["ended_failure"] = [end.reported_failure for end in ends]
             rows |= facts_arrays("ended", [end.facts for end in ends])
         quality = {end.task_instance_id: end.quality for end in ends if end.quality}
         if not quality:
@@ -378,8 +378,8 @@ class PostgresTaskStore(TaskStore):
             return
         rows: dict[str, Any] = {
             "ids": ids,
-            "told_id": ids,
-            **facts_arrays("told", [facts[task_id] for task_id in ids]),
+            "reported_id": ids,
+            **facts_arrays("reported", [facts[task_id] for task_id in ids]),
         }
         with single(self._engine) as db:
             db.execute(_RECORD_FACTS, rows | _holder(node))
