@@ -26,7 +26,7 @@ class Awaits:
 
 
 def awaited(document: Mapping[str, Any]) -> Iterator[Awaits]:
-    """Every such place, in the order of the nodes."""
+    """Yield every such place, in the order of the nodes."""
     for reference in definition_references(document):
         target = reference.name or reference.number
         is_start = reference.id_key == CHILD_ID
@@ -43,7 +43,7 @@ def awaited(document: Mapping[str, Any]) -> Iterator[Awaits]:
 def dependent_items(
     document: Mapping[str, Any],
 ) -> Iterator[tuple[str, str, str | int, Mapping[str, Any]]]:
-    """Each item of each DEPENDENT node: node, place in it, the definition looked at, the item."""
+    """Yield each item of each DEPENDENT: node, place in it, the definition awaited, the item."""
     for reference in definition_references(document):
         target = reference.name or reference.number
         if reference.id_key != CHILD_ID and target is not None:
@@ -53,7 +53,7 @@ def dependent_items(
 def cycles(
     name: str, places: Iterable[tuple[Awaits, str]], graph: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
-    """A mistake for each place by way of which a definition waits for itself (trap T36e).
+    """Yield a mistake for each place by way of which a definition waits for itself (trap T36e).
 
     `places` has what the definition awaits, each with its name in `graph`, which has what every
     definition awaits; what it lacks awaits nothing.
@@ -73,7 +73,7 @@ def cycles(
 
 
 def _way(start: str, end: str, children: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
-    """A shortest way from one definition to another, both included; None if there is none."""
+    """Return a shortest way from one definition to another, with both; None if there is none."""
     before: dict[str, str | None] = {start: None}
     waiting = deque([start])
     while waiting:

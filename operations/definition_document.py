@@ -69,7 +69,7 @@ def definition_references(document: Mapping[str, Any]) -> Iterator[DefinitionRef
 def depend_items(
     document: Mapping[str, Any],
 ) -> Iterator[tuple[str, str, dict[str, Any], bool]]:
-    """Each item with its node and its place; and whether nothing else could do in its stead."""
+    """Yield each item with node and place, and True if nothing else could do in its stead."""
     for node in nodes_of(document):
         if type_of(node) != "DEPENDENT":
             continue
@@ -109,7 +109,7 @@ def type_of(node: Mapping[str, Any]) -> str:
 
 
 def object_in(node: dict[str, Any], key: str) -> dict[str, Any] | None:
-    """The object under the key; one that is given as text is put in its place as an object."""
+    """Return the object under the key; if it is text, put the object in the text's place."""
     value = node.get(key)
     if isinstance(value, str) and value.strip():
         try:
@@ -130,7 +130,7 @@ _DIGITS = re.compile(r"[0-9]{1,10}")
 
 
 def id_in(value: object) -> int | None:
-    """A number that can be somebody's id; −1, 0 and what is no number are nobody's."""
+    """Return a number that can be somebody's id; −1, 0 and what is no number are nobody's."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value).strip() if isinstance(value, str) or abs(value) < 2**31 else ""

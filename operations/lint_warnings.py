@@ -23,7 +23,7 @@ _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][\w.-]{0,100})\}")
 
 
 def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
-    """The warnings, in the order of the tasks; `name` is the definition's own."""
+    """Yield the warnings, in the order of the tasks; `name` is the definition's own."""
     yield from _unknown_keys(None, document, DEFINITION_KEYS)
     yield from _repeated_parameters(document)
     declared = _declared(document)
@@ -159,7 +159,7 @@ def _of_texts(
 
 
 def _declared(document: Mapping[str, Any]) -> frozenset[str]:
-    """Every name that some task may have: what tasks put out may reach any task after them."""
+    """Return every name that some task may have; outputs may reach any task downstream."""
     items = list(_listed(document.get("globalParams")))
     for node in _nodes(document):
         items.extend(_listed(_object(node.get("params")).get("localParams")))

@@ -217,7 +217,7 @@ def number_references(document: dict[str, Any], catalog: Catalog) -> Iterator[Fi
 
 
 def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy in which every reference by name has some id, so that the rest of it can be checked.
+    """Return a copy in which every reference by name has some id, so that the rest can be checked.
 
     For the reader of definitions, which requires ids before any database has been read.
     """
@@ -240,7 +240,7 @@ def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pool_names(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each node with each pool that it names, rather than numbers."""
+    """Yield each node with each pool that it names, rather than numbers."""
     for node in nodes_of(document):
         groups = node.get("taskGroups")
         if isinstance(groups, str):
@@ -513,7 +513,7 @@ def _number_sources(params: dict[str, Any], node: str, catalog: Catalog) -> Iter
 
 
 def _number(source: SparkSource) -> int:
-    """The id, 0 if it is a name."""
+    """Return the id, 0 if it is a name."""
     return source.source if isinstance(source.source, int) else 0
 
 

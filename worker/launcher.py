@@ -187,7 +187,7 @@ class Launcher:
 
 
 def seen_by_tasks(environment: Mapping[str, str]) -> dict[str, str]:
-    """The part of the daemon's environment that tasks get, with a search path in any case."""
+    """Return the part of the daemon's environment that tasks get, always with a search path."""
     seen = {
         name: value
         for name, value in environment.items()
@@ -248,7 +248,7 @@ def _of_account(account: Account) -> dict[str, str]:
 
 
 def _with_program(launch: Launch, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The arguments with the program as an absolute path: the wrapper's builtins have names too."""
+    """Return the arguments with the program's absolute path: the wrapper's builtins have names."""
     program = find_program(launch.argv[0], environment.get("PATH", os.defpath))
     if program is None:
         raise TaskParameterError(f"there is no program {launch.argv[0]} on this worker")

@@ -1,4 +1,4 @@
-"""Where attempts work on this host: directories, logs, and what is left of them afterwards.
+"""The folders of attempts on this host: directories, logs, and what is left of them afterwards.
 
 Only numbers become parts of a path, never a name that somebody chose. Files are always made afresh:
 what an earlier attempt, or an earlier database, left at a path is removed first, and if that fails
@@ -57,7 +57,7 @@ def reopen_log(path: Path) -> int:
 
 
 def artefact_path(log: Path, name: str) -> Path:
-    """Where an attempt keeps a file for people: beside its log, so that it lives as long as that.
+    """Return the path of a file for people: beside the log, so that it lives as long as that.
 
     An attempt's own directory goes when it has succeeded.
     """

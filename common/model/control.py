@@ -170,7 +170,7 @@ Control: TypeAlias = SubProcess | Conditions | Switch | Dependent
 def read_control(
     task_type: str, node: Mapping[str, Any], place: str, mistakes: list[str]
 ) -> Control | None:
-    """The control part of a node; None for a type that a worker runs.
+    """Return the control part of a node; None for a type that a worker runs.
 
     Every mistake is added to `mistakes`, with `place` (such as "task 'a'") and the key. What could
     be read is returned all the same, so that `check_targets` finds its mistakes in the same pass;
@@ -198,7 +198,7 @@ def check_targets(
     node_names: Collection[str],
     upstream: Sequence[str],
 ) -> list[str]:
-    """The mistakes between a control task and its neighbours in the DAG.
+    """Return the mistakes between a control task and its neighbours in the DAG.
 
     A branch leads to direct successors, every successor is in a branch, a switch has a default,
     and a condition looks at a direct upstream.
@@ -277,7 +277,7 @@ def _fault_of_target(name: str, target: str, node_names: Collection[str]) -> str
 
 
 def _shown(value: object) -> str:
-    """A value for a message, bounded. One that has parts is not looked into: it may be deep."""
+    """Return a value for a message, bounded. One with parts, which may be deep, is only named."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -386,7 +386,7 @@ class _ControlReader:
     def _groups(
         self, dependence: Mapping[str, Any], key: str
     ) -> tuple[Relation, list[tuple[Relation, list[Any], str]]]:
-        """The outer relation, and each group with its inner one, its items and its key."""
+        """Return the outer relation, and each group with its inner one, its items and its key."""
         relation = self._relation(dependence.get("relation"), f"{key}.relation")
         entries = self._list(dependence.get("dependTaskList"), f"{key}.dependTaskList")
         if not entries:
@@ -449,7 +449,7 @@ class _ControlReader:
     def _definition(
         self, entry: Mapping[str, Any], key: str, id_key: str, name_key: str
     ) -> tuple[int | None, str | None]:
-        """A definition by its id or by its name."""
+        """Return a definition by its id or by its name."""
         name = entry.get(name_key)
         if entry.get(id_key) in _MISSING and name in _MISSING:
             code_key = id_key.removesuffix("Id") + "Code"
@@ -507,7 +507,7 @@ class _ControlReader:
             return None
 
     def _targets(self, value: object, key: str) -> tuple[str, ...] | None:
-        """The names of a branch, one or a list of them; None if it has anything else."""
+        """Return the names of a branch, one or a list of them; None if it has anything else."""
         if isinstance(value, str) and value.lstrip().startswith("["):
             # A list may come as text; a task whose name merely begins so is a name.
             with suppress(ValueError, RecursionError):
@@ -528,7 +528,7 @@ class _ControlReader:
         return tuple(dict.fromkeys(names))
 
     def _part(self, key: str) -> tuple[dict[str, Any], str]:
-        """An object of the node, or of its `params` as later generations write it, and its key."""
+        """Return an object of the node, or of its `params` as in later releases, and its key."""
         own = self._object(self._node.get(key), key)
         if own:
             return own, key
@@ -556,7 +556,7 @@ class _ControlReader:
         return value
 
     def _unpacked(self, value: object, key: str) -> object:
-        """A value, or the one that a text holds as JSON; None if there is none."""
+        """Return a value, or the one that a text holds as JSON; None if there is none."""
         if not isinstance(value, str):
             return value
         if not value.strip():
@@ -572,7 +572,7 @@ class _ControlReader:
 
 
 def named_definitions(controls: Iterable[Control]) -> tuple[int | str, ...]:
-    """The definitions that control tasks name, by id or name, each once and in order."""
+    """Return the definitions that control tasks name, by id or name, each once and in order."""
     found: dict[int | str, None] = {}
     for control in controls:
         match control:

@@ -136,7 +136,7 @@ def _of_shape(key: Key) -> dict[str, Any]:
 
 
 def _word(words: list[str] | tuple[str, ...]) -> dict[str, Any]:
-    """The words as they are written, which editors offer, or in any other case."""
+    """Return the words as they are written, which editors offer, or in any other case."""
     in_any_case = "|".join("".join(_in_any_case(letter) for letter in word) for word in words)
     pattern = f"^{_SPACE}({in_any_case}){_SPACE}$"
     return {"anyOf": [{"enum": list(words)}, {"type": "string", "pattern": pattern}]}

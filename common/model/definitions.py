@@ -158,7 +158,7 @@ class _Reader:
                 )
 
     def _dag(self, nodes: Mapping[str, TaskNode]) -> Dag | None:
-        """The DAG of the edges between tasks that exist, so that a cycle hides behind nothing."""
+        """Return the DAG of the edges between existing tasks: a cycle hides behind nothing."""
         try:
             return build_dag(
                 {
@@ -337,7 +337,7 @@ class _Reader:
         return number
 
     def _pools(self, entry: dict[str, Any], place: str) -> tuple[tuple[PoolShare, ...], int]:
-        """The pools whose slots a task takes: `taskGroupId` of later releases, or `taskGroups`."""
+        """Return the pools of a task and its priority: `taskGroupId`, as later, or `taskGroups`."""
         priority = self._integer(
             entry,
             "taskGroupPriority",
@@ -397,7 +397,7 @@ class _Reader:
         *,
         default: _Value,
     ) -> _Value:
-        """An object or a list, as itself or as text that holds it as JSON."""
+        """Return an object or a list, as itself or as text that holds it as JSON."""
         value = entry.get(key)
         if value is None or value == "":
             return default

@@ -65,12 +65,12 @@ class QualityResult:
 
 
 def to_json(source: str, results: Iterable[QualityResult]) -> str:
-    """The document of a task's results."""
+    """Return the document of a task's results."""
     return json.dumps({"source": source, "results": [asdict(each) for each in results]})
 
 
 def results_from(document: bytes | str) -> tuple[QualityResult, ...]:
-    """The results in a document that anybody may have written; what is wrong is left out."""
+    """Return the results in a document that anybody may have written; what is wrong is left out."""
     try:
         found = json.loads(document) if len(document) <= LIMIT_BYTES else None
     except (ValueError, RecursionError):

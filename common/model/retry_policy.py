@@ -66,7 +66,7 @@ class RetryPolicy:
         return None
 
     def next_memory_factor(self, factor: float, failure: FailureReason | None) -> float:
-        """The memory factor of the attempt that follows one with this factor.
+        """Return the memory factor of the attempt that follows one with this factor.
 
         What was once raised stays raised: less memory has been shown to be too little.
         """
@@ -138,7 +138,7 @@ def memory_retry_of(node: Mapping[str, Any]) -> MemoryRetry | None:
 
 
 def reason_from(value: object) -> FailureReason | None:
-    """The reason that a row or a report names; None if it names none that is known here."""
+    """Return the reason that a row or a report names; None if it names none that is known here."""
     try:
         return FailureReason(value) if isinstance(value, str) else None
     except ValueError:
@@ -146,7 +146,7 @@ def reason_from(value: object) -> FailureReason | None:
 
 
 def megabytes_in(value: object) -> int | None:
-    """A size as Spark's keys give it ("8g", "512M", "1.5 GB"); a bare number is in megabytes."""
+    """Return the megabytes in a size of Spark's ("8g", "1.5 GB"); a bare number is megabytes."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     found = _SIZE.fullmatch(str(value).strip())

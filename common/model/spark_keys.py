@@ -174,7 +174,7 @@ def mistakes(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def read_others(words: Sequence[str]) -> list[Option]:
-    """The options in `others`; `RefusedError` for what may not be there."""
+    """Return the options in `others`; `RefusedError` for what may not be there."""
     found: list[Option] = []
     waiting = list(words)
     while waiting:
@@ -200,13 +200,13 @@ def read_others(words: Sequence[str]) -> list[Option]:
 
 
 def settings_of(options: Iterable[Option]) -> dict[str, str]:
-    """The settings among options that `read_others` has let through."""
+    """Return the settings among options that `read_others` has let through."""
     pairs = ((option.value or "").partition("=") for option in options if option.name == "--conf")
     return {key: value for key, _, value in pairs}
 
 
 def words_of(options: Iterable[Option]) -> list[str]:
-    """The options as words again."""
+    """Return the options as words again."""
     words: list[str] = []
     for option in options:
         words.append(option.name)

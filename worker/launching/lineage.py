@@ -11,7 +11,7 @@ from worker.launching.base import TaskContext
 
 
 def lineage_conf(context: TaskContext) -> dict[str, str]:
-    """The settings; none if the worker names no `spark.openlineage_url`."""
+    """Return the settings; none if the worker names no `spark.openlineage_url`."""
     spark, task = context.settings.spark, context.task
     if not spark.openlineage_url:
         return {}

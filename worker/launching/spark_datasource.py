@@ -113,7 +113,7 @@ def wanted_sources(params: Mapping[str, Any]) -> tuple[SparkSource, ...]:
 def spark_datasources(
     params: Mapping[str, Any], rows: Mapping[int, DataSource]
 ) -> tuple[SparkDatasource, ...]:
-    """The data sources of a task; `TaskParameterError` with what is wrong with one."""
+    """Return the data sources of a task; `TaskParameterError` with what is wrong with one."""
     found: dict[str, SparkDatasource] = {}
     for each in wanted_sources(params):
         row = rows.get(int(each.source))
@@ -168,7 +168,7 @@ def _options(name: str, row: DataSource) -> SparkDatasource:
 
 
 def _of_address(place: str, kind: int, given: Mapping[str, Any]) -> str:
-    """The URL in the original's form, which has the database and other parameters apart."""
+    """Return the URL in the original's form, which has the database and other parameters apart."""
     url = _text(place, given, "jdbcUrl")
     database = _text(place, given, "database")
     if not url:
@@ -226,7 +226,7 @@ def _of_url(place: str, url: str) -> tuple[str, str, str]:
 
 
 def _checked(place: str, url: str) -> str:
-    """The subprotocol of a JDBC URL that has nothing in it which it must not have."""
+    """Return the subprotocol of a JDBC URL that has nothing in it which it must not have."""
     match = _JDBC.fullmatch(url)
     if match is None:
         raise TaskParameterError(f"{place}: jdbcUrl must be like jdbc:postgresql://host:5432/name")

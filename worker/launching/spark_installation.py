@@ -9,7 +9,7 @@ from worker.launching.scripts import interpreter
 
 
 def spark_home(context: TaskContext, version: str = "") -> str:
-    """The Spark to use: the configured one, the environment's, or the pyspark package's."""
+    """Return the Spark to use: the configured one, the environment's, or the pyspark package's."""
     environment = context.settings.environment
     home = (
         context.settings.spark_home

@@ -78,7 +78,7 @@ class Memory:
         return {"factor": self._factor, "ceiling_mb": self._policy.ceiling_mb, "keys": keys}
 
     def overheads(self, said: Mapping[str, str]) -> dict[str, str]:
-        """The settings of the keys that spark-submit has no options for."""
+        """Return the settings of the keys that spark-submit has no options for."""
         found = {}
         for key, setting in MEMORY_KEYS.items():
             if key.endswith("Overhead") and (size := self.of_key(key)):

@@ -136,7 +136,7 @@ def launch_with_session(
 
 
 def choose(context: TaskContext, *, shipped: Iterable[str] = ()) -> Choice:
-    """The session for a task; `TaskParameterError` if it can't have what it asks for."""
+    """Return the session for a task; `TaskParameterError` if it can't have what it asks for."""
     spark = context.settings.spark
     named = context.substitute(context.text("profile")).strip()
     profile = named or spark.default_profile
@@ -194,7 +194,7 @@ def _needs(master: str, conf: Mapping[str, str], shipped: Iterable[str]) -> list
 def _classic(
     context: TaskContext, profile: str, master: str, conf: Mapping[str, str], note: str = ""
 ) -> Choice:
-    """A driver made as the profile's server is, with what the task says besides."""
+    """Return a driver made as the profile's server is, with what the task says besides."""
     made_as = context.settings.spark.profiles.get(profile, SparkProfile())
     master = master or made_as.master
     whole = {
@@ -247,7 +247,7 @@ def _servers(choice: Choice, brings: bool) -> str:
 
 
 def _texts(document: object) -> Iterator[str]:
-    """All that a kind's document says, and what stands in its script."""
+    """Yield all that a kind's document says, and what stands in its script."""
     if isinstance(document, str):
         yield document
     elif isinstance(document, Mapping):

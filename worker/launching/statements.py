@@ -45,14 +45,14 @@ def statements(
     types: Mapping[str, DataType],
     dialect: str,
 ) -> tuple[Statement, ...]:
-    """The statements in a text, or `TaskParameterError` with the place and the parameter."""
+    """Return the statements in a text, or `TaskParameterError` with the place and the parameter."""
     if len(text) > MAX_CHARS:
         raise TaskParameterError(f"{place} has {len(text):,} characters; {MAX_CHARS:,} are allowed")
     return _Scan(text, place, parameters, types, dialect).statements()
 
 
 def typed(place: str, name: str, kind: DataType, text: str) -> tuple[Value, ...]:
-    """The values that a parameter stands for: one, or as many as a list has."""
+    """Return the values that a parameter stands for: one, or as many as a list has."""
     if kind is DataType.LIST:
         return _listed(place, name, text)
     if not text and kind not in (DataType.VARCHAR, DataType.FILE):

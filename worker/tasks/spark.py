@@ -336,7 +336,7 @@ def _main_class(context: TaskContext, program_type: str) -> list[str]:
 
 
 def _driver_class(context: TaskContext, target: Target) -> str:
-    """All that a standalone Master shows of a driver in its cluster; "" for any other driver."""
+    """Return what a standalone Master shows of a driver in its cluster; "" for other drivers."""
     is_hidden = target.mode == "cluster" and target.ruler == "standalone"
     return context.text("mainClass").strip() if is_hidden else ""
 
@@ -424,7 +424,7 @@ def _variables(context: TaskContext) -> dict[str, str]:
 
 
 def _variables_elsewhere(variables: Mapping[str, str], target: Target) -> dict[str, str]:
-    """The settings that bring variables to processes which spark-submit does not start."""
+    """Return the settings that bring variables to processes which spark-submit does not start."""
     places = [] if target.ruler == "local" else ["spark.executorEnv"]
     if target.in_cluster:
         driver = (
@@ -448,7 +448,7 @@ def _main_file(context: TaskContext, program_type: str) -> str:
 
 
 def _local_files(context: TaskContext, files: list[str]) -> list[str]:
-    """Those that are on this host, along with the resources; without what an archive is called."""
+    """Return the files that are on this host, with the resources and without archives' aliases."""
     listed = context.params.get("resourceList") or []
     named = [resource_name(f"resourceList[{i}]", each) for i, each in enumerate(listed)]
     linked = [str(context.directory / Path(context.substitute(name)).name) for name in named]
