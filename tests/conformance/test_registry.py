@@ -374,7 +374,7 @@ def test_the_mutex_is_given_up_when_its_holder_fails(server: Server) -> None:
     server.until(lambda: _can_hold(other))
 
 
-def test_locks_of_other_names_are_no_hindrance(server: Server) -> None:
+def test_locks_of_other_names_do_not_block(server: Server) -> None:
     one, other = server.daemon().mutex, server.daemon().mutex
     with (
         one.hold("failover/masters", timeout=AT_ONCE) as held,

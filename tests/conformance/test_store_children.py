@@ -156,8 +156,8 @@ def test_a_child_named_by_name_is_looked_for_in_the_parents_project_first(db: Ta
     a_definition(db, name="other", project_id=2)
     here = a_definition(db, name="child", project_id=2)
     parent_definition = a_definition(db, name="parent", project_id=2)
-    stranger_definition = a_definition(db, name="stranger", project_id=3)
-    for definition_id, expected in ((parent_definition, here), (stranger_definition, elsewhere)):
+    foreign_definition = a_definition(db, name="foreign", project_id=3)
+    for definition_id, expected in ((parent_definition, here), (foreign_definition, elsewhere)):
         parent = a_run(db, process_definition_id=definition_id)
         save(db, parent, a_sub_process("sub", child_definition="child"))
         command = the_command(db)

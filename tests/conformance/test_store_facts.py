@@ -104,8 +104,8 @@ def test_only_the_incarnation_that_holds_a_running_attempt_tells_of_it(db: Table
     a, b, ended = submit(db, a_run(db), "a", "b", "ended")
     claim(db, [a, ended])
     end(db, an_end(ended))
-    for stranger in (RESTARTED, OTHER_WORKER):
-        db.tasks.record_facts(stranger, {a: FACTS})
+    for other in (RESTARTED, OTHER_WORKER):
+        db.tasks.record_facts(other, {a: FACTS})
     db.tasks.record_facts(WORKER, {b: FACTS, ended: FACTS})
     assert [_told(db, one) for one in (a, b, ended)] == [{}, {}, {}]
 

@@ -82,14 +82,14 @@ def test_a_run_is_loaded_with_every_attempt_oldest_first(db: Tables) -> None:
 def test_a_run_of_somebody_else_is_not_loaded(db: Tables) -> None:
     owned = a_run(db)
     taken = take_over(db, owned)
-    strangers = [
+    foreign = [
         owned,
         replace(taken, host=MASTER.address),
         replace(taken, epoch=3),
         replace(taken, process_instance_id=2_000_000_000),
     ]
-    assert db.runs.load(strangers) == db.runs.load([]) == ()
-    assert [run.ownership for run in db.runs.load([*strangers, taken])] == [taken]
+    assert db.runs.load(foreign) == db.runs.load([]) == ()
+    assert [run.ownership for run in db.runs.load([*foreign, taken])] == [taken]
 
 
 def test_several_runs_are_loaded_in_the_order_asked_each_with_its_own_tasks(db: Tables) -> None:

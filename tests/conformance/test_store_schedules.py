@@ -371,7 +371,7 @@ def test_a_schedule_that_cannot_be_planned_or_kept_gets_a_fault_and_holds_up_nob
     assert [row["schedule_id"] for row in db.rows(t.schedule_fire)] == [sound]
 
 
-def test_a_reason_that_cannot_be_stored_is_cured_and_not_lost(db: Tables) -> None:
+def test_a_reason_that_cannot_be_stored_is_repaired_and_not_lost(db: Tables) -> None:
     due(db)
     fire(db, every(plan(left_out(NOON, FireOutcome.SKIPPED, "nul \x00 in it"))))
     (row,) = db.rows(t.schedule_fire)

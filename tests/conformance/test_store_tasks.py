@@ -177,8 +177,8 @@ def test_a_repeated_report_changes_nothing(db: Tables) -> None:
 def test_only_the_incarnation_that_claimed_an_attempt_can_report_it(db: Tables) -> None:
     a, b = submit(db, a_run(db), "a", "b")
     claim(db, [a])
-    for stranger in (RESTARTED, OTHER_WORKER):
-        assert end(db, an_end(a), an_end(b), node=stranger) == frozenset()
+    for other in (RESTARTED, OTHER_WORKER):
+        assert end(db, an_end(a), an_end(b), node=other) == frozenset()
     assert the_task(db, a)["state"] == TaskState.RUNNING
     assert end(db, an_end(a), an_end(b)) == {a}
 

@@ -121,7 +121,7 @@ def test_a_lost_password_is_replaced_at_the_next_start(server: EmbeddedPostgres)
     assert server.password_file.read_text() != before
 
 
-def test_a_pid_file_that_names_a_stranger_does_not_hinder_a_start(
+def test_a_pid_file_that_names_a_foreign_process_does_not_hinder_a_start(
     server: EmbeddedPostgres,
 ) -> None:
     address = server.start()

@@ -341,10 +341,10 @@ def test_what_was_written_with_a_digest_is_closed_to_others(zk_root: ZookeeperRo
     mine = connect(config, clock=clock)
     mine.task_queue.offer([ENTRY])
     assert mine.task_queue.claim([ENTRY], join(mine)) == (ENTRY,)
-    stranger = connect(RegistryConfig(hosts=zk_root.hosts, root=zk_root.root), clock=clock)
+    outsider = connect(RegistryConfig(hosts=zk_root.hosts, root=zk_root.root), clock=clock)
     with pytest.raises(RegistryUnavailableError, match="NoAuth"):
-        stranger.task_queue.entries()
-    stranger.close()
+        outsider.task_queue.entries()
+    outsider.close()
     mine.close()
 
 

@@ -305,7 +305,7 @@ def test_a_standby_is_passed_over(tmp_path: Path, yarn: FakeYarn) -> None:
         bench.close()
 
 
-def test_a_redirect_to_a_stranger_is_not_followed(tmp_path: Path, yarn: FakeYarn) -> None:
+def test_a_redirect_to_another_host_is_not_followed(tmp_path: Path, yarn: FakeYarn) -> None:
     with FakeYarn() as standby:
         standby.active = yarn.url
         bench = Bench(tmp_path, spark=SparkConfig(yarn_urls=standby.url), fake_url=yarn.url)

@@ -12,7 +12,7 @@ from common.model.states import ProcessState, TaskState
 from tests.memory.store import Change, TaskRecord
 from tests.simulation.history import Tables
 
-_KNOT = re.compile("wait for each other|waits for itself")
+_WAIT_CYCLE = re.compile("wait for each other|waits for itself")
 _LOST = (ProcessState.STOP, ProcessState.FAILURE)
 _OVER = (*_LOST, ProcessState.SUCCESS)
 
@@ -39,7 +39,7 @@ class EvidenceWasTrue:
         else:
             expected = _first(results, "SUCCESS", "WAITING") or "FAILED"
         decided = "SUCCESS" if new.state == TaskState.SUCCESS else "FAILED"
-        if (expected, decided) == ("WAITING", "FAILED") and _KNOT.search(new.reason or ""):
+        if (expected, decided) == ("WAITING", "FAILED") and _WAIT_CYCLE.search(new.reason or ""):
             expected = "FAILED"
             yield from _faults_of_wait_cycle(place, new, before)
         if expected != decided:

@@ -623,7 +623,7 @@ SPOILT = (
     _Spoilt(task="a", columns="var_pool = '{broken'", state=SUCCESS),
     _Spoilt(task="a", columns=f"var_pool = {_NESTED}", state=SUCCESS),
     _Spoilt(task="a", columns='var_pool = \'[{"prop": "x", "value": {}}]\'', state=SUCCESS),
-    _Spoilt(task="a", columns="name = 'stranger'", state=FAILURE, says="'stranger'"),
+    _Spoilt(task="a", columns="name = 'foreign'", state=FAILURE, says="'foreign'"),
     _Spoilt(task="a", columns="settled = false", state=SUCCESS),
     _Spoilt(task="a", columns="flag = 0", state=SUCCESS),
     _Spoilt(task="b", columns="task_json = '{broken'", state=SUCCESS),

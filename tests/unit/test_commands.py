@@ -548,7 +548,7 @@ def begun_child(
     return found
 
 
-def cured_child(text: str | None, **columns: Any) -> dict[str, str]:
+def resolved_child(text: str | None, **columns: Any) -> dict[str, str]:
     properties = json.loads(begun_child(a_definition(global_params=text), **columns).global_params)
     return {item["prop"]: item["value"] for item in properties}
 
@@ -608,19 +608,21 @@ def test_a_definition_may_run_twice_in_a_tree_beside_itself() -> None:
 
 def test_a_sub_process_inherits_the_globals_that_it_does_not_have() -> None:
     above = '[{"prop": "x", "value": "parent"}, {"prop": "y", "value": "parent"}]'
-    found = cured_child('[{"prop": "x", "value": "child"}]', global_params=above)
+    found = resolved_child('[{"prop": "x", "value": "child"}]', global_params=above)
     assert found == {"x": "child", "y": "parent"}
 
 
 def test_a_sub_process_inherits_what_was_put_out_above_it_before_the_globals() -> None:
     pool = '[{"prop": "x", "direct": "IN", "type": "VARCHAR", "value": "pool"}]'
-    found = cured_child(None, input_pool=pool, global_params='[{"prop": "x", "value": "global"}]')
+    found = resolved_child(
+        None, input_pool=pool, global_params='[{"prop": "x", "value": "global"}]'
+    )
     assert found == {"x": "pool"}
 
 
 def test_the_local_parameters_of_the_task_go_before_the_child_s_own_values() -> None:
     local = [{"prop": "x", "direct": "IN", "type": "VARCHAR", "value": "${y}!"}]
-    found = cured_child(
+    found = resolved_child(
         '[{"prop": "x", "value": "child"}]',
         task_json=json.dumps({"params": {"localParams": local}}),
         global_params='[{"prop": "y", "value": "parent"}]',
@@ -630,7 +632,7 @@ def test_the_local_parameters_of_the_task_go_before_the_child_s_own_values() -> 
 
 def test_an_out_parameter_of_the_task_is_not_handed_down() -> None:
     local = [{"prop": "x", "direct": "OUT", "type": "VARCHAR", "value": "local"}]
-    found = cured_child(
+    found = resolved_child(
         '[{"prop": "x", "value": "child"}]',
         task_json=json.dumps({"params": {"localParams": local}}),
     )

@@ -660,8 +660,8 @@ def test_a_child_that_has_not_ended_yet_fails_the_attempt_that_wants_it() -> Non
 @pytest.mark.parametrize("root_id", [0, 5])
 def test_a_run_of_another_tree_can_t_be_made_a_child_by_hand(root_id: int) -> None:
     command = read('{"ProcessInstanceId": 12}', command_type=int(REPEAT), **OF_45)
-    stranger = an_instance(ProcessState.SUCCESS, root_id=root_id)
-    found = planned(command, a_definition(), instance=stranger, parent=a_parent())
+    foreign = an_instance(ProcessState.SUCCESS, root_id=root_id)
+    found = planned(command, a_definition(), instance=foreign, parent=a_parent())
     assert why(found) == "process instance 12 is no sub process of process instance 2"
 
 

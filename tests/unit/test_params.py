@@ -421,7 +421,7 @@ class TestPrecedence:
         assert parameters["day"] == "pool-x"
         assert parameters["other"] == "$[yyyy] ${day}"
 
-    def test_a_start_parameter_counts_as_the_master_has_cured_it(self) -> None:
+    def test_a_start_parameter_counts_as_the_master_has_resolved_it(self) -> None:
         start = {"a": "$[yyyy]", "b": "${a}"}
         parameters = effective_parameters(
             properties(**resolved(properties(a="x"), start_params=start)),

@@ -172,7 +172,7 @@ def test_every_mistake_of_a_policy_is_told_at_once() -> None:
     ]
 
 
-def test_a_policy_without_retries_is_a_surprise() -> None:
+def test_a_policy_without_retries_is_warned_of() -> None:
     told = lint_warnings("d", document(maxRetryTimes=0, retryOn=["KILLED"], memoryRetry=RAISE))
     assert [(one.key, one.problem) for one in told] == [
         (key, "has no effect: maxRetryTimes is 0, so nothing is tried again")

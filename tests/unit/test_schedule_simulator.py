@@ -208,7 +208,7 @@ def test_the_schedule_s_own_execution_type_goes_before_the_definition_s() -> Non
     assert only(simulate(a_stage(own, takes=90, execution_types=serial))).discarded == 0
 
 
-def test_two_schedules_of_one_definition_are_rivals() -> None:
+def test_two_schedules_of_one_definition_compete() -> None:
     first = a_schedule(number=1)
     second = replace(a_schedule("0 30 * * * ?", number=2), process_definition_id=1)
     serial = {1: ExecutionType.SERIAL_WAIT}

@@ -224,7 +224,7 @@ _FIRST: Final = (
     .where(_OTHER.c.state == ProcessState.SERIAL_WAIT)
     .scalar_subquery()
 )
-_RUNNING_RIVAL: Final = (
+_RUNNING_OTHER: Final = (
     exists()
     .where(_OTHER.c.process_definition_id == _WAITING_RUN.c.process_definition_id)
     .where(_OTHER.c.is_sub_process == 0)
@@ -248,7 +248,7 @@ _COMMANDED_ITSELF: Final = (
 _IS_ITS_TURN: Final = and_(
     _WAITING_RUN.c.state == ProcessState.SERIAL_WAIT,
     or_(
-        and_(_WAITING_RUN.c.id == _FIRST, ~_RUNNING_RIVAL, ~_COMMANDED),
+        and_(_WAITING_RUN.c.id == _FIRST, ~_RUNNING_OTHER, ~_COMMANDED),
         # Nobody is in anybody's way any more: all begin that have waited.
         and_(is_serial_no_more(_WAITING_RUN), ~_COMMANDED_ITSELF),
     ),

@@ -266,14 +266,14 @@ class Recoverer:
         return Handled(command_id=command_id, plan=plan, ownership=owned)
 
 
-_HAS_RIVAL: Final = (
+_HAS_OTHER_LIVE_RUN: Final = (
     exists()
     .where(_OTHER.c.process_definition_id == process_instance.c.process_definition_id)
     .where(_OTHER.c.is_sub_process == 0)
     .where(_OTHER.c.state.in_(BEGUN))
     .where(_OTHER.c.id != process_instance.c.id)
 )
-_IS_ITS_TURN: Final = or_(~_HAS_RIVAL, is_serial_no_more(process_instance))
+_IS_ITS_TURN: Final = or_(~_HAS_OTHER_LIVE_RUN, is_serial_no_more(process_instance))
 
 
 def _moment(when: datetime) -> ColumnElement[datetime]:

@@ -211,13 +211,13 @@ _HAS_CHILD: Final = and_(
     task_instance.c.task_type == SUB_PROCESS,
     task_instance.c.flag == 1,
 )
-_CHILDS_WISH: Final = case(
+_CHILD_INTENT: Final = case(
     (task_instance.c.wanted_state == TaskState.KILL, int(ProcessState.STOP)),
     (task_instance.c.wanted_state == TaskState.PAUSE, int(ProcessState.PAUSE)),
 )
 # The children alone are locked, in order of id, as all that lock several runs do it.
 _UNASKED: Final = (
-    select(_CHILD.c.id, _CHILDS_WISH.label("wanted"))
+    select(_CHILD.c.id, _CHILD_INTENT.label("wanted"))
     .select_from(_OWN_CHILDREN)
     .where(_HAS_CHILD)
     .where(_CHILD.c.state.in_(_ASKABLE_PROCESS_STATES))
@@ -235,7 +235,7 @@ _UNASKED: Final = (
     .with_for_update(key_share=True, of=_CHILD)
     .cte("unasked")
 )
-_PASS_WISHES_ON: Final = (
+_PROPAGATE_INTENTS: Final = (
     update(process_instance)
     .where(process_instance.c.id == _UNASKED.c.id)
     .values(wanted_state=_UNASKED.c.wanted, wanted_at=func.now(), update_time=func.now())
@@ -339,7 +339,7 @@ class PostgresRunStore(RunStore):
         with single(self._engine) as db:
             stopped = db.execute(_STOP_ORPHANS, _owner(node)).rowcount
         with transaction(self._engine) as db:
-            asked = db.execute(_PASS_WISHES_ON, _owner(node)).rowcount
+            asked = db.execute(_PROPAGATE_INTENTS, _owner(node)).rowcount
             untold = db.execute(_ENDED_UNTOLD, _owner(node)).all()
             if untold:
                 end_parent_attempts(db, [_child_end(row) for row in untold])

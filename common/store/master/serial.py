@@ -22,7 +22,7 @@ _DEFINITIONS: Final = (
     .where(process_definition.c.id == any_of("ids"))
     .order_by(process_definition.c.id)
 )
-_RIVALS: Final = (
+_OTHER_LIVE_RUNS: Final = (
     select(process_instance.c.id)
     .where(process_instance.c.process_definition_id == bindparam("definition_id"))
     .where(process_instance.c.is_sub_process == 0)
@@ -79,7 +79,9 @@ def lock_definitions(db: Connection, definition_ids: Collection[int]) -> frozens
 
 def other_live_runs(db: Connection, definition_id: int, *, apart_from: int = 0) -> list[int]:
     """Return the other live runs of a locked definition, waiting ones included."""
-    return list(db.scalars(_RIVALS, {"definition_id": definition_id, "apart_from": apart_from}))
+    return list(
+        db.scalars(_OTHER_LIVE_RUNS, {"definition_id": definition_id, "apart_from": apart_from})
+    )
 
 
 def want_stopped(db: Connection, instance_ids: Collection[int], *, now: datetime) -> None:
