@@ -39,7 +39,7 @@ from worker.launching.base import (
     read_node,
 )
 from worker.processes import outputs
-from worker.processes.supervising import Prepared
+from worker.processes.starting import Prepared
 from worker.workspace import Account, make_directory, write_file
 
 # Everything else of the daemon's environment stays with the daemon: it holds passwords and tokens.

@@ -48,6 +48,12 @@ def write(log: int, text: str) -> None:
     _append(log, text.encode("utf-8", errors="replace"))
 
 
+def write_line(log: int, text: str) -> None:
+    """Append a line of ours, on a line of its own even if the task has not ended its last one."""
+    begin = "" if ends_with_newline(log) else "\n"
+    write(log, begin + line(text))
+
+
 def ends_with_newline(log: int) -> bool:
     """Whether a line of ours would start on a line of its own. The log must be open for reading."""
     size = os.fstat(log).st_size

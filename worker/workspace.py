@@ -7,6 +7,7 @@ so does the attempt (trap T83). Nothing here starts a process.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import stat
@@ -24,6 +25,8 @@ _PRIVATE_MODE = 0o700
 _TRIES = 10
 
 _Made = TypeVar("_Made")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,17 @@ def write_file(
             rest = rest[os.write(file, rest) :]
     finally:
         os.close(file)
+
+
+def remove_job(job_file: Path | None) -> None:
+    """Remove a job file whose reader, which was to remove it, may have been killed before."""
+    if job_file is not None:
+        try:
+            job_file.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning(
+                "job could not be removed", extra={"path": str(job_file), "error": str(error)}
+            )
 
 
 def read_line(path: Path, *, limit_bytes: int) -> str:

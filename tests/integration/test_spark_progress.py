@@ -15,7 +15,7 @@ from tests.integration.spark_host import SparkHost, a_profile, spark_host
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
-from worker.loops.track_loop import read_facts
+from worker.processes.spark_facts import read_facts
 
 pytestmark = pytest.mark.slow
 

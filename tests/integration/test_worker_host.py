@@ -20,7 +20,9 @@ from common.store.worker.ports import AttemptEnd, ClaimedTask
 from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
-from worker.processes.supervising import DirectoryPolicy, Prepare, Supervisor
+from worker.processes.clearing import DirectoryPolicy
+from worker.processes.starting import Prepare
+from worker.processes.supervising import Supervisor
 from worker.workspace import attempt_folders, remove_directory
 
 PATIENCE_SECONDS = 60.0

@@ -18,7 +18,7 @@ from common.store.worker.ports import AttemptEnd, ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from tests.integration.test_worker_supervisor import a_daemon_that_dies
 from worker.processes.outputs import Declared
-from worker.processes.supervising import Prepared
+from worker.processes.starting import Prepared
 
 LATER = timedelta(hours=1)
 OUT_A = [{"prop": "a", "direct": "OUT", "type": "INTEGER", "value": ""}]

@@ -20,7 +20,7 @@ from common.store.worker.ports import ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from worker.launching.base import TaskSettings
 from worker.processes.attempt_processes import Seen, look
-from worker.processes.supervising import Prepared
+from worker.processes.starting import Prepared
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = timedelta()

@@ -16,7 +16,7 @@ from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskParameterError, TaskSettings, TaskTypes
 from worker.processes.quality_report import read_quality
-from worker.processes.supervising import Prepared
+from worker.processes.starting import Prepared
 from worker.tasks.data_quality import DataQualityTask
 from worker.tasks.pyspark import PySparkTask
 from worker.tasks.spark_sql import SparkSqlTask

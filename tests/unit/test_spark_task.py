@@ -14,7 +14,7 @@ from common.spark_config import SparkConfig
 from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskParameterError, TaskSettings
-from worker.processes.supervising import Prepared
+from worker.processes.starting import Prepared
 from worker.workspace import attempt_folders
 
 CLUSTER = "0123456789ab"

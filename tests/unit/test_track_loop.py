@@ -20,7 +20,8 @@ from common.runtime import metrics
 from common.store.worker.ports import AttemptFolders
 from tests.builders import NOON
 from tests.memory.store import MemoryDatabase, MemoryTaskStore
-from worker.loops.track_loop import TrackLoop, read_facts
+from worker.loops.track_loop import TrackLoop
+from worker.processes.spark_facts import read_facts
 
 NODE = Node(address="w:1", incarnation=5)
 REBORN = replace(NODE, incarnation=6)

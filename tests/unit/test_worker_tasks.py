@@ -22,7 +22,7 @@ from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskParameterError, TaskSettings
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
-from worker.processes.supervising import Prepared
+from worker.processes.starting import Prepared
 from worker.tenants import account_of, banner
 from worker.workspace import (
     artefact_path,

@@ -1,11 +1,8 @@
-"""Reads what live attempts say of their Spark applications, and notes it in their rows.
+"""Copies the facts of live attempts about their Spark applications from their files to their rows.
 
-An attempt says it in a file of its own (its *facts*, see `common.model.spark`), which it, and so
-anybody's code, may write at any time: a file is read as one that may be hostile. Files are looked
-at, and read only when they have changed; what they say is told of all attempts in one statement.
-The last of it is lost with nothing, since an attempt's end carries the facts once more
-(`read_facts`). It believes nothing that it reads, and decides nothing by it. No threads and no time
-of its own: a service or a simulator calls `run_once`.
+A file is read only when it has changed, and the news of all attempts are written in one statement.
+The last of them may be missed, since an attempt's end carries the facts once more. Nothing is
+decided by them. No threads and no time of its own: a service or a simulator calls `run_once`.
 """
 
 from __future__ import annotations
@@ -18,10 +15,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from common.model.cluster import Node
-from common.model.spark import LIMIT_BYTES, SparkFacts
+from common.model.spark import SparkFacts
 from common.runtime import metrics
 from common.store.worker.ports import TaskStore
-from worker.workspace import is_own_file
+from worker.processes.spark_facts import read_facts
 
 _LOOK = timedelta(seconds=0.5)
 _IDLE = timedelta(seconds=1)
@@ -99,24 +96,6 @@ class TrackLoop:
                 # Looked at before it is read: what is written in between is read again.
                 changed[task_id] = _Known(stamp, read_facts(path))
         return changed
-
-
-def read_facts(path: Path) -> SparkFacts:
-    """What an attempt has said in its file so far; nothing if there is none that can be read."""
-    try:
-        # Neither a link out of the directory nor a pipe that nobody writes to.
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return _NOTHING
-    try:
-        if not is_own_file(file):
-            return _NOTHING
-        # One more than is allowed, so that a document which is too long isn't taken for a whole.
-        return SparkFacts.from_json(os.read(file, LIMIT_BYTES + 1))
-    except OSError:
-        return _NOTHING
-    finally:
-        os.close(file)
 
 
 def _stamp_of(path: Path) -> _Stamp | None:

@@ -1,13 +1,15 @@
-"""Which processes belong to an attempt, and how to signal exactly those.
+"""Finds the processes that belong to an attempt, and signals exactly those.
 
 An attempt's processes are those of its process group, of its session, and every other that carries
 its marker in its environment, however far it moved away. A pid is only a pid with the time that its
-process started: nothing here signals a process before it has been seen again behind a pidfd. Reads
-`/proc` itself, because one look at all processes must cost milliseconds.
+process started: no single process is signalled before it has been seen again behind a pidfd, and a
+group only by callers that know its leader to be unreaped. Reads `/proc` itself, because one look at
+all processes must cost milliseconds.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +18,8 @@ from pathlib import Path
 
 MARKER = "ORCAFLOW_EXECUTE_PATH"
 """Holds the attempt's own directory. An id would not do: every cluster on the host has a task 1."""
+
+log = logging.getLogger(__name__)
 
 _PROC = Path("/proc")
 _MARKER_BYTES = MARKER.encode() + b"="
@@ -32,7 +36,7 @@ class Seen:
 
 
 def look() -> Iterator[Seen]:
-    """Every live process whose environment may be read; zombies are over and left out."""
+    """Yield every live process whose environment may be read; zombies are over and left out."""
     own = os.getpid()
     for entry in _PROC.iterdir():
         if entry.name.isdecimal() and int(entry.name) != own:
@@ -42,7 +46,7 @@ def look() -> Iterator[Seen]:
 
 
 def group_lives(group: int) -> bool:
-    """Whether a process group has a live member; zombies are over, whoever is to reap them."""
+    """True if a process group has a live member; zombies are over, whoever is to reap them."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -59,7 +63,7 @@ def group_lives(group: int) -> bool:
 
 
 def seen_with_marker(pid: int, execute_path: str) -> Seen | None:
-    """The process with this pid, if it belongs to this attempt: pids are given away again."""
+    """Return the process with this pid if it belongs to this attempt: pids are reused."""
     seen = _seen(pid)
     return seen if seen is not None and seen.execute_path == execute_path else None
 
@@ -92,10 +96,29 @@ def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
         os.close(pidfd)
 
 
+def kill_exactly(seen: Seen) -> None:
+    """Kill this very process; one that changed its account is left alone, and logged."""
+    try:
+        signal_exactly(seen, signal.SIGKILL)
+    except PermissionError:
+        log.warning("process could not be signalled", extra={"pid": seen.pid})
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Signal a process group, whose leader must not have been reaped; one that is gone is fine."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        # Every member changed its account, as sudo does.
+        log.warning("process group could not be signalled", extra={"pid": pid})
+
+
 def belonging(
     processes: Iterable[Seen], *, paths: Mapping[str, int], sessions: Mapping[int, int]
 ) -> dict[int, list[Seen]]:
-    """The processes by the attempt that they belong to.
+    """Return the processes by the attempt that they belong to.
 
     `paths` and `sessions` are the attempts by their directory and by their session.
     """

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from worker.processes.outputs import Declared
+from worker.processes.quality_report import quality_log
 
 _LIMIT_BYTES = 1_000_000
 
@@ -37,6 +38,11 @@ class Record:
     timeout: timedelta | None = None
     pid: int | None = None
     exit_code: int | None = None
+
+    @property
+    def quality_of(self) -> Path | None:
+        """The log beside which the attempt reports the results of rules on data, if it does."""
+        return quality_log(self.task_type, self.log_path)
 
 
 class Records:

@@ -19,8 +19,12 @@ from common.model.spark import SparkFacts
 from common.model.states import TaskState
 from worker import workspace
 from worker.processes.outputs import OutputError, OutputReader
+from worker.processes.quality_report import read_quality
+from worker.processes.spark_facts import read_facts
 
 REASON_CHARS = 2_000
+LOST_SESSION = "the worker lost its session"
+CUT_PUTS_OUT_NOTHING = "what was cut out of this log puts out no parameters"
 _KILLED = 137
 
 
@@ -80,6 +84,14 @@ def read_outputs(reader: OutputReader, result: Result, read: Callable[[], bool |
         result.state = TaskState.FAILURE
         result.reason = str(error)
     return True
+
+
+def read_what_it_left(result: Result, facts: Path | None, quality_of: Path | None) -> None:
+    """Read the files in which an attempt tells of itself; any of them may be missing."""
+    if facts is not None:
+        result.facts = read_facts(facts)
+    if quality_of is not None:
+        result.quality = read_quality(quality_of)
 
 
 def explained(result: Result) -> str:

@@ -1,0 +1,104 @@
+"""The attempts that this worker has accepted and whose end has not been reported yet.
+
+An attempt stands here before it has a process, and until the report of its end; that makes it the
+part of the supervisor's knowledge that other threads may read, under one lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from common.clock import Clock
+from common.runtime import metrics
+from common.store.worker.ports import AttemptEnd
+from worker.attempts import Ended
+from worker.processes.results import REASON_CHARS, Result
+
+log = logging.getLogger(__name__)
+
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """The facts that are known of every attempt; the type is for the metrics."""
+
+    task_type: str = _UNKNOWN
+    complement: bool = False
+
+
+class AcceptedAttempts:
+    """The table of accepted attempts, and the one place that reports ends."""
+
+    def __init__(self, *, ended: Ended, clock: Clock) -> None:
+        self._report_ended = ended
+        self._clock = clock
+        self._lock = Lock()
+        self._accepted: dict[int, _Accepted] = {}
+        self._facts_files: dict[int, Path] = {}
+
+    def add(
+        self, task_instance_id: int, *, task_type: str = _UNKNOWN, complement: bool = False
+    ) -> None:
+        """Count an attempt as running from now on."""
+        with self._lock:
+            self._accepted[task_instance_id] = _Accepted(task_type, complement)
+
+    def add_facts_file(self, task_instance_id: int, path: Path | None) -> None:
+        """Note the file in which an attempt may tell of its Spark application, if it has one."""
+        if path is not None:
+            with self._lock:
+                self._facts_files[task_instance_id] = path
+
+    def running(self) -> frozenset[int]:
+        """Return the attempts whose end has not been reported."""
+        with self._lock:
+            return frozenset(self._accepted)
+
+    def yielding(self) -> frozenset[int]:
+        """Return those of `running` that belong to complements."""
+        with self._lock:
+            return frozenset(key for key, each in self._accepted.items() if each.complement)
+
+    def facts_files(self) -> Mapping[int, Path]:
+        """Return the facts file of each attempt that has one."""
+        with self._lock:
+            return dict(self._facts_files)
+
+    def report(self, task_instance_id: int, result: Result, *, pid: int | None) -> None:
+        """Report the end of an attempt, which is not counted from then on."""
+        reason = result.reason
+        if reason is not None:
+            # PostgreSQL takes no NUL; a reason may quote what a task's author wrote.
+            reason = reason.replace("\0", "\\0")[:REASON_CHARS]
+        with self._lock:
+            task_type = self._accepted.pop(task_instance_id, _Accepted()).task_type
+            self._facts_files.pop(task_instance_id, None)
+        self._report_ended(
+            AttemptEnd(
+                task_instance_id=task_instance_id,
+                state=result.state,
+                end_time=self._clock.now(),
+                exit_code=result.exit_code,
+                pid=pid,
+                reason=reason,
+                var_pool=result.var_pool,
+                facts=result.facts,
+                quality=result.quality,
+                failure=result.failure,
+            )
+        )
+        metrics.task_attempts.labels(state=result.state.name, type=task_type).inc()
+        log.info(
+            "attempt ended",
+            extra={
+                "task_instance_id": task_instance_id,
+                "state": result.state.name,
+                "exit_code": result.exit_code,
+                "reason": reason,
+            },
+        )

@@ -1,0 +1,307 @@
+"""Ends live attempts: by a kill, by a time-out, or because their leader has ended by itself.
+
+A killed attempt gets TERM, a grace period, and KILL. To *sweep* is to look through all processes
+for those of an attempt and kill them; the attempt has ended when a sweep finds none. The leader
+stays unreaped until then, so that its pid can't come to mean somebody else. An attempt whose time
+is out is ended in the same way, and fails. Processes that a task leaves behind in its group get
+TERM and the grace period too, before they are swept. The outputs of an attempt are read after it
+has succeeded, a step at each pass. Everything here runs on the supervisor's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+
+from common.clock import Clock
+from common.model.states import TaskState
+from worker import task_log, workspace
+from worker.processes import attempt_processes
+from worker.processes.accepted import AcceptedAttempts
+from worker.processes.attempt_processes import Seen, kill_exactly, signal_group
+from worker.processes.clearing import Clearing
+from worker.processes.live_attempts import LiveAttempt, LiveAttempts
+from worker.processes.outputs import OutputReader
+from worker.processes.records import Records
+from worker.processes.results import (
+    CUT_PUTS_OUT_NOTHING,
+    LOST_SESSION,
+    Result,
+    explained,
+    of_exit_code,
+    read_outputs,
+    read_what_it_left,
+    timed_out,
+    told_of_timeout,
+)
+
+log = logging.getLogger(__name__)
+
+SWEEPS_GIVE_UP_SECONDS = 30.0
+"""The longest that an attempt's processes are swept before it ends in spite of them."""
+_FIRST_SWEEP_REST = 0.005
+_LONGEST_SWEEP_REST = 0.5
+_LONGEST_GROUP_REST = 0.05
+
+
+class Ending:
+    """Ends attempts, a step at each pass of the supervisor."""
+
+    def __init__(
+        self,
+        *,
+        live: LiveAttempts,
+        accepted: AcceptedAttempts,
+        records: Records,
+        clearing: Clearing,
+        clock: Clock,
+        grace_seconds: float,
+        log_limit_bytes: int,
+    ) -> None:
+        self._live = live
+        self._accepted = accepted
+        self._records = records
+        self._clearing = clearing
+        self._clock = clock
+        self._grace = grace_seconds
+        self._log_limit = log_limit_bytes
+        self._reading: dict[int, LiveAttempt] = {}
+
+    @property
+    def is_reading(self) -> bool:
+        """True while the outputs of an attempt are being read."""
+        return bool(self._reading)
+
+    def kill(self, attempt: LiveAttempt) -> None:
+        """Kill an attempt, with the grace period."""
+        self._kill(attempt, grace=self._grace)
+
+    def kill_at_once(self, attempt: LiveAttempt) -> None:
+        """Kill an attempt without a grace period."""
+        self._kill(attempt, grace=0.0)
+
+    def abandon_all(self) -> None:
+        """Kill every attempt without a grace period: others may start the same tasks now."""
+        for attempt in self._live:
+            if not attempt.is_ending and not attempt.leader_ended:
+                attempt.abandoned = True
+            if not attempt.timed_out:
+                self._kill(attempt, grace=0.0)
+            elif not attempt.leader_ended:
+                self._begin_to_end(attempt, grace=0.0)
+
+    def end_what_is_overdue(self, now: float) -> None:
+        """Begin to end the attempts whose time is out."""
+        for attempt in self._live:
+            if attempt.times_out_at is not None and attempt.times_out_at <= now:
+                attempt.times_out_at = None
+                if not attempt.leader_ended and not attempt.is_ending:
+                    attempt.timed_out = True
+                    attempt.note(told_of_timeout(attempt.timeout))
+                    self._begin_to_end(attempt, grace=self._grace)
+
+    def go_on(self, now: float) -> None:
+        """Take the next step with each attempt for which one is due."""
+        sweeping: list[LiveAttempt] = []
+        for attempt in self._live:
+            if attempt.act_at is None or attempt.act_at > now:
+                continue
+            if attempt.group_awaited_until is not None:
+                self._guarded(attempt, self._await_group_exit)
+            elif attempt.leader_ended:
+                sweeping.append(attempt)
+            else:
+                # Ended leaders are noticed by their pidfd; until then the pid is the group's.
+                attempt.act_at = None
+                signal_group(attempt.pid, signal.SIGKILL)
+        if sweeping:
+            self._sweep(sweeping, now)
+
+    def leader_ended(self, attempt: LiveAttempt) -> None:
+        """Go on after the end of an attempt's leader."""
+        self._guarded(attempt, self._leader_ended)
+
+    def go_on_reading(self) -> None:
+        """Read a step of the outputs of each attempt that has succeeded."""
+        for attempt in list(self._reading.values()):
+            self._guarded(attempt, self._read)
+
+    # Killing.
+
+    def _kill(self, attempt: LiveAttempt, *, grace: float) -> None:
+        if attempt.leader_ended and not attempt.timed_out:
+            # How it ended is settled; only what is left of it may be hurried.
+            if attempt.group_awaited_until is not None:
+                attempt.act_at = attempt.group_awaited_until = self._clock.monotonic()
+            return
+        if not attempt.kill_wanted:
+            attempt.kill_wanted = True
+            attempt.note("a kill was asked for")
+        if not attempt.leader_ended:
+            self._begin_to_end(attempt, grace=grace)
+
+    def _begin_to_end(self, attempt: LiveAttempt, *, grace: float) -> None:
+        """TERM at once, KILL when the grace is over; repeated, it can only become sooner."""
+        kill_at = self._clock.monotonic() + grace
+        if not attempt.is_ending:
+            attempt.is_ending = True
+            attempt.act_at = kill_at
+            if grace:
+                signal_group(attempt.pid, signal.SIGTERM)
+        elif attempt.act_at is not None:
+            attempt.act_at = min(attempt.act_at, kill_at)
+
+    def _sweep(self, attempts: list[LiveAttempt], now: float) -> None:
+        """Kill what is left of attempts whose leader has ended; end those of which nothing is."""
+        found = attempt_processes.belonging(
+            attempt_processes.look(),
+            paths={attempt.execute_path: attempt.id for attempt in attempts},
+            # Only an unreaped leader keeps the session's id from meaning somebody else's.
+            sessions={a.pid: a.id for a in attempts if a.process is not None and a.reaped is None},
+        )
+        for attempt in attempts:
+            left = found.get(attempt.id, [])
+            if left and now < attempt.give_up_at:
+                for each in left:
+                    kill_exactly(each)
+                attempt.act_at = now + attempt.sweep_rest
+                attempt.sweep_rest = min(2 * attempt.sweep_rest, _LONGEST_SWEEP_REST)
+            else:
+                self._guarded(attempt, partial(self._finish, left=left))
+
+    # After the leader's end.
+
+    def _leader_ended(self, attempt: LiveAttempt) -> None:
+        self._live.unwatch(attempt)
+        attempt.leader_ended = True
+        now = self._clock.monotonic()
+        if attempt.is_ending or attempt.process is None:
+            if attempt.process is not None:
+                # The unreaped leader keeps the group's number.
+                signal_group(attempt.pid, signal.SIGKILL)
+            self._begin_sweeps(attempt, now)
+            return
+        attempt.reaped = attempt.process.wait()
+        if not attempt_processes.group_lives(attempt.pid):
+            self._finish(attempt, left=[])
+            return
+        # What it has left behind may be a Java machine that is just going down in good order.
+        signal_group(attempt.pid, signal.SIGTERM)
+        attempt.group_awaited_until = now + self._grace
+        attempt.sweep_rest = _FIRST_SWEEP_REST
+        attempt.act_at = now + attempt.sweep_rest
+
+    def _await_group_exit(self, attempt: LiveAttempt) -> None:
+        """End an attempt whose group is empty; sweep the group once the grace period is over."""
+        now = self._clock.monotonic()
+        if not attempt_processes.group_lives(attempt.pid):
+            self._finish(attempt, left=[])
+        elif attempt.group_awaited_until is not None and now < attempt.group_awaited_until:
+            attempt.act_at = now + attempt.sweep_rest
+            attempt.sweep_rest = min(2 * attempt.sweep_rest, _LONGEST_GROUP_REST)
+        else:
+            attempt.group_awaited_until = None
+            attempt.note("processes that the task had left behind were killed")
+            self._begin_sweeps(attempt, now)
+
+    def _begin_sweeps(self, attempt: LiveAttempt, now: float) -> None:
+        attempt.give_up_at = now + SWEEPS_GIVE_UP_SECONDS
+        attempt.sweep_rest = _FIRST_SWEEP_REST
+        attempt.act_at = now
+
+    # The result.
+
+    def _finish(self, attempt: LiveAttempt, *, left: list[Seen]) -> None:
+        result = self._result(attempt)
+        if left:
+            pids = ", ".join(str(each.pid) for each in left)
+            result.reason = f"{result.reason or 'ended'}; these processes can't be killed: {pids}"
+        if result.state is TaskState.SUCCESS and attempt.outputs is not None:
+            # So that no more is to be read than a log may have.
+            attempt.cut_log(self._log_limit)
+            if attempt.cut is not None and attempt.outputs.log_from is not None:
+                attempt.note(CUT_PUTS_OUT_NOTHING)
+            attempt.act_at = None
+            attempt.result = result
+            attempt.reading = OutputReader(attempt.outputs, attempt.log)
+            self._reading[attempt.id] = attempt
+        else:
+            self._end(attempt, result)
+
+    def _read(self, attempt: LiveAttempt) -> None:
+        reader, result = attempt.reading, attempt.result
+        if reader is None or result is None or not read_outputs(reader, result, reader.step):
+            return
+        if result.state is TaskState.SUCCESS and (told := reader.told()):
+            attempt.note(told)
+        del self._reading[attempt.id]
+        self._end(attempt, result)
+
+    def _result(self, attempt: LiveAttempt) -> Result:
+        if attempt.process is not None:
+            code = attempt.process.wait()
+            exit_code: int | None = code if code >= 0 else 128 - code
+        else:
+            record = self._records.read(attempt.id)
+            exit_code = None if record is None else record.exit_code
+        if attempt.abandoned:
+            return Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, LOST_SESSION)
+        if attempt.kill_wanted:
+            return Result(exit_code, TaskState.KILL, "killed")
+        if attempt.timed_out:
+            return timed_out(exit_code, attempt.timeout)
+        return of_exit_code(exit_code, attempt.job_file)
+
+    def _end(self, attempt: LiveAttempt, result: Result) -> None:
+        self._live.remove(attempt.id)
+        read_what_it_left(result, attempt.facts_file, attempt.quality_of)
+        os.close(attempt.pidfd)
+        workspace.remove_job(attempt.job_file)
+        attempt.cut_log(self._log_limit)
+        try:
+            task_log.write_line(attempt.log, explained(result))
+        except OSError as error:
+            if result.state is TaskState.FAILURE:
+                result.reason = f"{explained(result)}; its log is cut off: {error.strerror}"
+            log.warning(
+                "task log could not be written",
+                extra={"task_instance_id": attempt.id, "error": str(error)},
+            )
+        os.close(attempt.log)
+        succeeded = result.state is TaskState.SUCCESS
+        self._clearing.keep(attempt.id, attempt.execute_path, succeeded=succeeded)
+        if attempt.stale:
+            self._clearing.forget(attempt.id)
+        else:
+            self._accepted.report(attempt.id, result, pid=attempt.pid)
+
+    # Trouble.
+
+    def _guarded(self, attempt: LiveAttempt, act: Callable[[LiveAttempt], None]) -> None:
+        """One attempt's trouble must not cost the others their supervisor."""
+        try:
+            act(attempt)
+        except Exception:
+            log.exception(
+                "attempt could not be ended properly", extra={"task_instance_id": attempt.id}
+            )
+            self._reading.pop(attempt.id, None)
+            if self._live.remove(attempt.id) is not None:
+                self._drop(attempt)
+                reason = "the worker failed to end it properly; see the worker's log"
+                result = Result(None, TaskState.FAILURE, reason)
+                self._accepted.report(attempt.id, result, pid=attempt.pid)
+
+    def _drop(self, attempt: LiveAttempt) -> None:
+        """Watch an attempt no more; and what nobody watches must not run."""
+        if not attempt.leader_ended or (attempt.process is not None and attempt.reaped is None):
+            # Else the number may be somebody else's by now.
+            signal_group(attempt.pid, signal.SIGKILL)
+        self._live.unwatch(attempt)
+        os.close(attempt.pidfd)
+        os.close(attempt.log)
+        workspace.remove_job(attempt.job_file)
+        self._clearing.keep(attempt.id, attempt.execute_path, succeeded=False)

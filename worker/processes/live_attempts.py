@@ -1,0 +1,193 @@
+"""The attempts that have processes here, and the epoll that reports the end of their leaders.
+
+The *leader* of an attempt is its wrapper, whose pid names the session and the process group. One
+thread owns all of this, the supervisor's; `LiveAttempts.wake` alone may be called from another.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import subprocess
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from common.clock import Clock
+from common.host import process_start_time
+from worker import task_log
+from worker.attempts import Started
+from worker.processes.outputs import Declared, OutputReader
+from worker.processes.records import Record
+from worker.processes.results import Result
+
+log = logging.getLogger(__name__)
+
+_LONG_LIVED_SECONDS = 0.2
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveAttempt:
+    """An attempt whose processes are not known to be gone."""
+
+    id: int
+    pid: int
+    pidfd: int
+    log: int
+    execute_path: str
+    process: subprocess.Popen[bytes] | None
+    """None for an adopted attempt, whose leader is somebody else's child."""
+    stale: bool = False
+    """It is an attempt of a former incarnation that is not this one's any more."""
+    cut: task_log.Cut | None = None
+    outputs: Declared | None = None
+    job_file: Path | None = None
+    facts_file: Path | None = None
+    quality_of: Path | None = None
+    """The log beside which the attempt reports the results of rules on data."""
+    timeout: timedelta | None = None
+    times_out_at: float | None = None
+    timed_out: bool = False
+    reading: OutputReader | None = None
+    result: Result | None = None
+    """The end of the attempt, but for its outputs; set along with `reading`."""
+    kill_wanted: bool = False
+    is_ending: bool = False
+    """It was told to end, because a kill was asked for or because its time is out."""
+    abandoned: bool = False
+    leader_ended: bool = False
+    reaped: int | None = None
+    """The leader's return code, once its pid has been given back."""
+    group_awaited_until: float | None = None
+    """Set while the processes that a task has left in its group may end by themselves."""
+    act_at: float | None = None
+    """The time to go on: to KILL while the leader lives, to the next sweep after that."""
+    sweep_rest: float = 0.0
+    give_up_at: float = 0.0
+
+    def describe(self, record: Record, clock: Clock) -> None:
+        """Take over the facts that a started attempt and an adopted one have in common."""
+        self.outputs = record.outputs
+        self.job_file = record.job_file
+        self.facts_file = record.facts_file
+        self.quality_of = record.quality_of
+        if record.timeout is not None and record.times_out_at is not None:
+            # From here on by the clock that never jumps; never more than the whole time-out.
+            left = min(record.times_out_at - clock.now(), record.timeout)
+            self.timeout = record.timeout
+            self.times_out_at = clock.monotonic() + left.total_seconds()
+
+    def note(self, text: str) -> None:
+        """Write a line of Orcaflow's into the attempt's log; a full disk costs that line only."""
+        try:
+            task_log.write_line(self.log, text)
+        except OSError as error:
+            log.warning(
+                "task log could not be written",
+                extra={"task_instance_id": self.id, "error": str(error)},
+            )
+
+    def cut_log(self, limit_bytes: int) -> None:
+        """Cut the middle out of a log that has outgrown its limit."""
+        try:
+            self.cut = task_log.cut(self.log, limit_bytes=limit_bytes, before=self.cut)
+        except OSError as error:
+            log.warning(
+                "task log could not be cut",
+                extra={"task_instance_id": self.id, "error": str(error)},
+            )
+
+
+class LiveAttempts:
+    """The table of live attempts, by id and by the pidfd of the leader."""
+
+    def __init__(self, *, started: Started, clock: Clock) -> None:
+        self._report_started = started
+        self._clock = clock
+        self._attempts: dict[int, LiveAttempt] = {}
+        self._by_pidfd: dict[int, LiveAttempt] = {}
+        self._young: deque[tuple[float, int]] = deque()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll = select.epoll()
+        self._epoll.register(self._wake, select.EPOLLIN)
+
+    def __iter__(self) -> Iterator[LiveAttempt]:
+        """Iterate over a copy: whoever looks through the attempts may end some."""
+        return iter(list(self._attempts.values()))
+
+    def __contains__(self, task_instance_id: object) -> bool:
+        return task_instance_id in self._attempts
+
+    def __bool__(self) -> bool:
+        return bool(self._attempts)
+
+    def get(self, task_instance_id: int) -> LiveAttempt | None:
+        """Return the attempt; None if it has no process here."""
+        return self._attempts.get(task_instance_id)
+
+    def add(self, attempt: LiveAttempt) -> None:
+        """Watch an attempt, and report its start once it has lived for a while.
+
+        The start of an adopted attempt is reported at once, that of a stale one never.
+        """
+        self._attempts[attempt.id] = attempt
+        self._by_pidfd[attempt.pidfd] = attempt
+        self._epoll.register(attempt.pidfd, select.EPOLLIN)
+        if not attempt.stale:
+            delay = 0.0 if attempt.process is None else _LONG_LIVED_SECONDS
+            self._young.append((self._clock.monotonic() + delay, attempt.id))
+
+    def unwatch(self, attempt: LiveAttempt) -> None:
+        """Wait for the attempt's leader no more; harmless when repeated."""
+        if self._by_pidfd.pop(attempt.pidfd, None) is not None:
+            self._epoll.unregister(attempt.pidfd)
+
+    def remove(self, task_instance_id: int) -> LiveAttempt | None:
+        """Take an attempt out of the table; None if it is not there any more."""
+        return self._attempts.pop(task_instance_id, None)
+
+    def wait(self, seconds: float) -> list[LiveAttempt]:
+        """Sleep until something happens, or so long; return the attempts whose leader has ended."""
+        ended = []
+        for fd, _ in self._epoll.poll(seconds):
+            if fd == self._wake:
+                os.eventfd_read(self._wake)
+            elif (attempt := self._by_pidfd.get(fd)) is not None:
+                ended.append(attempt)
+        return ended
+
+    def wake(self) -> None:
+        """Make a `wait` return soon."""
+        os.eventfd_write(self._wake, 1)
+
+    def due(self) -> Iterator[float]:
+        """Yield the times at which something is to be done for an attempt."""
+        for attempt in self._attempts.values():
+            if attempt.act_at is not None:
+                yield attempt.act_at
+            if attempt.times_out_at is not None:
+                yield attempt.times_out_at
+        if self._young:
+            yield self._young[0][0]
+
+    def report_starts(self, now: float) -> None:
+        """Report the start of each attempt that has lived long enough to be worth it."""
+        while self._young and self._young[0][0] <= now:
+            _, task_instance_id = self._young.popleft()
+            attempt = self._attempts.get(task_instance_id)
+            if attempt is not None and not attempt.leader_ended:
+                started = process_start_time(attempt.pid)
+                if started is not None:
+                    self._report_started(attempt.id, attempt.pid, started)
+
+    def close(self) -> None:
+        """Close every descriptor, and leave the processes running."""
+        for attempt in self._attempts.values():
+            os.close(attempt.pidfd)
+            os.close(attempt.log)
+        self._attempts.clear()
+        self._epoll.close()
+        os.close(self._wake)

@@ -1,0 +1,217 @@
+"""Starts an attempt as a process of this host, below a tiny wrapper in a session of its own.
+
+The wrapper notes its pid and the exit code in the attempt's record, so that neither a task nor its
+result needs the daemon to be alive. An attempt that can't be started ends without a process, with
+the reason in its log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from common.clock import Clock
+from common.errors import SchedulerError
+from common.model.failures import FailureReason
+from common.model.states import TaskState
+from common.runtime import metrics
+from common.store.worker.ports import ClaimedTask
+from worker import task_log, workspace
+from worker.processes.accepted import AcceptedAttempts
+from worker.processes.attempt_processes import MARKER, signal_group
+from worker.processes.clearing import Clearing
+from worker.processes.live_attempts import LiveAttempt, LiveAttempts
+from worker.processes.outputs import Declared
+from worker.processes.records import Record, Records
+from worker.processes.results import Result, what_failed
+from worker.workspace import Account
+
+log = logging.getLogger(__name__)
+
+_WRAPPER = """trap : TERM INT HUP
+echo 300 2>/dev/null >/proc/self/oom_score_adj
+echo "pid $$" >&0
+"$@" </dev/null
+status=$?
+echo "exit $status" >&0
+exit "$status"
+"""
+"""Standard input is the record. The traps keep the wrapper alive through a TERM to its group while
+its children get the default; all it runs itself are builtins. The kernel is told to take a task
+before a daemon when memory runs out."""
+
+_NICE = shutil.which("nice", path=os.defpath)
+_NICE_SESSION = "echo {niceness} 2>/dev/null >/proc/self/autogroup || :\n"  # Not on every kernel.
+"""A complement gives way in computing too. Where the kernel groups processes by their session, a
+process's own niceness counts within the session only; there the session has one too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An attempt that is ready to run: everything that its process is given."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str
+    header: str
+    account: Account | None = None
+    outputs: Declared | None = None
+    """The outputs of the attempt; None if it has none. It prints them from behind the header."""
+    job_file: Path | None = None
+    facts_file: Path | None = None
+    """The file in which the attempt may tell of its Spark application."""
+
+
+Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
+
+
+class Starter:
+    """Starts attempts, one at a call; used by the supervisor's thread alone."""
+
+    def __init__(
+        self,
+        *,
+        prepare: Prepare,
+        live: LiveAttempts,
+        accepted: AcceptedAttempts,
+        records: Records,
+        clearing: Clearing,
+        clock: Clock,
+        complement_niceness: int,
+    ) -> None:
+        self._prepare = prepare
+        self._live = live
+        self._accepted = accepted
+        self._records = records
+        self._clearing = clearing
+        self._clock = clock
+        self._complement_niceness = complement_niceness
+
+    def start(self, task: ClaimedTask) -> None:
+        """Start an attempt. Never raises: one that can't be started ends as FAILURE."""
+        try:
+            self._begin(task)
+        except SchedulerError as error:
+            self.refuse(task, TaskState.FAILURE, str(error), FailureReason.CONFIGURATION)
+        except OSError as error:
+            self.refuse(task, TaskState.FAILURE, what_failed(error))
+        except Exception as error:
+            log.exception("attempt could not be started", extra={"task_instance_id": task.id})
+            self.refuse(task, TaskState.FAILURE, f"{type(error).__name__}: {error}")
+
+    def refuse(
+        self,
+        task: ClaimedTask,
+        state: TaskState,
+        reason: str,
+        failure: FailureReason | None = None,
+    ) -> None:
+        """End an attempt that has no process; its log gets the reason too, if it can be written."""
+        try:
+            output = workspace.open_log(Path(task.log_path))
+            try:
+                task_log.write(output, task_log.line(f"not run: {reason}"))
+            finally:
+                os.close(output)
+        except OSError as error:
+            log.warning(
+                "task log could not be written",
+                extra={"task_instance_id": task.id, "path": task.log_path, "error": str(error)},
+            )
+        self._clearing.keep(task.id, task.execute_path, succeeded=False)
+        self._accepted.report(task.id, Result(None, state, reason, failure=failure), pid=None)
+
+    def _begin(self, task: ClaimedTask) -> None:
+        output = workspace.open_log(Path(task.log_path))
+        prepared: Prepared | None = None
+        try:
+            prepared = self._prepare(task)
+            if prepared.account is not None:
+                # Else a script that writes to /dev/stderr by name would be refused.
+                os.fchown(output, prepared.account.uid, prepared.account.gid)
+            task_log.write(output, prepared.header)
+            record = _record(task, prepared, self._clock)
+            process, pidfd = self._spawn(record, prepared, output)
+        except BaseException:
+            os.close(output)
+            if prepared is not None:
+                workspace.remove_job(prepared.job_file)
+            raise
+        attempt = LiveAttempt(
+            id=task.id,
+            pid=process.pid,
+            pidfd=pidfd,
+            log=output,
+            execute_path=prepared.directory,
+            process=process,
+        )
+        attempt.describe(record, self._clock)
+        self._accepted.add_facts_file(task.id, record.facts_file)
+        self._live.add(attempt)
+        if task.submit_time is not None:
+            latency = self._clock.now() - task.submit_time
+            metrics.dispatch_latency_seconds.observe(latency.total_seconds())
+
+    def _spawn(
+        self, record: Record, prepared: Prepared, output: int
+    ) -> tuple[subprocess.Popen[bytes], int]:
+        record_file = self._records.begin(record)
+        account = prepared.account
+        niceness = self._complement_niceness if record.complement else 0
+        try:
+            # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
+            process = subprocess.Popen(
+                (*_wrapped(niceness), "orcaflow", *prepared.argv),
+                stdin=record_file,
+                stdout=output,
+                stderr=output,
+                cwd=prepared.directory,
+                env={**prepared.environment, MARKER: prepared.directory},
+                start_new_session=True,
+                user=None if account is None else account.uid,
+                group=None if account is None else account.gid,
+                extra_groups=None if account is None else account.groups,
+            )
+        except BaseException:
+            self._records.remove(record.task_instance_id)
+            raise
+        finally:
+            os.close(record_file)
+        try:
+            return process, os.pidfd_open(process.pid)
+        except OSError:
+            # Out of file descriptors: what can't be watched must not run.
+            signal_group(process.pid, signal.SIGKILL)
+            process.wait()
+            self._records.remove(record.task_instance_id)
+            raise
+
+
+def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:
+    return Record(
+        task_instance_id=task.id,
+        task_type=task.task_type,
+        execute_path=prepared.directory,
+        log_path=task.log_path,
+        complement=task.complement,
+        outputs=prepared.outputs,
+        job_file=prepared.job_file,
+        facts_file=prepared.facts_file,
+        times_out_at=None if task.timeout is None else clock.now() + task.timeout,
+        timeout=task.timeout,
+    )
+
+
+def _wrapped(niceness: int) -> tuple[str, ...]:
+    if niceness and _NICE is not None:
+        # By a program and not from here, for the task may have begun before it were done.
+        script = _NICE_SESSION.format(niceness=niceness) + _WRAPPER
+        return (_NICE, "-n", str(niceness), "/bin/sh", "-c", script)
+    return ("/bin/sh", "-c", _WRAPPER)
