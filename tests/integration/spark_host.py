@@ -212,7 +212,7 @@ class SparkHost:
         while parents:
             parents = {pid for pid in processes() if parent(pid) in parents}
             # What makes the JVM's archive belongs to no task and no server.
-            parents -= {pid for pid in parents if "worker.spark.jvm.cds_archive" in command(pid)}
+            parents -= {pid for pid in parents if "worker.spark.jvm.cds_building" in command(pid)}
             found |= parents
         return sorted(found)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from worker.spark.session import work
+from worker.spark.session.job import Job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +65,7 @@ class Jobs:
 
     def do(self, document: Mapping[str, Any]) -> tuple[int, str]:
         """The exit code of a job, and what it printed."""
-        job = work.Job.of(document, reason_file=self.reason)
+        job = Job.of(document, reason_file=self.reason)
         work.facts.cache_clear()
         self._capfd.readouterr()
         code = work.run(self._spark, job)

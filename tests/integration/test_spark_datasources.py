@@ -36,7 +36,8 @@ _PROGRAM = """
 import json, sys, urllib.request
 from pathlib import Path
 from pyspark.sql import SparkSession
-from worker.spark import work
+from worker.spark.session import work
+from worker.spark.session.job import Job
 
 mode, port, job_file, pages_file = sys.argv[1:]
 builder = SparkSession.builder.config("spark.ui.enabled", "true").config("spark.ui.port", port)
@@ -44,7 +45,7 @@ builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.
 builder = builder.config("spark.sql.shuffle.partitions", "1")
 connect = mode == "connect"
 spark = (builder.remote("local[1]") if connect else builder.master("local[1]")).getOrCreate()
-job = work.Job.read(job_file)
+job = Job.read(job_file)
 code = work.run(spark, job, work.compiled(job))
 base = f"http://localhost:{port}"
 

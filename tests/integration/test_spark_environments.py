@@ -15,8 +15,8 @@ import pytest
 
 from common.model.failures import FailureReason
 from worker.spark.diagnosis.failures import WorkFailedError
-from worker.spark.session import work
 from worker.spark.session.environments import python_for
+from worker.spark.session.job import Job
 
 pytestmark = pytest.mark.slow
 
@@ -40,15 +40,15 @@ def wheel(tmp_path: Path) -> str:
     return f"weather-vane @ file://{path}"
 
 
-def a_job(folder: Path, **environment: Any) -> work.Job:
+def a_job(folder: Path, **environment: Any) -> Job:
     document = {
         "kind": "worker.spark.session.script",
         "environment": {"root": str(folder / "environments"), **environment},
     }
-    return work.Job.of(document, reason_file=folder / "job.reason")
+    return Job.of(document, reason_file=folder / "job.reason")
 
 
-def refused(job: work.Job) -> WorkFailedError:
+def refused(job: Job) -> WorkFailedError:
     with pytest.raises(WorkFailedError) as caught:
         python_for(job)
     return caught.value
@@ -84,8 +84,8 @@ def test_an_environment_that_was_left_half_made_is_made_anew(tmp_path: Path, whe
 
 def test_tasks_that_want_the_same_at_once_make_it_once(tmp_path: Path, wheel: str) -> None:
     program = (
-        "import sys; from pathlib import Path; from worker.spark.session import work, environments;"
-        "job = work.Job.of({'kind': 'x', 'environment': {'root': sys.argv[1],"
+        "import sys; from pathlib import Path; from worker.spark.session import environments; from worker.spark.session.job import Job;"
+        "job = Job.of({'kind': 'x', 'environment': {'root': sys.argv[1],"
         "'requirements': [sys.argv[2]]}}, reason_file=Path('x'));"
         "print('python', environments.python_for(job))"
     )

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.integration.managers.server import Asked, FakeServer, Said, as_json
-from worker.spark.session.facts_file import FactsFile
-from worker.spark.session.meter import Meter
-from worker.spark.session.progress_connect import ConnectProgress
+from worker.spark.progress.connect_progress import ConnectProgress
+from worker.spark.progress.facts_file import FactsFile
+from worker.spark.progress.meter import Meter
 
 
 class Page(FakeServer):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.spark.jvm import caches, cds_archive
+from worker.spark.jvm import caches, cds_archive, cds_building
 from worker.spark.jvm.cds_archive import Archive
 
 
@@ -115,12 +115,12 @@ def test_who_comes_second_leaves_the_making_to_the_first(home: Path, java: str) 
     assert place is not None
     with (place / f"{cds_archive.key_of(str(home), java)}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert cds_archive.build(str(home), java) is None
+        assert cds_building.build(str(home), java) is None
 
 
 def test_an_archive_that_is_there_is_not_made_again(home: Path, java: str) -> None:
     file = made_archive(home, java)
-    found = cds_archive.build(str(home), java)
+    found = cds_building.build(str(home), java)
     assert found is not None
     assert found.file == file
 
@@ -129,7 +129,7 @@ def test_what_can_not_be_made_leaves_nothing_behind(home: Path, java: str) -> No
     with zipfile.ZipFile(home / "jars" / "a.jar", "w") as jar:
         jar.writestr("A.class", "")
     with pytest.raises(Exception, match="java"):
-        cds_archive.build(str(home), java)  # That program is no Java.
+        cds_building.build(str(home), java)  # That program is no Java.
     assert cds_archive.find(str(home), java) is None
     assert list((home / "orcaflow").glob("*/classes.jsa*")) == []
 
@@ -145,7 +145,7 @@ def test_a_signature_is_left_out_of_a_copy_and_nothing_else(home: Path, tmp_path
         jar.writestr("B.class", "code")
     target = tmp_path / "copies"
     target.mkdir()
-    cds_archive.copy_unsigned(home / "jars", target)
+    cds_building.copy_unsigned(home / "jars", target)
     assert [each.name for each in target.iterdir()] == ["a.jar"]
     with zipfile.ZipFile(target / "a.jar") as copy:
         assert copy.namelist() == ["META-INF/MANIFEST.MF", "A.class"]

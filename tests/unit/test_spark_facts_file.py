@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common.model.failures import FailureReason
 from common.model.spark import Progress, SparkFacts
-from worker.spark.session.facts_file import FactsFile
+from worker.spark.progress.facts_file import FactsFile
 
 
 def read(path: Path) -> SparkFacts:

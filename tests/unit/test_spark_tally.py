@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.spark.session.tally import Tally
+from worker.spark.progress.tally import Tally
 
 
 def stage(number: int, status: str = "COMPLETE", **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from worker.spark.managers import tags
 from worker.spark.managers.base import AppState
 from worker.spark.managers.driver_page import about, reading
 from worker.spark.managers.settings import ManagerSettings, kubernetes_server
-from worker.spark.session.tally import Tally
+from worker.spark.progress.tally import Tally
 
 CLUSTER = "0123456789ab"
 TAG = f"orcaflow-{CLUSTER}-7"

@@ -29,7 +29,7 @@ from worker.spark.managers.base import (
     AppState,
 )
 from worker.spark.managers.tags import parse
-from worker.spark.session.facts_file import FactsFile
+from worker.spark.progress.facts_file import FactsFile
 
 _LOOK_SECONDS: Final = 0.5
 _FOLLOW_SECONDS: Final = 1.0

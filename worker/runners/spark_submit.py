@@ -26,7 +26,7 @@ from worker.spark.managers.choice import manager_of, own_user
 from worker.spark.managers.local import LocalManager
 from worker.spark.managers.rest import HASTY, PATIENT, Limits
 from worker.spark.managers.settings import ManagerSettings
-from worker.spark.session.facts_file import FactsFile
+from worker.spark.progress.facts_file import FactsFile
 
 _ENDED: Final = "ended"
 _TROUBLE_SECONDS: Final = 60.0

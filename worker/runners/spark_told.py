@@ -19,8 +19,8 @@ from worker.runners.spark_process import Submission
 from worker.spark.diagnosis.failures import Explained, explain_log
 from worker.spark.managers.base import Application, ApplicationManager, Ask, ManagerError
 from worker.spark.managers.driver_page import Reading, read
-from worker.spark.session.facts_file import FactsFile
-from worker.spark.session.tally import Tally
+from worker.spark.progress.facts_file import FactsFile
+from worker.spark.progress.tally import Tally
 
 _PROGRESS_SECONDS: Final = 1.0
 _SENTENCE_CHARS: Final = 300

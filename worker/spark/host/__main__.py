@@ -30,7 +30,7 @@ from worker.spark.host import host_log, preload
 from worker.spark.host.connect_server import MAIN_CLASS, MakeCommand
 from worker.spark.host.forking import raise_file_limit
 from worker.spark.host.loop import SOCKET, Host
-from worker.spark.jvm import cds_archive, java_command
+from worker.spark.jvm import cds_building, java_command
 
 _LOCK_REST = 0.05
 
@@ -87,7 +87,7 @@ def _command(spark_home: str) -> MakeCommand:
         )
         if made.archive is None:
             # The next one will start faster.
-            cds_archive.build_in_background(spark_home, made.argv[0])
+            cds_building.build_in_background(spark_home, made.argv[0])
         return made
 
     return command

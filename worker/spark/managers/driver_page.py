@@ -15,7 +15,7 @@ from common.model.spark import Progress
 from worker.spark.managers.base import Ask
 from worker.spark.managers.shapes import an_object, needed_text, objects, text
 from worker.spark.managers.tags import SETTING
-from worker.spark.session.tally import Tally
+from worker.spark.progress.tally import Tally
 
 _MILLISECONDS = 1000.0
 _DRIVER = re.compile(

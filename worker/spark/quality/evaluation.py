@@ -39,7 +39,7 @@ from worker.spark.session.statements import StatementError, split
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from worker.spark.session.work import Job
+    from worker.spark.session.job import Job
 
 _OUTPUT_VARIABLE: Final = "ORCAFLOW_OUTPUT"
 _COLUMNS: Final = ("rule", "level", "state", "value", "expected", "rows", "failed")

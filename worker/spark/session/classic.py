@@ -29,9 +29,11 @@ if __name__ == "__main__" and _ROOT not in sys.path:
 
 from common.model.failures import FailureReason  # noqa: E402
 from worker.spark.diagnosis.failures import Explained, WorkFailedError, explain, explain_log  # noqa: E402
-from worker.spark.jvm import cds_archive, gateway, java_command  # noqa: E402
-from worker.spark.session import progress_classic, work  # noqa: E402
-from worker.spark.session.meter import Meter  # noqa: E402
+from worker.spark.jvm import cds_building, gateway, java_command  # noqa: E402
+from worker.spark.progress import classic_progress  # noqa: E402
+from worker.spark.progress.meter import Meter  # noqa: E402
+from worker.spark.session import work  # noqa: E402
+from worker.spark.session.job import Job  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -47,7 +49,7 @@ _OUT_OF_MEMORY_CODES = frozenset({3, 52})
 
 def main() -> int:
     """Do the job that the first argument names; the exit code."""
-    job = work.Job.read(sys.argv[1])
+    job = Job.read(sys.argv[1])
     try:
         code = work.compiled(job)
     except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
@@ -64,7 +66,7 @@ def main() -> int:
         finally:
             properties.unlink(missing_ok=True)
             java_command.options_file(properties).unlink(missing_ok=True)
-        progress = progress_classic.ClassicProgress(context, work.facts(), Meter(_STARTED))
+        progress = classic_progress.ClassicProgress(context, work.facts(), Meter(_STARTED))
         spark = _session()
     except Exception as error:  # noqa: BLE001  # As above.
         driver.close(wait_seconds=_STOP_SECONDS)
@@ -76,7 +78,7 @@ def main() -> int:
 
 
 def _end(
-    spark: SparkSession, driver: gateway.Started, progress: progress_classic.ClassicProgress
+    spark: SparkSession, driver: gateway.Started, progress: classic_progress.ClassicProgress
 ) -> None:
     """Stop the application, so that its manager hears of it, and the JVM."""
     if work.facts().current.failure is FailureReason.OUT_OF_MEMORY and progress.is_local:
@@ -98,7 +100,7 @@ def _end(
     work.facts().flush()
 
 
-def _start(job: work.Job, properties: Path) -> gateway.Started:
+def _start(job: Job, properties: Path) -> gateway.Started:
     conf = {**job.conf}
     if job.master:
         conf["spark.master"] = job.master
@@ -123,7 +125,7 @@ def _start(job: work.Job, properties: Path) -> gateway.Started:
         quick=True,
     )
     if command.archive is None:
-        cds_archive.build_in_background(command.environment["SPARK_HOME"], command.argv[0])
+        cds_building.build_in_background(command.environment["SPARK_HOME"], command.argv[0])
     environment = dict(command.environment)
     if is_local:
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -39,6 +39,7 @@ if __name__ == "__main__" and _ROOT not in sys.path:
 from common.model.failures import FailureReason  # noqa: E402
 from worker.spark.diagnosis.failures import WorkFailedError  # noqa: E402
 from worker.spark.session import work  # noqa: E402
+from worker.spark.session.job import Job  # noqa: E402
 
 _CLASSIC = str(Path(__file__).resolve().parent / "classic.py")
 _MARK: Final = ".complete"
@@ -67,7 +68,7 @@ _OWN_MODULES: Final = ("site-packages", "dist-packages")
 def main() -> int:
     """Go on with a classic task in the Python that its job asks for."""
     path = Path(sys.argv[1])
-    job = work.Job.of(
+    job = Job.of(
         json.loads(path.read_text(encoding="utf-8")), reason_file=path.with_suffix(".reason")
     )
     try:
@@ -87,7 +88,7 @@ def go_on(python: str, job: Path) -> NoReturn:
     os.execv(python, [python, "-P", "-u", _CLASSIC, str(job)])  # noqa: S606
 
 
-def python_for(job: work.Job) -> str:
+def python_for(job: Job) -> str:
     """The path of the Python in a job's environment, which is made if it isn't there yet.
 
     Raises `WorkFailedError`.
@@ -125,7 +126,7 @@ def _of_archive(folder: Path, archive: Path) -> str:
     return str(_python_in(place))
 
 
-def _of_requirements(folder: Path, requirements: tuple[str, ...], job: work.Job) -> str:
+def _of_requirements(folder: Path, requirements: tuple[str, ...], job: Job) -> str:
     place = folder / _named("venv", [*requirements])
     with _making(folder, place) as is_there:
         if not is_there:
@@ -178,7 +179,7 @@ def _remove_unused(folder: Path) -> None:
                 shutil.rmtree(place, ignore_errors=True)
 
 
-def _make(place: Path, requirements: tuple[str, ...], job: work.Job) -> None:
+def _make(place: Path, requirements: tuple[str, ...], job: Job) -> None:
     has_pip = _runs([sys.executable, "-I", "-m", "pip", "--version"])
     options = ["--system-site-packages", *(["--without-pip"] if has_pip else [])]
     done = subprocess.run(
@@ -197,7 +198,7 @@ def _make(place: Path, requirements: tuple[str, ...], job: work.Job) -> None:
     _install(place, requirements, job)
 
 
-def _install(place: Path, requirements: tuple[str, ...], job: work.Job) -> None:
+def _install(place: Path, requirements: tuple[str, ...], job: Job) -> None:
     # A requirement may hold a password, which argv would show to every account.
     listed = place / "requirements.txt"
     listed.touch(mode=0o600)

@@ -7,19 +7,19 @@ Functions of the script are sent to Spark's workers by value, as those of any `_
 from __future__ import annotations
 
 import contextlib
-import importlib
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import orcaflow.task  # noqa: F401  # A script finds it even in an interpreter without Orcaflow.
 from common.model.failures import FailureReason
 from worker.spark.diagnosis.failures import WorkFailedError
 
 _HIDDEN = frozenset({"common", "worker", "master", "sql", "tests"})
 _OWN_FOLDER = str(Path(__file__).resolve().parent)
-_ROOT = str(Path(__file__).resolve().parents[2])
+_ROOT = str(Path(__file__).resolve().parents[3])
 
 
 def compiled(path: str) -> types.CodeType:
@@ -32,8 +32,6 @@ def run(
     code: types.CodeType, *, path: str, arguments: Sequence[str], names: Mapping[str, Any]
 ) -> None:
     """Run it. Raises what the script raises, and `WorkFailedError` for an exit code but 0."""
-    # Found once, it lets `orcaflow.task` be found in an interpreter that has no Orcaflow.
-    importlib.import_module("orcaflow")
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=__builtins__, **names)
     # For `orcaflow.task`: what the script does with these names is its own business.

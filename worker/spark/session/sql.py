@@ -25,7 +25,7 @@ from worker.spark.session.statements import MAX_CHARS, Statement, StatementError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from worker.spark.session.work import Job
+    from worker.spark.session.job import Job
 
 _OUTPUT_VARIABLE: Final = "ORCAFLOW_OUTPUT"
 _SHOWN_CHARS = 160

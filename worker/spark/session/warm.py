@@ -2,25 +2,33 @@
 
 Opens a session of its own in a Connect server, does the work of the job
 (`worker/spark/session/work.py`), and closes the session. If it dies on the way, the host closes the
-session for it. A *probe* is the host's own short business with a server, in such a process too:
-here, to see that it is well.
+session for it. A task that wants another Python goes on in that one
+(`worker/spark/session/other_python.py`). The host's probes of a server are here too.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
 
-from worker.spark.session import other_python, progress_connect, prototype, work
+from worker.spark.progress import connect_progress
+from worker.spark.session import prototype, work
+from worker.spark.session.job import Job
 from worker.spark.session.own_sessions import CLOSED, INTERPRETER, OwnSessions
 from worker.spark.session.sessions import Place, open_session
+
+_OTHER_PYTHON = str(Path(__file__).resolve().with_name("other_python.py"))
 
 __all__ = ["Place", "do_job", "do_task", "greet", "warm_up"]
 
 
 def do_task(place: Place, job_path: str, *, closed: int) -> int:
     """Do a job; the exit code. `closed` is a descriptor that hears of the task's sessions."""
-    job = work.Job.read(job_path)
+    job = Job.read(job_path)
     try:
         interpreter = _interpreter(place, job)
         if interpreter:
@@ -29,14 +37,14 @@ def do_task(place: Place, job_path: str, *, closed: int) -> int:
                 os.write(closed, f"{INTERPRETER} {interpreter}\n".encode())
             else:
                 place = place.for_udfs_by(interpreter)
-            other_python.go_on(interpreter, place, job, closed=closed)
+            _go_on_in(interpreter, place, job, closed=closed)
     except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
         _never_opened(closed)
         return work.failed(job, error)
     return do_job(place, job, closed=closed)
 
 
-def do_job(place: Place, job: work.Job, *, closed: int) -> int:
+def do_job(place: Place, job: Job, *, closed: int) -> int:
     """Do a job that has been read, in the interpreter that it is meant for."""
     try:
         code = work.compiled(job)
@@ -50,7 +58,7 @@ def do_job(place: Place, job: work.Job, *, closed: int) -> int:
             application_ids=(place.application_id,) if place.application_id else (),
             ui_link=place.ui_link,
         )
-        progress = progress_connect.register(own.first, facts, ui_link=place.ui_link)
+        progress = connect_progress.register(own.first, facts, ui_link=place.ui_link)
         try:
             _equip(own, job)
         except Exception:
@@ -87,7 +95,24 @@ def warm_up(place: Place) -> int:
     return 0
 
 
-def _interpreter(place: Place, job: work.Job) -> str:
+def _go_on_in(interpreter: str, place: Place, job: Job, *, closed: int) -> NoReturn:
+    """Become that interpreter, and do the job there. Raises `OSError` if there is none."""
+    document = {
+        "place": asdict(place),
+        "job": dict(job.document),
+        "reason_file": str(job.reason_file),
+        "closed": closed,
+    }
+    handed = os.memfd_create("orcaflow-task", 0)
+    with os.fdopen(os.dup(handed), "w", encoding="utf-8") as file:
+        json.dump(document, file)
+    os.set_inheritable(closed, True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(interpreter, [interpreter, "-P", "-u", _OTHER_PYTHON, str(handed)])  # noqa: S606
+
+
+def _interpreter(place: Place, job: Job) -> str:
     """The Python that a task wants instead of the one that was forked; "" if it wants none."""
     if job.document.get("environment"):
         # It may have to be made first, and most tasks need none.
@@ -98,7 +123,7 @@ def _interpreter(place: Place, job: work.Job) -> str:
     return "" if wanted in ("", sys.executable) else wanted
 
 
-def _equip(own: OwnSessions, job: work.Job) -> None:
+def _equip(own: OwnSessions, job: Job) -> None:
     """Give the session what the job asks for besides."""
     spark = own.first
     for key, value in job.conf.items():

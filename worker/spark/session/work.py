@@ -15,21 +15,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import json
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from common.masking import mask_text, printable, spellings
 from common.model.failures import FailureReason
 from worker.spark.diagnosis.failures import Explained, WorkFailedError, explain
 from worker.spark.diagnosis.tracebacks import told
-from worker.spark.session import datasources, parameters, script
-from worker.spark.session.facts_file import FactsFile
+from worker.spark.progress.facts_file import FactsFile
+from worker.spark.session import datasources, script
+from worker.spark.session.job import Job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,61 +36,6 @@ OK: Final = 0
 FAILED: Final = 1
 _FACTS = "ORCAFLOW_SPARK_FACTS"
 _REASON_CHARS = 1_500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What the worker daemon has asked this process to do."""
-
-    kind: str
-    name: str
-    tag: str
-    profile: str
-    master: str
-    conf: Mapping[str, str]
-    script: str
-    arguments: tuple[str, ...]
-    params: Mapping[str, Any]
-    secrets: tuple[str, ...]
-    """Texts that nobody may see, in every spelling that a server may repeat them in."""
-    py_files: tuple[str, ...]
-    archives: tuple[str, ...]
-    document: Mapping[str, Any]
-    """All of the job, for the keys that only its kind knows."""
-    reason_file: Path
-
-    @classmethod
-    def read(cls, path: str | Path) -> Job:
-        """The job in a file, which is gone after that: it may hold a password."""
-        path = Path(path)
-        text = path.read_text(encoding="utf-8")
-        path.unlink(missing_ok=True)
-        return cls.of(json.loads(text), reason_file=path.with_suffix(".reason"))
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any], *, reason_file: Path) -> Job:
-        """The job in a document; what is missing is empty."""
-        return cls(
-            kind=document["kind"],
-            name=document.get("name", ""),
-            tag=document.get("tag", ""),
-            profile=document.get("profile", ""),
-            master=document.get("master", ""),
-            conf=dict(document.get("conf", {})),
-            script=document.get("script", ""),
-            arguments=tuple(document.get("arguments", ())),
-            params=parameters.from_job(document.get("params", {})),
-            secrets=spellings(document.get("secrets", ())),
-            py_files=tuple(document.get("py_files", ())),
-            archives=tuple(document.get("archives", ())),
-            document=document,
-            reason_file=reason_file,
-        )
-
-    def shown(self, text: str) -> str:
-        """Lines for people: without the job's secrets, and without control characters."""
-        lines = text.expandtabs(4).splitlines()
-        return "\n".join(mask_text(printable(line), self.secrets) for line in lines)
 
 
 @functools.cache

@@ -13,9 +13,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from worker.spark.session.facts_file import FactsFile
-from worker.spark.session.meter import Meter
-from worker.spark.session.tally import Tally
+from worker.spark.progress.facts_file import FactsFile
+from worker.spark.progress.meter import Meter
+from worker.spark.progress.tally import Tally
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -1,0 +1,1 @@
+"""The progress of a Spark application: measured, added up, and written to the attempt's facts."""
