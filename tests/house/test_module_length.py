@@ -9,7 +9,6 @@ LONGER = {
     "common/store/tables.py": "the tables of the schema, column by column",
 }
 """Modules that are tables, each with the reason."""
-_TO_BE_PARTED = ("worker/processes/supervising.py",)
 
 
 def lengths() -> dict[str, int]:
@@ -21,8 +20,7 @@ def lengths() -> dict[str, int]:
 
 def test_no_module_is_too_long() -> None:
     found = {name: lines for name, lines in lengths().items() if lines > LIMIT}
-    allowed = {*LONGER, *_TO_BE_PARTED}
-    assert {name: lines for name, lines in found.items() if name not in allowed} == {}
+    assert {name: lines for name, lines in found.items() if name not in LONGER} == {}
 
 
 def test_every_exception_is_needed() -> None:
