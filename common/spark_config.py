@@ -1,4 +1,4 @@
-"""What can be set about Spark: its profiles, and where those who rule its applications are.
+"""The settings about Spark: its profiles, and the addresses of its managers.
 
 A part of `common.config`, which reads files and variables and reports mistakes; here is what the
 parts mean and what is wrong with them. A *profile* is a named way to get a session. The map of
@@ -64,7 +64,7 @@ _OF_THE_PAGES: Final[Mapping[str, str]] = {
     "spark.ssl.ui.enabled": "false",
     "spark.ui.filters": "",
 }
-"""What a server's own pages need to be, for by them its sessions are closed for sure."""
+"""The settings of a server's own pages, by which its sessions are closed for sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class SparkProfile:
     __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
 
     master: str = "local[*]"
-    """Where its sessions compute: local[4], spark://host:7077, yarn, k8s://https://host:6443."""
+    """The master of its sessions: local[4], spark://host:7077, yarn, k8s://https://host:6443."""
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Spark's own settings, as { "spark.sql.shuffle.partitions" = 8 }, of the server as a whole."""
     jars: str = ""
@@ -120,11 +120,11 @@ class SparkConfig:
     kubernetes_ca_file: str = ""
     """The file with the certificates that it is checked by; empty takes the system's."""
     kubernetes_namespace: str = "default"
-    """Where the pods of applications are looked for."""
+    """The namespace in which the pods of applications are looked for."""
     history_url: str = ""
     """Spark's history server, as http://host:18080: links of applications that are over."""
     openlineage_url: str = ""
-    """Where OpenLineage events of applications go, as http://host:5000; empty sends none."""
+    """The address for OpenLineage events of applications, as http://host:5000; empty sends none."""
     openlineage_namespace: str = "orcaflow"
     """The namespace of their jobs."""
     profiles: Mapping[str, SparkProfile] = field(default_factory=lambda: {DEFAULT: SparkProfile()})
@@ -134,7 +134,7 @@ class SparkConfig:
         return _listed(self.prewarm)
 
     def is_known(self, name: str) -> bool:
-        """Whether a task may name this profile."""
+        """True if a task may name this profile."""
         return name == CLASSIC or name in self.profiles
 
 
@@ -157,7 +157,7 @@ def profile_keys(name: str) -> frozenset[str]:
 
 
 def is_conf(key: str) -> bool:
-    """Whether a key is that of a profile's free map."""
+    """True if a key is that of a profile's free map."""
     found = profile_of(key)
     return found is not None and found[1] == "conf"
 

@@ -66,7 +66,7 @@ class LocalAttempts(Attempts, Protocol):
         ...
 
     def facts_files(self) -> Mapping[int, Path]:
-        """Where each live attempt that may have a Spark application says what it knows of it."""
+        """Return the facts file of each live attempt that may have a Spark application."""
         ...
 
     def forget(self, ends: Iterable[AttemptEnd]) -> None:

@@ -1,4 +1,4 @@
-"""What the text of a parameter is to a database driver, by the parameter's type.
+"""Converts the text of a parameter into the value for a database driver, by its type.
 
 Pure. The worker checks a value with it before anything runs, and the program that runs the
 statement makes the value with it.
@@ -16,7 +16,7 @@ Value: TypeAlias = tuple[str, str | None]
 
 
 def bound(value: Value) -> object:
-    """What is given to the driver. Raises `ValueError` for a text that is no such value."""
+    """Return the value for the driver. Raises `ValueError` for a text that is no such value."""
     kind, text = value
     if text is None:
         return None

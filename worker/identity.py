@@ -1,4 +1,4 @@
-"""Who this worker is at the moment, for every loop that has to name itself in the tables."""
+"""The worker's identity at the moment, for every loop that has to name itself in the tables."""
 
 from __future__ import annotations
 

@@ -55,14 +55,14 @@ def write_line(log: int, text: str) -> None:
 
 
 def ends_with_newline(log: int) -> bool:
-    """Whether a line of ours would start on a line of its own. The log must be open for reading."""
+    """True if a line of ours would start on a line of its own. The log must be open for reading."""
     size = os.fstat(log).st_size
     return size == 0 or os.pread(log, 1, size - 1) == b"\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What was taken out of a log so far: where its head ends, how much, how long the marker is."""
+    """The part taken out of a log so far: the end of the head, its size, the marker's length."""
 
     head_end: int
     taken: int

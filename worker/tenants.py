@@ -1,4 +1,4 @@
-"""Which operating-system account a task runs as.
+"""Finds the operating-system account that a task runs as.
 
 In `single` mode that is the daemon's own account for every task, and tenants only name a queue. In
 `tenant` mode it is the account that the tenant's code names: it must exist already and be an
@@ -50,7 +50,7 @@ def account_of(code: str | None) -> Account | None:
 
 
 def banner(tenant_mode: str) -> str:
-    """What the worker says at its start about whom tasks run as."""
+    """Return the line that a worker logs at its start about the accounts of its tasks."""
     own = pwd.getpwuid(os.geteuid()).pw_name
     if tenant_mode == "single":
         return f"tasks run as {own}, whatever their tenant: they are not isolated from each other"

@@ -1,4 +1,4 @@
-"""Where an attempt stands in a trace: `traceparent`, as the W3C's Trace Context has it.
+"""The place of an attempt in a trace: `traceparent` of the W3C's Trace Context.
 
 Pure. A run is a trace and an attempt is a span of it, both worked out from their ids, so that
 nothing has to be kept and a restarted daemon says the same. A run that was given a parameter

@@ -1,4 +1,4 @@
-"""A real Spark host for a test module, with real Connect servers and askers, but no daemon.
+"""A real Spark host for a test module, with real Connect servers and task proxies, but no daemon.
 
 What starts it and tells it its profiles is `worker.loops.host_loop`, as in a daemon. Whoever needs to
 know how things stand is asked directly: the kernel for processes and open files, a server's own
@@ -135,7 +135,7 @@ class Attempt:
 
     @property
     def pids(self) -> list[int]:
-        """The live processes that carry its marker, without the asker."""
+        """The live processes that carry its marker, without the task proxy."""
         marker = f"ORCAFLOW_EXECUTE_PATH={self.folder}\0".encode()
         return [pid for pid in processes() if pid != self.process.pid and marker in environ(pid)]
 

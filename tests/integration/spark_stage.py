@@ -71,15 +71,15 @@ def play(module: str, name: str, directory: str) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Asked:
-    """A warm task, and the asker's end of its link."""
+    """A warm task, and the task proxy's end of its link."""
 
     task: WarmTask
-    asker: socket.socket
+    proxy: socket.socket
 
     def told(self) -> list[str]:
-        """What has come to the asker since."""
+        """What has come to the task proxy since."""
         try:
-            return self.asker.recv(65_536).decode().splitlines()
+            return self.proxy.recv(65_536).decode().splitlines()
         except BlockingIOError:
             return []
 
@@ -100,7 +100,7 @@ class Stage:
             directory,
             command=_mute,
             environment=os.environ,
-            asker=("/bin/true",),
+            proxy=("/bin/true",),
             watch=watch,
             forks=self.forks,
             clock=lambda: self.now,
@@ -137,8 +137,8 @@ class Stage:
 
     def task(self) -> Asked:
         """One that has no job, and so fails without a word as soon as it is started."""
-        own, asker = socket.socketpair()
-        asker.setblocking(False)
+        own, proxy = socket.socketpair()
+        proxy.setblocking(False)
         request = Request(
             what="task",
             arguments=("default", "/no/such/job"),
@@ -148,7 +148,7 @@ class Stage:
         )
         link = Link(own)
         self.tasks.add(link, request, profile="default", job="/no/such/job")
-        return Asked(task=self.tasks.waiting()[-1], asker=asker)
+        return Asked(task=self.tasks.waiting()[-1], proxy=proxy)
 
     def turn(self) -> None:
         """What the loop of a host does again and again, without its decisions."""

@@ -62,7 +62,7 @@ def a_server(
         directory=directory,
         command=command,
         environment=seen,
-        asker=("ask",),
+        proxy=("ask",),
     )
 
 

@@ -79,7 +79,7 @@ class HostLoop:
 
     @property
     def address(self) -> str:
-        """The socket that askers go to."""
+        """The socket that task proxies go to."""
         return str(self._folder / SOCKET)
 
     def want(self) -> None:
@@ -195,12 +195,12 @@ class HostLoop:
 
 
 def folder(home: Path, port: int) -> Path:
-    """Where the host of a worker keeps its socket and its servers' files."""
+    """Return the folder in which a worker's host keeps its socket and its servers' files."""
     return home / "run" / f"spark-{port}"
 
 
 def wanted(config: SparkConfig, *, python: str, data_dir: Path) -> dict[str, object]:
-    """What the host is told of each profile, and of its servers for those who bring something."""
+    """Return the plan and limits of each profile, and of its servers with isolated sessions."""
     told: dict[str, object] = {}
     for name, profile in config.profiles.items():
         plan = _plan(name, profile, python, data_dir)
@@ -215,7 +215,7 @@ def wanted(config: SparkConfig, *, python: str, data_dir: Path) -> dict[str, obj
 
 
 def _own_path() -> list[str]:
-    """Where this program's packages are found, should the interpreter be another one."""
+    """Return the path to this program's packages, for another interpreter."""
     return [str(Path(__file__).resolve().parents[2])]
 
 

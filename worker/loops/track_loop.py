@@ -30,7 +30,7 @@ _Stamp: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the row of an attempt holds by now, and of which state of its file that is."""
+    """The facts that an attempt's row holds by now, and the state of the file they are from."""
 
     stamp: _Stamp
     facts: SparkFacts

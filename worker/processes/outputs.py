@@ -39,12 +39,12 @@ _SHOWN_CHARS = 80
 
 
 class OutputError(SchedulerError):
-    """What was put out can't be taken. Fail the attempt with the text."""
+    """The outputs can't be taken. The attempt fails with the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What an attempt may put out, and where. `log_from` is None if its log isn't to be read."""
+    """The declared outputs of an attempt. `log_from` is None if its log isn't to be read."""
 
     types: Mapping[str, DataType]
     file: str
@@ -93,7 +93,7 @@ class OutputReader:
             pass
 
     def var_pool(self) -> str | None:
-        """What is kept, as the tables hold it; None if that is nothing."""
+        """Return the outputs as the tables hold them; None if there are none."""
         if not self._kept:
             return None
         return properties_json(
@@ -102,7 +102,7 @@ class OutputReader:
         )
 
     def told(self) -> str | None:
-        """What the log is to say: names only, since a value may be a secret."""
+        """Return the line for the log: names only, since a value may be a secret."""
         parts = []
         if self._kept:
             parts.append(f"puts out {', '.join(sorted(self._kept))}")

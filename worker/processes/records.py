@@ -1,4 +1,4 @@
-"""What a worker notes on disk about an attempt that runs, so that a later incarnation can go on.
+"""The notes on disk about each live attempt, by which a later incarnation goes on with it.
 
 One small file an attempt, named by its id, in a directory of the worker's own that no task can
 write. The first line says what runs; the attempt's wrapper, which inherits the open file, adds its

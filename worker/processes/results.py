@@ -1,4 +1,4 @@
-"""How an attempt has ended: from exit codes, time-outs and errors to a state and its reason.
+"""The results of attempts: exit codes, time-outs and errors become a state and a reason.
 
 Pure but for the line that a failed process may have left in a file. The supervisor asks it and
 tells the tables; it knows no processes.
@@ -40,11 +40,11 @@ class Result:
     """None leaves the word to what the attempt itself has said of its failure."""
     facts: SparkFacts | None = None
     quality: tuple[QualityResult, ...] = ()
-    """What the rules of a DATA_QUALITY task have found."""
+    """The findings of a DATA_QUALITY task's rules."""
 
 
 def of_exit_code(code: int | None, job_file: Path | None = None) -> Result:
-    """How an attempt ended that nobody asked to be killed (T23b: then 137 is a failure)."""
+    """Return the result of an attempt that nobody killed (T23b: then 137 is a failure)."""
     if job_file is not None and code not in (None, 0):
         told = workspace.read_line(job_file.with_suffix(".reason"), limit_bytes=REASON_CHARS)
         if told:
@@ -103,7 +103,7 @@ def explained(result: Result) -> str:
 
 
 def what_failed(error: OSError) -> str:
-    """Why an attempt could not be started."""
+    """Return the reason for which an attempt could not be started."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     what = "the disk is full: " if full else ""
     return f"{what}the attempt could not be started: {error}"

@@ -76,12 +76,12 @@ class Database:
                 self._connection.commit()
 
     def notices(self) -> list[str]:
-        """What the server said besides since this was asked last, as RAISE NOTICE does."""
+        """Return the server's notices since the last call, as of RAISE NOTICE."""
         lines, self._notices.lines = self._notices.lines, []
         return lines
 
     def in_transaction(self) -> bool:
-        """Whether a statement has begun a transaction; False where that can't be known."""
+        """True if a statement has begun a transaction; False where that can't be known."""
         info = getattr(self._connection.connection.dbapi_connection, "info", None)
         return info is not None and info.transaction_status != _IDLE
 

@@ -1,4 +1,4 @@
-"""What every runner shares: its job, its words, its outputs, and how it ends.
+"""The common parts of every runner: its job, its words, its outputs, and its end.
 
 Everything printed goes through `Job.say`, which hides the job's secrets and lets no control
 character through. A failure is one sentence: it is printed, and left in a file for the row.

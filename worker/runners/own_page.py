@@ -34,7 +34,7 @@ class OwnPage:
         self.link = ""
 
     def look(self) -> bool:
-        """Whether it is known by now."""
+        """True if it is known by now."""
         if self.ask is None:
             for port in _ports_of_group(os.getpgrp()):
                 if port not in self._strangers and self._is_it(port):

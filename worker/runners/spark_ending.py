@@ -22,7 +22,7 @@ _SUBMIT_GRACE_SECONDS: Final = 2.5
 _REST_SECONDS: Final = (0.15, 0.35)
 _KILL_AGAIN_SECONDS: Final = 2.0
 _NAMELESS_SECONDS: Final = 30.0
-"""How long a driver that may be ours is waited for: on a full cluster it may wait for days."""
+"""The wait for a driver that may be ours: on a full cluster it may itself wait for days."""
 
 
 def end(

@@ -37,9 +37,9 @@ _STRAYS_SECONDS: Final = 5.0
 _SETTLE_SECONDS: Final = 20.0
 _ONE_LAST_LOOK_SECONDS: Final = 6.0
 _LATE_SECONDS: Final = {True: 30.0, False: 5.0}
-"""How long an application may take to be seen after spark-submit ended, well or not."""
+"""The time in which an application shows up after spark-submit ended, well or not."""
 _END_LATE_SECONDS: Final = {True: 3.0, False: 0.5}
-"""When all is ended: a driver of our own can't leave anything behind that is under way for long."""
+"""The same after a kill: a driver of our own leaves nothing behind that is under way for long."""
 _GONE_SECONDS: Final = 15.0
 _END_OTHERS_SECONDS: Final = 60.0
 
@@ -69,10 +69,10 @@ class Follower:
         self._lost: list[str] = document["attach_tags"]
         self._ended: list[str] = document["end_tags"]
         self._must_ask: bool = document["must_ask"]
-        """Whether nothing may be submitted before the manager has answered."""
+        """True if nothing may be submitted before the manager has answered."""
         self._is_local: bool = document["ruler"] == "local"
         self._in_cluster: bool = document["in_cluster"]
-        """Whether the driver runs elsewhere and its manager knows how it ended."""
+        """True if the driver runs elsewhere and its manager knows how it ended."""
         self._driver_class: str = document["driver_class"]
         """The program of a driver elsewhere whose manager knows no more of it than that, or ""."""
         self._nameless: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ class Follower:
 
     @property
     def late_seconds(self) -> float:
-        """How long after the end of spark-submit an application of its may still show up."""
+        """The time in which an application may still show up after spark-submit has ended."""
         is_elsewhere = self._in_cluster or bool(self._driver_class)
         return 0.0 if self._is_local else _END_LATE_SECONDS[is_elsewhere]
 
@@ -279,7 +279,7 @@ class Follower:
         return code, application, application.state
 
     def _settle(self, code: int) -> Application | None:
-        """What the manager says now that the driver is gone, as soon as all that it had is over."""
+        """Return the manager's last word, once the driver is gone and all that it had is over."""
         if self._is_local:
             return None
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""How a submission ended: what spark-submit's exit code and the manager's last word come to.
+"""The outcome of a submission, from spark-submit's exit code and the manager's last word.
 
 Pure; the tables are the whole of it. In cluster mode the application says how it went, and the exit
 code only whether it could be submitted. Elsewhere the driver is spark-submit's own process and its
@@ -16,7 +16,7 @@ from worker.spark.managers.base import AppState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How it ended; `failure` is None if it went well."""
+    """The outcome; `failure` is None if it went well."""
 
     failure: FailureReason | None
     sentence: str
@@ -71,7 +71,7 @@ _NEVER_SEEN: Final = Outcome(
 
 
 def outcome(code: int | None, state: AppState | None, *, in_cluster: bool, manager: str) -> Outcome:
-    """How it ended.
+    """Return the outcome.
 
     `code` is spark-submit's, None if it was not needed; `state` is the application's last one, None
     if none was ever seen. `in_cluster` says whose process the driver is. In cluster mode a state
@@ -86,7 +86,7 @@ def outcome(code: int | None, state: AppState | None, *, in_cluster: bool, manag
 
 
 def exit_code(code: int | None, ended: Outcome) -> int:
-    """What the attempt's process ends with."""
+    """Return the exit code of the attempt's process."""
     if ended.failure is None:
         return 0
     return shell_code(code) or 1

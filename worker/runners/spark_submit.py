@@ -30,7 +30,7 @@ from worker.spark.progress.facts_file import FactsFile
 
 _ENDED: Final = "ended"
 _TROUBLE_SECONDS: Final = 60.0
-"""How long to insist when this program itself has failed; the sweep goes on after that."""
+"""The time to insist on ends when this program itself has failed; the sweep goes on after it."""
 
 
 def main() -> int:

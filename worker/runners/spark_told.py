@@ -1,4 +1,4 @@
-"""What is told of an attempt's applications: in its facts while they run, and why they failed.
+"""Reports an attempt's applications: in its facts while they run, and the cause of a failure.
 
 Nothing here decides how an attempt ended; it says as exactly as can be found out why.
 """

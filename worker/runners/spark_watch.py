@@ -27,7 +27,7 @@ class Watch:
         self.strangers = strangers
         """The ids of applications that are none of the attempt's, whatever tag they bear."""
         self.is_sure = False
-        """Whether the last question was answered."""
+        """True if the last question was answered."""
         self._say = say
         self._trouble = ""
         self._said_at = 0.0

@@ -100,7 +100,7 @@ def _one_less(line: re.Match[str]) -> str:
 
 
 def _is_plain(statement: str) -> bool:
-    """Whether PostgreSQL takes it as a cursor; doubtful ones are run without."""
+    """True if PostgreSQL takes it as a cursor; doubtful ones are run without."""
     position = 0
     while (comment := _COMMENT.match(statement, position)) is not None and comment.end() > position:
         position = comment.end()

@@ -37,7 +37,7 @@ def text_of(value: object) -> str:
 
 
 class Result:
-    """What is kept of a result while its rows go by: the first ones, and the outputs."""
+    """The part of a result that is kept while its rows go by: the first ones, and the outputs."""
 
     def __init__(
         self, columns: Sequence[str], *, rows_shown: int, outputs: Mapping[str, str]

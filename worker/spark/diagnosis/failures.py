@@ -1,4 +1,4 @@
-"""What an error of Spark or Python comes to: a reason, a sentence and perhaps a cure.
+"""Explains an error of Spark or Python: a reason, a sentence and perhaps a cure.
 
 Pure and without pyspark: an error is known by the names of its classes, by the condition that
 Spark gives it, and by its text. The text is the same for a private driver, for Spark Connect and
@@ -26,7 +26,7 @@ _REFUSED = "Connection refused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Why something failed."""
+    """The explanation of a failure."""
 
     reason: FailureReason
     sentence: str
@@ -50,7 +50,7 @@ class WorkFailedError(Exception):
 
 
 def explain(error: BaseException) -> Explained:
-    """What an exception of PySpark, classic or Connect, or of plain Python comes to."""
+    """Explain an exception of PySpark, classic or Connect, or of plain Python."""
     if isinstance(error, WorkFailedError):
         return error.explained
     classes = [each for each in type(error).__mro__ if each is not object]
@@ -63,7 +63,7 @@ def explain(error: BaseException) -> Explained:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """Whether Spark or a library below it has reported this, and not the author's Python."""
+    """True if Spark or a library below it has reported this, and not the author's Python."""
     return type(error).__module__.startswith(_LIBRARIES)
 
 
@@ -83,7 +83,7 @@ def condition(error: BaseException) -> str:
 def explain_text(
     text: str, *, condition: str = "", state: str = "", classes: Sequence[str]
 ) -> Explained:
-    """What an exception of these classes, the most special first, with this text comes to."""
+    """Explain an exception of these classes, the most special first, with this text."""
     name = classes[0]
     if not name.startswith(_LIBRARIES):
         return _of_python(name, text)
@@ -97,7 +97,7 @@ def explain_text(
 
 
 def explain_log(log: str) -> Explained | None:
-    """What a driver's log comes to, of which the end is enough; None if nothing in it is known."""
+    """Explain a driver's log, of which the end is enough; None if nothing in it is known."""
     found = _first(known.SUBMISSION, log)
     if found is not None:
         return found
@@ -114,7 +114,7 @@ def explain_log(log: str) -> Explained | None:
 
 
 def _of_memory(log: str) -> Explained | None:
-    """What Java said when it ran out of memory; after that it says nothing to Python any more."""
+    """Explain Java's end by lack of memory, after which it says nothing to Python."""
     found = _first(known.TROUBLE, log)
     return found if found is not None and found.reason is FailureReason.OUT_OF_MEMORY else None
 

@@ -1,4 +1,4 @@
-"""What is known of the errors of Spark: patterns of texts, conditions and SQLSTATEs.
+"""The known errors of Spark: patterns of texts, conditions and SQLSTATEs.
 
 Pure: tables for `worker/spark/diagnosis/failures.py`, which says in what order they are asked. Of
 several rules of one table that fit a text the first counts. The texts are those of Spark 4, and of

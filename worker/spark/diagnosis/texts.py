@@ -48,7 +48,7 @@ def state(text: str) -> str:
 
 
 def headline(text: str) -> str:
-    """What went wrong, in one line; of an error within an error the inner one."""
+    """Return what went wrong in one line; of an error within an error the inner one."""
     text = unwrapped(text)
     details = _DETAILS.search(text)
     if details is not None:
@@ -77,7 +77,7 @@ def unwrapped(text: str) -> str:
 
 
 def root_cause(text: str) -> str:
-    """What the last of Java's links of causes says, "" if there is none."""
+    """Return the last of Java's links of causes, "" if there is none."""
     causes = re.findall(r"^Caused by: (.+)", text, re.MULTILINE)
     return _JAVA_STATE.sub("", _without_class(causes[-1])).strip(" .") if causes else ""
 
@@ -134,7 +134,7 @@ def last_error(log: str) -> str:
 
 
 def serious(log: str) -> str:
-    """What a log has that is neither news nor a warning, with the lines that belong to it."""
+    """Return the errors of a log, without news and warnings, with the lines that belong to them."""
     kept = []
     is_kept = True
     for line in log.splitlines():
@@ -147,7 +147,7 @@ def serious(log: str) -> str:
 
 
 def is_of_python(error: str) -> bool:
-    """Whether `last_error` came from a Python traceback: it names a class of Python's."""
+    """True if `last_error` came from a Python traceback: it names a class of Python's."""
     name = error.partition(":")[0].strip()
     return bool(re.fullmatch(r"(?:[a-z_][\w]*\.)*[A-Z]\w*", name)) and not re.match(
         r"(java|javax|scala|org|io|com|net)\.", name
@@ -165,7 +165,7 @@ def _of_traceback(lines: list[str], number: int) -> tuple[int, str]:
 
 
 def _end_of_block(lines: list[str], number: int) -> int:
-    """Where something else begins. A traceback within an error's text belongs to it."""
+    """Return the line where something else begins. A traceback in an error's text belongs to it."""
     while number < len(lines) and not _LOGGED.match(lines[number]):
         if lines[number] == _TRACE and not lines[number - 1].endswith("Python worker:"):
             break
@@ -196,7 +196,7 @@ def _without_class(text: str) -> str:
 
 
 def _is_telling(name: str) -> bool:
-    """Whether the name of a class is worth reading before its message."""
+    """True if the name of a class is worth reading before its message."""
     return not name.rpartition(".")[2].startswith(("Spark", "Py4J")) and not name.endswith(
         (".RuntimeException", ".PythonException", ".AnalysisException", ".ParseException")
     )

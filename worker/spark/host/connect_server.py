@@ -82,7 +82,7 @@ _ADDRESS = "SPARK_LOCAL_IP"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerPlan:
-    """What a profile makes of its servers."""
+    """The plan of a profile's servers."""
 
     profile: str
     revision: str
@@ -94,7 +94,7 @@ class ServerPlan:
     python: str
     start_timeout: float
     shares: bool = False
-    """Whether its sessions share generated code (`worker/spark/session/sharing.py`)."""
+    """Its sessions share generated code (`worker/spark/session/sharing.py`)."""
 
 
 MakeCommand: TypeAlias = Callable[[Mapping[str, str], Path, Mapping[str, str]], Command]
@@ -112,7 +112,7 @@ class ConnectServer:
         directory: Path,
         command: MakeCommand,
         environment: Mapping[str, str],
-        asker: Sequence[str],
+        proxy: Sequence[str],
     ) -> None:
         """Start it; ready it is much later.
 
@@ -137,7 +137,7 @@ class ConnectServer:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Its settings, a password among them, must not stay if this fails.
             undone.callback(shutil.rmtree, directory, ignore_errors=True)
-            script = f'#!/bin/sh\nexec {shlex.join(asker)} python "$0" "$@"\n'
+            script = f'#!/bin/sh\nexec {shlex.join(proxy)} python "$0" "$@"\n'
             self._python.write_text(script, encoding="utf-8")
             self._python.chmod(0o700)
             made = command(
@@ -158,7 +158,7 @@ class ConnectServer:
             undone.pop_all()
 
     def python_of(self, session_id: str) -> str:
-        """What this server has to start for the UDFs of a session; "" leaves it to the server."""
+        """Return the program to start for the UDFs of a session; "" leaves it to the server."""
         if not self.is_alone:
             return ""
         path = self.directory / session_id
@@ -175,13 +175,13 @@ class ConnectServer:
         return f"http://{self._ui_host}:{self.ui_port}"
 
     def listens(self) -> bool:
-        """Whether somebody answers at the port; that it is well has to be asked."""
+        """True if somebody answers at the port; a probe has to see that it is well."""
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.settimeout(0.2)
             return probe.connect_ex((_LOOPBACK, self.port)) == 0
 
     def memory_bytes(self) -> int:
-        """What it has in memory now, 0 if it is gone."""
+        """Return its memory in use, 0 if it is gone."""
         try:
             text = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii")
         except OSError:
@@ -276,7 +276,7 @@ def _check_jars(plan: ServerPlan) -> None:
 
 
 def _is_telling(line: str) -> bool:
-    """Whether a line is what an exception says, and not where in Spark's own code it was."""
+    """True if a line is what an exception says, and not where in Spark's own code it was."""
     return bool(line.strip()) and not _NOISE.match(line)
 
 

@@ -1,8 +1,8 @@
 """Forks a process off the Spark host and makes it what was asked for.
 
 A forked process shares the pages of what the host has imported, and gets everything else from its
-asker: environment, directory, open files, account. It is the leader of a session of its own, and
-ends when the host does. The host has no other thread and no connection of gRPC's when it forks:
+task proxy: environment, directory, open files, account. It is the leader of a session of its own,
+and ends when the host does. The host has no other thread and no connection of gRPC's when it forks:
 neither would survive it (`worker/spark/host/preload.py` sees to that).
 """
 
@@ -36,17 +36,17 @@ _usual_file_limit: list[int] = []
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What a forked process has of its asker's."""
+    """The things that a forked process takes over from its task proxy."""
 
     environment: Mapping[str, str]
     directory: str
     files: tuple[int, ...]
     uid: int
     gid: int
-    asker: int = 0
+    proxy: int = 0
     """Its pid; 0 if it is nobody else."""
     session: bool = True
-    """Whether it leads a session of its own; else it has to make a group of its own itself."""
+    """It leads a session of its own; else it has to make a group of its own itself."""
 
 
 def room_for_marker() -> dict[str, str]:
@@ -120,8 +120,8 @@ def _become(circumstances: Circumstances, host: int, keep: tuple[int, ...]) -> N
     if _usual_file_limit:
         soft, hard = _usual_file_limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if circumstances.asker:
-        _stand_back_as(circumstances.asker)
+    if circumstances.proxy:
+        _yield_as(circumstances.proxy)
     # Before the change of account: after it the kernel shows a process's environment to root alone.
     _mark(circumstances.environment.get(MARKER, ""))
     if circumstances.uid != os.geteuid():
@@ -149,13 +149,13 @@ def _close_others(keep: frozenset[int]) -> None:
                 continue  # The listing's own.
 
 
-def _stand_back_as(asker: int) -> None:
-    """Yield the processor, and memory that runs short, as the asker was made to; and its umask."""
+def _yield_as(proxy: int) -> None:
+    """Take over the task proxy's niceness, its score when memory runs short, and its umask."""
     with contextlib.suppress(OSError, ValueError):
-        niceness = os.getpriority(os.PRIO_PROCESS, asker)
-        status = Path(f"/proc/{asker}/status").read_text(encoding="ascii", errors="replace")
+        niceness = os.getpriority(os.PRIO_PROCESS, proxy)
+        status = Path(f"/proc/{proxy}/status").read_text(encoding="ascii", errors="replace")
         os.umask(int(status.partition("\nUmask:")[2].split()[0], 8))
-        score = Path(f"/proc/{asker}/oom_score_adj").read_text(encoding="ascii")
+        score = Path(f"/proc/{proxy}/oom_score_adj").read_text(encoding="ascii")
         Path("/proc/self/oom_score_adj").write_text(score, encoding="ascii")
         if niceness > 0:
             os.setpriority(os.PRIO_PROCESS, 0, niceness)

@@ -1,4 +1,4 @@
-"""What the Spark host waits for, and the processes that it has forked.
+"""The events that the Spark host waits for, and the processes that it has forked.
 
 One epoll for everything: descriptors are watched with what is to be done when something is there.
 A fork is known by its pid, which is nobody else's until `ended` was called, because only then it
@@ -84,7 +84,7 @@ class Forks:
         keep: tuple[int, ...] = (),
         session: bool = True,
     ) -> int:
-        """Do work in a process made as its asker is; the pid. Raises `OSError` if it can't be.
+        """Do work in a process made as its task proxy is; the pid. Raises `OSError` if it can't be.
 
         `ended` is told the exit code, negative for a signal. `keep` and `session` are those of
         `worker.spark.host.forking`.
@@ -95,7 +95,7 @@ class Forks:
             files=request.files,
             uid=link.uid,
             gid=link.gid,
-            asker=link.pid,
+            proxy=link.pid,
             session=session,
         )
         pid = forking.fork(circumstances, work, keep=keep)
@@ -192,7 +192,7 @@ def pipe() -> tuple[int, int]:
 
 
 def take_all(reading: int) -> bytes:
-    """What has come through a pipe so far."""
+    """Return the bytes that have come through a pipe so far."""
     try:
         return os.read(reading, _ANSWER_BYTES)
     except BlockingIOError:

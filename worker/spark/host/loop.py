@@ -1,4 +1,4 @@
-"""Serves askers and the worker daemon: the loop of the Spark host, on its one thread.
+"""Serves task proxies and the worker daemon: the loop of the Spark host, on its one thread.
 
 It brings together what others know: `servers` the Connect servers, `warm_tasks` the tasks,
 `udf_pythons` the Pythons for UDFs, `forks` how to wait for all of them, and `pool` what should
@@ -47,7 +47,7 @@ _SIGNALS = frozenset(signal.valid_signals())
 
 
 class Host:
-    """The host's own part: askers, tasks and sessions. One thread drives all."""
+    """The host's own part: task proxies, tasks and sessions. One thread drives all."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Host:
             directory,
             command=command,
             environment={key: text for key, text in os.environ.items() if key != MARKER},
-            asker=(
+            proxy=(
                 python,
                 "-I",
                 "-S",
@@ -140,7 +140,7 @@ class Host:
             return not self._tasks
 
     def _close_door(self) -> None:
-        """Whoever comes now finds nobody, and waits for the next host."""
+        """Close the socket: a task proxy that comes now waits for the next host."""
         self._watch.remove(self._door.fileno())
         with contextlib.suppress(OSError):
             if os.stat(self._address).st_ino == self._inode:  # noqa: PTH116
@@ -168,8 +168,8 @@ class Host:
         try:
             self._take_what_came(link)
         except Exception:
-            # Whatever is the matter with one asker, all others go on.
-            log.exception("asker could not be served")
+            # Whatever is the matter with one task proxy, all others go on.
+            log.exception("task proxy could not be served")
             link.is_over = True
         if link.is_over:
             self._hang_up(link)
@@ -278,7 +278,7 @@ class Host:
                 task.link.say(f"waiting for a session of Spark profile {task.profile}")
 
     def _limits_at(self, now: float) -> dict[str, Limits]:
-        """What profiles allow now.
+        """Return the limits of profiles now.
 
         After one has failed to start, no server is kept ready for a while, nor is any started
         beside one that is there.

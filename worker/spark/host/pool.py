@@ -22,7 +22,7 @@ _MOST_PYTHONS = 500
 
 
 class ServerState(Enum):
-    """Where a server is in its life; one that has ended is none any more."""
+    """The stage of a server's life; one that has ended is none any more."""
 
     STARTING = "starting"
     READY = "ready"
@@ -31,7 +31,7 @@ class ServerState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a profile allows its servers. `revision` is that of those that are started now."""
+    """The limits of a profile's servers. `revision` is that of those that are started now."""
 
     revision: str
     max_sessions: int
@@ -41,7 +41,7 @@ class Limits:
     max_memory_bytes: int = 0
     """0 is no limit."""
     kept: bool = False
-    """Whether one server is kept ready, used or not."""
+    """One server is kept ready, used or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class ServerSeen:
     state: ServerState
     started_at: float
     idle_since: float
-    """When its last session ended, or it became ready. Means nothing while it has sessions."""
+    """The end of its last session, or the time it became ready; means nothing while it has any."""
     sessions: int = 0
     given: int = 0
     """Sessions that it has given so far, over or not."""
@@ -122,7 +122,7 @@ def decide(
     *,
     now: float,
 ) -> list[Decision]:
-    """What to do now. Asked again after it was done, it has nothing more to say."""
+    """Return the decisions for now. Asked again after they were carried out, it returns none."""
     current = {server.key: server for server in servers}
     decisions: list[Decision] = [*_drain(current, profiles, now)]
     starting: dict[str, int] = {}
@@ -181,7 +181,7 @@ def _drain(
 
 
 def _worn_out(server: ServerSeen, limits: Limits | None, now: float) -> str:
-    """Why a server should be replaced; "" if it shouldn't."""
+    """Return the cause for which a server should be replaced; "" if there is none."""
     if limits is None:
         return "its profile is gone"
     if server.revision != limits.revision:

@@ -1,4 +1,4 @@
-"""What the Spark host imports once, so that no task and no UDF has to.
+"""The imports that the Spark host makes once, so that no task and no UDF has to.
 
 A fork takes over the forking thread alone. So nothing here may start another one or open a channel
 of gRPC's: `ready` refuses to go on if something did. `ENVIRONMENT` has to be set before.

@@ -1,11 +1,11 @@
 """The host's side of the conversation with a task proxy, and with the worker daemon.
 
-A request is a length in four bytes and then words, separated by NUL: what is wanted, the
-directory, the number of arguments, these, and the environment as KEY=VALUE. Three file descriptors
-come with it. After it the asker sends bytes, each the number of a signal, and the host sends lines:
+A request is a length in four bytes and then words, separated by NUL: its kind, the directory, the
+number of arguments, these, and the environment as KEY=VALUE. Three file descriptors come with it.
+After it the task proxy sends bytes, each the number of a signal, and the host sends lines:
 `say TEXT`, and at last one of `error FAILURE TEXT` and `exit CODE`. A request `follow` comes from
-the worker daemon: its only argument is a JSON document of what it wants, and more may follow on
-the same link, which is open as long as the daemon is there.
+the worker daemon: its only argument is a JSON document of the profiles that it wants served, and
+more may follow on the same link, which is open as long as the daemon is there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What somebody asks the host for. Who has it owns the open files."""
+    """A request to the host. Its holder owns the open files."""
 
     what: str
     arguments: tuple[str, ...]
@@ -41,7 +41,7 @@ class Request:
 
 
 class BadRequestError(Exception):
-    """What came is no request; the text says why. End the conversation."""
+    """The bytes are no request; the text says why. The conversation ends."""
 
 
 def check(request: Request, *, uid: int, own: int) -> None:
@@ -76,7 +76,7 @@ class Link:
 
     @property
     def is_closed(self) -> bool:
-        """Whether this side has closed it."""
+        """This side has closed it."""
         return self._connection.fileno() < 0
 
     def fileno(self) -> int:

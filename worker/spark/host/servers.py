@@ -62,9 +62,9 @@ class Server:
     look_at: float = 0.0
     stopping_since: float | None = None
     refused: str = ""
-    """Why it never became ready, if that is known."""
+    """The cause for which it never became ready, if that is known."""
     refusals: int = 0
-    """How often it has answered while starting, and what it said was no."""
+    """The number of times that it has refused while starting."""
 
     @property
     def key(self) -> int:
@@ -112,18 +112,18 @@ class Servers:
         *,
         command: MakeCommand,
         environment: Mapping[str, str],
-        asker: Sequence[str],
+        proxy: Sequence[str],
         watch: Watch,
         forks: Forks,
         clock: Callable[[], float],
         ready: Callable[[Server], None],
         ended: Callable[[Died], None],
     ) -> None:
-        """`command` makes a server's; `asker` calls this host."""
+        """`command` makes a server's; `proxy` calls this host."""
         self._directory = directory
         self._command = command
         self._environment = environment
-        self._asker = asker
+        self._proxy = proxy
         self._watch = watch
         self._forks = forks
         self._clock = clock
@@ -147,7 +147,7 @@ class Servers:
         return next((s for s in self._servers.values() if session_id in s.sessions), None)
 
     def come(self, profile: str) -> bool:
-        """Whether a server of this profile is there, or starts, for whoever waits."""
+        """True if a server of this profile is there, or starts, for waiting tasks."""
         return any(
             each.profile == profile
             and each.state is not ServerState.DRAINING
@@ -156,7 +156,7 @@ class Servers:
         )
 
     def seen(self) -> list[ServerSeen]:
-        """What is to be seen of all of them now."""
+        """Return all of them as they are now."""
         return [
             ServerSeen(
                 key=server.key,
@@ -184,7 +184,7 @@ class Servers:
             directory=self._directory / f"server-{key}",
             command=self._command,
             environment=self._environment,
-            asker=self._asker,
+            proxy=self._proxy,
         )
         server = Server(process=process, state=ServerState.STARTING, started_at=now, idle_since=now)
         self._servers[key] = server

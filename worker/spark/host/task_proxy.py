@@ -1,12 +1,12 @@
-"""The asker: has the Spark host fork a process, and stands for it until it has ended.
+"""The task proxy: has the Spark host fork a process, and stands for it until it has ended.
 
-    python -I -S ask.py SOCKET task PROFILE JOB           an attempt
-    python -I -S ask.py SOCKET python SESSION ARGUMENT…   a Python that a server starts for UDFs
+    python -I -S task_proxy.py SOCKET task PROFILE JOB           an attempt
+    python -I -S task_proxy.py SOCKET python SESSION ARGUMENT…   a server's Python for UDFs
 
 The forked process gets this one's environment, directory and open files. Signals go to it by way
 of the host, which alone knows for sure that its pid is still its own; its exit code becomes this
-one's. When the asker is gone, be it killed, the host kills what it had forked for it. So to
-whoever supervises processes the asker *is* the task.
+one's. When the task proxy is gone, be it killed, the host kills what it had forked for it. So to
+whoever supervises processes the task proxy *is* the task.
 
 It has to start within a hundredth of a second, so it imports built-in modules alone: `socket`,
 `json` and `pathlib` would take longer than all it does. `worker/spark/host/proxy_protocol.py` is

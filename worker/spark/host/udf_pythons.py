@@ -47,7 +47,7 @@ class UdfPythons:
         arguments: Sequence[str],
         interpreter: str,
     ) -> None:
-        """Start one for this asker. `interpreter` is another than the host's, or ""."""
+        """Start one for this task proxy. `interpreter` is another than the host's, or ""."""
         python = _Python(session_id=session_id)
 
         def ended(code: int) -> None:

@@ -1,7 +1,7 @@
 """The tasks of a Spark host: from the coming of a task proxy until it has been answered.
 
     asked → waits for a session → forked → ended → its sessions closed (by itself, or by a probe if
-    it was killed, until the server runs nothing for it any more) → its asker is told the exit code
+    it was killed, until the server runs nothing for it any more) → its proxy gets the exit code
 
 Which server a task gets is decided elsewhere (`worker/spark/host/pool.py`). What it does in its
 process is `worker/spark/session/warm.py`.
@@ -34,7 +34,7 @@ _SESSION_ID = re.compile(r"[0-9a-f-]{36}")
 
 @dataclass(slots=True, kw_only=True)
 class WarmTask:
-    """A request for a session, until its asker has been answered."""
+    """A request for a session, until its task proxy has been answered."""
 
     key: int
     link: Link
@@ -46,19 +46,19 @@ class WarmTask:
     pid: int = 0
     """Of its process, while there is one."""
     reading: int = -1
-    """Where its process tells of its sessions, while there is one."""
+    """The pipe by which its process reports its sessions, while there is one."""
     told: list[str] = field(default_factory=list)
     server: Server | None = None
     place: Place | None = None
     exit_code: int | None = None
     close_at: float | None = None
-    """When to try, or to try again, to close its sessions."""
+    """The time to try, or to try again, to close its sessions."""
     give_up_at: float = 0.0
-    """When to leave that to the end of the server."""
+    """The time to leave that to the end of the server."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has no session yet."""
+        """True if it has no session yet."""
         return self.server is None and not self.pid
 
     def listen(self) -> None:
@@ -192,7 +192,7 @@ class WarmTasks:
         task.pid = 0
         task.exit_code = code
         if task.server is None:
-            self._forget(task)  # Its server has died, which its asker was told.
+            self._forget(task)  # Its server has died, which its task proxy was told.
         elif CLOSED in task.told:
             self._closed(task)
         else:

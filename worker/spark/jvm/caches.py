@@ -1,4 +1,4 @@
-"""Where is kept what has to be made only once for an installation of Spark.
+"""The folders for files that are made only once for an installation of Spark.
 
 In the installation itself if that can be written, else under ORCAFLOW_HOME, else in the account's
 own cache. What stands there is started as a program, or as good as: nothing is taken that another
@@ -48,7 +48,7 @@ def folder(home: str) -> Path | None:
 
 
 def is_trusted(path: Path, home: str) -> bool:
-    """Whether nobody but root, this account and the installation's owner can change this."""
+    """True if nobody but root, this account and the installation's owner can change this."""
     try:
         about = path.lstat()
         owners = {0, os.geteuid(), Path(home).stat().st_uid}

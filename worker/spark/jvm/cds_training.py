@@ -152,7 +152,7 @@ def _train(started: gateway.Started, token: str, directory: Path, log: IO[bytes]
 
 @contextlib.contextmanager
 def _output_to(log: IO[bytes]) -> Iterator[None]:
-    """What is shown on the way is for nobody, and comes from several processes."""
+    """Send all output of the training to a file: it is for nobody, and of several processes."""
     kept = [os.dup(1), os.dup(2)]
     sys.stdout.flush()
     os.dup2(log.fileno(), 1)
@@ -174,7 +174,7 @@ def _try(log: IO[bytes], name: str, part: Callable[[], object]) -> None:
 
 
 def _connect_port(spark: SparkSession) -> int:
-    """Where the plugin listens, 0 if it doesn't: only it knows which port it has got."""
+    """Return the plugin's port, 0 if it has none: only the plugin knows the port that it got."""
     try:
         name = "org.apache.spark.sql.connect.service.SparkConnectService$"
         service = getattr(getattr(spark._jvm, name), "MODULE$")  # noqa: SLF001

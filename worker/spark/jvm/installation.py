@@ -1,4 +1,4 @@
-"""Which Spark a worker uses."""
+"""Finds the installation of Spark that a worker uses."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from worker.spark.jvm.installation import home_of_spark
 CONNECT_SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CONNECT: Final = ("--class", CONNECT_SERVER, "spark-internal")
 PYTHON_DRIVER: Final = ("pyspark-shell",)
-"""What SparkSubmit is told to run for a driver whose code is in this Python process."""
+"""The arguments of SparkSubmit for a driver whose code is in this Python process."""
 
 _LOG_CONFIGURATION = Path(__file__).resolve().with_name("log4j2.properties")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
@@ -84,7 +84,7 @@ class NoSparkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """How to start a JVM."""
+    """The command of a JVM."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -101,7 +101,7 @@ class Template:
     class_path: tuple[str, ...]
     options: tuple[str, ...]
     variables: Mapping[str, str]
-    """What it adds to the environment."""
+    """The variables that it adds to the environment."""
 
 
 def command(
@@ -165,7 +165,7 @@ def _of_heap(options: Sequence[str], environment: Mapping[str, str]) -> list[str
 
 
 def _of_log(options: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """What makes the log short, unless somebody has configured it."""
+    """Return the options that make the log short, unless somebody has configured it."""
     folders = [environment.get(name, "") for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")]
     chosen = any(folder and any(Path(folder).glob("log4j*")) for folder in folders)
     if chosen or any("log4j" in option for option in options):
@@ -189,7 +189,7 @@ def java_of(environment: Mapping[str, str]) -> str:
 
 
 def template_of(home: str, conf: Mapping[str, str], environment: Mapping[str, str]) -> Template:
-    """What the launcher says, now or formerly. Raises `NoSparkError`."""
+    """Return the launcher's answer, from the cache if it is there. Raises `NoSparkError`."""
     asked = {key: conf[key] for key in _FOR_LAUNCHER if key in conf}
     if any(is_secret(asked.get(key, "")) for key in _JAVA_OPTIONS):
         return _ask(home, asked, environment)  # That is kept on no disk.

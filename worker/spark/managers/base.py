@@ -1,4 +1,4 @@
-"""What is asked of a *manager*, that is of whoever rules the applications of a cluster.
+"""The port to a *manager*, which rules the applications of a cluster.
 
 Pure. An answer that isn't sure is no answer but an error: nobody is told that an application is
 gone because somebody could not be asked. A kill is a request; whether it came about is asked after.
@@ -27,7 +27,7 @@ class ManagerRefusedError(ManagerError):
 
 
 class AppState(StrEnum):
-    """How an application is doing, in the same words for every manager."""
+    """The state of an application, in the same words for every manager."""
 
     WAITING = "WAITING"
     RUNNING = "RUNNING"
@@ -54,9 +54,9 @@ class Application:
     history: str = ""
     """A link for people that still works when it is over."""
     diagnostics: str = ""
-    """Why it ended, in the manager's words."""
+    """The cause of its end, in the manager's words."""
     place: str = ""
-    """Where its manager finds it again: a page, a pod. Nothing for people."""
+    """The manager's own reference to it: a page, a pod. Nothing for people."""
 
 
 Ask = Callable[[str, Mapping[str, str]], Any]
@@ -64,7 +64,7 @@ Ask = Callable[[str, Mapping[str, str]], Any]
 
 
 class ApplicationManager(Protocol):
-    """Whoever rules applications. Every method may raise `ManagerError`."""
+    """A manager of applications. Every method may raise `ManagerError`."""
 
     name: ClassVar[str]
     """For people: `YARN`, …"""
@@ -93,5 +93,5 @@ class ApplicationManager(Protocol):
         ...
 
     def ask(self, application: Application) -> Ask | None:
-        """How its driver's own REST API is read; None while there is none."""
+        """Return a reader of its driver's own REST API; None while there is none."""
         ...

@@ -24,7 +24,7 @@ def manager_of(
     limits: Limits = PATIENT,
     before: ApplicationManager | None = None,
 ) -> ApplicationManager | None:
-    """Whom to ask about applications of this master; None if nobody is configured.
+    """Return the manager of a master's applications; None if none is configured.
 
     `user` is for whom YARN is asked; `namespace` that of Kubernetes. `before` is one that was made
     for the same: what it has found out is known to this one too.

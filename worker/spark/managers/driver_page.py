@@ -1,4 +1,4 @@
-"""What a driver's own page tells, by its REST API: its tag, and how far it has come.
+"""Reads a driver's own page by its REST API: its tag and its progress.
 
 Pure: it is given the means to ask. The page is the application's own, and so the word of whoever
 wrote that; it is shown, and nothing more.
@@ -33,7 +33,7 @@ class Reading:
     cpu_seconds: float = 0.0
     """Time that its tasks have computed, outside of the driver."""
     failed_stage: str = ""
-    """Why the stage failed that failed last; "" if none did."""
+    """The cause of the last failure of a stage; "" if none failed."""
 
 
 def application_ids(ask: Ask) -> list[str]:
@@ -43,7 +43,7 @@ def application_ids(ask: Ask) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a driver says of itself, which does not change."""
+    """The part of a driver's page that does not change."""
 
     tag: str = ""
     """The tag among its settings; "" if there is none."""
@@ -52,7 +52,7 @@ class About:
 
 
 def about(ask: Ask, app_id: str) -> About:
-    """What the page of a driver tells of it."""
+    """Return the unchanging facts on the page of a driver."""
     environment = an_object(ask(f"applications/{app_id}/environment", {}), "environment")
     # A Worker keeps the program in a folder that is named after the driver.
     command = _property(environment, "systemProperties", "sun.java.command")
@@ -64,7 +64,7 @@ def about(ask: Ask, app_id: str) -> About:
 
 
 def read(ask: Ask, app_id: str, tally: Tally) -> Reading:
-    """How far it has come. `tally` is that of the application, and knows what was read before."""
+    """Read its progress. `tally` is the application's, and holds everything read before."""
     place = f"applications/{app_id}"
     return reading(
         objects(ask(f"{place}/jobs", {}), "jobs"),
@@ -80,7 +80,7 @@ def reading(
     executors: Sequence[Mapping[str, Any]],
     tally: Tally,
 ) -> Reading:
-    """What the three lists come to, with what the tally knows already."""
+    """Add the three lists to the tally, and return the sum."""
     for job in jobs:
         tally.see_job(job)
     for stage in stages:

@@ -164,7 +164,7 @@ def _state(pod: Mapping[str, Any]) -> AppState:
 
 
 def _why(pod: Mapping[str, Any]) -> str:
-    """What is said of a pod that fails or can't start, in the order of how much it tells."""
+    """Return the cause for which a pod fails or can't start, the most telling one first."""
     status = _part(pod, "status")
     found = []
     for container in status.get("containerStatuses") or []:

@@ -22,12 +22,12 @@ class Line:
 
     def __init__(self) -> None:
         self.was_cut = False
-        """Whether the last request took too long."""
+        """True if the last request took too long."""
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
 
     def hear(self, event: str, about: Mapping[str, Any]) -> None:
-        """What the HTTP client tells of its connection, for its `trace` extension."""
+        """Note an event of the HTTP client's connection; this is its `trace` extension."""
         if event in _MADE:
             with self._lock:
                 self._socket = about["return_value"].get_extra_info("socket")

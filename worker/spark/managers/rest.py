@@ -35,7 +35,7 @@ _TOO_LONG: Final = "takes too long to answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long an answer may take, and how often it is asked for."""
+    """The time that an answer may take, and the number of tries."""
 
     connect_seconds: float = 3.0
     read_seconds: float = 5.0
@@ -53,12 +53,12 @@ PAGE: Final = Limits(connect_seconds=1.0, read_seconds=8.0, whole_seconds=10.0, 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, found or not."""
+    """The answer, found or not."""
 
     is_missing: bool
     body: bytes
     document: Any = None
-    """What JSON says, if that was asked for and something was found."""
+    """The value of the JSON, if that was asked for and something was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class _Request:
     document: Mapping[str, Any] | None = None
     form: Mapping[str, str] | None = None
     tail_bytes: int = 0
-    """If not 0, only the end of a longer answer is kept."""
+    """If not zero, only so much of the end of a longer answer is kept."""
     taken: frozenset[int] = frozenset()
     """Statuses that mean yes besides those from 200 to 299."""
     wants_json: bool = False

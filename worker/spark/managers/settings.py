@@ -1,4 +1,4 @@
-"""Whom to ask about applications: what the operator has configured, and which of it a master means.
+"""The configured addresses of managers, and the choice among them by a master's URL.
 
 Pure. It goes to the program that runs spark-submit as JSON, so it holds addresses and the names of
 files, and never what stands in these.
@@ -19,7 +19,7 @@ _MASTER_PAGE_PORT: Final = 8080
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSettings:
-    """Where managers are. Nothing given means that there are none."""
+    """The addresses of managers. Nothing given means that there are none."""
 
     yarn_urls: tuple[str, ...] = ()
     """Of one cluster: any that is not the active ResourceManager is passed over."""
@@ -59,7 +59,7 @@ class ManagerSettings:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nobody to ask but those that a master's URL itself names."""
+        """True if there is nobody to ask but those that a master's URL itself names."""
         return not (self.yarn_urls or self.standalone_urls or self.kubernetes_url)
 
     def what_is_missing(self, master: str) -> str:
@@ -99,7 +99,7 @@ def masters_hosts(master: str) -> tuple[str, ...]:
 
 
 def is_page_of(master: str, page: str, says: str) -> bool:
-    """Whether a Master's page, which says `says` of itself, is of this `spark://` URL.
+    """True if a Master's page, which says `says` of itself, is of this `spark://` URL.
 
     A Master may call itself by a name that nobody else uses: then a page on the master's own host
     counts, unless it says by such a host's name that it is of another port.

@@ -87,9 +87,9 @@ class StandaloneManager:
         self._drivers: dict[str, str] = {}
         """The pages of live drivers, by id."""
         self._abouts: dict[str, About] = {}
-        """What their pages say, by id, of those that were asked."""
+        """The facts on the pages of the drivers that were asked, by id."""
         self._looks: dict[str, int] = {}
-        """How often a live application was looked at whose driver's page is not known yet."""
+        """The number of looks at each live application whose driver's page is not known yet."""
         self._nameless: Mapping[str, str] = {}
 
     def learn_from(self, other: StandaloneManager) -> None:

@@ -1,4 +1,4 @@
-"""Which applications are nobody's any more, and so to be ended: decided from what is seen.
+"""Decides which applications are nobody's any more and have to be ended.
 
 Pure. An *orphan* is a live application with a tag of ours whose attempt is over for good. It is
 ended if it has been one for a while, since one that has just ended may not have been struck off by
@@ -33,7 +33,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What one look comes to."""
+    """The conclusions from one look."""
 
     kill: tuple[Sight, ...] = ()
     gone: tuple[Key, ...] = ()
@@ -69,7 +69,7 @@ def decide(
     before: Sweep,
     now: timedelta,
 ) -> Sweep:
-    """What to do about what was seen.
+    """Return the conclusions from the applications that were seen.
 
     `asked` are the managers that gave a sure answer: what of the others was known stays so. `over`
     says of each attempt whether it is over for good, None if it is not known. `now` is of a clock

@@ -1,4 +1,4 @@
-"""What is put on every Spark application of an attempt, so that its manager can be asked for it.
+"""The tags on every Spark application of an attempt, by which its manager finds it.
 
 Pure, standard library only. A *tag* is `orcaflow-<cluster>-<task instance id>`; the *cluster* is
 twelve hexadecimal digits that stand for the database whose attempts are meant, since every database
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 Ruler: TypeAlias = Literal["yarn", "standalone", "kubernetes", "local"]
-"""What rules the applications of a master URL."""
+"""The kind of manager that rules the applications of a master URL."""
 
 SETTING: Final = "spark.orcaflow.attempt"
 """Says the tag of an application where settings are shown: its own page, the history server."""
@@ -31,7 +31,7 @@ _CLUSTER = re.compile(r"[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """What a tag says."""
+    """The parts of a tag."""
 
     cluster: str
     task_instance_id: int
@@ -43,7 +43,7 @@ def cluster_of(identity: str) -> str:
 
 
 def prefix(cluster: str) -> str:
-    """What all tags of a cluster begin with."""
+    """Return the prefix of all tags of a cluster."""
     if not _CLUSTER.fullmatch(cluster):
         raise ValueError(f"{cluster!r} is no cluster: it has twelve hexadecimal digits")
     return f"{_NAME}-{cluster}-"
@@ -55,7 +55,7 @@ def tag(cluster: str, task_instance_id: int) -> str:
 
 
 def parse(text: str) -> Tagged | None:
-    """What a tag says; None for anything that is none."""
+    """Return the parts of a tag; None for anything that is none."""
     found = _TAG.fullmatch(text)
     return None if found is None else Tagged(found[1], int(found[2]))
 
@@ -77,7 +77,7 @@ def cluster_tag(tags_prefix: str) -> str:
 
 
 def ruler(master: str) -> Ruler | None:
-    """What rules the applications of a master; None if it is none that Spark knows."""
+    """Return the ruler of a master's applications; None if Spark knows no such master."""
     if master == "yarn" or master.startswith("yarn-"):
         return "yarn"
     if master.startswith("spark://"):

@@ -108,7 +108,7 @@ class ClassicProgress:
 
 
 def _mapper(jvm: Any) -> Any:
-    """What makes JSON of Spark's own descriptions, in the JVM and in one call."""
+    """Return the converter of Spark's descriptions to JSON, in the JVM and in one call."""
     mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper()
     module = getattr(jvm, "com.fasterxml.jackson.module.scala.DefaultScalaModule$")
     return mapper.registerModule(getattr(module, "MODULE$"))

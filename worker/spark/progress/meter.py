@@ -43,7 +43,7 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """How long it has been."""
+        """The time since the start."""
         return time.monotonic() - self._started
 
     def sample(self) -> None:
@@ -56,7 +56,7 @@ class Meter:
                 self._farther[each.pid, each.started] = each.cpu_seconds
 
     def usage(self, *, spark_cpu_seconds: float = 0.0, core_seconds: float = 0.0) -> Usage:
-        """What it comes to so far; of Spark's tasks what ran in no process of this task's."""
+        """Return the usage so far, with that of Spark's tasks in processes of others added."""
         self.sample()
         own = resource.getrusage(resource.RUSAGE_SELF)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)

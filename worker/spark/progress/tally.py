@@ -41,7 +41,7 @@ _Counts = dict[str, int]
 
 
 class Tally:
-    """What an application, or one session's part of it, comes to so far."""
+    """The sum of an application's jobs and stages so far, or of one session's part of it."""
 
     def __init__(self) -> None:
         self._settled: _Counts = {}
@@ -72,16 +72,16 @@ class Tally:
             self.see_heap(_count(peaks, "JVMHeapMemory"))
 
     def see_heap(self, used_bytes: int) -> None:
-        """What one executor uses of its heap now, or used at most."""
+        """Note the heap that one executor uses now, or used at most."""
         self._heap_bytes = max(self._heap_bytes, used_bytes)
 
     def is_settled(self, stage_id: int) -> bool:
-        """Whether nothing more is to be heard of the first attempt of a stage."""
+        """True if nothing more is to be heard of the first attempt of a stage."""
         return ("stage", stage_id, 0) in self._settled_keys
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
+        """The progress so far."""
         total = self._total()
         named = {name: total.get(name, 0) for name in _PROGRESS}
         return Progress(**named, executor_memory_bytes=self._heap_bytes)

@@ -86,7 +86,7 @@ class _Data:
         frame.createOrReplaceTempView(view)
 
     def measured(self, rules: Mapping[int, AnyRule]) -> dict[str, Measured]:
-        """What all of these rules come to, by their names."""
+        """Measure all of these rules in one query; the measurements by the rules' names."""
         if not rules:
             return {}
         query = measuring(rules)
@@ -101,7 +101,7 @@ class _Data:
         return query.read(row)
 
     def value_of(self, rule: CustomSql) -> Measured:
-        """What a query of the author's gives."""
+        """Run a query of the author's, and return its one number."""
         frame = self._query(rule.sql)
         rows = frame.limit(2).collect()
         if len(frame.columns) != 1 or len(rows) != 1:
@@ -151,7 +151,7 @@ class _Data:
         return self._spark.sql(text, args={name: known[name] for name in names & known.keys()})
 
     def _find_wrong(self, rules: Mapping[int, AnyRule]) -> None:
-        """If Spark refuses one of the rules, say which: in the query of them all it is lost."""
+        """Raise for the rule that Spark refuses: the query of them all does not tell it."""
         for index, rule in rules.items():
             query = measuring({index: rule})
             try:
@@ -166,7 +166,7 @@ class _Data:
 
 
 def _judged(rule: AnyRule, found: Measured, former: Sequence[float]) -> QualityResult:
-    """What a rule says of what was found."""
+    """Return the verdict of a rule on its measurement."""
     match rule:
         case RowRule():
             return _judged_rows(rule, found)

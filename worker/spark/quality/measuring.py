@@ -34,7 +34,7 @@ DATA: Final = "data"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was found for one rule."""
+    """The measurement for one rule."""
 
     rows: int | None = None
     failed: int | None = None
@@ -50,7 +50,7 @@ class Measuring:
     values: Mapping[str, object]
 
     def read(self, row: Sequence[Any]) -> dict[str, Measured]:
-        """What its only row says, by the names of rules."""
+        """Return the measurements in its only row, by the names of rules."""
         figures = [None if each is None else float(each) for each in row]
         found = {}
         for index, rule in enumerate(self.rules):

@@ -23,7 +23,7 @@ Bound: TypeAlias = int | float | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What all rules have."""
+    """The common fields of all rules."""
 
     name: str
     level: QualityLevel = QualityLevel.BLOCK
@@ -39,7 +39,7 @@ class RowRule(Rule):
     threshold_rows: int = 0
 
     def allowed(self, rows: int) -> int:
-        """How many of the rows may break it."""
+        """Return the number of rows that may break it."""
         # As it was written: the nearest binary number may be a little less than 0.29.
         return max(self.threshold_rows, int(Decimal(repr(self.threshold)) * rows))
 

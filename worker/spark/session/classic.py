@@ -162,7 +162,7 @@ def _context(driver: gateway.Started, log_begin: int) -> SparkContext:
 
 
 def _explained(error: BaseException, driver: gateway.Started) -> Explained:
-    """What an error comes to; if the JVM is gone, how that ended explains all the others."""
+    """Explain an error; if the JVM is gone, its end explains all the others."""
     found = explain(error)
     is_of_link = isinstance(error, ConnectionError) or type(error).__module__.startswith("py4j")
     code = driver.ended(wait_seconds=_DYING_SECONDS if is_of_link else 0.0)
@@ -197,13 +197,13 @@ def _session() -> SparkSession:
 
 
 def _log_end() -> int:
-    """Where the task's log ends now, -1 if what is said goes elsewhere."""
+    """Return the size of the task's log, -1 if the output goes elsewhere."""
     about = os.fstat(_STDERR)
     return about.st_size if stat.S_ISREG(about.st_mode) else -1
 
 
 def _log_since(begin: int) -> str:
-    """What has been said since, as far as this process may read it."""
+    """Return the log since then, as far as this process may read it."""
     if begin < 0:
         return ""
     try:

@@ -25,7 +25,7 @@ HIDDEN: Final = (
     rf"""(?i)key: "[^"]*(?:{SECRET_NAME})[^"]*"\s*value: "(?:[^"\\]|\\.)*\""""
     rf"""|(?:{SECRET_NAME})[\w.-]*\\?["'`]?\s*=?\s*\\?'[^'\\]*"""
 )
-"""What Spark is not to show of the statements and plans of a session: a regular expression."""
+"""The regular expression of what Spark hides in the statements and plans of a session."""
 _HIDING: Final = "spark.sql.redaction.string.regex"
 
 

@@ -17,7 +17,7 @@ from worker.spark.session import parameters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What the worker daemon has asked this process to do."""
+    """The work that the worker daemon has asked of this process."""
 
     kind: str
     name: str

@@ -1,4 +1,4 @@
-"""Whatever way a script asks for a session, it gets one of its task's own.
+"""Gives a script a session of its task's own, in whatever way it asks for one.
 
 In the forked process of a warm task. `SparkSession.builder…getOrCreate()` gives the session that
 the script has been given, with the settings that it names, as in a driver of its own; after
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CLOSED = "closed"
 INTERPRETER = "python"
-"""What a process tells its host: all its sessions are closed; it is another Python now."""
+"""The words of a process to its host: all its sessions are closed; it is another Python now."""
 
 
 class OwnSessions:

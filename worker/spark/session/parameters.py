@@ -1,4 +1,4 @@
-"""What a task's parameters are in Python, by the types that were declared for them.
+"""Makes Python values of a task's parameters, by the types that were declared for them.
 
 Pure, and without pyspark: the worker daemon checks values with it before anything runs, and the
 task's own process makes them. In a job a parameter is `{"type": "DATE", "value": "2026-01-31"}`.

@@ -73,7 +73,7 @@ def _is_checkout(folder: str) -> bool:
 
 
 def _check(end: SystemExit) -> None:
-    """What `sys.exit` was given: nothing, a number, or words to say before failing."""
+    """Raise for an exit but 0: `sys.exit` was given nothing, a number, or words to say."""
     if end.code is None:
         return
     code = end.code & 0xFF if isinstance(end.code, int) else 1

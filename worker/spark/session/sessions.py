@@ -48,7 +48,7 @@ class Place:
     application_id: str = ""
     ui_link: str = ""
     python: str = ""
-    """What the server shall start for this session's UDFs, "" for its own choice."""
+    """The program that the server starts for this session's UDFs; "" is its own choice."""
     interpreter: str = ""
     """The Python of the server's profile."""
     prototype: str = ""
@@ -87,7 +87,7 @@ def open_session(place: Place) -> SparkSession:
 
 
 def operates(session: SparkSession) -> bool:
-    """Whether an operation of a session may run yet."""
+    """True while an operation of a session may be running."""
     found = session.client._get_operation_statuses().operation_statuses  # noqa: SLF001
     return any(each.state not in _OVER for each in found)
 
@@ -147,7 +147,7 @@ def _running(place: Place, sessions: Collection[str]) -> list[int]:
 
 
 def _executing(place: Place, operations: Collection[str]) -> bool:
-    """Whether a server has threads for operations.
+    """True if a server has threads for operations.
 
     One that was interrupted while it planned goes on now and then, and has its first job yet to
     come, though Spark calls its operation cancelled.

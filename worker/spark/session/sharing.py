@@ -1,4 +1,4 @@
-"""Which tasks may have a session in a server whose sessions share the code that Spark generates.
+"""The rules by which tasks get sessions that share the code which Spark generates.
 
 Spark writes and compiles Java for each query, which is most of the work of a small one. A Connect
 server does that anew for each session, as each is *isolated*: executors load its classes apart, for
@@ -35,12 +35,12 @@ _BRINGING_SCRIPT = re.compile(rf"addArtifact|{_STATEMENT}", re.IGNORECASE | re.D
 
 
 def is_isolated(conf: Mapping[str, str]) -> bool:
-    """Whether settings of a profile or a task ask for isolation."""
+    """True if the settings of a profile or a task ask for isolation."""
     return conf.get(ISOLATED, "").strip().lower() == "true"
 
 
 def may_share(master: str, conf: Mapping[str, str]) -> bool:
-    """Whether sessions of a profile may share: its master and its settings.
+    """True if the sessions of a profile may share, by its master and its settings.
 
     Executors elsewhere have one Python for the UDFs of all sessions that aren't isolated.
     """
@@ -53,17 +53,17 @@ def isolated(profile: str) -> str:
 
 
 def is_profile(name: str) -> bool:
-    """Whether a name is a profile's own."""
+    """True if a name is a profile's own."""
     return not name.endswith(_SUFFIX)
 
 
 def statement_brings(text: str) -> bool:
-    """Whether SQL may bring something. A word in a string or a comment may be mistaken for it."""
+    """True if SQL may bring something. A word in a string or a comment may be mistaken for it."""
     return any(_BRINGING_STATEMENT.search(each) for each in (text, _without_comments(text)))
 
 
 def script_brings(texts: Iterable[str]) -> bool:
-    """Whether a script, or SQL, may bring something; what it imports can't be seen here."""
+    """True if a script, or SQL, may bring something; what it imports can't be seen here."""
     return any(
         _BRINGING_SCRIPT.search(each) for text in texts for each in (text, _without_comments(text))
     )

@@ -36,7 +36,7 @@ _COMMANDS: Final = frozenset({
     "UNCACHE", "UPDATE", "USE",
 })
 # fmt: on
-"""What has no result worth keeping, though some return rows; everything else may be a query."""
+"""Commands: they have no result worth keeping, though some return rows. All else may be a query."""
 
 
 def run(spark: SparkSession, job: Job) -> int:
@@ -161,7 +161,7 @@ def _tell(job: Job, fetched: _Fetched) -> None:
 
 
 def _failed(job: Job, where: str, error: Exception) -> WorkFailedError:
-    """What Spark says is what counts; where in this program it was raised is nobody's business."""
+    """Print Spark's own words, and explain them: the place in this program is nobody's business."""
     explained = explain(error)
     sys.stdout.flush()
     sys.stderr.write(f"{job.shown(message(error) or type(error).__name__)}\n")

@@ -33,7 +33,7 @@ class Statement:
 
     @property
     def first_line(self) -> str:
-        """What stands for the statement in a log."""
+        """The line that stands for the statement in a log."""
         return self.text.partition("\n")[0].strip()
 
     @property
@@ -53,8 +53,8 @@ def split(text: str) -> tuple[Statement, ...]:
 _WORD = re.compile(r"[^\W\d]\w*")
 _NAMES: Final = {"'": "text in '", '"': 'text in "', "`": "name in `"}
 _ENDED = re.compile(r"\s+(CASE|IF|WHILE|LOOP|REPEAT|FOR)\b", re.IGNORECASE)
-"""What an END may close besides BEGIN. All but CASE are not counted when they open either, since
-some are names of functions as well."""
+"""The words that an END may close besides BEGIN. All but CASE are not counted when they open
+either, since some are names of functions as well."""
 
 
 class _Scan:
@@ -117,7 +117,7 @@ class _Scan:
                 return self._keep(start, token.end)
 
     def _keep(self, start: int, end: int) -> int:
-        """What belongs to the statement, unless it is blank; the end."""
+        """Return the part that belongs to the statement, unless it is blank, and its end."""
         if self._text[start:end].strip():
             if self._start is None:
                 self._start = start + _blank(self._text[start:end])
@@ -158,7 +158,7 @@ class _Scan:
         return self._keep(start, end)
 
     def _is_compound(self) -> bool:
-        """Whether a BEGIN that was just read makes a compound statement: it comes first."""
+        """True if a BEGIN that was just read makes a compound statement: it comes first."""
         head = self._words
         if len(head) == 1 or head[0] == "CREATE":
             return len(head) == 1 or not _BODIES.isdisjoint(head)

@@ -28,14 +28,14 @@ OWN, OTHER = 1_000, 1_001
 class Ends:
     """Both ends of a conversation, and a file whose copies are counted."""
 
-    asker: socket.socket
+    proxy: socket.socket
     link: Link
     file: int
 
     def send(self, content: bytes, *, files: int = 0) -> None:
         rights = array.array("i", [self.file] * files)
         control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if files else []
-        sent = self.asker.sendmsg([content], control)
+        sent = self.proxy.sendmsg([content], control)
         assert sent == len(content)
 
     def copies(self) -> int:
@@ -47,17 +47,17 @@ class Ends:
         return found - 1
 
     def heard(self) -> str:
-        return self.asker.recv(65_536).decode()
+        return self.proxy.recv(65_536).decode()
 
 
 @pytest.fixture
 def ends(tmp_path: Path) -> Iterator[Ends]:
-    asker, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    proxy, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     link = Link(connection)
-    yield Ends(asker, link, file)
+    yield Ends(proxy, link, file)
     link.close()
-    asker.close()
+    proxy.close()
     os.close(file)
 
 
@@ -173,13 +173,13 @@ def test_what_comes_after_the_request_are_signals_without_files(ends: Ends) -> N
 def test_a_link_is_over_when_the_other_side_is_gone(ends: Ends) -> None:
     ends.link.receive()
     assert not ends.link.is_over
-    ends.asker.close()
+    ends.proxy.close()
     ends.link.receive()
     assert ends.link.is_over
 
 
 def test_what_is_told_to_nobody_ends_the_link_and_nothing_else(ends: Ends) -> None:
-    ends.asker.close()
+    ends.proxy.close()
     ends.link.exit(0)
     assert ends.link.is_over
 
@@ -256,6 +256,6 @@ def test_a_socket_can_stand_at_a_path_longer_than_an_address_may_be(tmp_path: Pa
 def test_a_socket_takes_the_place_of_one_that_nobody_listens_at(tmp_path: Path) -> None:
     path = str(tmp_path / "door")
     listening(path, mode=0o600).close()
-    with listening(path, mode=0o600) as door, socket.socket(socket.AF_UNIX) as asker:
-        asker.connect(path)
+    with listening(path, mode=0o600) as door, socket.socket(socket.AF_UNIX) as proxy:
+        proxy.connect(path)
         assert door.accept()[0].close() is None
