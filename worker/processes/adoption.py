@@ -115,9 +115,8 @@ class Adoption:
         if seen is None:
             _kill_rest(record)
             return False
-        try:
-            pidfd = os.pidfd_open(seen.pid)
-        except ProcessLookupError:
+        pidfd = attempt_processes.pin(seen)
+        if pidfd is None:
             return False
         self._live.add(attempt := self._attempt(record, seen, pidfd, stale=stale))
         log.info(
