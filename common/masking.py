@@ -28,7 +28,7 @@ _SHORTEST_MASKED: Final = 4
 """Shorter values are masked by their names alone: replacing "1" everywhere would hide the rest."""
 
 _SEPARATOR = r"[\W_]?"
-SECRET_NAME: Final = (
+_SECRET_NAME = re.compile(
     rf"passw|pass{_SEPARATOR}(?:word|wd|phrase)"
     r"|(?<!by)(?<!com)(?<!sur)(?<!tres)(?<!over)(?<!under)pass(?![\w.-])"
     r"|pwd|(?<![a-z0-9])pw(?![a-z0-9])"
@@ -36,14 +36,14 @@ SECRET_NAME: Final = (
     rf"|(?:access|api|private|encryption|signing|shared|ssh){_SEPARATOR}key(?!word|board)"
     r"|account\.key"
     r"|(?:authorization|cookie)(?![\w.-])"
-    rf"|(?<![\w.-])digest(?![\w.-])|zookeeper{_SEPARATOR}digest"
+    rf"|(?<![\w.-])digest(?![\w.-])|zookeeper{_SEPARATOR}digest",
+    re.IGNORECASE,
 )
-"""The part of a name that makes it secret, as an expression that Python and Java read alike.
+"""The part of a name that makes it secret.
 
-It is to be searched in any case of letters. Words that merely contain another are excluded:
-`bypass`, `secretary`, `tokenizer`; `key` alone is the name of a column more often than of a secret.
+Words that merely contain another are excluded: `bypass`, `secretary`, `tokenizer`. `key` alone is
+the name of a column more often than of a secret.
 """
-_SECRET_NAME = re.compile(SECRET_NAME, re.IGNORECASE)
 
 # Names start where a word starts and are never given back, so that a long word costs one look.
 _NAME = r"(?<![\w.-])(?P<name>[\w.-]++)"

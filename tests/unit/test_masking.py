@@ -227,11 +227,15 @@ def test_a_document_is_masked_by_names_values_and_urls() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["pwd", "passphrase", "accessKey", "password"])
-def test_spark_is_told_to_hide_the_same_names(name: str) -> None:
+@pytest.mark.parametrize("name", ["pwd", "passphrase", "password", "accessKey", "api_key", "token"])
+def test_spark_is_told_to_hide_options_of_the_same_names(name: str) -> None:
     # Java reads the expression; what it uses of it means the same there.
-    option = f'key: "{name}" value: "hunter2"'
-    assert re.sub(HIDDEN, "gone", option) == "gone"
+    assert is_secret(name)
+    assert re.sub(HIDDEN, "gone", f'key: "{name}" value: "hunter2"') == "gone"
+
+
+@pytest.mark.parametrize("name", ["pwd", "passphrase", "password"])
+def test_spark_is_told_to_hide_passwords_in_statements(name: str) -> None:
     assert "hunter2" not in re.sub(HIDDEN, "gone", f"OPTIONS ({name} 'hunter2')")
 
 

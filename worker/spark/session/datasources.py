@@ -14,18 +14,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from common.masking import SECRET_NAME, mask_value
+from common.masking import mask_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CATALOG: Final = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
 
-HIDDEN: Final = (
-    rf"""(?i)key: "[^"]*(?:{SECRET_NAME})[^"]*"\s*value: "(?:[^"\\]|\\.)*\""""
-    rf"""|(?:{SECRET_NAME})[\w.-]*\\?["'`]?\s*=?\s*\\?'[^'\\]*"""
+# The common ones of `common.masking`: Spark looks through every plan with this, so each one costs.
+_NAMES: Final = (
+    "(?:pass(?:word|wd|phrase)|pwd|secret|token|credential|(?:access|api|private)[._-]?key)"
 )
-"""The regular expression of what Spark hides in the statements and plans of a session."""
+HIDDEN: Final = (
+    rf"""(?i)key: "[^"]*{_NAMES}[^"]*"\s*value: "(?:[^"\\]|\\.)*\""""
+    r"""|p(?:ass(?:word|wd|phrase)|wd)\\?["'`]?\s*=?\s*\\?'[^'\\]*"""
+)
+"""The regular expression by which Spark hides parts of a session's statements and plans."""
 _HIDING: Final = "spark.sql.redaction.string.regex"
 
 
