@@ -53,7 +53,7 @@ _SEEN = {
 }
 
 
-def until(is_so: Callable[[], object], *, within: float = 60) -> None:
+def until(is_so: Callable[[], object], *, within: float = 150) -> None:
     """Look until it is so; fails when it is not so for very long."""
     deadline = time.monotonic() + within
     while not is_so():
@@ -123,7 +123,7 @@ class Attempt:
         with (self.folder / "go").open("w") as gate:
             gate.write("go")
 
-    def end(self, *, within: float = 90) -> int:
+    def end(self, *, within: float = 200) -> int:
         """The exit code, as a supervisor sees it."""
         return self.process.wait(timeout=within)
 

@@ -38,7 +38,7 @@ signal.pause()
 """
 _PLAY = "import sys; from tests.integration.spark_stage import play; play(*sys.argv[1:])"
 _TURN_SECONDS = 0.02
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 120.0
 _scenes: dict[str, Callable[[Stage], None]] = {}
 
 

@@ -67,9 +67,15 @@ class Kind:
 class Place:
     """A host, and the servers that its tasks talk to."""
 
-    def __init__(self, home: Path, database_url: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        database_url: Callable[[], str],
+        *,
+        grace: timedelta = timedelta(seconds=30),
+    ) -> None:
         self.home = home
-        self.host = Host(home, log_limit_bytes=LOG_LIMIT_BYTES)
+        self.host = Host(home, log_limit_bytes=LOG_LIMIT_BYTES, grace=grace)
         (home / "data").mkdir()
         self._database_url = database_url
         self.signpost = Signpost(home / "signpost")
@@ -517,6 +523,14 @@ def place(tmp_path: Path, new_database: Callable[..., str]) -> Iterator[Place]:
     place.close()
 
 
+@pytest.fixture
+def hasty_place(tmp_path: Path, new_database: Callable[..., str]) -> Iterator[Place]:
+    """A place where a kill waits briefly: a TERM may come before there is a program to hear it."""
+    place = Place(tmp_path, new_database, grace=timedelta(seconds=1))
+    yield place
+    place.close()
+
+
 def ended(place: Place, kind: Kind, params: Mapping[str, Any], **changes: Any) -> AttemptEnd:
     return place.host.run(kind.task(place.host, params, **changes))
 
@@ -560,12 +574,12 @@ def test_what_takes_too_long_fails_and_nothing_is_left_of_it(place: Place, name:
 
 
 @EVERY
-def test_a_stop_while_it_starts_ends_it(place: Place, name: str) -> None:
-    kind = place.kind(name)
-    place.host.begin(kind.task(place.host, kind.endless))
-    place.host.supervisor.kill(1)
-    assert place.host.end_of(1).state is TaskState.KILL
-    assert place.nothing_left()
+def test_a_stop_while_it_starts_ends_it(hasty_place: Place, name: str) -> None:
+    kind = hasty_place.kind(name)
+    hasty_place.host.begin(kind.task(hasty_place.host, kind.endless))
+    hasty_place.host.supervisor.kill(1)
+    assert hasty_place.host.end_of(1).state is TaskState.KILL
+    assert hasty_place.nothing_left()
 
 
 @EVERY

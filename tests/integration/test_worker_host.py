@@ -25,7 +25,8 @@ from worker.processes.starting import Prepare
 from worker.processes.supervising import Supervisor
 from worker.workspace import attempt_folders, remove_directory
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 150.0
+"""Far more than anything takes on a machine that has much else to do."""
 SCHEDULED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

@@ -29,7 +29,7 @@ from operations.daemons import Cluster, Kind, Options
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def until(is_so: Callable[[], bool], *, within: float = 60) -> None:
+def until(is_so: Callable[[], bool], *, within: float = 150) -> None:
     """Look until it is so; fails when it is not so for very long."""
     deadline = time.monotonic() + within
     while not is_so():
@@ -172,7 +172,7 @@ class PrivateCluster:
             instance_id,
         )
 
-    def await_end(self, instance_id: int, *, within: float = 60) -> int:
+    def await_end(self, instance_id: int, *, within: float = 150) -> int:
         """The state in which a process instance ends."""
 
         def has_ended() -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 _LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-_PATIENCE_SECONDS = 90.0
+_PATIENCE_SECONDS = 150.0
 
 
 class StandaloneCluster:
