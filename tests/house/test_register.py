@@ -15,7 +15,8 @@ BANNED = re.compile(
 CLEAN = (
     *("common/config", "common/cron", "common/embedded", "common/params", "common/registry"),
     *("common/runtime", "common/schedule_simulator", "common/store", "common/why", "master", "sql"),
-    *("operations", "orcaflow", "tests/house", "tests/properties"),
+    *("common/model", "operations", "orcaflow", "tests/house", "tests/properties"),
+    *("worker/launching", "worker/tasks"),
 )
 """Folders that have been rewritten; at the end these are all packages."""
 
