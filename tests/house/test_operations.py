@@ -41,3 +41,13 @@ def test_the_rule_sees_prints_sleeps_and_streams() -> None:
     )
     found = sorted(dialogues(source))
     assert found == ["2: from time", "3: print", "4: sys.stdout", "5: time.sleep"]
+
+
+@pytest.mark.parametrize(
+    "path", modules("orcaflow"), ids=lambda path: path.relative_to(ROOT).as_posix()
+)
+def test_the_command_line_opens_no_transaction_of_its_own(path: Path) -> None:
+    found = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    assert [
+        node for node in found if isinstance(node, ast.Attribute) and node.attr == "engine"
+    ] == []
