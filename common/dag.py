@@ -97,7 +97,7 @@ def _a_cycle(above: Mapping[str, Iterable[str]]) -> str:
 
 
 def select(dag: Dag, start: Iterable[str], mode: TaskDependType) -> Dag:
-    """The part of a DAG that a command asks for (specification §5.5).
+    """The part of a DAG that a command asks for (contract §5.5).
 
     Unknown start names are skipped; an empty `start` with TASK_POST means everything. The result
     may be empty, which is the caller's error to report. Edges to names that are not selected fall

@@ -19,7 +19,7 @@ _GIB = 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLoad:
-    """The figures of one heartbeat, defined as in the specification's heartbeat text (§4.3)."""
+    """The figures of one heartbeat, defined as in the contract's heartbeat text (§4.3)."""
 
     cpu_usage: float
     """Share of all cores that was busy since the last reading, 0 … 1."""
@@ -38,7 +38,7 @@ def host_load() -> HostLoad:
     usage = (memory.total - memory.available - swap_used) / memory.total
     return HostLoad(
         cpu_usage=psutil.cpu_percent(interval=None) / 100.0,
-        # Much swap in use would make the specification's formula negative.
+        # Much swap in use would make the contract's formula negative.
         memory_usage=min(1.0, max(0.0, usage)),
         load_average=os.getloadavg()[0],
         available_memory_gb=(memory.available + swap_used) / _GIB,

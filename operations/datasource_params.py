@@ -26,7 +26,7 @@ TYPES: Final[Mapping[str, int]] = {
     "sqlserver": 6,
     "db2": 7,
 }
-"""The codes of DbType (specification §2.1)."""
+"""The codes of DbType (contract §2.1)."""
 
 POSTGRESQL: Final = TYPES["postgresql"]
 

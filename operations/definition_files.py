@@ -360,7 +360,7 @@ def _left_out(exported: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _drawing(wrapped: Mapping[str, Any], key: str) -> str | None:
-    """Return the drawing of a front end: opaque, and stored as it is (specification §1.3)."""
+    """Return the drawing of a front end: opaque, and stored as it is (contract §1.3)."""
     value = wrapped.get(key)
     if value is None or value == "":
         return None

@@ -1,7 +1,7 @@
 """The schedule that stands in an export of DolphinScheduler 1.x, and its way into the database.
 
 The original writes a definition's schedule beside it, with words for codes and times of its own
-zone. It is made OFFLINE, as the original does on import (specification §8.1), in the zone of the
+zone. It is made OFFLINE, as the original does on import (contract §8.1), in the zone of the
 cluster that takes it. A schedule that can't be read is left out and reported as a *finding*: the
 definition is right without it.
 """

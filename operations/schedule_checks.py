@@ -34,7 +34,7 @@ def check_schedule(made: Schedule, *, zone: ZoneInfo, limit_bytes: int) -> None:
 
 
 def check_window(first: datetime, last: datetime, *, zone: ZoneInfo) -> None:
-    """Raise a `UsageError` of the field `to` for an empty window (specification §8.1)."""
+    """Raise a `UsageError` of the field `to` for an empty window (contract §8.1)."""
     if last > first:
         return
     span = f"{format_moment(first, zone)} to {format_moment(last, zone)} ({zone.key})"

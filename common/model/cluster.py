@@ -1,7 +1,7 @@
 """Daemons as the registry knows them, and their readable texts in ZooKeeper.
 
 Pure. A daemon is (address, incarnation): two starts at one address are two daemons. Texts and
-names are those of the specification §4.3 to §4.5; addresses are `host:port` where the original
+names are those of contract §4.3 to §4.5; addresses are `host:port` where the original
 had a bare IP, since several daemons may share a host.
 """
 
@@ -34,7 +34,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A daemon's heartbeat: seven comma-separated fields (specification §4.3).
+    """A daemon's heartbeat: seven comma-separated fields (contract §4.3).
 
     `cpu` and `memory` are shares from 0 to 1, `load` is the one-minute load average; the times are
     aware and printed in the zone that they carry.
@@ -93,7 +93,7 @@ class QueueEntry:
     """A submitted task instance in `tasks_queue`; its sort key is its place in the queue.
 
     The name is `<instance priority>_<instance id>_<task priority>_<task id>_<hosts>`
-    (specification §4.4). `hosts` is `-1`, or the numbers of the group's addresses joined by commas.
+    (contract §4.4). `hosts` is `-1`, or the numbers of the group's addresses joined by commas.
     A task bound to a worker group carries the group's id as a sixth part, because workers that
     share a host differ by the groups they were started with, which no address can tell. One that
     *yields*, as the tasks of complements do, goes after all of the same instance priority that
@@ -176,7 +176,7 @@ def _group(written: Sequence[int], *, yields: bool) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillEntry:
-    """A request in `tasks_kill`: `<worker address>-<task instance id>` (specification §4.5)."""
+    """A request in `tasks_kill`: `<worker address>-<task instance id>` (contract §4.5)."""
 
     address: str
     task_instance_id: int

@@ -1,6 +1,6 @@
 """Reads the parts of a node that make a control task: SUB_PROCESS, CONDITIONS, SWITCH, DEPENDENT.
 
-Pure. `read_control` reads that part of a node leniently (specification §1.20.4 and §10: objects
+Pure. `read_control` reads that part of a node leniently (contract §1.20.4 and §10: objects
 may be text that holds JSON, numbers may be text, `[""]` is an empty list) and adds every mistake
 to the list it is given, with its place; `check_targets` compares the result with the node's
 neighbours. Both are used by `common.model.definitions`; deciding is `master.logic`'s.
@@ -55,7 +55,7 @@ DATE_VALUES: Mapping[str, tuple[str, ...]] = {
         "lastMonthEnd",
     ),
 }
-"""The date values of each cycle (specification §10.2); `master.logic.intervals` cuts them."""
+"""The date values of each cycle (contract §10.2); `master.logic.intervals` cuts them."""
 
 
 class Relation(IntEnum):

@@ -1,7 +1,7 @@
 """Process definitions: the 1.2 JSON read into values, with every mistake found in one pass.
 
 Pure. Reads leniently what the original's front end wrote (numbers as text, objects as text that
-holds JSON; specification §1.20) and refuses clearly what can't run. The master takes a task's
+holds JSON; contract §1.20) and refuses clearly what can't run. The master takes a task's
 `params` as opaque text: only the worker's task type understands them.
 """
 
@@ -51,7 +51,7 @@ class Backoff:
 class TaskNode:
     """One node of a definition; `name` is the vertex key.
 
-    `task_json` is the node serialised again as the specification §1.20.3 shows; a task instance
+    `task_json` is the node serialised again as contract §1.20.3 shows; a task instance
     carries it to its worker.
     """
 

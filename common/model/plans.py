@@ -133,7 +133,7 @@ class ChildOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Write a new process instance (specification §3.5), owned by the master that planned it.
+    """Write a new process instance (contract §3.5), owned by the master that planned it.
 
     If another run of the same definition is live, `execution_type` decides: the new one waits for
     its turn, is discarded at once, or has the others stopped and then begins.

@@ -1,7 +1,7 @@
 """The states of process instances and task instances, and their groups: live, ended, held.
 
 The numbers are those of `t_ds_process_instance.state` and `t_ds_task_instance.state`
-(specification §2.1). The original's misspelt names (`RUNNING_EXEUTION`) live in its source alone:
+(contract §2.1). The original's misspelt names (`RUNNING_EXEUTION`) live in its source alone:
 what is stored is the number.
 """
 

@@ -1,7 +1,7 @@
 """Questions of DEPENDENT tasks to the tables, and the answers.
 
 Pure. A *question* names a definition, perhaps one task of it, and an interval of time; the answer
-is the newest run of that definition that counts in the interval (specification §10.3, DO). They
+is the newest run of that definition that counts in the interval (contract §10.3, DO). They
 are here because the master asks and the store answers.
 """
 

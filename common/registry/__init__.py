@@ -14,7 +14,7 @@ The only door to kazoo. `protocol` is what loops import; the rest implements it:
 Nothing is imported here, so that `protocol` and `config` can be had without kazoo.
 
 Under the root: `masters/<host:port>` and `workers/<host:port>` (ephemeral), `dead-servers`,
-`tasks_queue/<entry>`, `tasks_kill/<entry>`, `lock/…` as in the specification §4.1, and besides
+`tasks_queue/<entry>`, `tasks_kill/<entry>`, `lock/…` as in contract §4.1, and besides
 `tasks_claimed/<entry>` and `adopting/<host:port>` (both ephemeral). A missing parent is created
 again, since the tree may be wiped at any moment.
 """

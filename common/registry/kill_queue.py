@@ -1,4 +1,4 @@
-"""`tasks_kill`: requests to workers to kill attempts, named as in the specification §4.5."""
+"""`tasks_kill`: requests to workers to kill attempts, named as in contract §4.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tasks_queue`: submitted attempts waiting for a worker, named as in the specification §4.4.
+"""`tasks_queue`: submitted attempts waiting for a worker, named as in contract §4.4.
 
 A claim is one transaction that deletes the entry and creates `tasks_claimed/<entry>`, ephemeral, so
 that it goes with the session of the worker that made it. Claims bridge the moment between the queue

@@ -1,4 +1,4 @@
-"""The place of an attempt in the registry's queue, from its rows (specification §4.4). Does no I/O.
+"""The place of an attempt in the registry's queue, from its rows (contract §4.4). Does no I/O.
 
 Adds the word *yield*: attempts of complements give way to all others of the same priority. Used by
 every side of the store.
@@ -22,7 +22,7 @@ IS_COMPLEMENT: Final = (
 
 
 def queue_hosts(ip_list: str | None) -> str:
-    """Return the addresses of a worker group in the form of a queue entry (specification §4.4)."""
+    """Return the addresses of a worker group in the form of a queue entry (contract §4.4)."""
     numbers = []
     for address in (ip_list or "").split(","):
         try:

@@ -1,6 +1,6 @@
 """The global parameters of a process instance, when it begins or begins again. Pure.
 
-Global parameters are *resolved*: their values are computed (specification §9.3). A sub process also
+Global parameters are *resolved*: their values are computed (contract §9.3). A sub process also
 inherits: the local parameters of the task that began it replace values of its own; the output of
 the tasks above, and then the parent's globals, fill in what it does not have (§3.7, §9.8).
 """

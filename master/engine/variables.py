@@ -1,7 +1,7 @@
 """The variable pool: the output of tasks for those downstream of them. Pure.
 
 A *variable* is a value with the moment at which its task ended. A task receives the variables of
-all its upstream; of equal names the latest counts (specification §9.7). A run without output pays
+all its upstream; of equal names the latest counts (contract §9.7). A run without output pays
 nothing for this.
 """
 

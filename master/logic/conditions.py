@@ -1,4 +1,4 @@
-"""Chooses between the success and the failed branch of a CONDITIONS (specification §5.8, DO).
+"""Chooses between the success and the failed branch of a CONDITIONS (contract §5.8, DO).
 
 Pure. It is evaluated when every direct upstream has ended, retries included. Either choice is a
 result of the task, never a failure of the process.
@@ -32,5 +32,5 @@ def decide_conditions(conditions: Conditions, outcomes: Mapping[str, Outcome]) -
 
 
 def _joined(relation: Relation, results: Iterable[bool]) -> bool:
-    """Join the results; of none, AND is true and OR is false (specification §10.1)."""
+    """Join the results; of none, AND is true and OR is false (contract §10.1)."""
     return all(results) if relation is Relation.AND else any(results)

@@ -1,4 +1,4 @@
-"""Decides whether the condition of a DEPENDENT task is met (specification §10).
+"""Decides whether the condition of a DEPENDENT task is met (contract §10).
 
 Pure: the business moment, the zone and the answers of the tables are arguments. `questions` lists
 the look-ups, `evaluate` turns their answers into a verdict, and no state is kept between two
@@ -31,7 +31,7 @@ from master.logic.intervals import Interval, intervals
 
 
 class DependResult(IntEnum):
-    """The result of a wait; the codes are those of specification §2.1."""
+    """The result of a wait; the codes are those of contract §2.1."""
 
     SUCCESS = 0
     WAITING = 1
@@ -196,7 +196,7 @@ def _item_result(item: DependItem, results: Sequence[DependResult]) -> DependRes
 
 
 def _joined(relation: Relation, results: Sequence[DependResult]) -> DependResult:
-    """Join results by specification §10.1; of none, AND is SUCCESS and OR is FAILED."""
+    """Join results by contract §10.1; of none, AND is SUCCESS and OR is FAILED."""
     decisive, rest = (
         (DependResult.FAILED, DependResult.SUCCESS)
         if relation is Relation.AND

@@ -1,4 +1,4 @@
-"""Cuts the intervals that a DEPENDENT item means at a moment (specification §10.2). Pure.
+"""Cuts the intervals that a DEPENDENT item means at a moment (contract §10.2). Pure.
 
 An *interval* is half-open, `[start, end)`, and its ends are instants in UTC. It is cut on the wall
 clock of the zone: a day of the autumn change has 25 hours, and an hour that the clock shows twice

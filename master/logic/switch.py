@@ -1,4 +1,4 @@
-"""Decides which branch a SWITCH takes (specification §1.20.4).
+"""Decides which branch a SWITCH takes (contract §1.20.4).
 
 Pure. Conditions are evaluated in the order written; the first true one wins, one without text is
 true, and the default comes last. A condition that can't be evaluated fails the task: taking another

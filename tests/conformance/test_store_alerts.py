@@ -1,4 +1,4 @@
-"""Alerts: each is written once, in the transaction of its cause (specification §5.14)."""
+"""Alerts: each is written once, in the transaction of its cause (contract §5.14)."""
 
 from __future__ import annotations
 

@@ -569,7 +569,7 @@ def test_a_record_whose_pid_means_somebody_else_by_now_harms_nobody(tmp_path: Pa
 
 
 @pytest.mark.parametrize("adopted", [{7}, frozenset()], ids=["adopted", "not adopted"])
-def test_t24_a_pid_that_is_reused_as_it_is_adopted_harms_nobody(
+def test_a_pid_that_is_reused_as_it_is_adopted_harms_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopted: set[int]
 ) -> None:
     host = Host(tmp_path)

@@ -1,4 +1,4 @@
-"""The alerts that the stores write (specification §5.14), in memory."""
+"""The alerts that the stores write (contract §5.14), in memory."""
 
 from __future__ import annotations
 

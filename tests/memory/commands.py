@@ -621,7 +621,7 @@ def _definition_snapshot(row: DefinitionRecord) -> DefinitionSnapshot:
 
 
 def _new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str, Any]:
-    """The columns of a new process instance (specification §3.5), owned by `node`."""
+    """The columns of a new process instance (contract §3.5), owned by `node`."""
     return {
         "name": plan.name,
         "process_definition_id": plan.process_definition_id,

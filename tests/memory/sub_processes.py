@@ -32,7 +32,7 @@ def command_child(
     definition: int | str | None,
     at: datetime,
 ) -> None:
-    """Write the relation of a new attempt and the command for its child (specification §3.8)."""
+    """Write the relation of a new attempt and the command for its child (contract §3.8)."""
     database = tx.database
     child_id = _earlier_child(database, task)
     relation_id = tx.insert(

@@ -212,7 +212,7 @@ def test_a_verdict_follows_from_the_results_that_are_shown(
 
 
 def joined(relation: Relation, results: list[DependResult]) -> DependResult:
-    """Specification §10.1, word by word."""
+    """Contract §10.1, word by word."""
     if relation is Relation.AND:
         if DependResult.FAILED in results:
             return DependResult.FAILED

@@ -48,7 +48,7 @@ def test_the_process_that_was_seen_is_pinned_and_signalled(
     assert process.wait() == -signal.SIGKILL
 
 
-def test_t24_another_process_with_the_same_pid_is_neither_pinned_nor_signalled(
+def test_another_process_with_the_same_pid_is_neither_pinned_nor_signalled(
     process: subprocess.Popen[bytes],
 ) -> None:
     # The process of the look had the pid before this one, so it started earlier.

@@ -141,7 +141,7 @@ READ_CONDITIONS = Conditions(
 )
 
 
-def test_conditions_are_read_as_the_specification_shows_them() -> None:
+def test_conditions_are_read_as_the_contract_shows_them() -> None:
     assert good("CONDITIONS", **CONDITIONS) == READ_CONDITIONS
 
 
@@ -364,7 +364,7 @@ def test_absurd_shapes_are_mistakes_and_never_raise_7320_15594() -> None:
 # DEPENDENT
 
 
-def test_a_dependent_is_read_as_the_specification_shows_it() -> None:
+def test_a_dependent_is_read_as_the_contract_shows_it() -> None:
     dependence = {
         "relation": "AND",
         "dependTaskList": [

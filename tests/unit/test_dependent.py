@@ -106,7 +106,7 @@ def days(first: str, last: str) -> list[str]:
     ]
 
 
-# Intervals (specification §10.2)
+# Intervals (contract §10.2)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_an_unknown_date_value_means_no_interval_and_fails() -> None:
     assert looked.evidence[0]["why"] == "the date value means no interval at this moment"
 
 
-# What a run amounts to (specification §10.4, DO)
+# What a run amounts to (contract §10.4, DO)
 
 
 def test_t43_an_upstream_that_has_not_started_is_awaited() -> None:
@@ -448,7 +448,7 @@ def test_t43e_a_month_needs_a_run_on_each_day_unless_any_is_enough() -> None:
     assert verdict(waits_for(an_item("lastWeek", any_interval=True)), None).result is WAITING
 
 
-# Relations (specification §10.1)
+# Relations (contract §10.1)
 
 GOOD, BAD = a_run(), a_run(ProcessState.FAILURE)
 

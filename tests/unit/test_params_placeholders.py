@@ -1,4 +1,4 @@
-"""`$[form]`: every example of the specification (9.4) and its traps, by number."""
+"""`$[form]`: every example of contract §9.4 and its traps, by number."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo

@@ -29,7 +29,7 @@ _JDBC = re.compile(r"jdbc:([a-z0-9]+):\S+", re.IGNORECASE)
 _SUBPROTOCOLS: Final = (
     "mysql", "postgresql", "hive2", "hive2", "clickhouse", "oracle", "sqlserver", "db2",
 )  # fmt: skip
-"""By the code of DbType (specification §2.1)."""
+"""By the code of DbType (contract §2.1)."""
 _DRIVERS: Final[Mapping[str, str]] = {
     "mysql": "com.mysql.cj.jdbc.Driver",
     "mariadb": "org.mariadb.jdbc.Driver",

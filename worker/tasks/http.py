@@ -1,6 +1,6 @@
 """HTTP: one request, and a check of what came back.
 
-The keys are those of the specification §1.20.4. Parameters of the type PARAMETER go into the query,
+The keys are those of contract §1.20.4. Parameters of the type PARAMETER go into the query,
 HEADERS into the header, and BODY into a JSON object, which is sent only if there is one (T58).
 `httpCheckCondition` decides about success. `connectTimeout` and `socketTimeout` are milliseconds, a
 minute each if they are not given. `response` and `status` are put out if they are declared OUT.

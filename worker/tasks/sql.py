@@ -1,6 +1,6 @@
 """SQL: statements before, one query or any number of other statements, statements after.
 
-The keys are those of the specification §1.20.4. All statements run on one connection, each by
+The keys are those of contract §1.20.4. All statements run on one connection, each by
 itself (who wants a transaction writes BEGIN and COMMIT), and the first that fails ends the attempt
 as a failure, be it the last one (T19). Parameters are bound, never spliced (X11); time placeholders
 are put in as text, since only the author's own words can stand in them. `sqlType` 0 is a query: one

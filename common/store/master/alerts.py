@@ -1,4 +1,4 @@
-"""Writes rows of `t_ds_alert`, worded as specification §5.14 has them; it sends nothing.
+"""Writes rows of `t_ds_alert`, worded as contract §5.14 has them; it sends nothing.
 
 An alert is part of the transaction that brings its cause about, so each cause has exactly one.
 Times are UTC. Used by a save, by the time-outs and by failover.

@@ -103,7 +103,7 @@ def not_waiting(child_of: ChildOf) -> Drop:
 def new_process_instance(
     plan: Begin, *, command_id: int, node: Node, now: datetime
 ) -> dict[str, Any]:
-    """Return the columns of a new process instance (specification §3.5), owned by `node`."""
+    """Return the columns of a new process instance (contract §3.5), owned by `node`."""
     child_of = plan.child_of
     return {
         "name": plan.name,

@@ -1,6 +1,6 @@
 """Changes of `t_ds_schedules` by people, within transactions of the caller.
 
-A schedule is changed and deleted only while it is OFFLINE (specification §8.1). That it comes
+A schedule is changed and deleted only while it is OFFLINE (contract §8.1). That it comes
 ONLINE only together with its definitions is checked under their locks (`lock_definitions`), and a
 definition that goes OFFLINE takes its schedules along in the same transaction, so neither misses
 the other. Lock order: definitions by id, then schedules by id.

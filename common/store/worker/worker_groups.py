@@ -1,4 +1,4 @@
-"""Worker groups: names for people and workers, ids in the tables (specification §1.8)."""
+"""Worker groups: names for people and workers, ids in the tables (contract §1.8)."""
 
 from __future__ import annotations
 
