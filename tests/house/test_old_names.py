@@ -30,10 +30,6 @@ WORDS = {
 """Parts of names, each with the words to use instead."""
 NAMES = frozenset({"_born", "_hold", "_teller", "_untie", "pour"})
 """Whole names, whose parts are good elsewhere."""
-UNFINISHED = (
-    *("worker/", "tests/integration/spark_stage.py", "tests/integration/test_spark_host.py"),
-    "tests/unit/test_spark_asking.py",
-)
 
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
@@ -67,7 +63,7 @@ def test_no_name_is_one_that_was_given_up(package: str) -> None:
         for line, name in identifiers(path)
         if is_given_up(name)
     ]
-    assert [each for each in found if not each.startswith(UNFINISHED)] == []
+    assert found == []
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_no_two_tasks_draw_the_same_random_numbers(host: SparkHost) -> None:
     assert len({*one.values, *other.values}) == 6
 
 
-def test_a_task_has_its_askers_environment_directory_and_arguments(host: SparkHost) -> None:
+def test_a_task_has_its_proxys_environment_directory_and_arguments(host: SparkHost) -> None:
     code, attempt = host.run(
         """
         with open("/proc/self/environ", "rb") as file:
@@ -380,7 +380,7 @@ def test_no_setting_of_the_installation_keeps_a_session_from_being_closed(tmp_pa
         assert "may still run" not in attempt.output
 
 
-def test_a_task_stands_back_as_its_asker_does(host: SparkHost) -> None:
+def test_a_task_has_the_niceness_of_its_proxy(host: SparkHost) -> None:
     code, attempt = host.run(
         """
         tell(os.getpriority(os.PRIO_PROCESS, 0), os.umask(0))
@@ -396,7 +396,7 @@ def test_a_task_stands_back_as_its_asker_does(host: SparkHost) -> None:
     assert (code, attempt.values) == (0, [7, 0o027, 300])
 
 
-def test_a_task_that_ignores_being_told_to_end_ends_with_its_asker(host: SparkHost) -> None:
+def test_a_task_that_ignores_a_signal_to_end_ends_with_its_proxy(host: SparkHost) -> None:
     attempt = host.start(
         """
         import signal

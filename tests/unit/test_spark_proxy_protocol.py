@@ -196,7 +196,7 @@ def test_a_long_text_is_cut(ends: Ends) -> None:
     assert len(ends.heard()) < 5_000
 
 
-def test_the_account_of_the_asker_is_the_kernels_word(ends: Ends) -> None:
+def test_the_account_of_the_proxy_is_as_the_kernel_reports_it(ends: Ends) -> None:
     assert (ends.link.uid, ends.link.gid) == (os.geteuid(), os.getegid())
 
 

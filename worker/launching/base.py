@@ -69,7 +69,7 @@ class Launch:
 
     The first argument is the program, as an absolute path or to be found on the task's `PATH`.
     `environment` is added to what every task gets. What a task prints may put out parameters,
-    unless `prints_outputs` is off, as for types that print what strangers wrote. `job_file` tells
+    unless `prints_outputs` is off, as for types that print what others wrote. `job_file` tells
     the process what to do and may hold a password: it is gone when the attempt has ended. Beside
     it, with the suffix `.reason`, a process that fails may leave a line that says why. `notes` are
     lines for the log, about choices that the author may want to know of. `facts_file` is where the

@@ -233,8 +233,8 @@ def _argv(
         # -P keeps the program's own folder, whose modules are ours, from being searched.
         return _python(context, choice), "-P", "-u", program, str(job)
     # The worker's own interpreter: what is asked for runs in that of the Spark host.
-    asker = (sys.executable, "-I", "-S", _ASK)
-    return *asker, context.settings.spark_socket, "task", servers, str(job)
+    proxy = (sys.executable, "-I", "-S", _ASK)
+    return *proxy, context.settings.spark_socket, "task", servers, str(job)
 
 
 def _servers(choice: Choice, brings: bool) -> str:

@@ -28,7 +28,7 @@ class OwnPage:
 
     def __init__(self, tag: str) -> None:
         self._tag = tag
-        self._strangers: set[int] = set()
+        self._foreign: set[int] = set()
         self.ask: Ask | None = None
         self.application_id = ""
         self.link = ""
@@ -37,7 +37,7 @@ class OwnPage:
         """True if it is known by now."""
         if self.ask is None:
             for port in _ports_of_group(os.getpgrp()):
-                if port not in self._strangers and self._is_it(port):
+                if port not in self._foreign and self._is_it(port):
                     return True
         return self.ask is not None
 
@@ -58,7 +58,7 @@ class OwnPage:
             return False
         except ManagerError:
             pass
-        self._strangers.add(port)
+        self._foreign.add(port)
         return False
 
 

@@ -90,9 +90,9 @@ class Follower:
         return [self._tag, *self._lost]
 
     @property
-    def strangers(self) -> frozenset[str]:
+    def foreign(self) -> frozenset[str]:
         """The ids of applications with a tag of this attempt that are not its own."""
-        return self._watch.strangers
+        return self._watch.foreign
 
     @property
     def late_seconds(self) -> float:
@@ -162,7 +162,7 @@ class Follower:
             # An attempt has one runner, once. What bears its own tag before that has submitted
             # anything is another's: of a database that was restored since, or of a tenant's making.
             self._nameless = frozenset(self._watch.manager.nameless())
-            self._watch.strangers = frozenset(each.id for each in seen if each not in ours)
+            self._watch.foreign = frozenset(each.id for each in seen if each not in ours)
             return self._found(ours) if self._in_cluster else None
 
     def _found(self, ours: Sequence[Application]) -> Application | None:

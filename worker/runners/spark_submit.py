@@ -78,7 +78,7 @@ def _end(
 ) -> None:
     """End all that is the attempt's. Another connection: the first may just be waiting."""
     manager = _manager(job, HASTY, before=follower.manager)
-    watch = Watch(manager, lambda text: say(job, text), follower.strangers)
+    watch = Watch(manager, lambda text: say(job, text), follower.foreign)
     try:
         end(
             watch,

@@ -21,10 +21,10 @@ class Watch:
         self,
         manager: ApplicationManager,
         say: Callable[[str], None],
-        strangers: frozenset[str] = frozenset(),
+        foreign: frozenset[str] = frozenset(),
     ) -> None:
         self.manager = manager
-        self.strangers = strangers
+        self.foreign = foreign
         """The ids of applications that are none of the attempt's, whatever tag they bear."""
         self.is_sure = False
         """True if the last question was answered."""
@@ -39,7 +39,7 @@ class Watch:
         try:
             for tag in tags:
                 for each in self.manager.with_tag(tag):
-                    if each.id not in self.strangers:
+                    if each.id not in self.foreign:
                         found.setdefault(each.id, each)
         except ManagerError as error:
             self.is_sure = False

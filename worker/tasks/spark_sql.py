@@ -110,7 +110,7 @@ class SparkSqlTask:
                 "rows_shown": shown,
                 "result_file": str(context.artefact(RESULT)),
             },
-            # Rows are strangers' words.
+            # Rows are of foreign origin.
             prints_outputs=False,
         )
 

@@ -69,7 +69,7 @@ class _Request:
     document: Mapping[str, Any] | None = None
     form: Mapping[str, str] | None = None
     tail_bytes: int = 0
-    """If not zero, only so much of the end of a longer answer is kept."""
+    """The bytes to keep of the end of a longer answer; with 0, one that is too long is none."""
     taken: frozenset[int] = frozenset()
     """Statuses that mean yes besides those from 200 to 299."""
     wants_json: bool = False

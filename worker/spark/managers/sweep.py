@@ -42,7 +42,7 @@ class Sweep:
     """Of attempts that the tables don't know, seen for the first time."""
     orphans: Mapping[Key, timedelta] = field(default_factory=dict)
     """Since when each has been one; for the next look."""
-    strangers: frozenset[Key] = frozenset()
+    foreign: frozenset[Key] = frozenset()
     """All of which no attempt is known; for the next look."""
 
 
@@ -77,7 +77,7 @@ def decide(
     """
     answered = frozenset(asked)
     orphans = {key: since for key, since in before.orphans.items() if key[0] not in answered}
-    strangers = {key for key in before.strangers if key[0] not in answered}
+    foreign = {key for key in before.foreign if key[0] not in answered}
     kill: list[Sight] = []
     unknown: list[Sight] = []
     for sight in seen:
@@ -87,8 +87,8 @@ def decide(
                 if now - since >= PATIENCE:
                     kill.append(sight)
             case None:
-                strangers.add(sight.key)
-                if sight.key not in before.strangers:
+                foreign.add(sight.key)
+                if sight.key not in before.foreign:
                     unknown.append(sight)
             case _:
                 pass  # Somebody follows it, or will.
@@ -103,5 +103,5 @@ def decide(
         gone=tuple(gone),
         unknown=tuple(unknown),
         orphans=orphans,
-        strangers=frozenset(strangers),
+        foreign=frozenset(foreign),
     )
