@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,6 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy import Engine, insert
 
-from common.config import load
 from common.errors import NotAllowedError
 from common.model.complements import ComplementState
 from common.model.states import ReleaseState
@@ -26,7 +26,7 @@ from operations import (
 from operations.complementing import ComplementOptions
 from operations.errors import UsageError
 from operations.scheduling import ScheduleSettings
-from operations.session import Session
+from operations.session import Session, opened
 from operations.simulating import SimulationRequest
 from tests.builders import a_definition_json
 
@@ -41,9 +41,11 @@ def session(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Session:
+) -> Iterator[Session]:
     """An installation with the definition `nightly`, whose operations print nothing."""
     monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
+    url = db.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", url)
     monkeypatch.setenv("ORCAFLOW_TIME_ZONE", "Europe/Berlin")
     with db.begin() as connection:
         connection.execute(
@@ -53,7 +55,8 @@ def session(
                 process_definition_json=a_definition_json("a >> b"),
             )
         )
-    return Session(load(), db, str(db.url))
+    with opened() as session:
+        yield session
 
 
 def test_a_schedule_is_made_released_changed_and_deleted(
