@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from common.dag import Dag, select
-from common.errors import InvalidDefinitionError
-from common.model.command_param import CommandParam
-from common.model.definitions import read_process_json
 from common.model.states import ProcessState, TaskDependType
 from common.store.people import views
-from common.store.people.runs import run_shape
 from common.store.people.views import (
     ProcessInstanceDetail,
     ProcessInstanceView,
@@ -19,9 +15,11 @@ from common.store.people.views import (
     process_instances,
     task_instances,
 )
-from common.task_types import known_task_types
 from operations.lookup import instance_with_id, no_instance, state_named
 from operations.session import Session
+
+if TYPE_CHECKING:
+    from common.dag import Dag
 
 _TERMINAL = frozenset(int(state) for state in ProcessState if state.is_terminal)
 
@@ -81,6 +79,14 @@ def snapshot_of(session: Session, process_instance_id: int) -> RunSnapshot:
 
 def dag_of(session: Session, process_instance_id: int) -> Dag | None:
     """The nodes that the run has, in order; None if its JSON can't be read."""
+    # Here, since a list is shown without the readers of definitions, which take longer to import.
+    from common.dag import select
+    from common.errors import InvalidDefinitionError
+    from common.model.command_param import CommandParam
+    from common.model.definitions import read_process_json
+    from common.store.people.runs import run_shape
+    from common.task_types import known_task_types
+
     with session.engine.connect() as db:
         instance_with_id(db, process_instance_id)
         shape = run_shape(db, process_instance_id)

@@ -27,7 +27,6 @@ from sqlalchemy import Engine as Engine  # noqa: PLC0414
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from common.errors import ConfigurationError, ServiceUnreachableError
 
@@ -175,6 +174,9 @@ def retrying(
     `work` opens its own transaction and must be idempotent. The last error is raised as it is. The
     waits grow exponentially with jitter.
     """
+    # Here: only repeated work needs it, and the command line starts sooner without it.
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
     again = Retrying(
         stop=stop_after_attempt(min(attempts, 5)),
         wait=wait_random_exponential(

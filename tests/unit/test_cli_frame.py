@@ -32,6 +32,7 @@ HEAVY = {
     "rich",
     "sqlalchemy",
     "structlog",
+    "tenacity",
 }
 
 Cli = Callable[..., tuple[int, str, str]]
