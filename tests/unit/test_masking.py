@@ -22,6 +22,7 @@ from common.masking import (
 from common.model import spark_keys
 from common.runtime import log as logs
 from common.spark_config import shown_setting
+from worker.spark.host import host_log
 from worker.spark.session.datasources import HIDDEN, Options
 
 SECRET_NAMES = [
@@ -253,6 +254,14 @@ def test_masking_a_long_line_takes_no_time_to_speak_of() -> None:
         mask_message(line)
         mask_setting(line)
     assert time.perf_counter() - started < 5
+
+
+def test_the_log_of_a_spark_host_is_masked_too() -> None:
+    record = logging.LogRecord("test", logging.INFO, "", 0, f"failed: {URLS[0]}", None, None)
+    record.__dict__.update(pwd="hunter2", cause="access_key=hunter2", pid=7, urls=URLS[:2])
+    text = host_log._Lines().format(record)
+    assert "hunter2" not in text
+    assert json.loads(text)["pid"] == 7
 
 
 def _logged(home: Path, text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from worker.spark.diagnosis import texts
-from worker.spark.diagnosis.tracebacks import told
+from worker.spark.diagnosis.tracebacks import shown
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "spark"
 ERRORS: dict[str, dict[str, dict[str, Any]]] = json.loads((GOLDEN / "errors.json").read_text())
@@ -85,7 +85,7 @@ def script(tmp_path: Path, text: str) -> BaseException:
 
 def test_a_traceback_begins_in_the_script(tmp_path: Path) -> None:
     error = script(tmp_path, "def f():\n    return {}['day']\nf()\n")
-    assert told(error, script=str(tmp_path / "job.py")).splitlines() == [
+    assert shown(error, script=str(tmp_path / "job.py")).splitlines() == [
         "Traceback (most recent call last):",
         f'  File "{tmp_path}/job.py", line 3, in <module>',
         "    f()",
@@ -98,7 +98,7 @@ def test_a_traceback_begins_in_the_script(tmp_path: Path) -> None:
 
 def test_what_led_to_an_error_is_told_before_it(tmp_path: Path) -> None:
     text = "try:\n    {}['day']\nexcept KeyError as e:\n    raise ValueError('no day') from e\n"
-    lines = told(script(tmp_path, text), script=str(tmp_path / "job.py")).splitlines()
+    lines = shown(script(tmp_path, text), script=str(tmp_path / "job.py")).splitlines()
     assert "KeyError: 'day'" in lines
     assert "The above exception was the direct cause of the following exception:" in lines
     assert lines[-1] == "ValueError: no day"
@@ -108,7 +108,7 @@ def test_an_error_that_causes_itself_comes_to_an_end(tmp_path: Path) -> None:
     error = script(tmp_path, "raise ValueError('a')")
     other = ValueError("b")
     error.__context__, other.__context__ = other, error
-    assert told(error).count("ValueError: a") == 1
+    assert shown(error).count("ValueError: a") == 1
 
 
 def test_a_syntax_error_has_its_line_and_no_frames(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_syntax_error_has_its_line_and_no_frames(tmp_path: Path) -> None:
     try:
         compile("def f(\n", str(path), "exec")
     except SyntaxError as error:
-        lines = told(error, script=str(path)).splitlines()
+        lines = shown(error, script=str(path)).splitlines()
     assert lines[0].strip().startswith(f'File "{path}", line 1')
     assert lines[-1] == "SyntaxError: '(' was never closed"
 
@@ -126,6 +126,6 @@ def test_an_error_of_sparks_shows_the_authors_call_and_no_frame_of_the_library(
 ) -> None:
     text = "from pyspark.sql import types\ndef f():\n    types.StructType()[object()]\nf()\n"
     error = script(tmp_path, text)
-    lines = told(error, script=str(tmp_path / "job.py")).splitlines()
+    lines = shown(error, script=str(tmp_path / "job.py")).splitlines()
     assert sum(line.startswith("  File") for line in lines) == 2
     assert not any("site-packages" in line for line in lines)

@@ -117,7 +117,7 @@ def test_a_line_that_is_no_json_object_is_named(attempt: Attempt, line: str) -> 
 
 def test_what_is_not_declared_is_dropped_and_told(attempt: Attempt) -> None:
     attempt.log.write_text("${setValue(a=1)} ${setValue(z=1)} ${setValue(y=1)}\n")
-    assert attempt.read().told() == "puts out a; drops y, z: not declared as OUT parameters"
+    assert attempt.read().summary() == "puts out a; drops y, z: not declared as OUT parameters"
 
 
 def test_a_million_outputs_are_too_many(attempt: Attempt) -> None:

@@ -72,7 +72,7 @@ class SweepLoop:
             try:
                 seen += sights(place, self._prefix, manager.with_prefix(self._prefix))
             except ManagerError as error:
-                self._told_trouble(place, manager, str(error))
+                self._log_trouble(place, manager, str(error))
             else:
                 asked.append(place)
                 if self._silent.pop(place, ""):
@@ -84,7 +84,7 @@ class SweepLoop:
             self._sweep,
             decide(seen, asked=asked, over=over, before=self._sweep, now=now),
         )
-        self._tell(before)
+        self._log_findings(before)
         for sight in self._sweep.kill:
             self._kill(places[sight.key[0]], sight)
         return self._interval
@@ -104,12 +104,12 @@ class SweepLoop:
         else:
             log.info("orphaned application killed", extra=fields)
 
-    def _told_trouble(self, place: str, manager: ApplicationManager, cause: str) -> None:
+    def _log_trouble(self, place: str, manager: ApplicationManager, cause: str) -> None:
         if self._silent.get(place) != cause:
             self._silent[place] = cause
             log.warning("manager gave no answer", extra={"manager": manager.name, "cause": cause})
 
-    def _tell(self, before: Sweep) -> None:
+    def _log_findings(self, before: Sweep) -> None:
         for key in self._sweep.gone:
             log.info(
                 "application of an attempt that is over is gone", extra={"application": key[1]}

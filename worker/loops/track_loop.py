@@ -53,7 +53,7 @@ class TrackLoop:
         self._node = node
         self._live = live
         self._known: dict[int, _Known] = {}
-        self._told_by: Node | None = None
+        self._reported_as: Node | None = None
 
     def run_once(self) -> timedelta:
         """Tell what has changed; how long to rest.
@@ -64,10 +64,10 @@ class TrackLoop:
         if node is None:
             self._known.clear()
             return _IDLE
-        if node != self._told_by:
+        if node != self._reported_as:
             # What a former incarnation told may have come too late to be accepted.
             self._known.clear()
-            self._told_by = node
+            self._reported_as = node
         live = self._live()
         for task_id in [each for each in self._known if each not in live]:
             del self._known[task_id]

@@ -178,8 +178,8 @@ class Adoption:
                     task_log.write_line(output, CUT_PUTS_OUT_NOTHING)
                 reader = OutputReader(record.outputs, output)
                 read_outputs(reader, result, reader.read_all)
-                if result.state is TaskState.SUCCESS and (told := reader.told()):
-                    task_log.write_line(output, told)
+                if result.state is TaskState.SUCCESS and (taken := reader.summary()):
+                    task_log.write_line(output, taken)
             task_log.write_line(output, explained(result))
         except OSError as error:
             log.warning(

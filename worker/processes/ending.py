@@ -35,7 +35,7 @@ from worker.processes.results import (
     read_outputs,
     read_what_it_left,
     timed_out,
-    told_of_timeout,
+    timeout_reason,
 )
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Ending:
                 attempt.times_out_at = None
                 if not attempt.leader_ended and not attempt.is_ending:
                     attempt.timed_out = True
-                    attempt.note(told_of_timeout(attempt.timeout))
+                    attempt.note(timeout_reason(attempt.timeout))
                     self._begin_to_end(attempt, grace=self._grace)
 
     def go_on(self, now: float) -> None:
@@ -235,8 +235,8 @@ class Ending:
         reader, result = attempt.reading, attempt.result
         if reader is None or result is None or not read_outputs(reader, result, reader.step):
             return
-        if result.state is TaskState.SUCCESS and (told := reader.told()):
-            attempt.note(told)
+        if result.state is TaskState.SUCCESS and (taken := reader.summary()):
+            attempt.note(taken)
         del self._reading[attempt.id]
         self._end(attempt, result)
 

@@ -101,7 +101,7 @@ class OutputReader:
             for name, value in sorted(self._kept.items())
         )
 
-    def told(self) -> str | None:
+    def summary(self) -> str | None:
         """Return the line for the log: names only, since a value may be a secret."""
         parts = []
         if self._kept:

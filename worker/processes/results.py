@@ -64,11 +64,11 @@ def of_exit_code(code: int | None, job_file: Path | None = None) -> Result:
 
 def timed_out(code: int | None, timeout: timedelta | None) -> Result:
     """An attempt that was ended since its time was out."""
-    reason = told_of_timeout(timeout)
+    reason = timeout_reason(timeout)
     return Result(code, TaskState.FAILURE, reason, failure=FailureReason.TIMED_OUT)
 
 
-def told_of_timeout(timeout: timedelta | None) -> str:
+def timeout_reason(timeout: timedelta | None) -> str:
     minutes = (timeout or timedelta()) / timedelta(minutes=1)
     unit = "minute" if minutes == 1 else "minutes"
     return f"timed out after {minutes:g} {unit} (timeout strategy FAILED)"

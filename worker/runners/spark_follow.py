@@ -21,7 +21,7 @@ from worker.runners.own_page import OwnPage
 from worker.runners.spark_ending import Killer, end
 from worker.runners.spark_outcome import Outcome, exit_code, outcome
 from worker.runners.spark_process import Submission, checksum
-from worker.runners.spark_told import Told, fetched_log, say
+from worker.runners.spark_reporting import Reporting, fetched_log, say
 from worker.runners.spark_watch import Watch
 from worker.spark.managers.base import (
     Application,
@@ -63,7 +63,7 @@ class Follower:
         self._job = job
         self._watch = watch
         self._submission = submission
-        self._told = Told(job, facts, submission)
+        self._reporting = Reporting(job, facts, submission)
         self._stopping = stopping
         self._tag: str = document["tag"]
         self._lost: list[str] = document["attach_tags"]
@@ -212,10 +212,10 @@ class Follower:
         late_from: float | None = None
         while True:
             if application is not None:
-                self._told.see(application)
+                self._reporting.see(application)
                 if application.state.is_final:
                     return application
-                self._told.progress(self._watch.manager.ask(application), application.id)
+                self._reporting.progress(self._watch.manager.ask(application), application.id)
             self._end_strays(application)
             self._pause(_LOOK_SECONDS if application is None else _FOLLOW_SECONDS)
             code = self._submission.wait(0)
@@ -262,14 +262,14 @@ class Follower:
             self._check()
             now = time.monotonic()
             if now >= look_at and not self._is_local:
-                live = self._told.see_all(self._watch.look([self._tag]))
+                live = self._reporting.see_all(self._watch.look([self._tag]))
                 look_at = now + (_FOLLOW_SECONDS if live else 0.0)
             if self._page.look():
-                self._told.see_page(self._page)
-                if not self._told.progress(self._page.ask, self._page.application_id):
+                self._reporting.see_page(self._page)
+                if not self._reporting.progress(self._page.ask, self._page.application_id):
                     self._page.forget()
-            for each in self._told.applications:
-                self._told.progress(self._watch.manager.ask(each), each.id)
+            for each in self._reporting.applications:
+                self._reporting.progress(self._watch.manager.ask(each), each.id)
             self._end_strays(None)
         application = self._settle(code)
         if application is None:
@@ -285,7 +285,7 @@ class Follower:
         begun = time.monotonic()
         while True:
             seen = self._watch.look([self._tag])
-            live = self._told.see_all(seen)
+            live = self._reporting.see_all(seen)
             if seen is not None and not live:
                 break
             waited = time.monotonic() - begun
@@ -304,7 +304,7 @@ class Follower:
                 )
                 break
             self._pause(0.2)
-        return next(iter(self._told.applications), None)
+        return next(iter(self._reporting.applications), None)
 
     # The end.
 
@@ -321,7 +321,9 @@ class Follower:
             if application is not None and (self._in_cluster or self._was_refound):
                 log = fetched_log(self._job, self._watch.manager, application)
             log = log or self._submission.printed()
-        why = self._told.end(ended, log, "" if application is None else application.diagnostics)
+        why = self._reporting.end(
+            ended, log, "" if application is None else application.diagnostics
+        )
         if why:
             self._job.fail(JobError(why))
         return exit_code(code, ended)

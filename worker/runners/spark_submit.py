@@ -19,7 +19,7 @@ from worker.runners.job import FAILED, Job, read_job
 from worker.runners.spark_ending import end
 from worker.runners.spark_follow import Follower, GivenUpError
 from worker.runners.spark_process import Submission
-from worker.runners.spark_told import say
+from worker.runners.spark_reporting import say
 from worker.runners.spark_watch import Watch
 from worker.spark.managers.base import ApplicationManager
 from worker.spark.managers.choice import manager_of, own_user

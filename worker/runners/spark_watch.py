@@ -31,7 +31,7 @@ class Watch:
         self._say = say
         self._trouble = ""
         self._said_at = 0.0
-        self._told: set[str] = set()
+        self._said: set[str] = set()
 
     def look(self, tags: Iterable[str]) -> list[Application] | None:
         """The applications with any of these tags, first those of the first; None if not sure."""
@@ -64,8 +64,8 @@ class Watch:
 
     def say_once(self, text: str) -> None:
         """Say something in the log, the first time only."""
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._said:
+            self._said.add(text)
             self._say(text)
 
     def _complain(self, text: str) -> None:

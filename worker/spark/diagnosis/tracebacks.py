@@ -21,19 +21,19 @@ _CAUSE: Final = "\nThe above exception was the direct cause of the following exc
 _CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
-def told(error: BaseException, *, script: str = "") -> str:
+def shown(error: BaseException, *, script: str = "") -> str:
     """The traceback of an error, with those that led to it."""
-    return "".join(_told(error, script, {id(error)})).rstrip("\n")
+    return "".join(_lines(error, script, {id(error)})).rstrip("\n")
 
 
-def _told(error: BaseException, script: str, seen: set[int]) -> Iterator[str]:
+def _lines(error: BaseException, script: str, seen: set[int]) -> Iterator[str]:
     earlier, words = error.__cause__, _CAUSE
     if earlier is None and not error.__suppress_context__:
         earlier, words = error.__context__, _CONTEXT
     # What Spark's own Python met with on its way is of no use to anybody else.
     if earlier is not None and id(earlier) not in seen and not is_of_spark(error):
         seen.add(id(earlier))
-        yield from _told(earlier, script, seen)
+        yield from _lines(earlier, script, seen)
         yield words
     shown = traceback.TracebackException.from_exception(error, compact=True)
     frames = _frames(shown, script, error)

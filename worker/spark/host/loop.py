@@ -244,7 +244,7 @@ class Host:
             plans = {name: ServerPlan(**each["plan"]) for name, each in profiles}
             limits = {name: Limits(**each["limits"]) for name, each in profiles}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise BadRequestError(f"a wish that can't be understood: {error}") from error
+            raise BadRequestError(f"the wanted profiles can't be understood: {error}") from error
         self._follower = link
         if is_ending:
             self._is_ending = True

@@ -144,15 +144,15 @@ class Link:
 
     def say(self, text: str) -> None:
         """Have a line printed."""
-        self._tell(f"say {_line(text)}")
+        self._send_line(f"say {_line(text)}")
 
     def exit(self, code: int) -> None:
         """The process has ended with this code, negative for a signal."""
-        self._tell(f"exit {code}")
+        self._send_line(f"exit {code}")
 
     def error(self, failure: str, text: str) -> None:
         """It has failed, and not by itself."""
-        self._tell(f"error {failure} {_line(text)}")
+        self._send_line(f"error {failure} {_line(text)}")
 
     def close(self) -> None:
         self._drop_files()
@@ -162,7 +162,7 @@ class Link:
         _close(self._files)
         self._files.clear()
 
-    def _tell(self, line: str) -> None:
+    def _send_line(self, line: str) -> None:
         try:
             self._connection.send(line.encode("utf-8", "replace") + b"\n")
         except OSError:

@@ -57,7 +57,7 @@ def _stand_for(host: _socket.socket, signals: int) -> int:
     while True:
         for fd, _ in poll.poll():
             if fd == signals:
-                _tell(host, os.read(signals, 64))
+                _forward(host, os.read(signals, 64))
                 continue
             try:
                 part = host.recv(65_536)
@@ -122,7 +122,7 @@ def _ask(host: _socket.socket, words: list[str]) -> None:
         return  # What is to be read says more.
 
 
-def _tell(host: _socket.socket, numbers: bytes) -> None:
+def _forward(host: _socket.socket, numbers: bytes) -> None:
     try:
         host.sendall(numbers)
     except (BrokenPipeError, ConnectionResetError):

@@ -54,7 +54,7 @@ class ClassicProgress:
         self._thread.join()
         self._take_last()
 
-    def tell_usage(self) -> None:
+    def report_usage(self) -> None:
         """Say what it has taken, as far as that is known now."""
         self._facts.update(
             usage=self._meter.usage(
@@ -86,7 +86,7 @@ class ClassicProgress:
                 self._context._jsc.sc().listenerBus().waitUntilEmpty(_DRAIN_MS)  # noqa: SLF001
             with contextlib.suppress(Exception):
                 self._take()
-        self.tell_usage()
+        self.report_usage()
 
     def _take(self) -> None:
         with self._lock:

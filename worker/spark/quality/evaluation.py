@@ -65,7 +65,7 @@ def run(spark: SparkSession, job: Job) -> int:
     found |= {each.name: data.value_of(each) for each in rules if isinstance(each, CustomSql)}
     former = job.document.get("former") or {}
     results = [_judged(each, found[each.name], former.get(each.name) or ()) for each in rules]
-    _tell(job, source, results)
+    _report(job, source, results)
     return 0
 
 
@@ -241,7 +241,7 @@ def _columns(rule: Rule) -> tuple[str, ...]:
     return (column,) if column else ()
 
 
-def _tell(job: Job, source: Source, results: Sequence[QualityResult]) -> None:
+def _report(job: Job, source: Source, results: Sequence[QualityResult]) -> None:
     """Show and keep what was found; raises if it blocks."""
     table = Result(_COLUMNS, rows_shown=len(results), outputs={})
     for each in results:

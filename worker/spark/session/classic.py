@@ -96,7 +96,7 @@ def _end(
     stopping.start()
     stopping.join(_STOP_SECONDS)
     driver.close()
-    progress.tell_usage()
+    progress.report_usage()
     work.facts().flush()
 
 

@@ -37,7 +37,7 @@ class OwnSessions:
         # The host listens only when the task has ended: there may be no room for more words, and
         # no word is worth waiting for that.
         os.set_blocking(told, False)
-        self._told = told
+        self._words = told
         self._further: list[Session] = []
         self._are_closed = True
         self.first = open_clone(place)
@@ -51,7 +51,7 @@ class OwnSessions:
         for each in (*self._further, self.first):
             each.stop()
         if self._are_closed:
-            self._tell(CLOSED)
+            self._report(CLOSED)
 
     def _take_over(self) -> None:
         own = self
@@ -88,7 +88,7 @@ class OwnSessions:
     def _another(self, make: Callable[[], Session]) -> Session:
         session = make()
         self._further.append(session)
-        self._tell(session.session_id)
+        self._report(session.session_id)
         self._equip(session)
         return session
 
@@ -99,11 +99,11 @@ class OwnSessions:
         if self._place.python:
             session.conf.set("spark.sql.execution.pyspark.python", self._place.python)
 
-    def _tell(self, word: str) -> None:
+    def _report(self, word: str) -> None:
         # A script may have closed what it didn't open, or have more sessions than can be told;
         # those that aren't end with the server, or when they were idle for an hour.
         with contextlib.suppress(OSError):
-            os.write(self._told, f"{word}\n".encode())
+            os.write(self._words, f"{word}\n".encode())
 
 
 def _released(session: Session) -> bool:

@@ -141,7 +141,7 @@ def _running(place: Place, sessions: Collection[str]) -> list[int]:
     marks = [f"_Session_{each}_" for each in sessions]
     return [
         job["jobId"]
-        for job in _told(place, "jobs?status=running")
+        for job in _listed(place, "jobs?status=running")
         if any(mark in tag for tag in job.get("jobTags", ()) for mark in marks)
     ]
 
@@ -154,11 +154,11 @@ def _executing(place: Place, operations: Collection[str]) -> bool:
     """
     names = {f"{_THREAD}{each}" for each in operations}
     return bool(names) and any(
-        each["threadName"] in names for each in _told(place, "executors/driver/threads")
+        each["threadName"] in names for each in _listed(place, "executors/driver/threads")
     )
 
 
-def _told(place: Place, what: str) -> list[dict[str, Any]]:
+def _listed(place: Place, what: str) -> list[dict[str, Any]]:
     if not (place.ui_link and place.application_id):
         return []
     page = _ask_page(place, f"/api/v1/applications/{place.application_id}/{what}")

@@ -61,7 +61,7 @@ def run(spark: SparkSession, job: Job) -> int:
         rows = "" if fetched is None else f", {_rows(fetched)}"
         _say(job, f"  done in {time.monotonic() - started:.2f} s{rows}")
     if result is not None:
-        _tell(job, result)
+        _report(job, result)
     return 0
 
 
@@ -146,7 +146,7 @@ def _plain(value: object) -> object:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _tell(job: Job, fetched: _Fetched) -> None:
+def _report(job: Job, fetched: _Fetched) -> None:
     result = fetched.result
     _say(job, result.table())
     shown = min(result.count, int(job.document["rows_shown"]))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.model.failures import FailureReason
 from worker.spark.diagnosis.failures import Explained, WorkFailedError, explain
-from worker.spark.diagnosis.tracebacks import told
+from worker.spark.diagnosis.tracebacks import shown
 from worker.spark.progress.facts_file import FactsFile
 from worker.spark.session import datasources, script
 from worker.spark.session.job import Job
@@ -110,7 +110,7 @@ def failed(
     _flush()
     explained = explain(error)
     if not isinstance(error, WorkFailedError):
-        _print(job, told(error, script=job.script))
+        _print(job, shown(error, script=job.script))
     _print(job, f"{explained.reason}: {explained.sentence}")
     if explained.hint:
         _print(job, f"Hint: {explained.hint}")

@@ -30,7 +30,7 @@ _OF_A_PROGRAM: Final = "User class threw exception:"
 """As YARN begins it."""
 
 
-class Told:
+class Reporting:
     """Keeps the facts, and the log, up to what is known."""
 
     def __init__(self, job: Job, facts: FactsFile, submission: Submission) -> None:
