@@ -419,13 +419,13 @@ def _servers(directory: Path) -> dict[Path, dict[str, str]]:
 def _running_jobs(conf: Mapping[str, str]) -> list[dict[str, Any]]:
     page = f"http://127.0.0.1:{conf['spark.ui.port']}/api/v1/applications"
     try:
-        (application,) = _told(page)
-        found: list[dict[str, Any]] = _told(f"{page}/{application['id']}/jobs?status=running")
+        (application,) = _json_of(page)
+        found: list[dict[str, Any]] = _json_of(f"{page}/{application['id']}/jobs?status=running")
     except (OSError, ValueError):
         return []  # It is starting, or has just gone.
     return found
 
 
-def _told(address: str) -> Any:
+def _json_of(address: str) -> Any:
     with urllib.request.urlopen(address, timeout=10) as answer:
         return json.load(answer)

@@ -36,7 +36,7 @@ FACTS_VARIABLE: Final = "ORCAFLOW_SPARK_FACTS"
 
 _FACTS_FILE = "spark-facts.json"
 _SPARK = Path(__file__).resolve().parent.parent / "spark"
-_ASK = str(_SPARK / "host" / "task_proxy.py")
+_TASK_PROXY = str(_SPARK / "host" / "task_proxy.py")
 _CLASSIC_DRIVER = str(_SPARK / "session" / "classic.py")
 _ENVIRONMENTS = str(_SPARK / "session" / "environments.py")
 
