@@ -233,7 +233,7 @@ def _argv(
         # -P keeps the program's own folder, whose modules are ours, from being searched.
         return _python(context, choice), "-P", "-u", program, str(job)
     # The worker's own interpreter: what is asked for runs in that of the Spark host.
-    proxy = (sys.executable, "-I", "-S", _ASK)
+    proxy = (sys.executable, "-I", "-S", _TASK_PROXY)
     return *proxy, context.settings.spark_socket, "task", servers, str(job)
 
 
