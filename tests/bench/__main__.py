@@ -85,12 +85,12 @@ def _measured(name: str, stage: Stage, runs: int) -> list[Figure]:
     figures = BENCHES[name].measure(stage, runs)
     for figure in figures:
         print(figure.line(), flush=True)
-        _say(f"  {_told(figure)}")
+        _say(f"  {_line_of(figure)}")
     _say(f"{name} took {time.monotonic() - began:.1f} s")
     return figures
 
 
-def _told(figure: Figure) -> str:
+def _line_of(figure: Figure) -> str:
     text = f"{figure.name:24} {figure.median:10.2f} {figure.unit}"
     if figure.target is None:
         return text

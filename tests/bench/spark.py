@@ -79,7 +79,7 @@ def _chains(stage: Stage, tiny: int, runs: int) -> list[Figure]:
 
 def _first_results(stage: Stage, runs: int) -> list[Figure]:
     """From the claim, or from the start of a driver, to the first result."""
-    tells = _SUM + _told(stage, "first")
+    tells = _SUM + _report_to(stage, "first")
     warm = stage.database.define("spark-first", definitions.spark_chain(_LENGTH, tells))
     classic = stage.database.define(
         "spark-classic",
@@ -140,7 +140,7 @@ def _crowd(stage: Stage, name: str, script: str, runs: int, target: Target | Non
 
 def _memory(stage: Stage, runs: int) -> Figure:
     """Of eight tasks that have done their work and wait, each share of shared memory counted."""
-    script = _SUM + _UDF + _told(stage, "idle") + "import signal\nsignal.pause()\n"
+    script = _SUM + _UDF + _report_to(stage, "idle") + "import signal\nsignal.pause()\n"
     crowd = stage.database.define("spark-idle", definitions.spark_crowd(_AT_ONCE, script))
     each: list[float] = []
     for _ in range(runs):
@@ -159,7 +159,7 @@ def _stops(stage: Stage) -> Figure:
     """From the command to the end of the instance, which is told when Spark runs nothing more."""
     endless = (
         "from pyspark.sql.functions import udf\nimport time\n"
-        + _told(stage, "endless")
+        + _report_to(stage, "endless")
         + "spark.range(4).select(udf(lambda x: time.sleep(600), 'long')('id')).collect()\n"
     )
     definition = stage.database.define("spark-stop", definitions.spark_crowd(1, endless))
@@ -180,7 +180,7 @@ def _stops(stage: Stage) -> Figure:
     )
 
 
-def _told(stage: Stage, what: str) -> str:
+def _report_to(stage: Stage, what: str) -> str:
     """A line of Python that tells a moment."""
     fifo = str(stage.cluster.home / "moments")
     name = "__import__('os').environ['ORCAFLOW_TASK_NAME']"

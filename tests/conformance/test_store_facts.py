@@ -65,7 +65,7 @@ _MINUTE = TaskTimeout(after=MINUTE, strategy=TimeoutStrategy.FAILED)
 _NAMES = ("app_link", "ui_link", "history_link", "progress", "usage")
 
 
-def _told(db: Tables, task_id: int) -> dict[str, Any]:
+def _facts_of(db: Tables, task_id: int) -> dict[str, Any]:
     row = the_task(db, task_id)
     return {name: row[name] for name in _NAMES if row[name] is not None}
 
@@ -84,7 +84,7 @@ def test_what_a_running_attempt_says_is_in_its_row(db: Tables) -> None:
     assert progress_from(the_task(db, a)["progress"]) == FACTS.progress
     assert (the_task(db, a)["history_link"], the_task(db, a)["usage"]) == (None, None)
     assert usage_from(the_task(db, b)["usage"]) == usage
-    assert _told(db, quiet) == {}
+    assert _facts_of(db, quiet) == {}
     assert {the_task(db, one)["state"] for one in (a, b, quiet)} == {TaskState.RUNNING}
 
 
@@ -92,12 +92,12 @@ def test_what_is_not_said_any_more_stays_as_it_was_told(db: Tables) -> None:
     (a,) = submit(db, a_run(db), "a")
     claim(db, [a])
     db.tasks.record_facts(WORKER, {a: FACTS})
-    before = _told(db, a)
+    before = _facts_of(db, a)
     db.tasks.record_facts(WORKER, {a: SparkFacts()})
     db.tasks.record_facts(WORKER, {})
-    assert _told(db, a) == before
+    assert _facts_of(db, a) == before
     db.tasks.record_facts(WORKER, {a: SparkFacts(history_link="https://history")})
-    assert _told(db, a) == before | {"history_link": "https://history"}
+    assert _facts_of(db, a) == before | {"history_link": "https://history"}
 
 
 def test_only_the_incarnation_that_holds_a_running_attempt_tells_of_it(db: Tables) -> None:
@@ -107,7 +107,7 @@ def test_only_the_incarnation_that_holds_a_running_attempt_tells_of_it(db: Table
     for other in (RESTARTED, OTHER_WORKER):
         db.tasks.record_facts(other, {a: FACTS})
     db.tasks.record_facts(WORKER, {b: FACTS, ended: FACTS})
-    assert [_told(db, one) for one in (a, b, ended)] == [{}, {}, {}]
+    assert [_facts_of(db, one) for one in (a, b, ended)] == [{}, {}, {}]
 
 
 def test_telling_of_an_attempt_calls_nobody(db: Tables) -> None:
@@ -139,7 +139,7 @@ def test_facts_that_no_text_column_can_keep_are_kept_as_well_as_can_be(db: Table
     db.tasks.record_facts(
         WORKER, {a: SparkFacts(application_ids=("a\0b",), ui_link="http://\ud800")}
     )
-    assert _told(db, a) == {"app_link": "a\N{REPLACEMENT CHARACTER}b", "ui_link": "http://?"}
+    assert _facts_of(db, a) == {"app_link": "a\N{REPLACEMENT CHARACTER}b", "ui_link": "http://?"}
 
 
 @pytest.mark.parametrize(

@@ -126,16 +126,16 @@ class RepeatingRunStore(MemoryRunStore):
     def __init__(self, database: MemoryDatabase, world: World) -> None:
         super().__init__(database)
         self._world = world
-        self._told: list[TaskReport] = []
+        self._recent_reports: list[TaskReport] = []
 
     def reports(self, node: Node) -> tuple[TaskReport, ...]:
         reports = super().reports(node)
         again = tuple(
             report
-            for report in self._told
+            for report in self._recent_reports
             if self._world.random.random() < self._world.options.repeat_report / 4
         )
-        self._told = [*self._told, *reports][-20:]
+        self._recent_reports = [*self._recent_reports, *reports][-20:]
         return again + reports
 
 

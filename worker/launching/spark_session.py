@@ -180,7 +180,7 @@ def session_conf(context: TaskContext) -> dict[str, str]:
 
 
 def _needs(master: str, conf: Mapping[str, str], shipped: Iterable[str]) -> list[str]:
-    """Return the wishes that no session in a server can have, in the author's own words."""
+    """Return the requests that no session in a server can meet, in the author's own words."""
     needs = [f"params.master ({master})"] if master else []
     needs += [
         f"params.conf: {key}"
