@@ -66,6 +66,7 @@ def await_instance(
                     "(`orcaflow server list` shows the masters)"
                 )
                 reported = True
+        # A refused command notifies nobody: only the tables can be asked, ever more seldom.
         time.sleep(pause)
         pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE_SECONDS)
 
@@ -89,6 +90,7 @@ def await_taken(session: Session, command: PutCommand, *, patience: timedelta | 
                 f" (orcaflow instance why --command {command.id})"
             )
             reported = True
+        # A refused command notifies nobody: only the tables can be asked, ever more seldom.
         time.sleep(pause)
         pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE_SECONDS)
     return True
@@ -122,4 +124,5 @@ def await_log(session: Session, task_instance_id: int) -> str | None:
         if not reported:
             say(f"waiting for a worker to start task instance {task_instance_id}")
             reported = True
+        # The begin of a task notifies nobody: only its row can be asked.
         time.sleep(_LOG_PAUSE_SECONDS)

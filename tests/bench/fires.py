@@ -87,7 +87,7 @@ def _await_success(stage: Stage, definition: int, runs: int) -> None:
     while stage.database.count(ended, (definition,)) < runs:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not all of {runs} runs have ended")
-        # How often it is looked; the moments themselves stand in the rows.
+        # Polling disturbs no figure: the moments that count stand in the rows.
         time.sleep(0.2)
     stage.database.check_success(definition)
 

@@ -156,7 +156,8 @@ def _memory(stage: Stage, runs: int) -> Figure:
 
 
 def _stops(stage: Stage) -> Figure:
-    """From the command to the end of the instance, which is told when Spark runs nothing more."""
+    """The time from the command to the end of the instance, once Spark runs nothing of it."""
+    # A UDF that sleeps keeps its job running until the stop ends it.
     endless = (
         "from pyspark.sql.functions import udf\nimport time\n"
         + _report_to(stage, "endless")

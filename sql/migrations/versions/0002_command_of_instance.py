@@ -1,7 +1,7 @@
 """The command that began a process instance, so that its sender finds the run.
 
-Runs of before have none: their commands are gone, and nobody can tell which they were. A command
-that waits meanwhile is taken afterwards like any other, and its run names it.
+Earlier runs keep NULL: their commands are deleted rows. A command that waits during the upgrade is
+taken afterwards like any other, and its run names it.
 """
 
 from __future__ import annotations
