@@ -131,14 +131,14 @@ class History:
     shape: Shape
     master: OneMaster = field(default_factory=lambda: OneMaster(store=Forgetful))
     worker: Node = WORKER
-    lint_warnings: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
     said: list[tuple[Node, AttemptEnd]] = field(default_factory=list)
     heard: list[TaskReport] = field(default_factory=list)
     seen: int = 0
     run: int = 0
 
     def begin(self) -> None:
-        watched(self.master.runs, self.master.database, self.lint_warnings)
+        watched(self.master.runs, self.master.database, self.violations)
         self.run = self.master.begin(
             self.shape.text(), strategy=self.shape.strategy, of_task=self.shape.of_task()
         )
@@ -186,7 +186,7 @@ class History:
                 if number == 7:
                     self.master.pause(self.run)
             case "restart":
-                watched(self.master.start(), self.master.database, self.lint_warnings)
+                watched(self.master.start(), self.master.database, self.violations)
             case "forget":
                 self.master.runs.forget_all()
             case "unsaved":
@@ -218,7 +218,7 @@ class History:
     # What must hold
 
     def check(self) -> None:
-        assert self.lint_warnings == []
+        assert self.violations == []
         for run in self.master.runs._runs.values():
             check(run)
         assert differences(self.master.runs, MemoryRunStore(self.master.database)) == []

@@ -29,4 +29,4 @@ def complaints(seed: int, parts: Parts, options: Options) -> list[str]:
     """The rules that this seed breaks."""
     world = World(seed, parts=parts, options=options)
     world.run()
-    return broken(world) + world.lint_warnings
+    return broken(world) + world.violations

@@ -35,7 +35,7 @@ _SEEDS = int(os.environ.get("ORCAFLOW_SEEDS", "500"))
 def test_whatever_happens_all_ends_right(seed: int) -> None:
     world = World(seed)
     world.run()
-    found = broken(world) + world.lint_warnings
+    found = broken(world) + world.violations
     assert found == [], f"seed {seed} ({world.options}):\n" + "\n".join([*found, *world.log])
 
 

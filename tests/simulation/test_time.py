@@ -105,7 +105,7 @@ class Cluster(World):
         self.healed_at = max(self.healed_at, self.clock.now() - START)
         while not self._at_rest():
             self._turn()
-        assert broken(self) + self.lint_warnings == []
+        assert broken(self) + self.violations == []
         return True
 
 

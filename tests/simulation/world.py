@@ -182,7 +182,7 @@ class World:
             for index in (1, 2)
         }
         self.log: list[str] = []
-        self.lint_warnings: list[str] = []
+        self.violations: list[str] = []
         self._to_restart: dict[str, timedelta] = {}
         self._current: Daemon | None = None
         self._paused: Daemon | None = None
@@ -278,7 +278,7 @@ class World:
             self._quiet_since = changes, self.clock.elapsed
             works = any(computer.alive() for computer in self.computers.values())
             if len(self.database.commands) and not works and not self.options.minutes:
-                self.lint_warnings.append("commands wait for room that nothing uses (T67)")
+                self.violations.append("commands wait for room that nothing uses (T67)")
             self.people.stop_everything()
 
     def _waits_for_others(self) -> bool:
@@ -422,7 +422,7 @@ class World:
         """What a daemon has in memory, with what loading would give; after each of its passes."""
         if daemon.compared != len(self.database.changes):
             daemon.compared = len(self.database.changes)
-            self.lint_warnings += differences(runs, MemoryRunStore(self.database))
+            self.violations += differences(runs, MemoryRunStore(self.database))
 
     def _act(self, daemon: Daemon, act: Callable[[], None]) -> None:
         """Have a daemon do something, which it may not survive."""
@@ -539,7 +539,7 @@ class World:
             ),
             heartbeat_text=lambda: self.heartbeat(host),
         )
-        daemon.runs = watched(master.runs, self.database, self.lint_warnings)
+        daemon.runs = watched(master.runs, self.database, self.violations)
         self.parts.run_worker(master.runs)
         notice = NoticeLoop(
             Mailbox(daemon.source),
@@ -593,7 +593,7 @@ class World:
         ).text()
 
 
-def watched(runs: RunWorker, database: MemoryDatabase, lint_warnings: list[str]) -> RunWorker:
+def watched(runs: RunWorker, database: MemoryDatabase, violations: list[str]) -> RunWorker:
     """Have what the engine holds to be impossible written down, since the loop survives it.
 
     A run that has been taken over may hear of what its new owner has done; it is about to be lost.
@@ -604,7 +604,7 @@ def watched(runs: RunWorker, database: MemoryDatabase, lint_warnings: list[str])
         process = database.processes.the(ownership.process_instance_id)
         is_stale = process.owner_epoch != ownership.epoch
         if not (is_stale and isinstance(error, ImpossibleError)):
-            lint_warnings.append(f"process instance {process.id}: {error!r}")
+            violations.append(f"process instance {process.id}: {error!r}")
         return suspect(ownership, error)
 
     runs._suspect = tell  # type: ignore[method-assign]  # A test's ear at a closed door.
