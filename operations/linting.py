@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.config import load
+from common.config import home
 from operations.definition_files import DefinitionDocument, read_definition_files
 from operations.errors import UsageError
 from operations.references import Kind
@@ -19,7 +19,7 @@ def read_files(
     `name` is for a file with one definition; `mapped` holds texts KIND:ID=NAME, the names that ids
     of another database have here.
     """
-    resources = load().home / "resources"
+    resources = home() / "resources"
     return read_definition_files(files, resources=resources, name=name, given=_given(mapped))
 
 

@@ -14,7 +14,7 @@ used, since its import takes longer than the whole command line may take to star
 
 from common.config.addresses import database_dsn, database_url, libpq_dsn, zookeeper_hosts
 from common.config.keys import CONF_DIR_VARIABLE, ENVIRONMENT_PREFIX, FILES
-from common.config.reading import default_conf_dir, load
+from common.config.reading import default_conf_dir, home, load
 from common.config.settings import (
     CommandConfig,
     Config,
@@ -43,6 +43,7 @@ __all__ = [
     "default_conf_dir",
     "effective",
     "get",
+    "home",
     "libpq_dsn",
     "load",
     "shown",

@@ -39,6 +39,20 @@ def load(*, overrides: Mapping[str, object] | None = None) -> Config:
     return config
 
 
+def home() -> Path:
+    """Read where the data of this cluster is, and nothing else: that takes no pydantic.
+
+    The other settings are not checked. Raises `ConfigurationError`.
+    """
+    mistakes: list[str] = []
+    found: object = None
+    for _, layer in _layers(mistakes):
+        found = {key: value for key, value, _ in layer}.get("home", found)
+    if mistakes or not isinstance(found, str | None):
+        return load().home
+    return _home_from(found)
+
+
 def default_conf_dir() -> Path | None:
     """Find the shipped folder: beside the packages in a checkout, in `orcaflow` if installed."""
     top = Path(__file__).resolve().parents[2]
@@ -142,11 +156,9 @@ def _validated(
             continue
         section, _, name = key.rpartition(".")
         (nested.setdefault(section, {}) if section else nested)[name] = value
-    home = nested.get("home")
-    if isinstance(home, str):
-        nested["home"] = Path(home or DEFAULT_HOME).expanduser().absolute()
-    else:
-        nested.setdefault("home", Path(DEFAULT_HOME).expanduser())
+    named = nested.get("home")
+    if isinstance(named, str | None):
+        nested["home"] = _home_from(named)
     for key, check in _CHECKS.items():
         if isinstance(value := values.get(key), str) and value:
             try:
@@ -160,6 +172,10 @@ def _validated(
         details = error.errors(include_url=False, include_context=False)
         mistakes.extend(_mistake(detail, origins) for detail in details)
         return None
+
+
+def _home_from(named: str | None) -> Path:
+    return Path(named or DEFAULT_HOME).expanduser().absolute()
 
 
 def _mistake(detail: ErrorDetails, origins: Mapping[str, str]) -> str:

@@ -162,7 +162,8 @@ def test_the_tree_is_as_people_know_it(zk_root: ZookeeperRoot) -> None:
 def test_a_restart_of_the_server_within_the_session_costs_nothing(
     own_server: EmbeddedZookeeper, a_registry: Callable[..., Registry]
 ) -> None:
-    registry = a_registry()
+    # The longest that the server grants: it starts slowly on a machine that is busy.
+    registry = a_registry(timeout=timedelta(seconds=60))
     node = join(registry)
     registry.task_queue.offer([ENTRY])
     registry.task_queue.claim([ENTRY], node)

@@ -43,7 +43,6 @@ _GATED = _SUM + "while not os.path.exists(sys.argv[1]): time.sleep(0.1)\nspark.s
 _SMALL = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",

@@ -1,4 +1,4 @@
-"""A real standalone cluster: a Master and two Workers, as small as they can be."""
+"""A real standalone cluster: a Master and a Worker of two cores, as small as they can be."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ class StandaloneCluster:
         where = ("--host", "127.0.0.1")
         self._start("Master", *where, "--port", str(port), "--webui-port", str(page))
         self._until(lambda: self.sees()["status"] == "ALIVE")
-        for number in (1, 2):
-            self._start(
-                "Worker",
-                *where,
-                *("--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "600m"),
-                *("--work-dir", str(home / f"work-{number}"), self.master),
-            )
-        self._until(lambda: self.sees()["aliveworkers"] == 2)
+        self._start(
+            "Worker",
+            *where,
+            *("--port", "0", "--webui-port", "0", "--cores", "2", "--memory", "1200m"),
+            *("--work-dir", str(home / "work"), self.master),
+        )
+        self._until(lambda: self.sees()["aliveworkers"] == 1)
 
     def __enter__(self) -> Self:
         return self
