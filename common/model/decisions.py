@@ -12,25 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from common.model.definitions import PoolShare, TaskTimeout
 from common.model.failures import FailureReason
-from common.model.states import Priority, ProcessState, TaskState, TimeoutStrategy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class PoolShare:
-    """The slots of a pool that an attempt needs; the pool is named by its id or by its name."""
-
-    slots: int = 1
-    pool_id: int | None = None
-    pool_name: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskTimeout:
-    """The time that an attempt may take from its start, and the action if it takes longer."""
-
-    after: timedelta
-    strategy: TimeoutStrategy
+from common.model.states import Priority, ProcessState, TaskState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from common.dag import Dag, DagError, build_dag
 from common.errors import InvalidDefinitionError
 from common.model.control import Control, check_targets, read_control
 from common.model.control_types import CONTROL_TYPES
-from common.model.decisions import PoolShare, TaskTimeout
 from common.model.retry_policy import RETRIES_ALL, RetryPolicy, read_retry_policy
 from common.model.states import Priority, TimeoutStrategy
 from common.model.task_type import TaskTypeSpec
@@ -32,6 +31,23 @@ MAX_POOLS = 16
 MAX_SLOTS = 1_000_000
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PoolShare:
+    """The slots of a pool that an attempt needs; the pool is named by its id or by its name."""
+
+    slots: int = 1
+    pool_id: int | None = None
+    pool_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTimeout:
+    """The time that an attempt may take from its start, and the action if it takes longer."""
+
+    after: timedelta
+    strategy: TimeoutStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

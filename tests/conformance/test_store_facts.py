@@ -9,13 +9,8 @@ from typing import Any
 import pytest
 
 from common.model.commands import CommandType
-from common.model.decisions import (
-    FinishProcess,
-    GiveUpRetry,
-    PoolShare,
-    RetryTask,
-    TaskTimeout,
-)
+from common.model.decisions import FinishProcess, GiveUpRetry, RetryTask
+from common.model.definitions import PoolShare, TaskTimeout
 from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.plans import Restart

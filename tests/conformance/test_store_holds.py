@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-from common.model.decisions import (
-    AbandonTask,
-    Decision,
-    PoolShare,
-    RetryTask,
-)
+from common.model.decisions import AbandonTask, Decision, RetryTask
+from common.model.definitions import PoolShare
 from common.model.instances import Ownership
 from common.model.states import (
     Priority,

@@ -18,8 +18,8 @@ from common.model.decisions import (
     PauseProcess,
     SkipTask,
     StopProcess,
-    TaskTimeout,
 )
+from common.model.definitions import TaskTimeout
 from common.model.plans import Drop
 from common.model.states import (
     Priority,

@@ -7,10 +7,8 @@ import json
 import pytest
 
 from common.model.commands import CommandType
-from common.model.decisions import (
-    FinishProcess,
-    TaskTimeout,
-)
+from common.model.decisions import FinishProcess
+from common.model.definitions import TaskTimeout
 from common.model.states import (
     ProcessState,
     TaskState,

@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 
 from common.model.commands import CommandType
-from common.model.decisions import (
-    Decision,
-    FinishProcess,
-    PauseProcess,
-    StopProcess,
-    TaskTimeout,
-)
+from common.model.decisions import Decision, FinishProcess, PauseProcess, StopProcess
+from common.model.definitions import TaskTimeout
 from common.model.instances import Ownership
 from common.model.plans import Restart
 from common.model.states import (

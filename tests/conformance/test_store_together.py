@@ -30,12 +30,11 @@ from common.model.decisions import (
     Decision,
     FinishProcess,
     PauseProcess,
-    PoolShare,
     RetryTask,
     StopProcess,
     SubmitTask,
-    TaskTimeout,
 )
+from common.model.definitions import PoolShare, TaskTimeout
 from common.model.instances import Ownership
 from common.model.plans import (
     ChildOf,

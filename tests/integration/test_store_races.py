@@ -33,10 +33,9 @@ from common.model.decisions import (
     FinishTask,
     KillTask,
     PauseProcess,
-    PoolShare,
     SubmitTask,
-    TaskTimeout,
 )
+from common.model.definitions import PoolShare, TaskTimeout
 from common.model.instances import Ownership
 from common.model.plans import Begin, ChildOf, Drop, Plan, Reject, Resume, Signal, Snapshot
 from common.model.states import (

@@ -19,12 +19,12 @@ from common.model.decisions import (
     PassForbidden,
     PauseProcess,
     PauseTask,
-    PoolShare,
     RetryTask,
     SkipTask,
     StopProcess,
     SubmitTask,
 )
+from common.model.definitions import PoolShare
 from common.model.states import (
     UNSTARTED_TASK_STATES,
     ExecutionType,

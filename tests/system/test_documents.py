@@ -1,4 +1,4 @@
-"""Every command of the README's tour and of the pages for operators, run in its order on one cluster.
+"""Every command of the README's tour and of the pages, run in its order on one cluster.
 
 A block that is not run says so in a comment, `<!-- not run: REASON -->`; a block that is a file names
 it, `<!-- file: NAME -->`; a command that does not end with 0 says so, `# exit code N`.
@@ -24,7 +24,15 @@ from orcaflow.cli.app import main
 from tests.documents import ROOT, Block, ShownCommand, blocks, commands
 from tests.system.cluster import PrivateCluster, private_cluster, until
 
-PAGES = ("README.md", "docs/commands.md", "docs/operations.md", "docs/configuration.md")
+PAGES = (
+    "README.md",
+    "docs/commands.md",
+    "docs/time.md",
+    "docs/tasks.md",
+    "docs/operations.md",
+    "docs/configuration.md",
+    "docs/spark.md",
+)
 END = "--- the end of a command, with the exit code"
 
 
@@ -198,3 +206,5 @@ def test_the_commands_of_the_pages_do_what_the_pages_say(reader: Reader) -> None
         if page == "docs/commands.md":
             until(lambda: reader.live() == [])
             assert reader.rejected() == ["there is no process definition with the id 4711"]
+        elif page == "docs/time.md":
+            until(lambda: reader.live() == [])

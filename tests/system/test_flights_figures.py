@@ -44,7 +44,12 @@ TASKS: dict[str, dict[str, Any]] = {task["name"]: task for task in by_hand.tasks
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session: SparkSession = by_hand.session()
+    # It lives for one module: to compile lightly costs less than it saves.
+    light = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    options = f"--conf 'spark.driver.extraJavaOptions={light}' pyspark-shell"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_SUBMIT_ARGS", options)
+        session: SparkSession = by_hand.session()
     yield session
     session.stop()
 

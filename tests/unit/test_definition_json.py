@@ -12,7 +12,6 @@ import pytest
 
 from common.errors import InvalidDefinitionError
 from common.model.control import Conditions
-from common.model.decisions import PoolShare, TaskTimeout
 from common.model.definitions import (
     MAX_MINUTES,
     MAX_NAME_LENGTH,
@@ -21,8 +20,10 @@ from common.model.definitions import (
     MAX_RETRIES,
     MAX_SLOTS,
     Backoff,
+    PoolShare,
     ProcessGraph,
     TaskNode,
+    TaskTimeout,
 )
 from common.model.states import Priority, TimeoutStrategy
 from tests.builders import read_graph

@@ -17,11 +17,11 @@ from common.model.decisions import (
     KillTask,
     PauseProcess,
     PauseTask,
-    PoolShare,
     RetryTask,
     StopProcess,
     SubmitTask,
 )
+from common.model.definitions import PoolShare
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from master.engine.events import DeadlinePassed, Event, PauseRequested, RunOpened, TimerFired
 from tests.builders import NOON, SOON, KeptRun, conditions, stop, succeeded, time_out

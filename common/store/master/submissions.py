@@ -17,7 +17,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from common.model.command_param import child_command_text
 from common.model.commands import child_command_type
-from common.model.decisions import DecideTask, PoolShare, SubmitTask
+from common.model.decisions import DecideTask, SubmitTask
+from common.model.definitions import PoolShare
 from common.model.states import TaskState
 from common.store.master.attempts import Place, place_in_queue
 from common.store.queue_entries import effective_group
