@@ -8,6 +8,7 @@ While the JVM starts, Python has time for its imports.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import subprocess
@@ -78,6 +79,8 @@ class Started:
     def close(self, *, wait_seconds: float = _END_SECONDS) -> int:
         """Have it end, wait for that, and else kill it; its exit code."""
         shutil.rmtree(self._directory, ignore_errors=True)
+        # Threads of py4j may release objects there; a broken call is logged with its traceback.
+        logging.getLogger().addFilter(_is_not_of_py4j)
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -99,6 +102,10 @@ class Started:
         with path.open("rb") as file:
             port = read_int(file)  # type: ignore[no-untyped-call]
             return port, UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _reflect(gateway: Any) -> None:
