@@ -13,7 +13,7 @@ SLEEPERS = {
     "tests/integration/managers": "programs that take as long as real ones",
     "tests/system/test_failover.py": "kills daemons at random moments",
     "tests/system/test_races.py": "lets two actions meet at chosen moments",
-    "tests/system/test_time.py": "kills daemons at random moments",
+    "tests/system/test_time_kills.py": "kills daemons at random moments",
 }
 """Places that have to sleep, each with the reason."""
 

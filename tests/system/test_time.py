@@ -1,321 +1,43 @@
-"""Schedules and complements on real daemons that are killed amid them.
-
-What has happened is read from the lines that the tasks themselves wrote, and from the tables.
-"""
+"""Schedules and complements that are typed as rows, good and bad ones, on real daemons."""
 
 from __future__ import annotations
 
-import json
-import random
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import count
-from pathlib import Path
-from typing import Any, Final
-from zoneinfo import ZoneInfo
+from typing import Final
 
 import psycopg2
 import pytest
 
-from operations.daemons import Kind
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 from tests.system.frame import refusal
+from tests.system.time_rows import (
+    SUCCESS,
+    ZONE,
+    a_range,
+    add_schedule,
+    complement_of,
+    ledger_of,
+    lines_of,
+)
 
-pytestmark = pytest.mark.alone
-
-SESSION_SECONDS: Final = 4
-ZONE: Final = "America/New_York"
-SUCCESS: Final = 7
-FIRES: Final = 30
-SCHEDULES: Final = 500
 _NUMBERS: Final = count(1)
 """Each definition needs a name of its own."""
-STARTED_WITHIN: Final = timedelta(seconds=15)
-"""A promise of the schedule loop, whatever dies meanwhile."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
-    """Two masters and two workers, whose sessions end soon after them."""
-    home = tmp_path_factory.mktemp("time")
-    with private_cluster(
-        home,
-        ZOOKEEPER__SESSION_TIMEOUT_SECONDS=str(SESSION_SECONDS),
-        TIME_ZONE=ZONE,
-    ) as made:
-        made.start(masters=2, workers=2, slots=6)
+    """A master and a worker."""
+    with private_cluster(tmp_path_factory.mktemp("time"), TIME_ZONE=ZONE) as made:
+        made.start(slots=6)
         yield made
 
 
 @pytest.fixture(autouse=True)
-def whole(cluster: PrivateCluster) -> Iterator[None]:
-    """Each test leaves every master running and no command behind."""
+def _no_command_is_left(cluster: PrivateCluster) -> Iterator[None]:
     yield
-    for port in cluster.ports(Kind.MASTER):
-        if cluster.pid(Kind.MASTER, port) is None:
-            cluster.start_again(Kind.MASTER, port)
     assert cluster.rows("SELECT id FROM t_ds_command") == []
-
-
-def a_range(first: str, last: str, parallelism: int = 1, **others: str) -> str:
-    """What a row of type COMPLEMENT_DATA says of its dates, which are midnights."""
-    return json.dumps(
-        {
-            "complementStartDate": f"{first} 00:00:00",
-            "complementEndDate": f"{last} 00:00:00",
-            "expectedParallelismNumber": parallelism,
-            **others,
-        }
-    )
-
-
-def _written(lines: Path) -> list[str]:
-    return lines.read_text().splitlines() if lines.exists() else []
-
-
-def _kill_masters(
-    cluster: PrivateCluster, choose: random.Random, *, until_so: Callable[[], bool], within: float
-) -> int:
-    """One of the masters every second or two, now and then for as long as its session lasts."""
-    deadline = time.monotonic() + within
-    kills = 0
-    while not until_so():
-        assert time.monotonic() < deadline, "it has not come to its end"
-        # The pace of the kills, and how long a master stays away.
-        time.sleep(choose.uniform(0.5, 2))
-        port = choose.choice(cluster.ports(Kind.MASTER))
-        cluster.kill(Kind.MASTER, port)
-        kills += 1
-        if kills % 3 == 0:
-            time.sleep(SESSION_SECONDS + 1)  # Others take its runs over meanwhile.
-        cluster.start_again(Kind.MASTER, port)
-    return kills
-
-
-def _schedule(cluster: PrivateCluster, definition: int, crontab: str, **columns: object) -> int:
-    columns = {
-        "process_definition_id": definition,
-        "crontab": crontab,
-        "release_state": 1,
-        **columns,
-    }
-    names, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))
-    ((schedule_id,),) = cluster.rows(
-        f"INSERT INTO t_ds_schedules ({names}) VALUES ({marks}) RETURNING id", *columns.values()
-    )
-    return int(schedule_id)
-
-
-def _ledger(cluster: PrivateCluster, schedule_id: int) -> list[tuple[datetime, str, int]]:
-    return cluster.rows(
-        "SELECT fire_time, outcome, process_instance_id FROM t_ds_schedule_fire"
-        " WHERE schedule_id = %s ORDER BY fire_time",
-        schedule_id,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storm:
-    """What was under way together while masters were killed, and is over now."""
-
-    kills: int
-    often: int
-    schedule: int
-    fires: list[datetime]
-    year: int
-
-
-@pytest.fixture(scope="module")
-def storm(cluster: PrivateCluster) -> Storm:
-    """A minute of a schedule every two seconds, and a complement of a year, as masters are killed.
-
-    Each run writes lines of its own into the files `often` and `year`.
-    """
-    often = cluster.define("often", [a_task("a", f"echo '${{day}}' >> '{cluster.home}/often'")])
-    cluster.rows(
-        "UPDATE t_ds_process_definition SET global_params = %s WHERE id = %s",
-        '[{"prop": "day", "direct": "IN", "type": "VARCHAR", "value": "${system.datetime}"}]',
-        often,
-    )
-    first = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
-    first += timedelta(seconds=first.second % 2)
-    fires = [first + timedelta(seconds=2 * number) for number in range(FIRES)]
-    schedule = _schedule(cluster, often, "0/2 * * * * ?", start_time=fires[0], end_time=fires[-1])
-    day, lines = "$[yyyy-MM-dd]", f"'{cluster.home}/year'"
-    script = f"echo 'begin {day}' >> {lines}; sleep 0.05; echo 'end {day}' >> {lines}"
-    year = cluster.define("year", [a_task("a", script)])
-    cluster.put(year, a_range("2013-01-01", "2013-12-31", parallelism=8), command_type=5)
-
-    def are_over() -> bool:
-        ended = cluster.rows(
-            "SELECT count(*) FROM t_ds_process_instance"
-            " WHERE process_definition_id = %s AND end_time IS NOT NULL",
-            often,
-        )
-        return (
-            len(_ledger(cluster, schedule)) >= FIRES
-            and ended[0][0] >= FIRES
-            and _complement_of(cluster, year)[:1] in [(state,) for state in (3, 5, 6, 7)]
-        )
-
-    kills = _kill_masters(cluster, random.Random(20), until_so=are_over, within=240)
-    return Storm(kills=kills, often=often, schedule=schedule, fires=fires, year=year)
-
-
-def _complement_of(cluster: PrivateCluster, definition: int) -> tuple[Any, ...]:
-    """State, reason and whether it has an end, of the only complement of a definition, if any."""
-    found = cluster.rows(
-        "SELECT state, state_reason, end_time IS NOT NULL FROM t_ds_complement"
-        " WHERE process_definition_id = %s",
-        definition,
-    )
-    return found[0] if found else ()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_i6_every_fire_of_a_minute_happens_once_though_masters_are_killed(
-    cluster: PrivateCluster, storm: Storm
-) -> None:
-    assert storm.kills >= 5
-    ledger = _ledger(cluster, storm.schedule)
-    assert [fire_time for fire_time, _, _ in ledger] == storm.fires
-    assert {outcome for _, outcome, _ in ledger} == {"fired"}
-    runs = cluster.rows(
-        "SELECT schedule_time, id, state, history_cmd FROM t_ds_process_instance"
-        " WHERE process_definition_id = %s ORDER BY schedule_time",
-        storm.often,
-    )
-    assert [moment for moment, *_ in runs] == storm.fires
-    assert [run for _, run, _, _ in runs] == [run for _, _, run in ledger]
-    assert {state for _, _, state, _ in runs} == {SUCCESS}
-    assert {history.partition(",")[0] for *_, history in runs} == {"SCHEDULER"}
-    # One line for each, with the moment as the clock of the cluster's zone shows it.
-    local = [f"{moment.astimezone(ZoneInfo(ZONE)):%Y%m%d%H%M%S}" for moment in storm.fires]
-    assert sorted(_written(cluster.home / "often")) == local
-    assert cluster.rows(
-        "SELECT next_fire_time, counted_from, fault FROM t_ds_schedules WHERE id = %s",
-        storm.schedule,
-    ) == [(None, None, None)]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_t32_a_year_of_dates_runs_each_once_and_eight_at_a_time_though_masters_are_killed(
-    cluster: PrivateCluster, storm: Storm
-) -> None:
-    assert _complement_of(cluster, storm.year) == (SUCCESS, None, True)
-    runs = cluster.rows(
-        "SELECT schedule_time, state, history_cmd FROM t_ds_process_instance"
-        " WHERE process_definition_id = %s ORDER BY schedule_time",
-        storm.year,
-    )
-    year = [date(2013, 1, 1) + timedelta(days=number) for number in range(365)]
-    assert [moment.astimezone(ZoneInfo(ZONE)).date() for moment, *_ in runs] == year
-    assert {state for _, state, _ in runs} == {SUCCESS}
-    assert {history.partition(",")[0] for *_, history in runs} == {"COMPLEMENT_DATA"}
-    written = _written(cluster.home / "year")
-    begun = Counter(line for line in written if line.startswith("begin"))
-    assert len(begun) == 365
-    assert set(begun.values()) == {1}
-    assert 4 <= _most_at_once(written) <= 8
-
-
-def _most_at_once(lines: list[str]) -> int:
-    """From the lines `begin …` and `end …` that the tasks wrote, in the order of writing."""
-    live: set[str] = set()
-    most = 0
-    for line in lines:
-        word, _, day = line.partition(" ")
-        if word == "begin":
-            live.add(day)
-            most = max(most, len(live))
-        else:
-            live.remove(day)
-    assert live == set()
-    return most
-
-
-@pytest.mark.slow
-def test_t28_500_schedules_of_one_second_start_500_runs_though_a_master_dies_in_it(
-    cluster: PrivateCluster,
-) -> None:
-    lines = cluster.home / "crowd"
-    definition = cluster.define("crowd", [a_task("a", f"echo $$ >> '{lines}'")])
-    due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=4)
-    cluster.rows(
-        "INSERT INTO t_ds_schedules (process_definition_id, crontab, release_state, start_time,"
-        " end_time) SELECT %s, '* * * * * ?', 1, %s, %s FROM generate_series(1, %s)",
-        definition,
-        due,
-        due + timedelta(milliseconds=500),
-        SCHEDULES,
-    )
-
-    def number(statement: str) -> int:
-        ((found,),) = cluster.rows(statement, definition)
-        return int(found)
-
-    fires = "SELECT count(*) FROM t_ds_schedule_fire WHERE process_definition_id = %s"
-    runs = "SELECT count(*) FROM t_ds_process_instance WHERE process_definition_id = %s"
-    until(lambda: number(fires) > 0)
-    victim = cluster.ports(Kind.MASTER)[0]
-    cluster.kill(Kind.MASTER, victim)
-    until(lambda: number(runs + " AND end_time IS NOT NULL") >= SCHEDULES, within=120)
-    cluster.start_again(Kind.MASTER, victim)
-    ledger = cluster.rows(
-        "SELECT fire_time, outcome, count(*), count(DISTINCT schedule_id),"
-        " count(DISTINCT process_instance_id) FROM t_ds_schedule_fire"
-        " WHERE process_definition_id = %s GROUP BY fire_time, outcome",
-        definition,
-    )
-    assert ledger == [(due, "fired", SCHEDULES, SCHEDULES, SCHEDULES)]
-    assert number(runs) == SCHEDULES
-    assert number(runs + f" AND state <> {SUCCESS}") == 0
-    assert len(_written(lines)) == SCHEDULES
-    ((last_start,),) = cluster.rows(
-        "SELECT max(start_time) FROM t_ds_process_instance WHERE process_definition_id = %s",
-        definition,
-    )
-    assert last_start - due <= STARTED_WITHIN
-
-
-def test_t32_7140_a_cancelled_complement_is_over_within_ten_seconds_and_no_further_date_begins(
-    cluster: PrivateCluster,
-) -> None:
-    lines = cluster.home / "cancelled"
-    definition = cluster.define("long", [a_task("a", f"echo begin >> '{lines}'; sleep 600")])
-    cluster.put(
-        definition,
-        a_range("2013-01-01", "2013-12-31", parallelism=4),
-        command_type=5,
-    )
-    until(lambda: len(_written(lines)) == 4)
-    ((complement,),) = cluster.rows(
-        "SELECT id FROM t_ds_complement WHERE process_definition_id = %s", definition
-    )
-    cancelled = cluster.orcaflow("complement", "cancel", str(complement))
-    assert cancelled.returncode == 0, cancelled.stderr
-
-    def is_over() -> bool:
-        return cluster.rows("SELECT state FROM t_ds_complement WHERE id = %s", complement) == [(5,)]
-
-    until(is_over, within=10)
-    dates = cluster.rows(
-        "SELECT state, count(*) FROM t_ds_complement_date WHERE complement_id = %s"
-        " GROUP BY state ORDER BY state",
-        complement,
-    )
-    assert dates == [("cancelled", 361), ("failure", 4)]
-    assert cluster.rows(
-        "SELECT state, count(*) FROM t_ds_process_instance WHERE process_definition_id = %s"
-        " GROUP BY state",
-        definition,
-    ) == [(5, 4)]
-    assert len(_written(lines)) == 4
 
 
 def test_a_paused_complement_goes_on_where_it_was(cluster: PrivateCluster) -> None:
@@ -327,7 +49,7 @@ def test_a_paused_complement_goes_on_where_it_was(cluster: PrivateCluster) -> No
         a_range("2013-01-01", "2013-01-05"),
         command_type=5,
     )
-    until(lambda: len(_written(lines)) == 1)
+    until(lambda: len(lines_of(lines)) == 1)
     ((complement,),) = cluster.rows(
         "SELECT id FROM t_ds_complement WHERE process_definition_id = %s", definition
     )
@@ -339,10 +61,10 @@ def test_a_paused_complement_goes_on_where_it_was(cluster: PrivateCluster) -> No
     assert cluster.orcaflow("complement", "pause", str(complement)).returncode == 0
     gate.touch()
     until(lambda: state() == 3)
-    assert _written(lines) == ["01-01"]
+    assert lines_of(lines) == ["01-01"]
     assert cluster.orcaflow("complement", "resume", str(complement)).returncode == 0
     until(lambda: state() == SUCCESS)
-    assert _written(lines) == [f"01-0{day}" for day in range(1, 6)]
+    assert lines_of(lines) == [f"01-0{day}" for day in range(1, 6)]
 
 
 def test_t33_a_failed_date_stops_its_chain_and_its_recovery_goes_on_with_the_next(
@@ -373,7 +95,7 @@ def test_t33_a_failed_date_stops_its_chain_and_its_recovery_goes_on_with_the_nex
     mended.touch()
     assert cluster.orcaflow("instance", "rerun", str(instance), "--failed").returncode == 0
     until(lambda: states() == [(SUCCESS, "success success success success")])
-    assert _written(lines) == ["01", "02", "03", "04"]
+    assert lines_of(lines) == ["01", "02", "03", "04"]
     ((runs,),) = cluster.rows(
         "SELECT count(*) FROM t_ds_process_instance WHERE process_definition_id = %s", definition
     )
@@ -427,7 +149,7 @@ def test_sub_processes_and_dependents_of_a_complement_see_its_dates(
             == [(SUCCESS,)]
         )
     )
-    assert sorted(_written(lines)) == ["below 20130101", "below 20130102"]
+    assert sorted(lines_of(lines)) == ["below 20130101", "below 20130102"]
 
 
 @pytest.mark.parametrize(
@@ -482,23 +204,23 @@ def test_a_schedule_that_can_t_be_understood_says_so_in_its_row_and_holds_up_no_
     cluster: PrivateCluster, columns: dict[str, str], told: str
 ) -> None:
     definition = cluster.define(f"good {next(_NUMBERS)}", [a_task("a", "true")])
-    bad = _schedule(cluster, definition, **columns)
+    bad = add_schedule(cluster, definition, **columns)
     until(
         lambda: (
             told in str(cluster.rows("SELECT fault FROM t_ds_schedules WHERE id = %s", bad)[0][0])
         )
     )
-    good = _schedule(cluster, definition, "* * * * * ?")
-    until(lambda: len(_ledger(cluster, good)) >= 1)
+    good = add_schedule(cluster, definition, "* * * * * ?")
+    until(lambda: len(ledger_of(cluster, good)) >= 1)
     cluster.rows("UPDATE t_ds_schedules SET release_state = 0 WHERE id IN (%s, %s)", bad, good)
-    assert _ledger(cluster, bad) == []
+    assert ledger_of(cluster, bad) == []
     # Mended, it fires.
     cluster.rows(
         "UPDATE t_ds_schedules SET crontab = '* * * * * ?', timezone_id = NULL,"
         " start_params = NULL, release_state = 1 WHERE id = %s",
         bad,
     )
-    until(lambda: len(_ledger(cluster, bad)) >= 1)
+    until(lambda: len(ledger_of(cluster, bad)) >= 1)
     cluster.rows("UPDATE t_ds_schedules SET release_state = 0 WHERE id = %s", bad)
     until(lambda: cluster.rows("SELECT id FROM t_ds_command") == [])
 
@@ -507,18 +229,18 @@ def test_t97_a_schedule_or_definition_that_goes_offline_fires_no_more(
     cluster: PrivateCluster,
 ) -> None:
     definition = cluster.define("off", [a_task("a", "true")])
-    schedule = _schedule(cluster, definition, "* * * * * ?")
-    until(lambda: len(_ledger(cluster, schedule)) >= 1)
+    schedule = add_schedule(cluster, definition, "* * * * * ?")
+    until(lambda: len(ledger_of(cluster, schedule)) >= 1)
     cluster.rows("UPDATE t_ds_process_definition SET release_state = 0 WHERE id = %s", definition)
-    until(lambda: "skipped" in {outcome for _, outcome, _ in _ledger(cluster, schedule)})
+    until(lambda: "skipped" in {outcome for _, outcome, _ in ledger_of(cluster, schedule)})
     cluster.rows("UPDATE t_ds_schedules SET release_state = 0 WHERE id = %s", schedule)
     ((now,),) = cluster.rows("SELECT now()")
-    other = _schedule(
+    other = add_schedule(
         cluster, cluster.define("on", [a_task("a", "true")]), "* * * * * ?", start_time=now
     )
-    until(lambda: len(_ledger(cluster, other)) >= 2)
+    until(lambda: len(ledger_of(cluster, other)) >= 2)
     cluster.rows("UPDATE t_ds_schedules SET release_state = 0 WHERE id = %s", other)
-    assert [moment for moment, _, _ in _ledger(cluster, schedule) if moment > now] == []
+    assert [moment for moment, _, _ in ledger_of(cluster, schedule) if moment > now] == []
     until(lambda: cluster.rows("SELECT id FROM t_ds_command") == [])
 
 
@@ -539,7 +261,7 @@ def test_rows_of_schedules_with_absurd_values_are_refused_or_fire(
         {"process_instance_priority": 99},
     ):
         with pytest.raises(psycopg2.IntegrityError):
-            _schedule(cluster, definition, "* * * * * ?", **refused)
+            add_schedule(cluster, definition, "* * * * * ?", **refused)
     accepted: tuple[dict[str, object], ...] = (
         {"start_time": "-infinity"},
         {"start_time": "4000-01-01 BC"},
@@ -547,20 +269,20 @@ def test_rows_of_schedules_with_absurd_values_are_refused_or_fire(
         {"end_time": "99999-01-01"},
         {"deadline": 2**31 - 1},
     )
-    schedules = [_schedule(cluster, definition, "* * * * * ?", **each) for each in accepted]
-    until(lambda: all(_ledger(cluster, each) for each in schedules))
+    schedules = [add_schedule(cluster, definition, "* * * * * ?", **each) for each in accepted]
+    until(lambda: all(ledger_of(cluster, each) for each in schedules))
     # Nobody but a master is to write these; it goes on from them all the same.
     for schedule, moment in zip(schedules[2:4], ("-infinity", "2000-01-01 BC"), strict=True):
         cluster.rows(
             "UPDATE t_ds_schedules SET next_fire_time = %s WHERE id = %s", moment, schedule
         )
-    counts = {each: len(_ledger(cluster, each)) for each in schedules}
-    until(lambda: all(len(_ledger(cluster, each)) > counts[each] for each in schedules))
+    counts = {each: len(ledger_of(cluster, each)) for each in schedules}
+    until(lambda: all(len(ledger_of(cluster, each)) > counts[each] for each in schedules))
     cluster.rows(
         "UPDATE t_ds_schedules SET release_state = 0 WHERE process_definition_id = %s", definition
     )
     for each in schedules:
-        fires = [moment for moment, _, _ in _ledger(cluster, each)]
+        fires = [moment for moment, _, _ in ledger_of(cluster, each)]
         assert len(set(fires)) == len(fires)
         # Never for a time before it was there.
         assert max(fires) - min(fires) < timedelta(minutes=2)
@@ -711,5 +433,5 @@ def test_a_complement_said_to_be_paused_or_to_wait_for_itself_is_resumed_or_canc
         gate.touch()
     done = cluster.orcaflow("complement", cure, str(complement))
     assert done.returncode == 0, done.stderr
-    until(lambda: _complement_of(cluster, definition)[0] == ends)
+    until(lambda: complement_of(cluster, definition)[0] == ends)
     assert cluster.await_end(run) == ends
