@@ -24,6 +24,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.pool import NullPool
 
 from worker.binding import Value, bound
+from worker.result_table import ResultTooLargeError
 from worker.runners.job import FAILED, OK, Job, JobError
 
 _CANCEL_SECONDS = 3.0
@@ -112,7 +113,10 @@ class Database:
 
 
 class failing:  # noqa: N801  # Read as a word of the sentence `with failing(place)`.
-    """Turns what a driver raises into a `JobError` that names the place."""
+    """Turns what a driver raises into a `JobError` that names the place.
+
+    A result that is too large becomes one too, in its own words.
+    """
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -126,6 +130,8 @@ class failing:  # noqa: N801  # Read as a word of the sentence `with failing(pla
             raise JobError(f"{self._place}: {str(error.orig).strip()}") from None
         if isinstance(error, SQLAlchemyError):
             raise JobError(f"{self._place}: {error}") from None
+        if isinstance(error, ResultTooLargeError):
+            raise JobError(str(error)) from None
 
 
 def run_on_database(job: Job, work: Callable[[Job, Database], None]) -> NoReturn:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from worker.binding import Value
+from worker.result_table import Result
 from worker.runners.database import Database, failing, run_on_database
 from worker.runners.job import Job, JobError, read_job
-from worker.runners.table import Result
 
 _KINDS = """
 SELECT DISTINCT p.prokind FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace

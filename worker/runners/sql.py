@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from worker.result_table import Result, write_csv
 from worker.runners.database import Database, failing, run_on_database
 from worker.runners.job import Job, JobError, read_job
-from worker.runners.table import Result, write_csv
 
 _FETCH = 1_000
 _COMMENT = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from common.model.failures import FailureReason
 from common.model.quality import QualityLevel, QualityResult, QualityState, to_json
-from worker.runners.table import Result
+from worker.result_table import Result
 from worker.spark.diagnosis.failures import Explained, WorkFailedError, explain
 from worker.spark.quality.measuring import DATA, Measured, measuring, other_data, quoted
 from worker.spark.quality.rule_reader import RulesError, read_rules, read_source

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from common.model.failures import FailureReason
-from worker.runners.job import JobError
-from worker.runners.table import Result, write_csv
+from worker.result_table import Result, ResultTooLargeError, write_csv
 from worker.spark.diagnosis.failures import WorkFailedError, explain, message
 from worker.spark.session.statements import MAX_CHARS, Statement, StatementError, split
 
@@ -124,7 +123,7 @@ def _finish(job: Job, frame: DataFrame, *, wants_rows: bool) -> _Fetched | None:
     os.truncate(path, 0)
     try:
         write_csv(path, result, _plain_rows(rows[:limit]))
-    except JobError as error:
+    except ResultTooLargeError as error:
         raise WorkFailedError(str(error), FailureReason.CONFIGURATION) from None
     return _Fetched(result, has_more=len(rows) > limit)
 

@@ -1,4 +1,8 @@
-"""Rows of a result: as CSV, as a table for people, and as output parameters."""
+"""Rows of a result: as CSV, as a table for people, and as output parameters.
+
+Shared by the runners of SQL and PROCEDURE tasks and by the session work of SPARK_SQL and
+DATA_QUALITY tasks. Knows neither a database nor Spark: a row is a sequence of Python values.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.masking import printable
-from worker.runners.job import JobError
 
 MAX_BYTES: Final = 1_000_000_000
 """Of a CSV file: a result larger than this belongs into a table or a file of the database's own."""
 
 _MAX_OUTPUT_BYTES = 64 * 1024
 _WIDEST = 60
+
+
+class ResultTooLargeError(Exception):
+    """A result exceeds a limit. Fail the task with the text, which names the limit."""
 
 
 def text_of(value: object) -> str:
@@ -72,7 +79,7 @@ class Result:
             values.append(value if isinstance(value, int | float | None) else texts[position])
             self._output_bytes += len(texts[position]) + 4
             if self._output_bytes > _MAX_OUTPUT_BYTES:
-                raise JobError(
+                raise ResultTooLargeError(
                     f"output parameter {name!r} has more than {_MAX_OUTPUT_BYTES:,} bytes"
                 )
         return texts
@@ -106,7 +113,7 @@ def write_csv(path: Path, result: Result, rows: Iterable[Sequence[Any]]) -> None
         for number, texts in _numbered(result, rows):
             writer.writerow(texts)
             if number % 1_000 == 0 and file.tell() > MAX_BYTES:
-                raise JobError(f"the result has more than {MAX_BYTES:,} bytes as CSV")
+                raise ResultTooLargeError(f"the result has more than {MAX_BYTES:,} bytes as CSV")
 
 
 def _numbered(
