@@ -1,4 +1,4 @@
-"""Real databases for the tests of this folder, and the command line on one, in the test's process."""
+"""Real databases and a warm Spark host for the tests of this folder, and the command line in-process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from common.store.connect import engine
 from orcaflow.cli.app import main
 from tests.conftest import MIGRATED, Databases
+from tests.integration.spark_host import WARM_PROFILES, SparkHost, spark_host
 
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
 
@@ -30,6 +31,13 @@ def url(databases: Databases) -> Iterator[str]:
     """One database with the schema for a whole module, whose tests clear or share its rows."""
     with databases.some() as make:
         yield make(MIGRATED)
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
+    """One Spark host for all modules that only run tasks on it: each server costs twenty seconds."""
+    with spark_host(tmp_path_factory.mktemp("warm"), WARM_PROFILES) as made:
+        yield made
 
 
 @pytest.fixture

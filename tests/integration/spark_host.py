@@ -29,6 +29,7 @@ from worker.loops.host_loop import HostLoop
 from worker.spark.host import task_proxy
 from worker.spark.jvm import properties
 from worker.spark.jvm.installation import home_of_spark
+from worker.spark.session.sharing import ISOLATED
 
 PORT = 4321
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -71,6 +72,10 @@ def a_profile(**changes: Any) -> SparkProfile:
         **given.pop("conf", {}),
     }
     return SparkProfile(conf=conf, **given)
+
+
+WARM_PROFILES = {"default": a_profile(), "apart": a_profile(conf={ISOLATED: "true"})}
+"""Those of the fixture `warm`."""
 
 
 class Attempt:

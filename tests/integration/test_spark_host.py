@@ -365,14 +365,22 @@ def test_at_whatever_moment_a_task_proxy_is_killed_nothing_of_its_task_goes_on(
     assert host.running_jobs() == []
 
 
-def test_no_setting_of_the_installation_keeps_a_session_from_being_closed(tmp_path: Path) -> None:
+def test_no_setting_of_the_installation_and_no_proxy_keeps_a_session_from_being_closed(
+    tmp_path: Path,
+) -> None:
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text(
         "spark.ui.enabled false\nspark.ui.killEnabled false\n"
     )
-    with spark_host(tmp_path, seen={"SPARK_CONF_DIR": str(conf)}) as host:
-        attempt = host.start(LONG_JOB)
+    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    with spark_host(tmp_path, seen={"SPARK_CONF_DIR": str(conf), **proxies}) as host:
+        attempt = host.start(f"{GOOD}\nwait()", environment=proxies).ready()
+        attempt.process.kill()
+        attempt.end()
+        until(lambda: host.is_quiet)
+        assert host.run(GOOD, environment=proxies)[0] == 0
+        attempt = host.start(LONG_JOB, environment=proxies)
         until(host.running_jobs)
         attempt.process.terminate()
         assert attempt.end(within=30) == 143
@@ -522,16 +530,6 @@ def test_a_server_that_cannot_start_is_explained(host: SparkHost, profile: str, 
     assert host.servers(profile) == []
 
 
-def test_servers_are_asked_by_no_proxy(tmp_path: Path) -> None:
-    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    with spark_host(tmp_path, {"default": a_profile()}, seen=proxies) as host:
-        attempt = host.start(f"{GOOD}\nwait()", environment=proxies).ready()
-        attempt.process.kill()
-        attempt.end()
-        until(lambda: host.is_quiet)
-        assert host.run(GOOD, environment=proxies)[0] == 0
-
-
 def test_a_computer_without_java_is_told_what_to_set(tmp_path: Path) -> None:
     with spark_host(tmp_path, seen={"JAVA_HOME": "/no/such/java"}) as host:
         for _ in range(2):
@@ -679,22 +677,6 @@ def test_nonsense_from_a_task_proxy_harms_nobody(host: SparkHost) -> None:
     assert (neighbour.end(), neighbour.values) == (0, [55])
 
 
-def test_when_the_host_is_killed_the_kernel_ends_all_that_it_has_started(tmp_path: Path) -> None:
-    with spark_host(tmp_path) as host:
-        attempts = [host.start(f"{GOOD}\nwait()").ready(), host.start(ENDLESS_UDF)]
-        until(lambda: len(host.pythons()) >= 8 and host.running_jobs())
-        family, servers = host.family(), host.servers()
-        assert len(servers) == 1
-        kill(host.pid)
-        for attempt in attempts:
-            assert (attempt.end(), attempt.failure) == (1, "SERVER_LOST")
-            assert "Spark host has died" in attempt.reason
-        until(lambda: not any(lives(pid) for pid in family), within=20)
-        # The daemon sees to the next one.
-        host.await_link()
-        assert list(host.directory.glob("server-*")) == []
-
-
 def test_a_host_whose_socket_is_gone_ends_by_itself(tmp_path: Path) -> None:
     with spark_host(tmp_path) as host:
         pid = host.pid
@@ -725,3 +707,19 @@ def test_tasks_beyond_a_profiles_sessions_wait_and_get_their_turn(tmp_path: Path
         assert (kept.end(), kept.values) == (0, [55, 55])
         until(lambda: not any(lives(pid) for pid in old))
         assert b"ORCAFLOW_EXECUTE_PATH=\0" not in environ(host.pid)
+
+
+# It comes last, so that no other test needs the servers that it costs.
+def test_when_the_host_is_killed_the_kernel_ends_all_that_it_has_started(host: SparkHost) -> None:
+    attempts = [host.start(f"{GOOD}\nwait()").ready(), host.start(ENDLESS_UDF)]
+    until(lambda: len(host.pythons()) >= 8 and host.running_jobs())
+    family, servers = host.family(), host.servers()
+    assert servers
+    kill(host.pid)
+    for attempt in attempts:
+        assert (attempt.end(), attempt.failure) == (1, "SERVER_LOST")
+        assert "Spark host has died" in attempt.reason
+    until(lambda: not any(lives(pid) for pid in family), within=20)
+    # The daemon sees to the next one.
+    host.await_link()
+    assert list(host.directory.glob("server-*")) == []

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.spark_host import Attempt, SparkHost, a_profile, spark_host
+from tests.integration.spark_host import Attempt, SparkHost, kill, until
 from worker.spark.session.sharing import ISOLATED, isolated
 
 pytestmark = pytest.mark.slow
 
-PROFILES = {"default": a_profile(), "apart": a_profile(conf={ISOLATED: "true"})}
 TELL_WHETHER = f'tell(spark.conf.get("{ISOLATED}"))\n'
 NOT_THERE = "nothing"
 # What a session's own files say, seen from a Python of its UDFs.
@@ -36,10 +34,9 @@ BRING = {
 }
 
 
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
-    with spark_host(tmp_path_factory.mktemp("home"), PROFILES) as made:
-        yield made
+@pytest.fixture
+def host(warm: SparkHost) -> SparkHost:
+    return warm
 
 
 def file_that_says(text: str, folder: Path) -> Path:
@@ -137,3 +134,7 @@ def test_a_server_that_has_lost_its_seed_gives_isolated_sessions(host: SparkHost
     code, after = host.run(TELL_WHETHER)
     assert (code, after.values) == (0, ["true"])
     assert host.works()
+    # The next module gets a whole one.
+    for server in host.servers("default"):
+        kill(server)
+        until(lambda server=server: server not in host.servers())  # type: ignore[misc]

@@ -11,15 +11,13 @@ import pytest
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
 from common.store.worker.ports import AttemptEnd
-from tests.integration.spark_host import SparkHost, a_profile, spark_host
+from tests.integration.spark_host import WARM_PROFILES, SparkHost
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.processes.spark_facts import read_facts
 
 pytestmark = pytest.mark.slow
-
-PROFILES = {"default": a_profile()}
 
 # Waits in a UDF until the other side has seen enough, which a file tells.
 HELD = """
@@ -43,16 +41,10 @@ time.sleep(1.5)  # A task that is over at once asks for no more than its queries
 """
 
 
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
-    with spark_host(tmp_path_factory.mktemp("home"), PROFILES) as made:
-        yield made
-
-
 def a_host(home: Path, warm: SparkHost) -> Host:
     settings = TaskSettings(
         environment=seen_by_tasks(os.environ),
-        spark=SparkConfig(profiles=PROFILES),
+        spark=SparkConfig(profiles=WARM_PROFILES),
         spark_socket=warm.loop.address,
         cluster="0123456789ab",
     )

@@ -18,7 +18,7 @@ from common.model.quality import QualityState
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
 from common.store.worker.ports import AttemptEnd, DataSource
-from tests.integration.spark_host import SparkHost, a_profile, spark_host
+from tests.integration.spark_host import WARM_PROFILES, SparkHost
 from tests.integration.test_worker_host import Host
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
@@ -26,14 +26,7 @@ from worker.launching.base import TaskSettings
 pytestmark = pytest.mark.slow
 
 PASSWORD = "hunter2hunter2"
-PROFILES = {"default": a_profile()}
 CLASSIC = {"profile": "classic", "master": "local[1]"}
-
-
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
-    with spark_host(tmp_path_factory.mktemp("home"), PROFILES) as made:
-        yield made
 
 
 class Tasks:
@@ -44,7 +37,7 @@ class Tasks:
             home,
             settings=TaskSettings(
                 environment=seen_by_tasks(os.environ),
-                spark=SparkConfig(profiles=PROFILES, **spark),
+                spark=SparkConfig(profiles=WARM_PROFILES, **spark),
                 spark_socket=warm.loop.address,
                 cluster="0123456789ab",
             ),

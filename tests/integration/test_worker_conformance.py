@@ -7,6 +7,7 @@ see that it has come to run, and that nothing of it is left.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import ssl
 import threading
@@ -21,8 +22,12 @@ import psycopg2
 import pytest
 
 from common.model.states import TaskState
+from common.spark_config import SparkConfig
 from common.store.worker.ports import AttemptEnd, ClaimedTask, DataSource
+from tests.integration.spark_host import WARM_PROFILES, SparkHost
 from tests.integration.test_worker_host import Host, Signpost
+from worker.launcher import seen_by_tasks
+from worker.launching.base import TaskSettings
 from worker.processes import attempt_processes
 
 PATIENCE_SECONDS = 60.0
@@ -72,17 +77,40 @@ class Place:
         home: Path,
         database_url: Callable[[], str],
         *,
+        warm: Callable[[], SparkHost],
         grace: timedelta = timedelta(seconds=30),
     ) -> None:
         self.home = home
-        self.host = Host(home, log_limit_bytes=LOG_LIMIT_BYTES, grace=grace)
+        self._grace = grace
+        self._warm = warm
+        self.host = self._host()
         (home / "data").mkdir()
         self._database_url = database_url
         self.signpost = Signpost(home / "signpost")
         self.server: Server | None = None
 
+    def _host(self, **settings: Any) -> Host:
+        return Host(
+            self.home,
+            log_limit_bytes=LOG_LIMIT_BYTES,
+            grace=self._grace,
+            settings=TaskSettings(environment=seen_by_tasks(os.environ), **settings),
+        )
+
     def kind(self, name: str) -> Kind:
         return KINDS[name](self)
+
+    def warm(self) -> SparkHost:
+        """The Spark host, which the tasks then get their sessions from; it runs nothing yet."""
+        spark = self._warm()
+        self.host.until(lambda: spark.is_quiet)
+        self.host.supervisor.close()
+        self.host = self._host(
+            spark=SparkConfig(profiles=WARM_PROFILES),
+            spark_socket=spark.loop.address,
+            cluster="0123456789ab",
+        )
+        return spark
 
     def close(self) -> None:
         self.host.supervisor.kill_all()
@@ -235,53 +263,42 @@ def pyspark(place: Place) -> Kind:
     )
 
 
-_ONE_CORE = {
-    "profile": "classic",
-    "master": "local[1]",
-    "conf": {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.driver.memory": "512m",
-    },
-}
 _FOR_EVER = "select count_if(id % 7 = 3) from range(1000000000000000)"
 
 
 def spark_sql(place: Place) -> Kind:
+    spark = place.warm()
     return Kind(
         task_type="SPARK_SQL",
         good={},
         said="",
-        bad={"rawScript": "select * from nowhere", **_ONE_CORE},
+        bad={"rawScript": "select * from nowhere"},
         why="statement 1 of 1, line 1: [TABLE_OR_VIEW_NOT_FOUND]",
         mistaken={"rawScript": "select 'a"},
         key="params.rawScript",
-        endless={"rawScript": _FOR_EVER, **_ONE_CORE},
+        endless={"rawScript": _FOR_EVER},
         runs=lambda: "statement 1 of 1" in place.host.log(1),
-        left=lambda: False,
+        left=lambda: bool(spark.running_jobs()),
         flood={},
         is_slow=True,
     )
 
 
 def data_quality(place: Place) -> Kind:
+    spark = place.warm()
     rule = {"type": "row_count", "min": 1, "name": "enough"}
-
-    def runs() -> bool:
-        # It says nothing before its rules were tried.
-        place.host.until(lambda: not place.nothing_left())
-        return True
 
     return Kind(
         task_type="DATA_QUALITY",
         good={},
         said="",
-        bad={"sql": "select 1 as a where false", "rules": [rule], **_ONE_CORE},
+        bad={"sql": "select 1 as a where false", "rules": [rule]},
         why="the rule on a query is broken: enough (0, expected at least 1)",
         mistaken={"table": "t", "rules": [{"type": "row_count"}]},
         key="params.rules[0].min",
-        endless={"sql": _FOR_EVER, "rules": [rule], **_ONE_CORE},
-        runs=runs,
-        left=lambda: False,
+        endless={"sql": _FOR_EVER, "rules": [rule]},
+        runs=lambda: bool(spark.running_jobs()),
+        left=lambda: bool(spark.running_jobs()),
         flood={},
         is_slow=True,
     )
@@ -517,16 +534,25 @@ EVERY_QUICK = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def place(tmp_path: Path, new_database: Callable[..., str]) -> Iterator[Place]:
-    place = Place(tmp_path, new_database)
+def place(
+    tmp_path: Path, new_database: Callable[..., str], request: pytest.FixtureRequest
+) -> Iterator[Place]:
+    place = Place(tmp_path, new_database, warm=lambda: request.getfixturevalue("warm"))
     yield place
     place.close()
 
 
 @pytest.fixture
-def hasty_place(tmp_path: Path, new_database: Callable[..., str]) -> Iterator[Place]:
+def hasty_place(
+    tmp_path: Path, new_database: Callable[..., str], request: pytest.FixtureRequest
+) -> Iterator[Place]:
     """A place where a kill waits briefly: a TERM may come before there is a program to hear it."""
-    place = Place(tmp_path, new_database, grace=timedelta(seconds=1))
+    place = Place(
+        tmp_path,
+        new_database,
+        warm=lambda: request.getfixturevalue("warm"),
+        grace=timedelta(seconds=1),
+    )
     yield place
     place.close()
 
