@@ -1,4 +1,4 @@
-"""Builders for tests: what a test does not speak of gets a value here."""
+"""Builders for tests: defaults for everything that a test does not name."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def a_node(name: str, upstream: Iterable[str] = (), **changes: Any) -> TaskNode:
 def conditions(
     success: str, failed: str, *, relation: Relation = Relation.AND, **wanted: Outcome
 ) -> dict[str, Any]:
-    """What makes a node a CONDITIONS that looks at how these upstream tasks ended."""
+    """The keys of a CONDITIONS node that checks how these upstream tasks ended."""
     looked_at = tuple(Condition(task=name, wanted=outcome) for name, outcome in wanted.items())
     return {
         "task_type": "CONDITIONS",
@@ -104,7 +104,7 @@ def conditions(
 def switch(
     *branches: tuple[str, str], default: str, local: Iterable[Property] = ()
 ) -> dict[str, Any]:
-    """What makes a node a SWITCH: conditions with their targets, and the default's."""
+    """The keys of a SWITCH node: conditions with their targets, and the default's."""
     params = {"localParams": json.loads(properties_json(local))}
     return {
         "task_type": "SWITCH",
@@ -120,7 +120,7 @@ def switch(
 
 
 def edges(text: str) -> dict[str, list[str]]:
-    """Read "a >> b c; c >> d" as name → upstream; a name alone is a node alone."""
+    """Parse "a >> b c; c >> d" as name → upstream; a name alone is a node alone."""
     upstream: dict[str, list[str]] = {}
     for chain in text.split(";"):
         stages = [stage.split() for stage in chain.split(">>")]
@@ -150,7 +150,7 @@ def a_run(
     context: RunContext | None = None,
     opened: bool = True,
 ) -> ProcessRun:
-    """A run of this DAG; opened, unless told otherwise, so its heads are live."""
+    """A run of this DAG, opened by default, so that its heads are live."""
     dag = a_dag(text)
     off = tuple(forbidden)
     nodes = {
@@ -181,7 +181,7 @@ def a_run(
 
 
 def tell(run: ProcessRun, *events: Event, now: datetime = NOON) -> list[Decision]:
-    """Advance the run by these events, checking it after each; everything decided."""
+    """Advance the run by these events, check it after each, and return all decisions."""
     decided: list[Decision] = []
     for event in events:
         decided += advance(run, event, now=now)
@@ -200,7 +200,7 @@ def stop(deadline: datetime = SOON) -> StopRequested:
 
 
 def time_out(deadline: datetime = SOON) -> ProcessTimedOut:
-    """The news that the run has taken too long."""
+    """The event of the process time-out."""
     return ProcessTimedOut(deadline=deadline)
 
 
@@ -314,10 +314,10 @@ class KeptRun:
         """The phase of each task, by name."""
         return {name: task.phase.value for name, task in self.run.tasks.items()}
 
-    # What happens
+    # Events
 
     def tell(self, *events: Event, now: datetime = NOON) -> list[Decision]:
-        """Advance by these events, and save, check and compare after each; all decisions."""
+        """Advance by these events; save, check and compare after each; return all decisions."""
         decided: list[Decision] = []
         for event in events:
             was_live = not self.run.is_over
@@ -350,15 +350,15 @@ class KeptRun:
         return report_of(self.row(name))
 
     def reports(self) -> list[TaskEvent]:
-        """The reports that the run has not taken into account."""
+        """The reports that the run has not processed yet."""
         return [report_of(row) for row in self.rows if row.state.is_finished and not row.settled]
 
     def settle(self, *, now: datetime = NOON) -> list[Decision]:
-        """Tell the run of all that has been withdrawn."""
+        """Report all withdrawn attempts to the run."""
         return self.tell(*self.reports(), now=now)
 
     def forget(self, *, now: datetime = NOON) -> list[Decision]:
-        """Lose the run from memory, as by a failover, and open it again from its rows."""
+        """Drop the run from memory, as a failover does, and open it again from its rows."""
         self.run = self.load()
         return self.tell(RunOpened(), now=now)
 
@@ -380,7 +380,7 @@ class KeptRun:
         )
         return self.forget(now=now)
 
-    # What the store does
+    # The store's part
 
     def _change(self, row: TaskRow, **changes: Any) -> None:
         self.rows[row.id - 1] = replace(row, **changes)
@@ -447,7 +447,7 @@ class KeptRun:
             case FinishProcess():
                 self.process = replace(self.process, state=decision.state)
             case _:
-                pass  # What is passed and skipped has no row.
+                pass  # Tasks that were passed or skipped have no row.
 
     def _intent(self, decision: KillTask | PauseTask | AbandonTask, at: datetime) -> None:
         row = self._attempt(decision.name, decision.attempt)
@@ -463,7 +463,7 @@ class KeptRun:
             row,
             state=row.state,
             end_time=row.end_time,
-            # One column holds the intent, and a kill outranks a pause.
+            # One column holds the intent; a kill takes precedence over a pause.
             kill_requested=row.kill_requested or not pausing,
             pause_requested=pausing and not row.kill_requested,
             settled=isinstance(decision, AbandonTask),
@@ -471,7 +471,7 @@ class KeptRun:
 
 
 def report_of(row: TaskRow) -> TaskEvent:
-    """What the row of an ended attempt tells its run."""
+    """The event that reports the row of an ended attempt to its run."""
     assert row.end_time is not None
     named: dict[str, Any] = {"name": row.name, "attempt": row.attempt, "at": row.end_time}
     match row.state:
@@ -490,7 +490,7 @@ def report_of(row: TaskRow) -> TaskEvent:
 
 
 def standing(run: ProcessRun) -> dict[str, object]:
-    """All that a run's further decisions depend on, to compare it with another."""
+    """The state that a run's further decisions depend on, to compare it with another's."""
     tasks = {
         name: (
             *(task.phase, task.attempt, task.missing, task.taken, task.retry_times, task.retry_at),
@@ -501,7 +501,7 @@ def standing(run: ProcessRun) -> dict[str, object]:
         )
         for name, task in run.tasks.items()
     }
-    # What may still start matters as long as the run goes on.
+    # Tasks that may still start count as long as the run continues.
     ready = () if run.is_over else tuple(run.ready)
     failing = run.failing and not run.is_over
     held = () if run.is_over or run.is_halting else sorted(run.deferred)
@@ -515,5 +515,5 @@ def standing(run: ProcessRun) -> dict[str, object]:
 
 
 def read_graph(text: str) -> ProcessGraph:
-    """Read a definition whose tasks may have any type that is installed."""
+    """Read a definition whose tasks may have any installed type."""
     return read_process_json(text, task_types=known_task_types())

@@ -1,4 +1,4 @@
-"""Claimed tasks for tests of a worker: what a test does not speak of gets a value here."""
+"""Claimed tasks for tests of a worker: defaults for what a test does not name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def a_claimed_task(paths: AttemptPaths, **changes: Any) -> ClaimedTask:
-    """The second attempt at `load` of a run of `daily`, which was scheduled and begun `WHEN`."""
+    """The second attempt at `load` of a run of `daily`, scheduled and begun at `WHEN`."""
     values: dict[str, Any] = {
         "id": 3,
         "process_instance_id": 2,

@@ -1,4 +1,4 @@
-"""The documents as tests see them: their code blocks, and the commands in these."""
+"""The repository's documents for tests: their code blocks, and the commands in these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HERE_DOCUMENT = re.compile(r"<<'(\w+)'")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A fenced block. A comment before it may name the file that it is, or why it is not run."""
+    """A fenced block. A comment before it may name its file, or the reason that it is not run."""
 
     page: str
     line: int
@@ -30,7 +30,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownCommand:
-    """A command of a shell block, with its place and the exit code that the page promises."""
+    """A command of a shell block, with its place and its documented exit code."""
 
     page: str
     line: int
@@ -78,7 +78,7 @@ def blocks(path: Path) -> Iterator[Block]:
 
 
 def commands(block: Block) -> Iterator[ShownCommand]:
-    """The commands of a shell block; one ends with its line, unless that or a `<<` says otherwise."""
+    """The commands of a shell block; one ends with its line, unless a backslash or `<<` continues it."""
     lines: list[str] = []
     ends_with: str | None = None
     for number, line in enumerate(block.text.splitlines(), start=block.line):

@@ -41,7 +41,7 @@ _KNOWN = frozenset(
 def faults(
     value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: str = "$"
 ) -> Iterator[str]:
-    """Yield the places at which a value breaks a schema, and how."""
+    """Yield each place at which a value breaks a schema, with the violation."""
     assert schema.keys() <= _KNOWN, schema.keys() - _KNOWN
     if "$ref" in schema:
         yield from faults(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root, at)

@@ -1,4 +1,4 @@
-"""`bin/bench [NAME …] [--runs N] [--json FILE]`: measures Orcaflow against what it must reach.
+"""`bin/bench [NAME …] [--runs N] [--json FILE]`: measures Orcaflow against its targets.
 
 Figures go to standard output as lines of JSON, progress to standard error. The exit code is 0 if
 all targets are met, 1 if one is not, 2 for a name that is none.
@@ -36,13 +36,13 @@ _RUNS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """One measurement; those with equal settings share a cluster."""
+    """One measurement. Those with equal settings share a cluster."""
 
     measure: Callable[[Stage, int], list[Figure]]
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
-# In this order: what is idle shall have worked before.
+# The order matters: an idle cluster is measured after it has worked.
 BENCHES: Mapping[str, Bench] = {
     "engine": Bench(measure=engine.measure),
     "floor": Bench(measure=floor.measure),

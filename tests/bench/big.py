@@ -19,7 +19,7 @@ WIDTH = 10
 SETTINGS = {
     "master.exec_threads": 2_000,
     "worker.exec_threads": 4,
-    # The most that stays behind; what is killed is killed at once.
+    # The most memory that may stay behind; kills have no grace period.
     "worker.kill_grace_seconds": 0,
 }
 _LOOK_SECONDS = 0.5
@@ -30,7 +30,7 @@ _NOISE_MB = 10.0
 
 
 def measure(stage: Stage, runs: int) -> list[Figure]:
-    """`runs` changes nothing here: one master that has peaked has peaked."""
+    """Measure one master; `runs` is ignored, since a master peaks once."""
     pid = stage.cluster.master_pid
     definition = stage.database.define(
         "big", definitions.layered((WIDTH,), first_script="exec sleep 3600", script="")
@@ -45,7 +45,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
         asked = time.monotonic()
         stage.database.stop_all(definition)
         stopped.append(stage.database.await_ends(INSTANCES, within=_LONGEST_SECONDS) - asked)
-        # What is measured is what stays after the work, so the work must be over.
+        # The figure is the memory left after the work, so the work must be over.
         time.sleep(_SETTLE_SECONDS)
         ended_with.append(daemons.resident_mb(pid))
     return [
@@ -78,5 +78,5 @@ def _await_attempts(stage: Stage, definition: int, number: int) -> None:
             return
         if time.monotonic() > deadline:
             raise TimeoutError(f"{there} of {number} attempts in {_LONGEST_SECONDS:g} s")
-        # Seldom, since each look costs the database that is being measured.
+        # Seldom, since each query loads the database under measurement.
         time.sleep(_LOOK_SECONDS)

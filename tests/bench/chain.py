@@ -1,4 +1,4 @@
-"""A hundred tasks in a line: how long nothing runs between a task and its successor."""
+"""A hundred tasks in a line: the gap between the end of a task and the start of its successor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
 
 
 def gaps_ms(moments: list[Moment]) -> list[float]:
-    """The gaps of one run of a chain whose tasks are called `t0` and on."""
+    """The gaps of one run of a chain whose tasks are `t0`, `t1`, …."""
     begins, ends = of(moments, "begin"), of(moments, "end")
     names = [f"t{n}" for n in range(LENGTH)]
     found = gaps([ends[name] for name in names], [begins[name] for name in names])
@@ -36,7 +36,7 @@ def gaps_ms(moments: list[Moment]) -> list[float]:
 def figures(
     name: str, measured: list[list[float]], p50: Target | None, p95: Target | None
 ) -> list[Figure]:
-    """The two figures of some runs' gaps."""
+    """The two figures of the gaps of several runs."""
     return [
         Figure(
             name=f"{name}.gap_p{share}",

@@ -23,7 +23,7 @@ _STOP_SECONDS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where things are."""
+    """The paths, addresses and pids of a running cluster."""
 
     home: Path
     dsn: str
@@ -34,11 +34,11 @@ class Cluster:
 
 @contextmanager
 def running(settings: Mapping[str, object] | None = None) -> Iterator[Cluster]:
-    """A cluster of one master and one worker; `settings` by full key, as `master.exec_threads`."""
+    """Run one master and one worker; `settings` by full key, as `master.exec_threads`."""
     with tempfile.TemporaryDirectory(prefix="orcaflow-bench-") as folder:
         home = Path(folder)
         environment = _environment(home, settings or {})
-        # Killed, so that tasks of a bench that failed midway don't outlive it.
+        # Killed, so that tasks of a failed bench don't outlive it.
         with ExitStack() as stack:
             stack.callback(_operate, environment, "stop", "standalone-server", "--now")
             started = json.loads(
@@ -71,7 +71,7 @@ def _configured(environment: Mapping[str, str], key: str) -> str:
 
 
 def _done(command: list[str], environment: Mapping[str, str]) -> str:
-    """Standard output; what the program says to people goes where ours goes."""
+    """Run a program; return its standard output, and pass its standard error on to ours."""
     return subprocess.run(
         command,
         env=dict(environment),

@@ -1,4 +1,4 @@
-"""What a daemon uses of the computer, read from `/proc`."""
+"""The CPU time and memory of a daemon, read from `/proc`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _NANOSECONDS = 1e9
 
 
 def cpu_seconds(pid: int) -> float:
-    """What all threads of a process have computed so far; to the nanosecond, not to the tick."""
+    """The CPU time of all threads of a process, to the nanosecond and not to the tick."""
     total = 0
     for thread in Path("/proc", str(pid), "task").iterdir():
         total += int((thread / "schedstat").read_text().split()[0])
@@ -16,17 +16,17 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Its memory at the moment."""
+    """The resident memory at the moment."""
     return _status_mb(pid, "VmRSS")
 
 
 def peak_mb(pid: int) -> float:
-    """The most memory that it ever had, or has had since `forget_peak`."""
+    """The peak of the resident memory, since the start or since `forget_peak`."""
     return _status_mb(pid, "VmHWM")
 
 
 def forget_peak(pid: int) -> None:
-    """Count the peak anew."""
+    """Reset the peak."""
     Path("/proc", str(pid), "clear_refs").write_text("5")
 
 

@@ -1,7 +1,7 @@
-"""The bench's door to the tables: definitions and commands as anybody may insert them.
+"""The bench's door to the tables: inserts definitions and commands as any program may.
 
-Waits for the ends of process instances on PostgreSQL's own notifications, so that measuring asks
-the database nothing while something is being measured.
+Waits for the ends of process instances on PostgreSQL's own notifications, so that nothing queries
+the database during a measurement.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ WHERE process_instance_id =
 
 
 class RunFailedError(Exception):
-    """A process instance did not end as it should have, so that its times mean nothing."""
+    """A process instance did not end as it should have, so its times mean nothing."""
 
 
 class Database:
-    """Two connections in autocommit: one that acts, one that listens."""
+    """Two connections in autocommit: one executes statements, one listens."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -47,7 +47,7 @@ class Database:
         self._listening.close()
 
     def define(self, name: str, process_json: str) -> int:
-        """Put a definition ONLINE; its id."""
+        """Put a definition ONLINE; return its id."""
         with self._acting.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO t_ds_process_definition (name, release_state, process_definition_json)"
@@ -57,7 +57,7 @@ class Database:
             return _only(cursor.fetchone())
 
     def start(self, definition_id: int, times: int = 1) -> float:
-        """Insert so many commands in one transaction; the moment after its commit."""
+        """Insert this many commands in one transaction; return the time after its commit."""
         self._ended()
         with self._acting.cursor() as cursor:
             cursor.execute(
@@ -68,7 +68,7 @@ class Database:
             return time.monotonic()
 
     def run(self, definition_id: int, *, within: float) -> float:
-        """Run one instance, which must succeed; the seconds from its command to its end."""
+        """Run one instance, which must succeed; return the seconds from its command to its end."""
         began = self.start(definition_id)
         ended = self.await_ends(1, within=within)
         self.check_success(definition_id)
@@ -77,7 +77,7 @@ class Database:
     def schedule(
         self, definition_id: int, *, first: datetime, last: datetime, times: int = 1
     ) -> None:
-        """Have the definition run each second of a window, by so many schedules."""
+        """Schedule the definition for each second of a window, by this many schedules."""
         with self._acting.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO t_ds_schedules (process_definition_id, crontab, release_state,"
@@ -87,7 +87,7 @@ class Database:
             )
 
     def complement(self, definition_id: int, *, dates: int, parallelism: int) -> int:
-        """Have the definition run for so many days, so many at a time; the complement's id."""
+        """Run the definition for this many days, so many at a time; return the complement's id."""
         param = {
             "complementStartDate": "2020-01-01 00:00:00",
             "complementEndDate": f"{date(2020, 1, 1) + timedelta(days=dates - 1)} 00:00:00",
@@ -107,12 +107,12 @@ class Database:
                 row = cursor.fetchone()
                 if row is not None:
                     return _only(row)
-                # Nothing tells that a command was taken; this is before any time is measured.
+                # Nothing notifies that a command was taken; this is before any time is measured.
                 time.sleep(_LOOK_SECONDS)
         raise TimeoutError("no master has taken the complement")
 
     def cancel(self, complement_id: int) -> None:
-        """Ask for the end of a complement and of all that it has begun."""
+        """Request the end of a complement and of all its runs."""
         with self._acting.cursor() as cursor:
             cursor.execute(
                 "UPDATE t_ds_complement SET state = %s WHERE id = %s", (_READY_STOP, complement_id)
@@ -134,7 +134,7 @@ class Database:
             )
 
     def await_ends(self, number: int, *, within: float) -> float:
-        """Wait until so many process instances have ended since `start`; when the last had."""
+        """Wait until this many process instances have ended since `start`; return the last end."""
         deadline = time.monotonic() + within
         ended: set[int] = set()
         while True:
@@ -147,7 +147,7 @@ class Database:
             select.select([self._listening], [], [], left)
 
     def check_success(self, definition_id: int) -> None:
-        """Every instance of the definition has ended in SUCCESS."""
+        """Assert that every instance of the definition has ended in SUCCESS."""
         others = self.count(
             "SELECT count(*) FROM t_ds_process_instance"
             " WHERE process_definition_id = %s AND state <> %s",
@@ -157,13 +157,13 @@ class Database:
             raise RunFailedError(f"{others} instances did not succeed")
 
     def count(self, query: str, values: Sequence[object]) -> int:
-        """The answer to a query for one number."""
+        """The result of a query for one number."""
         with self._acting.cursor() as cursor:
             cursor.execute(query, values)
             return _only(cursor.fetchone())
 
     def attempts(self, definition_id: int) -> dict[str, tuple[float, float]]:
-        """When each task of the definition's last instance was claimed and ended, in Unix time."""
+        """The claim and the end of each task of the definition's last instance, in Unix time."""
         with self._acting.cursor() as cursor:
             cursor.execute(_ATTEMPTS, (definition_id,))
             return {name: (float(begun), float(ended)) for name, begun, ended in cursor.fetchall()}

@@ -15,7 +15,7 @@ def chain(length: int, script: str) -> str:
 
 
 def fan(width: int, end_script: str, leaf_script: str) -> str:
-    """`root`, so many parallel `leaf`s, and `join`."""
+    """`root`, this many parallel `leaf`s, and `join`."""
     leaves = [f"leaf{n}" for n in range(width)]
     return _process(
         [
@@ -27,7 +27,7 @@ def fan(width: int, end_script: str, leaf_script: str) -> str:
 
 
 def layered(widths: Sequence[int], first_script: str, script: str) -> str:
-    """Layers of so many tasks, each task after all of the layer above; `l<layer>n<number>`."""
+    """Layers of this many tasks, each after all of the layer above; `l<layer>n<number>`."""
     tasks: list[dict[str, Any]] = []
     above: list[str] = []
     for layer, width in enumerate(widths):
@@ -38,7 +38,7 @@ def layered(widths: Sequence[int], first_script: str, script: str) -> str:
 
 
 def spark_chain(length: int, script: str, **params: object) -> str:
-    """`t0` and on in a line, of PYSPARK tasks; `params` besides the script."""
+    """PYSPARK tasks in a line, `t0` and on; `params` besides the script."""
     return _process(
         [
             _task(f"t{n}", script, [f"t{n - 1}"] if n else [], "PYSPARK", params)
@@ -48,7 +48,7 @@ def spark_chain(length: int, script: str, **params: object) -> str:
 
 
 def spark_crowd(width: int, script: str) -> str:
-    """So many PYSPARK tasks at once, `t0` and on."""
+    """Parallel PYSPARK tasks, `t0` and on."""
     return _process([_task(f"t{n}", script, [], "PYSPARK") for n in range(width)])
 
 

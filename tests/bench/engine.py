@@ -1,4 +1,4 @@
-"""What a step of the engine costs as the DAG grows, and what reading a dense definition costs.
+"""The cost of an engine step as the DAG grows, and of reading a dense definition.
 
 No daemon takes part: a run is advanced by reports, and each step is timed. A step must cost what
 the neighbours of one task cost, so the figures are ratios of the median step in a large DAG to that
@@ -25,13 +25,13 @@ from tests.builders import read_graph
 SIZES = (10, 100, 1_000, 10_000)
 _LAYER = 10
 _LAYERS, _WIDTH = 30, 5
-# A larger run misses the processor's caches more often; its neighbours are no more.
+# A larger run misses the processor's caches more often; its neighbours are as few.
 _RATIO = 3.0
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def measure(stage: Stage, runs: int) -> list[Figure]:
-    """The stage is not used: there is nothing to start."""
+    """Measure without the stage, which is not used: there is nothing to start."""
     del stage
     figures = []
     for shape in (chain, layers):
@@ -63,12 +63,12 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
 
 
 def chain(size: int) -> dict[str, list[str]]:
-    """Upstream by name: each task after the one before."""
+    """The upstream by name: each task after the one before."""
     return {f"t{n}": [f"t{n - 1}"] if n else [] for n in range(size)}
 
 
 def layers(size: int) -> dict[str, list[str]]:
-    """Upstream by name: each task after all ten of the layer above."""
+    """The upstream by name: each task after all ten of the layer above."""
     return {
         f"l{n // _LAYER}n{n % _LAYER}": [
             f"l{n // _LAYER - 1}n{other}" for other in range(_LAYER) if n >= _LAYER

@@ -1,4 +1,4 @@
-"""A root, two hundred parallel tasks and a join: tasks a second from the root's end to the join."""
+"""The rate of two hundred parallel tasks, from the end of their root to the start of the join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of a bench: from what several runs measured to a figure with its target.
+"""The arithmetic of a bench: from the samples of several runs to a figure with its target.
 
 Pure. A *sample* is one measured number, a *figure* the median of one number a run, with its unit.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a figure has to reach: no more than `limit`, or at least that."""
+    """The limit of a figure: at most `limit`, or at least that."""
 
     limit: float
     at_least: bool = False
@@ -26,7 +26,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the answer. Floors have no target: they say what the machine can do."""
+    """One line of the result. Floors have no target: they show the limits of the machine."""
 
     name: str
     unit: str
@@ -39,7 +39,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool:
-        """Whether the median reaches the target; what has none is always met."""
+        """True if the median reaches the target, or there is none."""
         return self.target is None or self.target.is_met(self.median)
 
     def line(self) -> str:
@@ -77,12 +77,12 @@ def gaps(ends: Sequence[float], starts: Sequence[float]) -> list[float]:
 
 
 def rate(count: int, seconds: float) -> float:
-    """So many a second."""
+    """The rate per second."""
     if seconds <= 0:
         raise ValueError("no time has passed")
     return count / seconds
 
 
 def _short(value: float) -> float:
-    """Three digits after the point: what lies behind them is noise."""
+    """Round to three digits after the point; the rest is noise."""
     return round(value, 3)

@@ -47,7 +47,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
 
 
 def _lags(stage: Stage, number: int) -> list[float]:
-    """In milliseconds, from each whole second to the start of the process of its run."""
+    """The lag in milliseconds, from each whole second to the start of its run's process."""
     definition = stage.database.define(
         f"every second {number}", definitions.chain(1, stage.moments.probed())
     )
@@ -58,14 +58,14 @@ def _lags(stage: Stage, number: int) -> list[float]:
         lambda moments: count(moments, "end") == _SECONDS, within=_SECONDS + PATIENCE_SECONDS
     )
     _await_success(stage, definition, _SECONDS)
-    # Moments are of the clock that only goes forward; fires of the one on the wall.
+    # Moments are monotonic times; fires are wall-clock times.
     apart = time.time() - time.monotonic()
     begun = sorted(moment.at + apart for moment in seen if moment.what == "begin")
     return [(moment - (first.timestamp() + index)) * 1000 for index, moment in enumerate(begun)]
 
 
 def _crowd(stage: Stage, number: int) -> float:
-    """In seconds, from the second at which all are due to the beginning of the last run."""
+    """The seconds from the common due time to the beginning of the last run."""
     definition = stage.database.define(f"crowd {number}", definitions.chain(1, "true"))
     due = _soon()
     stage.database.schedule(definition, first=due, last=due, times=_CROWD)
@@ -87,7 +87,7 @@ def _await_success(stage: Stage, definition: int, runs: int) -> None:
     while stage.database.count(ended, (definition,)) < runs:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not all of {runs} runs have ended")
-        # Polling disturbs no figure: the moments that count stand in the rows.
+        # Polling disturbs no figure: the times that count stand in the rows.
         time.sleep(0.2)
     stage.database.check_success(definition)
 

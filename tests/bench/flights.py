@@ -21,7 +21,7 @@ from tests.bench.stage import PATIENCE_SECONDS, Stage
 _DAY = "2013-01-02"
 _EXAMPLE = ROOT / "examples" / "flights"
 _STEPS = 7
-# A script of the example finds its session and its parameters ready; here somebody makes them.
+# A script of the example expects `spark` and `params`; this prelude makes them.
 _BEFORE = """import json, runpy, sys
 from pyspark.sql import SparkSession
 names = {"spark": SparkSession.builder.getOrCreate(), "params": json.loads(sys.argv[2])}
@@ -62,7 +62,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
 
 
 def _process() -> dict[str, Any]:
-    """The example's definition for one day, with the paths that its import makes absolute."""
+    """The example's definition for one day, with the absolute paths that its import makes."""
     document = json.loads((_EXAMPLE / "flights.json").read_text(encoding="utf-8"))
     process: dict[str, Any] = document["processDefinitionJson"]
     [day] = process["globalParams"]

@@ -1,4 +1,4 @@
-"""What the machine can do at all: a bare loop over the same ZooKeeper and the same PostgreSQL.
+"""The limits of the machine: a bare loop over the same ZooKeeper and the same PostgreSQL.
 
 For each task it inserts a row and commits, puts a znode into a queue, takes it out again by
 a transaction that leaves a claim, marks the row and commits, starts the same probed shell script,
@@ -46,7 +46,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
 
 
 class _Floor:
-    """The loop's hands."""
+    """The loop's connections."""
 
     def __init__(self, database: Any, zookeeper: Any) -> None:
         self._database = database
@@ -54,13 +54,13 @@ class _Floor:
         self._zookeeper = zookeeper
 
     def run(self, scripts: list[str]) -> None:
-        """Carry some scripts through the queue, side by side."""
+        """Insert a row for each script and run these side by side."""
         ids = [self._insert() for _ in scripts]
         self._database.commit()
         self.run_inserted(ids, scripts)
 
     def run_inserted(self, ids: list[int], scripts: list[str]) -> None:
-        """The same for rows that are there."""
+        """Run scripts whose rows are inserted already."""
         self._claim(ids)
         self._mark(ids, 1)
         processes = [
@@ -73,7 +73,7 @@ class _Floor:
         self._mark(ids, 7)
 
     def insert_command(self) -> None:
-        """A row that a listener is told of."""
+        """Insert a row and notify its listener."""
         self._insert()
         self._cursor.execute("SELECT pg_notify('floor_command', '')")
         self._database.commit()

@@ -1,4 +1,4 @@
-"""What a master and a worker cost that have nothing to do, after they have had much to do."""
+"""The cost of an idle master and an idle worker, after much work."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     pids = {"master": stage.cluster.master_pid, "worker": stage.cluster.worker_pid}
     shares: dict[str, list[float]] = {name: [] for name in pids}
     memory: dict[str, list[float]] = {name: [] for name in pids}
-    # Doing nothing for a while is what is measured here.
+    # The measurement is an idle wait.
     time.sleep(SETTLE_SECONDS)
     for _ in range(runs):
         began = time.monotonic()
         before = {name: daemons.cpu_seconds(pid) for name, pid in pids.items()}
-        # The window over which the processor's time is counted.
+        # The window over which CPU time is counted.
         time.sleep(WINDOW_SECONDS)
         for name, pid in pids.items():
             used = daemons.cpu_seconds(pid) - before[name]

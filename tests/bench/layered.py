@@ -1,7 +1,7 @@
 """A hundred instances of a layered DAG of ten tasks, submitted in one transaction.
 
 The rate is that of all thousand tasks, from the commit to the moment at which the last instance is
-known to have ended; `first_start` is the time from the commit to the first process.
+reported ended; `first_start` is the time from the commit to the first process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When tasks began and ended, told by the tasks themselves.
+"""The begin and end of tasks, reported by the tasks themselves.
 
 A probed script writes one line to a FIFO as its first act and one as its very last; a thread here
 notes the time at which each arrives. The writes are builtins of the shell, so that probing starts
@@ -34,12 +34,12 @@ class Moment:
 
 
 class Moments:
-    """Collects moments while it is entered."""
+    """Collects moments while its context is open."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         os.mkfifo(path)
-        # For reading and writing: it never ends, and no writer waits for a reader.
+        # Open for both: the FIFO never reads as ended, and no writer waits for a reader.
         self._fifo = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._changed = threading.Condition()
         self._seen: list[Moment] = []
@@ -60,17 +60,17 @@ class Moments:
         os.close(self._fifo)
 
     def probed(self, body: str = "true", name: str = "$ORCAFLOW_TASK_NAME") -> str:
-        """A script that tells its first and its last moment."""
+        """A script that reports its first and its last moment."""
         fifo = shlex.quote(str(self._path))
         return f'echo "begin {name}" >{fifo}\n{body}\necho "end {name}" >{fifo}\n'
 
     def forget(self) -> None:
-        """What was seen so far belongs to another run."""
+        """Forget the moments seen so far; they belong to another run."""
         with self._changed:
             self._seen = []
 
     def until(self, enough: Callable[[list[Moment]], bool], *, within: float) -> list[Moment]:
-        """What has been seen, as soon as it is enough."""
+        """Wait until the moments seen are `enough`, and return them."""
         with self._changed:
             if not self._changed.wait_for(lambda: enough(self._seen), timeout=within):
                 raise TimeoutError(f"{len(self._seen)} moments in {within:g} s are not enough")

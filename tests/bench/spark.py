@@ -1,8 +1,8 @@
-"""What warm sessions and classic drivers are worth, against plain PySpark in the same run.
+"""Warm sessions and classic drivers, against plain PySpark in the same run.
 
 A *job* is the least that still is a Spark job: the sum of a thousand numbers, then a Python UDF. A
-job by itself is a program that `python` runs, with a session of its own: what people have who know
-no better. Everything is measured while nothing else runs, after the Spark host is at work.
+job by itself is a program that `python` runs, with a session of its own: the way of people
+without a scheduler. Everything is measured while nothing else runs, after the Spark host is at work.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _claimed_to_first(stage: Stage, definition: int, offset: float) -> list[floa
 def _crowd(stage: Stage, name: str, script: str, runs: int, target: Target | None) -> Figure:
     """Tasks a second, of many in one run.
 
-    The first run isn't counted: Java compiles what so many sessions at once go through.
+    The first run isn't counted: the JVM compiles the code of concurrent sessions.
     """
     crowd = stage.database.define(f"spark-{name}", definitions.spark_crowd(_CROWD, script))
     stage.database.run(crowd, within=PATIENCE_SECONDS)
@@ -139,7 +139,7 @@ def _crowd(stage: Stage, name: str, script: str, runs: int, target: Target | Non
 
 
 def _memory(stage: Stage, runs: int) -> Figure:
-    """Of eight tasks that have done their work and wait, each share of shared memory counted."""
+    """The memory (PSS) of a task that has done its work and waits; eight at once."""
     script = _SUM + _UDF + _report_to(stage, "idle") + "import signal\nsignal.pause()\n"
     crowd = stage.database.define("spark-idle", definitions.spark_crowd(_AT_ONCE, script))
     each: list[float] = []
@@ -182,7 +182,7 @@ def _stops(stage: Stage) -> Figure:
 
 
 def _report_to(stage: Stage, what: str) -> str:
-    """A line of Python that tells a moment."""
+    """A line of Python that reports a moment."""
     fifo = str(stage.cluster.home / "moments")
     name = "__import__('os').environ['ORCAFLOW_TASK_NAME']"
     return f"open({fifo!r}, 'w').write('{what} ' + {name} + '\\n')\n"
@@ -201,7 +201,7 @@ def _python(program: Path, **environment: str) -> None:
 
 
 def _tasks_mb(worker_pid: int) -> float:
-    """The memory of all that runs below a worker, but for its Spark host and the servers."""
+    """The memory (PSS) of all processes below a worker except its Spark host and the servers."""
     below = psutil.Process(worker_pid).children(recursive=True)
     total = 0
     for process in below:

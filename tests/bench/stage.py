@@ -1,4 +1,4 @@
-"""What a measurement needs: a cluster, its database, and the ear for moments."""
+"""The fixture of a measurement: a cluster, its database, and the reader of moments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stage:
 
 @contextmanager
 def standing(settings: Mapping[str, object] | None = None) -> Iterator[Stage]:
-    """Start a cluster, and stop it again."""
+    """Start a cluster; stop it on exit."""
     with (
         cluster.running(settings) as started,
         closing(Database(started.dsn)) as database,

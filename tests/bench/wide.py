@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.2
 
 
 def measure(stage: Stage, runs: int) -> list[Figure]:
-    """`runs` changes nothing here: one run has five thousand samples."""
+    """Measure one run; `runs` is ignored, since one run has five thousand samples."""
     text = definitions.layered((WIDTH,) * LAYERS, "exit 0", "exit 0")
     definition = stage.database.define("wide", text)
     committed = stage.database.start(definition, 1)
@@ -57,5 +57,5 @@ def _await_half(stage: Stage, definition: int) -> None:
     ):
         if time.monotonic() > deadline:
             raise TimeoutError("the second run did not come half-way")
-        # Seldom, since each look costs the database that is being measured.
+        # Seldom, since each query loads the database under measurement.
         time.sleep(_LOOK_SECONDS)

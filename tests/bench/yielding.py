@@ -1,4 +1,4 @@
-"""Live runs beside a complement that wants every slot: how much longer their tasks wait to start.
+"""Live runs beside a complement that wants every slot: the added wait of their tasks.
 
 The worker has few slots, and the dates of the complement have tasks that hold them for seconds, with
 as many more in the queue. A live run of one task is put now and then, first with nothing else there
@@ -17,7 +17,7 @@ from tests.bench.moments import count, of
 from tests.bench.stage import PATIENCE_SECONDS, Stage
 
 SLOTS = 4
-# What is killed at the end of a run is killed at once.
+# Tasks killed at the end of a run get no grace period.
 SETTINGS = {"worker.exec_threads": SLOTS, "worker.kill_grace_seconds": 0}
 _TIMES = 50
 _PARALLELISM = 2 * SLOTS
@@ -29,7 +29,7 @@ _LIMIT = 1.5
 
 
 class NotBusyError(Exception):
-    """The complement did not hold the slots all the time, so that the times mean nothing."""
+    """The complement did not hold the slots all the time, so the times mean nothing."""
 
 
 def measure(stage: Stage, runs: int) -> list[Figure]:
@@ -46,7 +46,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
         _await_tasks(stage, past, _PARALLELISM)
         beside.append(_latencies(stage, live, _TIMES))
         if _tasks(stage, past) < _PARALLELISM - 1:
-            # One may just have ended.
+            # A task may just have ended.
             raise NotBusyError("the complement has run out of dates")
         stage.database.cancel(complement)
         _await_tasks(stage, past, 0)
@@ -86,7 +86,7 @@ def _behind(stage: Stage, live: int, past: int) -> float:
 
 
 def _latencies(stage: Stage, definition: int, times: int) -> list[float]:
-    """In milliseconds, one run after the other."""
+    """The latencies in milliseconds, one run after the other."""
     found: list[float] = []
     for _ in range(times):
         stage.moments.forget()
@@ -95,18 +95,18 @@ def _latencies(stage: Stage, definition: int, times: int) -> list[float]:
             lambda moments: count(moments, "end") == 1, within=PATIENCE_SECONDS
         )
         found.append((of(seen, "begin")["t0"] - committed) * 1000)
-        # So that they meet the complement at all its moments, and not each other.
+        # Spread, so that the probes meet the complement at all its moments, and not each other.
         time.sleep(_BETWEEN_SECONDS)
     return found
 
 
 def _await_tasks(stage: Stage, definition: int, number: int) -> None:
-    """Until just so many attempts wait or run, as many as there are slots among them."""
+    """Wait until exactly this many attempts wait or run, as many as there are slots among them."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while _tasks(stage, definition) != number or _running(stage, definition) != min(SLOTS, number):
         if time.monotonic() > deadline:
             raise TimeoutError(f"the complement has not come to {number} tasks")
-        # Nothing tells of single tasks; this is between the times that are measured.
+        # Nothing notifies of single tasks; this is between the times that are measured.
         time.sleep(_LOOK_SECONDS)
 
 

@@ -113,11 +113,11 @@ TABLES = (
 SEEDED = (t.tenant, t.queue, t.user)
 
 REFUSED = (RowRefusedError, DBAPIError)
-"""The errors for a person whose row breaks a constraint."""
+"""The errors that a person gets whose row breaks a constraint."""
 
 
 class Tables(Protocol):
-    """The stores over one database, and direct sight of its rows, as a person has it."""
+    """The stores over one database, with direct access to its rows, as a person has."""
 
     @property
     def commands(self) -> CommandStore: ...
@@ -214,7 +214,7 @@ class PostgresTables:
             return [dict(row) for row in db.execute(select(table).order_by(table.c.id)).mappings()]
 
     def heard(self) -> list[tuple[str, str]]:
-        # The answer to any statement comes after the notifications of what was committed before it.
+        # The answer to any statement comes after the notifications of earlier commits.
         with self._listener.cursor() as cursor:
             cursor.execute("SELECT 1")
         heard = [(notify.channel, notify.payload) for notify in self._listener.notifies]
@@ -325,7 +325,7 @@ def take(
 
 
 def carry_out(db: Tables, plan: Plan, *, node: Node = MASTER, now: datetime = NOON) -> Handled:
-    """Handle a command whose plan is this; no other may be waiting."""
+    """Take the only waiting command with this plan."""
     a_command(db)
     (handled,) = take(db, always(plan), node=node, now=now)
     return handled
@@ -346,7 +346,7 @@ def looked_at(db: Tables, **columns: Any) -> tuple[Command, Snapshot]:
 
 
 def a_run(db: Tables, *, node: Node = MASTER, now: datetime = NOON, **changes: Any) -> Ownership:
-    """A new run of `node`, by the way that every run begins."""
+    """A new run of `node`, begun as every run begins."""
     handled = carry_out(db, a_begin(**changes), node=node, now=now)
     assert handled.ownership is not None
     return handled.ownership
@@ -437,7 +437,7 @@ def end(db: Tables, *ends: AttemptEnd, node: Node = WORKER) -> frozenset[int]:
 
 
 def run_to_end(db: Tables, owned: Ownership, name: str, state: TaskState) -> int:
-    """An attempt that was submitted, claimed, reported and settled; its id."""
+    """Submit, claim, report and settle an attempt; return its id."""
     (task_id,) = submit(db, owned, name)
     claim(db, [task_id])
     end(db, an_end(task_id, state))
@@ -450,7 +450,7 @@ def release(db: Tables, now: datetime = NOON) -> Released:
 
 
 def released(db: Tables, now: datetime = NOON) -> list[int]:
-    """The ids of the attempts that are let go of."""
+    """The ids of the attempts that a release lets start."""
     return [offer.task_instance_id for offer in release(db, now).offers]
 
 
@@ -462,7 +462,7 @@ def a_sub_process(name: str, attempt: int = 1, **changes: Any) -> SubmitTask:
 
 
 def call_child(db: Tables, parent: Ownership, name: str = "sub", attempt: int = 1) -> int:
-    """The id of a new SUB_PROCESS attempt, whose command waits."""
+    """Submit a SUB_PROCESS attempt, whose command waits; return its id."""
     save(db, parent, a_sub_process(name, attempt))
     return the_newest_id(db, t.task_instance)
 
@@ -477,7 +477,7 @@ def child_of(db: Tables, parent: Ownership, task_id: int) -> ChildOf:
 
 
 def begin_child(db: Tables, parent: Ownership, task_id: int, **changes: Any) -> Ownership:
-    """The run of a child whose command waits, and no other."""
+    """Begin the child whose command is the only one that waits; return its run."""
     plan = a_begin(child_of=child_of(db, parent, task_id), **changes)
     (handled,) = take(db, always(plan))
     assert handled.ownership is not None
@@ -490,7 +490,7 @@ def a_child(db: Tables, parent: Ownership, name: str = "sub") -> tuple[int, Owne
     return task_id, begin_child(db, parent, task_id)
 
 
-# Looking at rows
+# Reading rows
 
 
 def the_process(db: Tables, owned: Ownership) -> dict[str, Any]:

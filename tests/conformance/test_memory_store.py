@@ -1,4 +1,4 @@
-"""The store in memory, beyond the promises of every store: for the simulator."""
+"""Behaviour of the store in memory beyond the promises of every store, for the simulator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.conformance.store_tables import (
 
 
 class _Crash(BaseException):
-    """The process died here."""
+    """The simulated death of the process."""
 
 
 def _crash_at(name: str, moment: Literal["before", "after"]) -> Callable[[str, str], None]:

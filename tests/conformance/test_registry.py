@@ -1,4 +1,4 @@
-"""The registry in memory and on ZooKeeper: the simulator relies on their likeness."""
+"""The registry in memory and on ZooKeeper: the simulator relies on their equivalence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Server(Protocol):
         ...
 
     def expire(self, daemon: Registry) -> None:
-        """End a daemon's session behind its back."""
+        """Expire a daemon's session without its doing."""
         ...
 
     def wipe(self) -> None:
@@ -49,11 +49,11 @@ class Server(Protocol):
         ...
 
     def put(self, folder: str, name: str) -> None:
-        """Have somebody else put a name into a folder."""
+        """Put a foreign name into a folder, as another program would."""
         ...
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Let the registry's threads, or what stands for them, go on until it is so."""
+        """Let the registry's threads, or their substitute, run until the condition holds."""
         ...
 
 
@@ -86,7 +86,7 @@ class InMemory:
         assert condition()
 
     def close(self) -> None:
-        """Nothing outlives the test."""
+        """Close every session when the test ends."""
 
 
 class OnZookeeper:
@@ -114,7 +114,7 @@ class OnZookeeper:
         self.until(self._is_wiped)
 
     def _is_wiped(self) -> bool:
-        # Daemons that heal the tree may put something in while it is being deleted.
+        # Daemons that repair the tree may create nodes while it is being deleted.
         with suppress(RegistryUnavailableError), self._other.asking() as client:
             client.delete(self._config.root, recursive=True)
             return True
@@ -292,7 +292,7 @@ def test_a_daemon_whose_znode_was_wiped_is_lost_and_can_join_again(server: Serve
 def test_a_beat_notices_that_the_znode_was_wiped(server: Server) -> None:
     daemon, _ = a_worker(server)
     server.wipe()
-    with suppress(RegistryUnavailableError):  # The session's own look may have come first.
+    with suppress(RegistryUnavailableError):  # The session's own check may have come first.
         daemon.membership.beat(text())
     assert daemon.membership.standing() is Standing.LOST
 
@@ -578,16 +578,16 @@ def test_a_closed_registry_answers_nothing(server: Server) -> None:
         daemon.task_queue.offer([entry(1)])
 
 
-# In memory only: what the simulator does to daemons.
+# In memory only: the simulator's faults.
 
 
 class Crashed(BaseException):
-    """The daemon is no more."""
+    """The simulated death of the daemon."""
 
 
 @dataclass
 class HandClock:
-    """Time that only the test moves."""
+    """A clock that only the test advances."""
 
     seconds: float = 100.0
 

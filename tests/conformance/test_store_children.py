@@ -224,7 +224,7 @@ def test_the_command_for_a_child_is_not_hindered_by_a_recovery_that_waits(db: Ta
     assert [row["command_type"] for row in db.rows(t.command)] == [12, 7]
 
 
-# What its planner sees
+# The view of its planner
 
 
 def test_the_planner_of_a_child_sees_its_parent_and_all_above_it(db: Tables) -> None:
@@ -416,11 +416,11 @@ def asked_to_stop(db: Tables, _parent: Ownership, child: Ownership) -> None:
 
 
 def orphaned(_db: Tables, _parent: Ownership, _child: Ownership) -> None:
-    """That its former attempt was given up is all."""
+    """Nothing more: the former attempt was given up already."""
 
 
 def called_again(db: Tables, parent: Ownership) -> tuple[Ownership, int]:
-    """A child that goes on though its attempt was given up, and the next attempt for it."""
+    """A child that goes on though its attempt was given up, and the next attempt's id."""
     _, child = a_child(db, parent)
     save(db, parent, AbandonTask(name="sub", attempt=1))
     return child, call_child(db, parent, "sub", 2)
@@ -430,7 +430,7 @@ def called_again(db: Tables, parent: Ownership) -> tuple[Ownership, int]:
 def test_the_command_for_a_child_that_has_still_to_end_waits_for_that(
     db: Tables, on_its_way_out: Callable[[Tables, Ownership, Ownership], None]
 ) -> None:
-    """It was given up at the time for stopping, and its parent is recovered before it is gone."""
+    """The attempt was given up at the stop deadline; the parent recovers before the child ends."""
     parent = a_run(db)
     child, again = called_again(db, parent)
     on_its_way_out(db, parent, child)
@@ -450,7 +450,7 @@ def test_the_command_for_a_child_that_has_still_to_end_waits_for_that(
 
 
 def test_a_command_that_waits_for_a_childs_end_keeps_no_other_from_its_place(db: Tables) -> None:
-    """Not even the recovery that brings this end about when the child's master is lost."""
+    """Not even the recovery that leads to this end when the child's master is lost."""
     parent = a_run(db)
     child, _ = called_again(db, parent)
     assert db.failover.recover_runs(MASTER, now=LATER) == 2
@@ -478,7 +478,7 @@ def test_t36c_no_command_waits_for_a_childs_end_that_nobody_waits_for(db: Tables
 
 
 def test_a_command_for_a_child_that_goes_on_for_another_attempt_does_not_wait(db: Tables) -> None:
-    """Only a person can write one; there is no end in sight that it could wait for."""
+    """Only a person can write such a command; the child has no end that it could wait for."""
     parent = a_run(db)
     task_id, child = a_child(db, parent)
     other = call_child(db, parent, "other")
@@ -614,7 +614,7 @@ def test_a_pause_that_is_passed_on_replaces_nothing_stronger(
 
 
 def test_a_child_that_is_being_stopped_is_asked_for_nothing_more(db: Tables) -> None:
-    """As what it ends was decided when its stopping began."""
+    """The final state was decided when the stop began."""
     parent = a_run(db)
     _, child = a_child(db, parent)
     save(db, child, StopProcess(deadline=LATER, failing=True))
@@ -640,7 +640,7 @@ def test_intents_go_down_a_tree_level_by_level_whoever_owns_the_levels(db: Table
 def test_a_child_that_nobody_waits_for_any_more_is_stopped_by_its_own_owner(
     db: Tables, gone: str
 ) -> None:
-    """Its parent's attempt may be given up before the intent for its end is passed on."""
+    """The parent's attempt may be given up before the stop intent is propagated."""
     parent = a_run(db)
     _, child = a_child(db, parent)
     _, wanted = a_child(db, parent, "other")
@@ -657,7 +657,7 @@ def test_a_child_that_nobody_waits_for_any_more_is_stopped_by_its_own_owner(
     assert db.runs.propagate_intents(OTHER_MASTER) == 1
     assert db.runs.wanted(OTHER_MASTER)[child].state is ProcessState.STOP
     assert db.runs.propagate_intents(OTHER_MASTER) == 0
-    # The others of its owner go on, and so do those of its parent's.
+    # The owner's other runs continue, and so do the other children of its parent.
     assert db.runs.propagate_intents(MASTER) == 0
     assert the_process(db, wanted)["wanted_state"] is None
 

@@ -121,7 +121,7 @@ def test_t39b_commands_are_taken_by_priority_then_age_then_id(db: Tables) -> Non
 
 
 def test_t68_a_minute_of_waiting_makes_up_for_a_level_of_priority(db: Tables) -> None:
-    """T68: what is of low priority must not starve."""
+    """T68: commands of low priority must not starve."""
     low = a_command(db, update_time=NOON, process_instance_priority=4)
     urgent_later = a_command(db, update_time=NOON + 5 * MINUTE, process_instance_priority=0)
     urgent_even = a_command(db, update_time=NOON + 4 * MINUTE, process_instance_priority=0)
@@ -143,16 +143,16 @@ def test_of_those_that_need_room_no_more_are_taken_than_there_is_room_for(db: Ta
 def test_t36_t36d_without_room_pauses_stops_and_sub_processes_are_taken_all_the_same(
     db: Tables,
 ) -> None:
-    """T36d: a parent that waits for a child which waits for room would wait for ever.
+    """T36d: a parent whose child waits for room would wait for ever.
 
-    And so would those that have all the room, for slots or a turn that a lost master's run has.
+    And so would runs that fill the room, for slots or a turn that a lost master's run has.
     """
     waiting = [a_command(db, command_type=kind) for kind in (0, 3, 10, 11)]
     stop = a_command(db, command_type=9)
     child = a_command(db, parent_task_instance_id=4711)
     recovery = a_command(db, command_type=2)
     drop = always(Drop(reason="only the choice matters"))
-    # What needs room does not use the limit up either, though it comes first.
+    # A command that needs room does not use up the limit either, though it comes first.
     handled = [one.command_id for one in take(db, drop, limit=3, room=0)]
     assert sorted(handled) == [stop, child, recovery]
     assert [row["id"] for row in db.rows(t.command)] == waiting
@@ -235,7 +235,7 @@ def test_a_planner_is_told_which_instance_was_named_though_there_is_none(db: Tab
     assert snapshot.asked_instance_id is None
 
 
-# Recoveries that wait
+# Waiting recoveries
 
 
 @pytest.mark.parametrize("command_type", [3, 4, 7, 12])

@@ -1,4 +1,4 @@
-"""Complements: their dates, the fence before each run, and requests of people."""
+"""Complements: their dates, the fence before each run, and people's requests."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ RUNNING, READY_PAUSE, READY_STOP = (
 
 
 def new(*dates: datetime, **changes: Any) -> NewComplement:
-    """A complement of definition 1, of these dates."""
+    """A complement of definition 1 with these dates."""
     found = NewComplement(
         process_definition_id=1,
         dates=dates,
@@ -84,14 +84,14 @@ def new(*dates: datetime, **changes: Any) -> NewComplement:
 
 
 def create(db: Tables, *complements: NewComplement, now: datetime = NOON) -> list[int]:
-    """Have a command become these complements; their ids."""
+    """Carry out a command that creates these complements; return their ids."""
     known = {row["id"] for row in db.rows(t.complement)}
     carry_out(db, Complement(complements=complements), now=now)
     return [row["id"] for row in db.rows(t.complement) if row["id"] not in known]
 
 
 def a_complement(db: Tables, count: int = 3, **changes: Any) -> int:
-    """A RUNNING complement of so many days, none of which has begun."""
+    """A RUNNING complement of this many days, none of which has begun."""
     (complement_id,) = create(db, new(*DAYS[:count], **changes))
     return complement_id
 
@@ -101,7 +101,7 @@ def the_complement(db: Tables, complement_id: int) -> dict[str, Any]:
 
 
 def dates_of(db: Tables, complement_id: int) -> list[dict[str, Any]]:
-    """Its dates, in order."""
+    """The dates of a complement, in order."""
     found = [row for row in db.rows(t.complement_date) if row["complement_id"] == complement_id]
     return sorted(found, key=lambda row: int(row["position"]))
 
@@ -111,7 +111,7 @@ def states(db: Tables, complement_id: int) -> list[str]:
 
 
 def ask(db: Tables, complement_id: int, state: ComplementState) -> None:
-    """The requests of a person to a complement."""
+    """A person's requests about a complement."""
     db.update(t.complement, complement_id, state=int(state))
 
 
@@ -126,7 +126,7 @@ def advance(
 
 
 def begin_waiting(db: Tables, *, now: datetime = NOON, **changes: Any) -> list[Handled]:
-    """Take the commands of dates, and let each begin; what came of them."""
+    """Take the commands of dates and let each begin; return the results."""
     plans: dict[int, Plan] = {
         row["id"]: a_begin(
             command_type=CommandType.COMPLEMENT_DATA,
@@ -140,7 +140,7 @@ def begin_waiting(db: Tables, *, now: datetime = NOON, **changes: Any) -> list[H
 
 
 def under_way(db: Tables, count: int = 3, *, begun: int = 1, **changes: Any) -> int:
-    """A complement of which the first dates have begun to run."""
+    """A complement whose first dates have begun to run."""
     complement_id = a_complement(db, count, parallelism=begun, **changes)
     advance(db)
     assert all(one.ownership for one in begin_waiting(db))
@@ -153,7 +153,7 @@ def run_of(db: Tables, complement_id: int, place: int = 0) -> Ownership:
     return Ownership(process_instance_id=run_id, host=MASTER.address, epoch=1)
 
 
-# What a complement is made of
+# The columns of a new complement
 
 
 def test_a_plan_becomes_a_complement_with_all_its_dates_in_the_order_given(db: Tables) -> None:
@@ -264,7 +264,7 @@ def test_what_has_been_run_before_is_run_again_only_if_that_is_wanted(
         newest = a_run(db, schedule_time=date)
         if state is not None:
             end_run(db, newest, state)
-    # What says nothing: a run of another definition, one of no date, and a sub process.
+    # Irrelevant runs: of another definition, without a date, and a sub process.
     a_run(db, process_definition_id=2, schedule_time=DAYS[0])
     a_run(db)
     child = a_run(db, schedule_time=DAYS[0])
@@ -287,7 +287,7 @@ def test_a_date_that_is_left_out_says_which_run_it_has(db: Tables) -> None:
     ]
 
 
-# What the planner of a COMPLEMENT_DATA row sees
+# The planner's view of a COMPLEMENT_DATA row
 
 
 def a_schedule(db: Tables, definition_id: int, **columns: Any) -> int:
@@ -481,7 +481,7 @@ def test_a_command_that_its_date_does_not_wait_for_begins_nothing(
     (handled,) = begin_waiting(db)
     assert isinstance(handled.plan, Drop)
     assert db.rows(t.process_instance) == []
-    # Marked as running, it would be taken for one whose run is gone.
+    # Marked RUNNING, the date would count as one whose run is lost.
     assert dates_of(db, complement_id) == before
 
 
@@ -559,7 +559,7 @@ def test_dates_take_spare_room_alone_and_none_that_others_need(db: Tables) -> No
     dates = [row["id"] for row in db.rows(t.command)]
     others = [a_command(db, update_time=LATER) for _ in range(3)]
     drop = always(Drop(reason="only the choice matters"))
-    # Two of the spare four places are for others of the batch.
+    # Two of the four spare places go to others of the batch.
     taken = [one.command_id for one in take(db, drop, room=2, spare=4)]
     assert sorted(taken) == [*dates[:2], *others[:2]]
     assert [row["id"] for row in db.rows(t.command)] == [*dates[2:], others[2]]
@@ -588,7 +588,7 @@ def test_a_sub_process_of_a_date_needs_no_room(db: Tables) -> None:
 
 
 def decided_on(db: Tables, *, thorough: bool = False) -> ComplementSnapshot:
-    """The decider's view of the one complement that is looked at."""
+    """The decider's view of the only complement that is due."""
     seen: list[ComplementSnapshot] = []
 
     def decide(found: ComplementSnapshot) -> ComplementStep:
@@ -707,7 +707,7 @@ def test_what_a_complement_comes_to_stands_in_its_row(db: Tables) -> None:
     row = the_complement(db, complement_id)
     assert has(row, state=ComplementState.FAILURE, end_time=LATER)
     assert row["state_reason"] == "1 of its dates failed, so that 2 did not begin"
-    # A person tries again what failed.
+    # A person retries the failed dates.
     date = dates_of(db, complement_id)[0]
     db.update(t.complement_date, date["id"], state="pending", command_id=0, process_instance_id=0)
     db.update(t.complement, complement_id, state=int(RUNNING), end_time=None, state_reason=None)
@@ -746,7 +746,7 @@ def test_several_complements_move_on_at_once(db: Tables) -> None:
 
 
 def recover(db: Tables, complement_id: int, state: ProcessState) -> None:
-    """Somebody has had the run of the first date recovered; it stands so by now."""
+    """A person has had the run of the first date recovered; it is in this state by now."""
     run_id = dates_of(db, complement_id)[0]["process_instance_id"]
     db.update(t.process_instance, run_id, state=int(state))
 
@@ -762,7 +762,7 @@ def test_a_complement_goes_on_when_a_date_that_failed_is_recovered(
     end_run(db, run_of(db, complement_id), ProcessState.FAILURE)
     advance(db)
     recover(db, complement_id, state)
-    # That is looked at now and then, since nobody tells of it.
+    # Recoveries raise no notification, so they are polled.
     assert advance(db).begun == 0
     assert states(db, complement_id)[0] == "failure"
     advanced = advance(db, thorough=True)
@@ -788,7 +788,7 @@ def test_a_recovered_date_of_a_complement_that_still_goes_on_is_seen_too(db: Tab
     assert states(db, complement_id) == ["success", "running", "submitted", "pending"]
 
 
-# Pause, and go on
+# Pause and resume
 
 
 def test_a_pause_takes_back_what_nobody_has_taken_and_lets_the_rest_end(db: Tables) -> None:
@@ -918,11 +918,11 @@ def test_a_cancel_does_not_weaken_what_is_wanted_of_a_run_already(db: Tables) ->
     assert has(the_process(db, pausing), wanted_state=ProcessState.STOP, wanted_at=LATER)
 
 
-# One after the other
+# Complements in a row
 
 
 def chain(db: Tables, length: int = 3) -> list[int]:
-    """Complements of one date each, each after the one before."""
+    """Complements of one date each, each waiting for the one before."""
     places: Sequence[int | None] = [None, *range(length - 1)]
     return create(db, *(new(DAYS[0], after=place) for place in places))
 
@@ -976,7 +976,7 @@ def test_what_failed_with_the_one_before_goes_on_though_its_master_died_as_that_
     end_run(db, run_of(db, first), ProcessState.FAILURE)
     advance(db)
     assert the_complement(db, second)["state"] == ComplementState.FAILURE
-    # All that a master had written that died before it came to the second.
+    # The writes of a master that died before it reached the second one.
     date = dates_of(db, first)[0]
     db.update(t.complement_date, date["id"], state="success", reason=None)
     db.update(t.complement, first, state=int(ComplementState.SUCCESS))
@@ -1000,7 +1000,7 @@ def test_the_decider_is_shown_how_the_one_before_stands(db: Tables) -> None:
     assert (shown[second].after_id, shown[second].after_state) == (2_000_000_000, None)
 
 
-# What it costs the rows beside it
+# The cost to other rows
 
 
 def test_a_begin_for_a_date_leaves_all_other_dates_as_they_are(db: Tables) -> None:

@@ -1,4 +1,4 @@
-"""DEPENDENT attempts: the run that answers them, and their single end."""
+"""DEPENDENT attempts: the runs that decide them, and their single end."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_dependent_runs_in_its_master_from_the_start(db: Tables) -> None:
             evidence=None,
         ),
     )
-    # No worker has it, so none can lose it.
+    # No worker holds it, so none can lose it.
     assert db.failover.task_owners() == frozenset()
     assert claim(db, [task_id]) == []
     assert db.runs.unclaimed(MASTER, submitted_before=LATER + MINUTE) == ()
@@ -190,7 +190,7 @@ def test_a_dependent_is_withdrawn_at_once(
 
 
 def a_question(definition_id: int | None, **changes: Any) -> Question:
-    """About the day of NOON."""
+    """A question about the day of NOON."""
     midnight = NOON - timedelta(hours=12)
     question = Question(
         definition_id=definition_id,
@@ -214,7 +214,7 @@ def the_answer(db: Tables, question: Question) -> UpstreamRun:
 
 
 def test_t43b_the_newest_run_by_id_answers_and_not_the_one_that_ended_last(db: Tables) -> None:
-    """T43b, T43d: by its own day, and not by the day on which it happened to run."""
+    """T43b, T43d: a run counts for its schedule day, not for the day on which it ran."""
     definition_id = a_definition(db)
     first, second, of_yesterday = (
         a_run(db, process_definition_id=definition_id, schedule_time=moment)
@@ -315,7 +315,7 @@ def test_a_task_is_told_by_its_valid_attempt(db: Tables) -> None:
     )
     claim(db, [first])
     end(db, an_end(first, TaskState.FAILURE))
-    # Nobody knows yet whether it is tried again (T43c).
+    # A retry is not decided yet (T43c).
     failed = UpstreamTask(id=first, state=TaskState.FAILURE, retry_pending=True, end_time=LATER)
     assert told() == failed
     save(db, owned, RetryTask(name="a", attempt=1, state=TaskState.FAILURE, at=LATER))
@@ -352,7 +352,7 @@ def test_a_run_without_an_attempt_tells_whether_it_has_such_a_node(db: Tables) -
     assert the_answer(db, a_question(definition_id)).has_node
 
 
-# Runs that nothing else moves
+# Runs that only an upstream run can move
 
 
 def held_up(db: Tables, *runs: Ownership) -> list[int]:
@@ -379,7 +379,7 @@ def test_a_run_in_which_something_else_goes_on_is_not_held_up(db: Tables) -> Non
     claim(db, [task_id])
     assert held_up(db, owned) == []
     end(db, an_end(task_id, TaskState.FAILURE))
-    # The run has not heard of it, and may begin what comes behind it.
+    # The run has not read it yet, and may begin downstream tasks.
     assert held_up(db, owned) == []
     save(db, owned, RetryTask(name="a", attempt=1, state=TaskState.FAILURE, at=LATER))
     assert held_up(db, owned) == []
@@ -437,7 +437,7 @@ def test_a_wait_that_times_out_as_a_failure_lets_its_run_go_on(
     claim(db, [ended])
     end(db, an_end(ended))
     save(db, owned, finish("a"))
-    # What is over times out no more.
+    # An ended wait times out no more.
     db.update(t.task_instance, ended, timeout_seconds=5, timeout_strategy=1)
     waiting = a_dependent(db, owned)
     db.update(t.task_instance, waiting, timeout_seconds=seconds, timeout_strategy=strategy)

@@ -1,4 +1,4 @@
-"""Facts of Spark applications and failure reasons in rows, and attempts that are over for good."""
+"""Facts and failure reasons of Spark applications in rows, and attempts that are final."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_facts_that_no_text_column_can_keep_are_kept_as_well_as_can_be(db: Table
         (TaskState.FAILURE, FailureReason.KILLED, FailureReason.FETCH_FAILED, "KILLED"),
         (TaskState.FAILURE, None, None, None),
         (TaskState.KILL, FailureReason.OUT_OF_MEMORY, None, "OUT_OF_MEMORY"),
-        # A stop of ours is no failure, whatever the attempt made of it.
+        # A stop of ours is no failure, whatever end the attempt reports.
         (TaskState.KILL, None, FailureReason.PYTHON_ERROR, None),
         (TaskState.SUCCESS, FailureReason.EXIT_CODE, FailureReason.EXIT_CODE, None),
     ],
@@ -239,7 +239,7 @@ def test_a_memory_factor_that_makes_no_sense_is_refused(db: Tables, spoilt: floa
 
 
 def _lose(db: Tables, owned: Ownership, name: str = "a", attempt: int = 1) -> int:
-    """An attempt whose worker is gone, and which another one is to make up for; its id."""
+    """An attempt whose worker is lost and which awaits a substitute; its id."""
     (task_id,) = submit(db, owned, name, attempt=attempt)
     claim(db, [task_id])
     db.failover.fail_tasks_over(WORKER, now=LATER)

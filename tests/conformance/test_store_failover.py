@@ -1,4 +1,4 @@
-"""Failover of the runs and attempts that lost daemons leave behind."""
+"""Failover of the runs and attempts of lost daemons."""
 
 from __future__ import annotations
 

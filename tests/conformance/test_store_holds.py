@@ -1,4 +1,4 @@
-"""Attempts held back by a delay, or for want of slots in a pool."""
+"""Attempts held back by a delay, or for lack of slots in a pool."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def share(pool: int | str, slots: int = 1) -> PoolShare:
 def hold(
     db: Tables, owned: Ownership, name: str, *pools: PoolShare, attempt: int = 1, **changes: Any
 ) -> int:
-    """Submit an attempt that is held back; its id."""
+    """Submit an attempt that is held back; return its id."""
     saved = save(db, owned, a_submit(name, attempt, pools=pools, **changes))
     assert (saved.offers, saved.holds) == ((), True)
     return the_newest_id(db, t.task_instance)
@@ -108,7 +108,7 @@ def test_a_delayed_attempt_waits_for_its_pool_afterwards(db: Tables) -> None:
     first = hold(db, owned, "first", share("db"))
     delayed = hold(db, owned, "delayed", share("db"), due_at=NOON)
     assert state_of(db, delayed) is TaskState.DELAY_EXECUTION
-    # Its slot is not kept for it meanwhile.
+    # Its slot is not reserved meanwhile.
     assert released(db) == [first]
     assert state_of(db, delayed) is TaskState.WAITING_DEPEND
     claim(db, [first])
@@ -189,7 +189,7 @@ def test_all_pools_of_an_attempt_are_taken_together_or_none(db: Tables) -> None:
 
 
 def test_an_attempt_of_two_pools_is_not_starved_by_those_behind_it_in_either(db: Tables) -> None:
-    """Else its pools are never free at the same time, as long as others come for each."""
+    """Otherwise attempts for single pools would keep its pools from ever being free together."""
     a_pool(db, "db")
     a_pool(db, "api")
     a_pool(db, "other")
@@ -216,7 +216,7 @@ def test_an_attempt_of_two_pools_is_not_starved_by_those_behind_it_in_either(db:
 
 
 def test_an_attempt_that_waits_for_a_closed_pool_keeps_nobody_from_its_others(db: Tables) -> None:
-    """Nobody knows when it opens again."""
+    """The time at which it opens again is unknown."""
     closed = a_pool(db, "db", status=0)
     a_pool(db, "api")
     owned = a_run(db)
@@ -453,7 +453,7 @@ def test_a_held_attempt_is_withdrawn_at_once(
     delayed = hold(db, owned, "delayed", due_at=LATER)
     waiting = hold(db, owned, "waiting", share("db"))
     saved = save(db, owned, decision("delayed"), decision("waiting"), at=LATER)
-    # It stands in no queue yet.
+    # It is in no queue yet.
     assert (saved.withdrawn, saved.kills) == ((), ())
     for task_id in (delayed, waiting):
         assert has(

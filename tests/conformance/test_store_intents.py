@@ -122,7 +122,7 @@ def test_a_stop_is_visible_with_the_time_by_which_it_has_to_be_over(db: Tables) 
     process = load(db, owned).process
     assert (process.state, process.wanted_deadline) == (ProcessState.READY_STOP, LATER)
     assert process.wanted_state is ProcessState.STOP
-    # Whoever takes it over goes on with the same deadline, and knows what is wanted.
+    # Any new owner continues with the same deadline and reads the same intent.
     taken = take_over(db, owned)
     assert load(db, taken).process.wanted_deadline == LATER
     assert db.runs.wanted(OTHER_MASTER) == {taken: Intent(state=ProcessState.STOP, at=NOON)}
@@ -171,7 +171,7 @@ def test_what_does_not_end_in_time_is_given_up(db: Tables) -> None:
             flag=1,
             reason="given up: it had not ended when the time for stopping was over",
         )
-    # Who decided it knows it, and the worker is told that it holds nothing any more.
+    # The decider knows it already; the worker is notified that it holds nothing any more.
     assert db.heard() == []
     assert db.runs.reports(MASTER) == ()
     assert db.tasks.running(WORKER) == {}
@@ -293,7 +293,7 @@ def test_a_run_whose_lists_somebody_spoilt_is_told_apart_and_hinders_no_other(
     assert loaded.ownership == fine
 
 
-# What else a submission carries
+# Other columns of a submission
 
 
 def test_what_an_attempt_was_given_and_how_long_it_may_take_stands_in_its_row(db: Tables) -> None:

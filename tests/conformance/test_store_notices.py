@@ -29,7 +29,7 @@ from tests.conformance.store_tables import (
 
 
 def told_of(heard: list[tuple[str, str]]) -> list[tuple[object, ...]]:
-    """The notifications of ended attempts; there may have been no others."""
+    """The notifications of ended attempts; asserts that there are no others."""
     assert {channel for channel, _ in heard} == {Channel.TASK}
     reports = [read_task_report(payload) for _, payload in heard]
     return [

@@ -1,4 +1,4 @@
-"""Findings of rules on data in the tables, and the values handed to later runs."""
+"""Findings of data quality rules in the tables, and the values handed to later runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def a_result(rule: str = "rows", **changes: Any) -> QualityResult:
 
 
 def measured(db: Tables, *results: QualityResult, at: datetime | None = NOON, **run: Any) -> int:
-    """A run for a time, whose attempt has found this; the attempt's id."""
+    """A run of a day whose attempt has these findings; returns the attempt's id."""
     owned = a_run(db, schedule_time=at, **run)
     (task,) = submit(db, owned, "check")
     claim(db, [task])

@@ -1,4 +1,4 @@
-"""Restarts: an ended process instance is made live again."""
+"""Restarts: an ended process instance becomes live again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from tests.conformance.store_tables import (
 
 
 def an_ended_run(db: Tables, *, state: ProcessState = ProcessState.FAILURE) -> Ownership:
-    """a good, b failed, c never begun; stopped on the way and with all that a run leaves behind."""
+    """a succeeded, b failed, c never began; the run was stopped, and left every kind of row."""
     owned = a_run(db, global_params="[]", command_param='{"x":1}')
     run_to_end(db, owned, "a", TaskState.SUCCESS)
     (failed,) = submit(db, owned, "b")
@@ -83,7 +83,7 @@ def a_restart(owned: Ownership, *reset: str, **changes: Any) -> Restart:
 
 
 def valid(db: Tables, owned: Ownership) -> dict[str, int]:
-    """The attempt number of each valid attempt."""
+    """The attempt number of each valid attempt, by name."""
     return {task.name: task.attempt for task in load(db, owned).tasks if task.valid}
 
 
@@ -130,7 +130,7 @@ def test_a_restart_resets_exactly_the_named_and_keeps_every_other_result(db: Tab
     assert a == before[0]
     assert b == before[1] | {"flag": 0, "retry_at": None}
     assert valid(db, handled.ownership) == {"a": 1}
-    # What is tried afresh goes on counting.
+    # A retried task continues its attempt numbers.
     save(db, handled.ownership, a_submit("b", 2))
     assert valid(db, handled.ownership) == {"a": 1, "b": 2}
     with pytest.raises(StoreConflictError):
@@ -304,7 +304,7 @@ def test_a_child_that_nobody_waits_for_any_more_is_not_restarted(db: Tables) -> 
 
 
 def a_second_call(db: Tables) -> tuple[Ownership, Ownership, int]:
-    """A parent, its child that has failed, and the attempt that wants the child once more."""
+    """A parent, its failed child, and the attempt that calls the child again."""
     parent = a_run(db)
     _, child = a_child(db, parent)
     end_run(db, child, ProcessState.FAILURE)

@@ -325,7 +325,7 @@ def test_killing_withdraws_what_waits_asks_for_what_runs_and_ends_nothing_twice(
     assert db.tasks.running(WORKER) == {running: True}
     kill_requested = {task.name: task.kill_requested for task in load(db, owned).tasks}
     assert kill_requested == {"waiting": True, "running": True, "ended": True}
-    # The run hears of the withdrawal as of any other end.
+    # The run reads the withdrawal as it reads any other end.
     reports = {report.name: report.state for report in db.runs.reports(MASTER)}
     assert reports["waiting"] is TaskState.KILL
     save(db, owned, finish("waiting", TaskState.KILL))
@@ -387,7 +387,7 @@ def test_a_run_ends_once_and_says_why(db: Tables) -> None:
     assert the_process(db, owned)["state"] == ProcessState.STOP
 
 
-# What an owner looks at
+# The owner's periodic queries
 
 
 def test_reports_are_the_unsettled_ends_of_this_nodes_live_runs(db: Tables) -> None:

@@ -1,4 +1,4 @@
-"""Firing schedules: each fire once in the ledger, its command and its run with it."""
+"""Firing schedules: each fire once in the ledger, together with its command and run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ YEAR = timedelta(days=365)
 
 
 def a_schedule(db: Tables, **columns: Any) -> int:
-    """An ONLINE schedule whose next fire has to be worked out."""
+    """An ONLINE schedule whose next fire has yet to be computed."""
     values = {
         "crontab": "0 0 * * * ?",
         "release_state": 1,
@@ -84,7 +84,7 @@ def fire(db: Tables, planner: FirePlanner, *, now: datetime = NOON, limit: int =
 
 
 def looked_at(db: Tables, *, now: datetime = NOON, limit: int = 100) -> list[Schedule]:
-    """The schedules that are due, in the order in which they are planned; they stay due."""
+    """The schedules that are due, in planning order; they stay due."""
     seen: list[Schedule] = []
 
     def planner(schedule: Schedule) -> FirePlan:
@@ -99,7 +99,7 @@ def the_schedule(db: Tables, schedule_id: int) -> dict[str, Any]:
     return the_row(db, t.schedule, schedule_id)
 
 
-# Which are due
+# Due schedules
 
 
 def test_a_planner_is_given_all_that_decides_about_a_fire(db: Tables) -> None:
@@ -206,7 +206,7 @@ def test_what_is_due_longest_comes_first_and_no_more_than_the_limit(db: Tables) 
     assert looked_at(db, limit=0) == []
 
 
-# What a fire leaves
+# The rows of a fire
 
 
 def test_a_fire_that_happens_stands_in_the_ledger_with_its_command(db: Tables) -> None:
@@ -323,7 +323,7 @@ def test_the_ledger_itself_refuses_a_fire_for_the_second_time(db: Tables) -> Non
         db.insert(t.schedule_fire, **row)
 
 
-# What becomes of the schedule
+# The schedule after its fires
 
 
 def test_a_schedule_moves_on_to_its_next_fire(db: Tables) -> None:
@@ -378,7 +378,7 @@ def test_a_reason_that_cannot_be_stored_is_repaired_and_not_lost(db: Tables) -> 
     assert row["reason"].startswith("nul ")
 
 
-# When to look next
+# The time of the next check
 
 
 def test_it_is_told_when_the_next_schedule_is_due(db: Tables) -> None:
@@ -440,7 +440,7 @@ def test_what_was_due_before_its_window_changed_stays_due(db: Tables) -> None:
     db.update(t.schedule, schedule_id, end_time=NOON + 3 * YEAR)
     changed = the_schedule(db, schedule_id)
     assert has(changed, counted_from=before, next_fire_time=None, fault=None)
-    # And again, before anybody has looked.
+    # A second change before anything has read the first.
     db.update(t.schedule, schedule_id, end_time=NOON + 4 * YEAR)
     assert has(the_schedule(db, schedule_id), counted_from=before)
 
@@ -569,7 +569,7 @@ def test_a_fire_whose_command_comes_to_nothing_names_the_command_alone(
 
 
 def test_a_fire_beside_a_command_that_is_refused_by_the_tables_keeps_its_run(db: Tables) -> None:
-    """Refuse a row, so that the batch is begun one by one."""
+    """Refuse one row, so that the commands of the batch begin one by one."""
     due(db)
     fire(db, every(plan(fired(), fired(LATER))), now=LATER)
     first, second = sorted(row["id"] for row in db.rows(t.command))

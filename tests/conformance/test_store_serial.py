@@ -1,4 +1,4 @@
-"""Serial definitions, of which only one run may go on at a time."""
+"""Serial definitions: only one run at a time may continue."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def the_newest(db: Tables) -> dict[str, Any]:
 
 
 def let_go(db: Tables, *, node: Node = MASTER, now: datetime = NOON) -> list[Ownership]:
-    """Release, and take the commands that this makes."""
+    """Release the waiting runs, and take the commands that this creates."""
     assert release(db, now).instances == len(db.rows(t.command))
 
     def planner(_command: Command, snapshot: Snapshot) -> Plan:
@@ -111,7 +111,7 @@ def test_the_next_one_waits_and_belongs_to_nobody(db: Tables) -> None:
         row, state=14, host=None, owner_incarnation=None, owner_epoch=0, end_time=None, run_times=1
     )
     assert {run.process_instance_id for run in db.runs.owned(MASTER)} == {row["id"] - 1}
-    # Nobody has it, so nobody is to recover it.
+    # Nothing owns it, so failover has nothing to recover.
     assert db.failover.run_owners() == {MASTER}
     assert db.failover.recover_runs(MASTER, now=NOON) == 1
     assert release(db).instances == 0
@@ -166,7 +166,7 @@ def test_a_turn_is_given_by_one_command_however_often_one_looks(db: Tables) -> N
         parent_task_instance_id=0,
     )
     assert json.loads(command["command_param"]) == {"ProcessInstanceId": waiting}
-    # Whoever typed one for the other that waits: only one may begin.
+    # Two commands may name the same waiting run, but only one may begin it.
     db.update(
         t.command,
         command["id"],
@@ -275,7 +275,7 @@ def test_one_that_goes_first_has_the_others_stopped_and_waits_for_them(db: Table
     assert the_process(db, first)["history_cmd"] == "START_PROCESS"
     one_more(db, definition_id, PRIORITY)
     third = the_newest(db)
-    # The one between has not begun: it ends without anybody having to own it.
+    # The one between has not begun: it ends without ever having an owner.
     assert release(db, LATER) == Released(offers=(), instances=0, next_due=None)
     assert has(
         the_row(db, t.process_instance, second["id"]),
@@ -381,7 +381,7 @@ def test_a_restart_begins_at_once_when_no_other_is_live(db: Tables) -> None:
 
 @pytest.mark.parametrize("afresh", [False, True])
 def test_a_restarted_run_that_has_had_its_turn_began_when_it_did(db: Tables, afresh: bool) -> None:
-    """`start_time` is what a person knows a run by; waiting for a turn does not change it."""
+    """People identify a run by its `start_time`; waiting for a turn does not change it."""
     definition_id = a_serial_definition(db, WAIT)
     old = one_more(db, definition_id, WAIT).ownership
     assert old is not None
@@ -443,7 +443,7 @@ def test_a_turn_of_a_definition_that_is_serial_again_is_no_turn(db: Tables) -> N
     assert the_newest(db)["state"] == ProcessState.SERIAL_WAIT
 
 
-# What a schedule says of other runs
+# The turn-taking of a schedule's own runs
 
 
 def of_schedule(db: Tables, definition_id: int, execution_type: ExecutionType) -> Handled:
@@ -478,7 +478,7 @@ def test_a_run_that_waits_because_of_its_schedule_does_so_in_a_parallel_definiti
         assert of_schedule(db, definition_id, WAIT).ownership is None
         waiting.append(the_newest(db)["id"])
     assert has(the_newest(db), state=ProcessState.SERIAL_WAIT, execution_type=WAIT)
-    # Nobody is in anybody's way by the definition, and yet it is not their turn.
+    # The definition blocks none of them, and yet it is not their turn.
     assert let_go(db) == []
     end_run(db, first)
     (second,) = let_go(db)

@@ -1,4 +1,4 @@
-"""Claims, reports and re-adoption, for workers."""
+"""Workers' claims, reports and re-adoption."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_restarted_worker_adopts_what_its_former_self_left_running(db: Tables)
     assert end(db, an_end(a), node=RESTARTED) == {a}
 
 
-# What an attempt is given, and what it puts out
+# The inputs and outputs of an attempt
 
 
 def test_a_claim_gives_what_upstream_and_the_command_have_given(db: Tables) -> None:
@@ -253,7 +253,7 @@ def test_a_report_carries_what_the_attempt_puts_out(db: Tables) -> None:
     told = [(one.name, one.var_pool, one.has_output) for one in db.runs.reports(MASTER)]
     assert told == [("a", pool, True), ("b", None, False)]
     assert [task.var_pool for task in load(db, owned).tasks] == [pool, None]
-    # A notification only says that there is something to be looked at.
+    # A notification says only that there is something to read.
     heard = [read_task_report(payload) for _, payload in db.heard()]
     called = sorted((one.name, one.var_pool, one.has_output) for one in heard)
     assert called == [("a", None, True), ("b", None, False)]

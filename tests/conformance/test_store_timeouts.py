@@ -53,7 +53,7 @@ SECOND = timedelta(seconds=1)
 
 
 def a_timed(name: str, strategy: TimeoutStrategy, **changes: Any) -> Decision:
-    """A task that may take a minute."""
+    """A task with a time-out of a minute."""
     return a_submit(name, timeout=TaskTimeout(after=MINUTE, strategy=strategy), **changes)
 
 
@@ -157,7 +157,7 @@ def test_a_sub_process_that_takes_too_long_is_stopped_and_then_a_failure(db: Tab
     assert db.timeouts.time_out(now=LATER) == 1
     assert db.runs.wanted(MASTER) == {child: Intent(state=ProcessState.STOP, at=LATER)}
     reason = "timed out after 1 minute (timeout strategy FAILED)"
-    # It is no intent of its owner, which needn't know of it before the end.
+    # The worker's own end is no intent of the owner, which need not know of it before that end.
     assert has(the_task(db, task_id), state=1, wanted_state=None, reason=reason)
     assert db.timeouts.time_out(now=LATER + MINUTE) == 0
     save(db, child, STOPPING, FinishProcess(state=ProcessState.STOP, reason="stopped"), at=LATER)
@@ -199,7 +199,7 @@ def test_a_sub_process_whose_child_has_not_begun_has_all_its_time_left(db: Table
 def test_t46b_a_process_that_takes_too_long_is_told_once_and_wanted_failed(
     db: Tables, strategy: TimeoutStrategy
 ) -> None:
-    """T46b: by the second, and once."""
+    """T46b: counted to the second, and once."""
     owned = a_run(
         db, name="lange", timeout_minutes=1, timeout_strategy=strategy, warning_group_id=7
     )

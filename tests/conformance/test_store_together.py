@@ -1,4 +1,4 @@
-"""Random histories, done to both stores alike: after each step they must look alike."""
+"""Random histories, applied to both stores alike: after each step their rows must be equal."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ COMPARED = (
 NEW_RUNS = (CommandType.START_PROCESS, CommandType.SCHEDULER, CommandType.COMPLEMENT_DATA)
 TYPES = tuple(ExecutionType)
 FAR = NOON + timedelta(days=9)
-"""No test uses a time as late as this: what is later was said by PostgreSQL's own clock."""
+"""Later than any time that a test uses: such a value comes from PostgreSQL's own clock."""
 
 
 class _Walk:
-    """A random history, done to both stores alike; after each step they must look alike."""
+    """A random history, applied to both stores; after each step their rows must be equal."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class _Walk:
         *,
         of_dates: bool = False,
     ) -> None:
-        """`of_dates`: it is about schedules and complements, and about nothing else."""
+        """Start a history; `of_dates` limits it to schedules and complements."""
         self._random = Random(seed)
         self._memory = memory
         self._postgresql = postgresql
@@ -166,7 +166,7 @@ class _Walk:
         self.outcomes[f"{deed.__name__}: {outcome if isinstance(outcome, str) else 'done'}"] += 1
         for table in COMPARED:
             self._compare_rows(table)
-            # What was taken back may have drawn ids, and not as many here as there.
+            # A transaction that was rolled back may have drawn ids, and not as many in both stores.
             rows = self._memory.rows(table)
             self._memory._rows(table)._last_id = max((row["id"] for row in rows), default=0)
         self._postgresql.draw_ids_from_the_highest(COMPARED)
@@ -188,10 +188,10 @@ class _Walk:
     def _compare_rows(self, table: Table) -> None:
         here, there = self._memory.rows(table), self._postgresql.rows(table)
         if table in (t.error_command, t.alert):
-            # Those of one transaction are written together, in whatever order.
+            # Rows of one transaction are written together, in any order.
             here, there = (sorted(rows, key=_without_id) for rows in (here, there))
             there = [row | {"id": ours["id"]} for ours, row in zip(here, there, strict=True)]
-        # The memory leaves out columns that no loop uses.
+        # The memory leaves out columns that no loop reads.
         names = list(here[0]) if here else ["id"]
         assert [row["id"] for row in here] == [row["id"] for row in there]
         for ours, theirs in zip(here, there, strict=True):
@@ -243,14 +243,14 @@ class _Walk:
         node = self._random.choice((MASTER, OTHER_MASTER))
         limit, room = self._random.randrange(1, 6), self._random.randrange(4)
         spare = self._random.randrange(5)
-        # In a batch a store may see to new runs first, and to those first that are in nobody's way.
+        # A store may take new runs of a batch first, and those that nothing blocks before others.
         kinds = {_is_of_new_run(row) for row in self._memory.rows(t.command)}
         limit = limit if len(kinds) == 1 else 1
         planner = partial(_as_asked, all_serial=limit > 1)
 
         def take_some(db: Tables) -> Any:
             handled = take(db, planner, node=node, limit=limit, room=room, spare=spare)
-            # Why a plan came to nothing is for people, and told in each store's own words.
+            # The reason of a dropped plan is for people, and each store words it its own way.
             return [
                 (
                     one.command_id,
@@ -271,7 +271,7 @@ class _Walk:
         steps = []
         branches = self._random.random() < 0.2
         for run in self._random.sample(runs, k=min(len(runs), self._random.randrange(1, 4))):
-            # Now and then a former owner, or an owner to be.
+            # Sometimes a former or a future owner saves.
             epoch = run["owner_epoch"] + self._random.choice((0,) * 9 + (-1, 1))
             owned = Ownership(process_instance_id=run["id"], host=run["host"], epoch=epoch)
             decisions = tuple(self._decisions(run, branches=branches))
@@ -302,7 +302,7 @@ class _Walk:
                 if self._random.random() < 0.5 and not branches:
                     yield self._a_submission(name, attempt + 1)
             elif row["retry_at"] is None and self._random.random() < 0.1:
-                # Settled twice: a conflict.
+                # Settled twice, which is a conflict.
                 yield finish(name, state, attempt)
         if self._random.random() < 0.1:
             yield self._random.choice(
@@ -423,7 +423,7 @@ class _Walk:
                     Fire(fire_time=first + number * MINUTE, outcome=outcomes[number % 2])
                     for number in range(fires)
                 ),
-                # Now and then it goes back to what is in the ledger already.
+                # Sometimes the schedule returns to fires that are in the ledger already.
                 next_fire_time=first + (fires - 1) * MINUTE,
                 command_param="{}",
             )
@@ -538,7 +538,7 @@ def _a_schedule(db: Tables) -> int:
 
 
 def _complements(command: Command) -> Complement:
-    """The plan for a row of the walk's own: complements of one definition, in a row."""
+    """The plan for this history's COMPLEMENT_DATA rows: a row of complements of one definition."""
     found = NewComplement(
         process_definition_id=command.process_definition_id,
         dates=tuple(NOON + day * MINUTE for day in json.loads(command.param["dates"])),
@@ -571,7 +571,7 @@ def _told_by_us(value: Any) -> Any:
 
 
 def _in_order(news: Saved | Released) -> Any:
-    """The answer of a save or a release, without its order."""
+    """The result of a save or a release, regardless of its order."""
     offers = sorted(news.offers, key=lambda entry: entry.sort_key)
     if isinstance(news, Released):
         return offers, news.instances, news.next_due
@@ -601,7 +601,7 @@ def _outcome(deed: Callable[[Tables], Any], db: Tables) -> Any:
 
 
 def _as_asked(command: Command, snapshot: Snapshot, *, all_serial: bool) -> Plan:
-    """Plan a command in the shortest way, and trust the store with the rest."""
+    """Plan a command in the shortest way and leave the checks to the store."""
     parent, instance, kind = snapshot.parent, snapshot.instance, command.command_type
     child_of = None
     if parent is not None:
@@ -659,7 +659,7 @@ def test_both_stores_make_the_same_of_any_history(
     walk = _Walk(seed, MemoryTables(), postgres_tables)
     for _ in range(100):
         walk.step()
-    # A history in which nothing was done, or nearly all was contradicted, would prove little.
+    # A history with no effect, or with nearly every step refused, would prove little.
     assert walk.outcomes["_save: conflict"] < walk.outcomes["_save: done"] > 5
 
 

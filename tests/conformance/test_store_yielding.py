@@ -79,7 +79,7 @@ def test_a_slot_of_a_pool_goes_to_live_runs_of_the_same_priority_first(db: Table
     complement, live, low = a_complement_run(db), a_run(db), a_run(db)
     db.update(t.process_instance, low.process_instance_id, process_instance_priority=4)
     order = []
-    # The complement asked first, and with the larger priority in the pool.
+    # The complement came first, and has the larger priority in the pool.
     save(db, complement, a_submit("a", pools=(share("db"),), pool_priority=9))
     for owned in (low, live):
         save(db, owned, a_submit("a", pools=(share("db"),)))

@@ -1,4 +1,4 @@
-"""Every command type is planned for every state, and ARCHITECTURE.md shows what comes of it."""
+"""Every command type has a plan for every state, as ARCHITECTURE.md shows."""
 
 from __future__ import annotations
 

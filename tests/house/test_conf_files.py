@@ -1,4 +1,4 @@
-"""The shipped configuration files and the code say the same."""
+"""The shipped configuration files agree with the code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_setting_has_its_one_line_of_why_in_exactly_one_file() -> None:
 def test_the_rule_of_complements_is_handed_on_to_all_that_work_out_dates(
     file: str, called: str
 ) -> None:
-    # All of these have a default for it: one that is left out would follow that, and not the file.
+    # All of these have a default: a missing key would follow that, and not the file.
     setting = "complement_uses_chosen_date"
     calls = [
         node

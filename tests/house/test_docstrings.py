@@ -15,7 +15,7 @@ import pytest
 from tests.house.tree import PACKAGES, modules, place, tree
 
 LONG = 10
-"""Lines from which on a public function of a module says what it promises."""
+"""The number of lines from which on a public function of a module needs a docstring."""
 
 _ENTRY_POINTS = frozenset({"main", "work", "upgrade", "downgrade"})
 

@@ -40,7 +40,7 @@ def name(page: Path) -> str:
 
 
 def prose(page: Path) -> str:
-    """A page without its fenced blocks, and without what it says about the future."""
+    """A page without its fenced blocks, and without its section about the future."""
     text = re.sub(
         r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     )
@@ -152,7 +152,7 @@ def test_a_command_that_a_page_shows_is_known_with_its_options(
         if rest[0] in command.commands:
             command = command.commands[rest.pop(0)]
         elif command.name == "complement":
-            command = command.commands["run"]  # The name of a definition begins one.
+            command = command.commands["run"]  # The name of a definition starts a complement run.
         elif rest[0] == "…":
             return
         else:
@@ -170,7 +170,7 @@ def glossary() -> list[str]:
 
 @cache
 def spoken() -> str:
-    """The source of all packages in small letters, its names taken apart into words."""
+    """The source of all packages in lower case, with its names split into words."""
     texts = (
         path.read_text(encoding="utf-8")
         for package in PACKAGES

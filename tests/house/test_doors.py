@@ -1,4 +1,4 @@
-"""A library has one door, and pure modules can't wait, look or draw."""
+"""A library has one door, and pure modules can't wait, read the clock or draw."""
 
 from __future__ import annotations
 

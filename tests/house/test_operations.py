@@ -1,4 +1,4 @@
-"""Operations are functions: they print nothing, read no terminal and wait for nobody."""
+"""Operations are functions: they print nothing, read no terminal and never sleep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema is said in three places (tables, migrations, `schema.sql`); they say the same."""
+"""The three definitions of the schema (tables, migrations, `schema.sql`) agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests don't sleep: a test waits for an event, or asks again in a loop until it is there."""
+"""Tests don't sleep: a test waits for an event, or polls in a loop until it is there."""
 
 from __future__ import annotations
 

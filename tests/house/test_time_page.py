@@ -1,4 +1,4 @@
-"""`docs/time.md` agrees with the code: each of its tables is worked out again."""
+"""`docs/time.md` agrees with the code: each of its tables is recomputed."""
 
 from __future__ import annotations
 

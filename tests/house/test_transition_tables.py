@@ -1,4 +1,4 @@
-"""The tables of what each event means are total, and ARCHITECTURE.md shows them as they are."""
+"""The tables of event effects are total, and ARCHITECTURE.md shows them unchanged."""
 
 from __future__ import annotations
 

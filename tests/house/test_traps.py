@@ -68,7 +68,7 @@ def test_every_trap_has_a_test_with_its_number_or_a_reason() -> None:
     words = _words()
     tested = {number for number in _traps() if f"t{number}" in words}
     assert [number for number in _traps() if number not in tested and number not in ELSEWHERE] == []
-    # A reason is for what has no test: one that stays behind would hide the loss of the test.
+    # A reason stands for a missing test: a stale one would hide the loss of the test.
     assert sorted(tested & ELSEWHERE.keys()) == []
 
 

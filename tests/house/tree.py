@@ -1,4 +1,4 @@
-"""The Python files of the repository, parsed, for the rules that look at all of them."""
+"""The Python files of the repository, parsed, for the rules that check all of them."""
 
 from __future__ import annotations
 

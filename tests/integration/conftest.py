@@ -42,7 +42,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
 
 @pytest.fixture
 def zone_name() -> str:
-    """The cluster's zone; a module may have another."""
+    """The cluster's zone; a module may override it."""
     return "UTC"
 
 
@@ -59,7 +59,7 @@ def cli(
     url = db.url.set(drivername="postgresql").render_as_string(hide_password=False)
     monkeypatch.setenv("ORCAFLOW_DATABASE__URL", url)
     monkeypatch.setenv("ORCAFLOW_TIME_ZONE", zone_name)
-    # Nobody listens there: who is alive can't be asked, and that is said.
+    # Nothing listens there: the living daemons can't be read, which the output says.
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", "127.0.0.1:1")
     monkeypatch.setattr("operations.explaining.PATIENCE", timedelta(milliseconds=50))
     monkeypatch.setattr("operations.worker_slots._PATIENCE", timedelta(milliseconds=50))

@@ -40,7 +40,7 @@ def a_session(warehouse: Path, *, zone: str = "UTC") -> Iterator[SparkSession]:
 
 
 class Jobs:
-    """Does one job after the other; what it leaves stands in `folder`."""
+    """Runs one job after the other; their results are in `folder`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Jobs:
         return self.folder / "job.reason"
 
     def do(self, document: Mapping[str, Any]) -> tuple[int, str]:
-        """The exit code of a job, and what it printed."""
+        """Run a job; return its exit code and its output."""
         job = Job.of(document, reason_file=self.reason)
         work.facts.cache_clear()
         self._capfd.readouterr()
@@ -74,5 +74,5 @@ class Jobs:
 
 
 def text_of(path: Path) -> str:
-    """What a job has left in a file; "" if there is none."""
+    """The text of a file that a job has written; "" if there is none."""
     return path.read_text(encoding="utf-8") if path.exists() else ""

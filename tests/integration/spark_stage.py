@@ -2,7 +2,7 @@
 
 Probes and tasks can only be forked off a process that was started with room for a marker, so a
 *scene* plays in a process of its own; `scene` makes a test of it. Its servers are programs that
-listen at their port and never say a word. Its time goes on when the scene says so.
+listen at their port and never respond. Its time goes on when the scene says so.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Asked:
     proxy: socket.socket
 
     def told(self) -> list[str]:
-        """What has come to the task proxy since."""
+        """The lines that the task proxy has received since the last call."""
         try:
             return self.proxy.recv(65_536).decode().splitlines()
         except BlockingIOError:
@@ -85,13 +85,13 @@ class Asked:
 
 
 class Stage:
-    """What a host has, and what it would do with it."""
+    """The parts of a host, with the recorded effects of its callbacks."""
 
     def __init__(self, directory: Path) -> None:
         self.now = 1_000.0
         self.errors: list[str] = []
         self.died: list[tuple[Died, bool]] = []
-        """Each with whether its files were there yet."""
+        """Each with a flag: true if its files existed by then."""
         logging.getLogger("orcaflow").addHandler(_Errors(self.errors))
         self._directory = directory
         watch = Watch()
@@ -116,7 +116,7 @@ class Stage:
         self._watch = watch
 
     def server(self) -> Server:
-        """One that is said to be ready."""
+        """Start a server and mark it ready."""
         plan = ServerPlan(
             profile="default",
             revision="1",
@@ -136,7 +136,7 @@ class Stage:
         return server
 
     def task(self) -> Asked:
-        """One that has no job, and so fails without a word as soon as it is started."""
+        """Add a task without a job, which therefore fails as soon as it is started."""
         own, proxy = socket.socketpair()
         proxy.setblocking(False)
         request = Request(
@@ -151,14 +151,14 @@ class Stage:
         return Asked(task=self.tasks.waiting()[-1], proxy=proxy)
 
     def turn(self) -> None:
-        """What the loop of a host does again and again, without its decisions."""
+        """Take one turn of the host's loop, without its decisions."""
         self._watch.wait(_TURN_SECONDS)
         self.servers.look_after()
         self.forks.end_late_probes()
         self.tasks.close_sessions()
 
     def until(self, is_so: Callable[[], object], *, each_turn: float = 0.0) -> None:
-        """Take turns until it is so, each so many seconds after the one before."""
+        """Take turns until the condition holds, each this many seconds after the one before."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not is_so():
             assert time.monotonic() < deadline, "waited in vain"
@@ -167,7 +167,7 @@ class Stage:
 
     @contextmanager
     def without_files(self) -> Iterator[None]:
-        """Meanwhile this process can open nothing, and so fork no probe."""
+        """Let this process open no files meanwhile, and so fork no probe."""
         usual = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, usual[1]))
         try:

@@ -68,14 +68,14 @@ def cli(
 
 @pytest.fixture
 def cli_on_empty(cli: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """The same on a database without a schema."""
+    """Runs commands on a database without a schema."""
     monkeypatch.setenv("ORCAFLOW_DATABASE__URL", database_url)
     return cli
 
 
 @contextmanager
 def a_master(url: str, db: Engine, work: Callable[[int], None] = lambda _: None) -> Iterator[None]:
-    """Plans commands as a master does, and leaves what comes of an instance to `work`."""
+    """Plans commands as a master does, and leaves the resulting instance to `work`."""
     store = PostgresCommandStore(db)
     clock = SystemClock()
     over = threading.Event()
@@ -124,7 +124,7 @@ def a_definition(*scripts: str, name: str = "nightly") -> dict[str, Any]:
 
 @pytest.fixture
 def imported(cli: Cli, db: Engine, tmp_path: Path) -> str:
-    """A definition that is there and ONLINE; its name."""
+    """Insert an ONLINE definition; return its name."""
     path = tmp_path / "nightly.json"
     path.write_text(json.dumps(a_definition("echo ${who}", "false")))
     assert cli("definition", "import", str(path))[0] == 0
@@ -151,7 +151,7 @@ def an_attempt(instance_id: int, name: str, state: TaskState, **values: Any) -> 
 
 
 def ended(db: Engine, state: ProcessState, *attempts: dict[str, Any]) -> Callable[[int], None]:
-    """Brings an instance to its end with these attempts."""
+    """Runs an instance to its end with these attempts."""
 
     def work(instance_id: int) -> None:
         with db.begin() as connection:
@@ -318,7 +318,7 @@ def test_parameters_larger_than_a_master_reads_are_refused(
 def test_a_refused_command_fails_with_the_masters_reason(
     cli: Cli, db: Engine, imported: str, migrated_url: str
 ) -> None:
-    # `${a}` needs `${b}` and the other way round: only the master, resolving them, finds out.
+    # `${a}` needs `${b}` and vice versa: only the master, which resolves them, can find that out.
     with a_master(migrated_url, db):
         code, out, err = cli("run", imported, "-p", "a=${b}", "-p", "b=${a}", "--wait")
     assert (code, out) == (1, "")

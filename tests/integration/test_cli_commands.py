@@ -273,7 +273,7 @@ def test_a_pool_lists_its_holders_and_waiters_and_is_not_removed_while_it_has_an
                 )
             )
     (row,) = told(cli("pool", "list", "-o", "json"))
-    # What has ended holds nothing, whatever its row says: slots can't leak.
+    # An ended attempt holds no slots, whatever its row says: slots can't leak.
     assert (row["used"], row["free"], row["waiting"]) == (2, 1, 1)
     shown = told(cli("pool", "show", "db", "-o", "json"))
     assert [each["task"] for each in shown["holders"]] == ["a"]
@@ -329,7 +329,7 @@ def test_a_data_source_is_tried_from_here(
     code, _, err = cli("datasource", "test", "gone")
     assert code == 5
     assert "there is no file" in err
-    # Where a worker looks for it: among what tasks share.
+    # The place where a worker looks for it: the resources that tasks share.
     (tmp_path / "home" / "data").mkdir(parents=True)
     (tmp_path / "home" / "data" / "near.db").touch()
     cli("datasource", "create", "near", "--url", "sqlite:///near.db")

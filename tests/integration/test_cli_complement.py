@@ -51,7 +51,7 @@ MASTER = Node(address="127.0.0.1:5678", incarnation=1)
 ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_graph)
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
-# How the run of a date ends.
+# The end of a date's run.
 Ending = Callable[[datetime], ProcessState | None]
 
 
@@ -63,7 +63,7 @@ def asked(cli: Cli, line: str, *, code: int = 0) -> Any:
 
 
 def refused(cli: Cli, db: Engine, line: str, *, code: int) -> str:
-    """The message with which `orcaflow complement <line>` refuses, having written nothing."""
+    """Run `orcaflow complement <line>`, which must be refused and write nothing; its message."""
     with db.connect() as connection:
         before = connection.scalar(select(func.count()).select_from(complement_date))
     found, out, err = cli("complement", *line.split())
@@ -138,7 +138,7 @@ def well(_: datetime) -> ProcessState:
 
 
 class World:
-    """A master without its threads: takes commands, ends runs as asked, settles dates."""
+    """A master without its threads: takes commands, ends runs as requested, settles dates."""
 
     def __init__(self, db: Engine, ending: Ending = well) -> None:
         self.db = db
@@ -178,7 +178,7 @@ class World:
                     )
 
     def rest(self) -> None:
-        """Turn until nothing moves by itself."""
+        """Take turns until nothing changes."""
         for _ in range(50):
             self.turn()
             with self.db.connect() as connection:
@@ -189,7 +189,7 @@ class World:
 
     @contextmanager
     def turning(self) -> Iterator[None]:
-        """Turn all the time, beside whoever waits."""
+        """Take turns continuously, beside a waiting command."""
         over = threading.Event()
 
         def work() -> None:

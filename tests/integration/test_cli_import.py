@@ -1,4 +1,4 @@
-"""Importing into a real database: names become ids, and all or nothing gets in."""
+"""Importing into a real database: names become ids, and an import is all or nothing."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_t36e_a_cycle_by_way_of_the_database_is_refused(imports: Import, db: Eng
     code, _, err = imports({"name": "a", "tasks": [a_child("c")]})
     assert code == 1
     assert "'a' → 'c' → 'b' → 'a'" in err
-    # A row typed by hand may name what it starts instead of numbering it.
+    # A row typed by hand may name its start nodes instead of numbering them.
     text = json.dumps({"tasks": [a_child("c")]})
     with db.begin() as connection:
         connection.execute(

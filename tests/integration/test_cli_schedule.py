@@ -1,4 +1,4 @@
-"""`orcaflow schedule` on a real database: what is written, what is refused, what is shown."""
+"""`orcaflow schedule` on a real database: its writes, its refusals, its output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parsed(answer: tuple[int, str, str]) -> Any:
 
 
 def a_definition(db: Engine, name: str = "nightly", *children: str, **values: Any) -> int:
-    """ONLINE unless said otherwise; `children` are run as sub processes, by name."""
+    """An ONLINE definition by default; `children` are run as sub processes, by name."""
     tasks = [
         {
             "name": f"run {child}",
@@ -263,7 +263,7 @@ def test_a_definition_that_goes_offline_takes_its_schedules_along(cli: Cli, db: 
     (row,) = parsed(cli("definition", "offline", "nightly", "-o", "json"))
     assert (row["release_state"], row["schedules"]) == ("OFFLINE", [1])
     assert states(db) == [0, 0, 1]
-    # Coming back, they stay OFFLINE, and that is said.
+    # Coming back, they stay OFFLINE, and the output says so.
     code, _, err = cli("definition", "online", "nightly")
     assert code == 0
     assert "orcaflow schedule online --definition 'nightly'" in err
@@ -280,7 +280,7 @@ LOCK_WAITS = text(
 
 
 def meanwhile(cli: Cli, db: Engine, *arguments: str) -> Callable[[], int]:
-    """Begin a command, which comes to wait for a lock of the caller; its exit code later."""
+    """Begin a command that comes to wait for a lock of the caller; its exit code follows later."""
     codes: list[int] = []
     other = threading.Thread(target=lambda: codes.append(cli(*arguments)[0]))
     other.start()

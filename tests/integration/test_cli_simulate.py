@@ -1,4 +1,4 @@
-"""`orcaflow schedule simulate` on a real database: what it reads, and what it says."""
+"""`orcaflow schedule simulate` on a real database: its inputs and its output."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def a_schedule(db: Engine, definition_id: int, **values: Any) -> int:
 
 
 def a_past_run(db: Engine, definition_id: int, *, took: timedelta, tasks: int = 1) -> None:
-    """One whose tasks all ran from its beginning to its end."""
+    """A past run whose tasks all ran from its beginning to its end."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     with db.begin() as connection:
         run = connection.execute(
@@ -178,7 +178,7 @@ def test_schedules_that_are_offline_are_played_if_asked_for(simulate: Cli, db: E
     code, _, err = simulate(*FROM)
     assert (code, "--all" in err) == (3, True)
     (row,) = parsed(simulate(*FROM, "--all", "-o", "json"))["schedules"]
-    # As if it had been set ONLINE, for which its definition has to be so too.
+    # Simulated as if it were ONLINE, for which its definition has to be so too.
     assert row["runs"] == 24
 
 
@@ -267,7 +267,7 @@ def test_slots_are_those_of_the_workers_that_live(
         assert (cluster["slots"], cluster["slots_known_by"]) == (3, "1 living worker")
     finally:
         server.stop()
-    # One that does not answer is taken to be as configured here.
+    # A master that does not answer is taken to be as configured here.
     assert reported_slots(f"127.0.0.1:{server.port}") is None
     with registry(load()) as opened:
         opened.membership.join(NodeKind.WORKER, f"127.0.0.1:{server.port}", "")

@@ -1,4 +1,4 @@
-"""Process definitions kept in a real database, and what people see of what runs."""
+"""Process definitions stored in a real database, and people's views of running instances."""
 
 from __future__ import annotations
 

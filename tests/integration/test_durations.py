@@ -1,4 +1,4 @@
-"""What the past says of durations and peaks, asked of a real database."""
+"""Durations and peaks of past runs, queried from a real database."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def minutes(*numbers: float) -> tuple[timedelta, ...]:
 
 
 def a_run(db: Connection, *, took: float = 1, **columns: Any) -> int:
-    """A run that was a success, of so many minutes; `columns` say what is otherwise."""
+    """A successful run of this many minutes; `columns` override its values."""
     row = {
         "name": "run",
         "process_definition_id": FLIGHTS,
@@ -55,7 +55,7 @@ def a_run(db: Connection, *, took: float = 1, **columns: Any) -> int:
 
 
 def a_task(db: Connection, run: int, name: str, span: tuple[int, int], **columns: Any) -> int:
-    """An attempt that was a success, from one minute of the run to another."""
+    """A successful attempt, from one minute of the run to another."""
     row = {
         "name": name,
         "task_type": "SHELL",
@@ -92,7 +92,7 @@ def test_only_a_whole_success_in_one_go_tells_how_long_a_run_takes(db: Connectio
     a_run(db, run_scope='["a"]')
     a_run(db, command_param='{"StartNodeNameList":"a"}')
     a_run(db, restart_time=NOON + timedelta(seconds=30))
-    # The turn of a serial run: its start is when it began, not when it was put.
+    # The turn of a serial run: it starts when it begins, not when it was put.
     a_run(db, took=7, restart_time=NOON)
     assert recent_durations(db, [FLIGHTS]) == {FLIGHTS: minutes(7, 5)}
 

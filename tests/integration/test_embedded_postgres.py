@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL keeps its data, its port and its password, whatever happened to it."""
+"""The embedded PostgreSQL keeps its data, its port and its password through every failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from common.errors import ConfigurationError, ServiceUnreachableError
 
 @pytest.fixture(scope="module")
 def made_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home whose data was made once; tests work on copies, because making takes longest."""
+    """A home whose data was made once; tests work on copies, because making it takes longest."""
     home = tmp_path_factory.mktemp("made")
     server = EmbeddedPostgres(home)
     server.start()

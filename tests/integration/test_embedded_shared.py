@@ -13,7 +13,7 @@ from tests.conftest import ZookeeperRoot
 
 @pytest.mark.parametrize("turn", [1, 2])
 def test_a_database_is_fresh_whatever_another_test_made(database_url: str, turn: int) -> None:
-    del turn  # Two tests of the same kind is what matters.
+    del turn  # Two tests of the same kind are the point.
     engine = create_engine(database_url)
     with engine.begin() as db:
         db.execute(text("CREATE TABLE only_mine AS SELECT 1"))

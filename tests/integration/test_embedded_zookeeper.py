@@ -1,4 +1,4 @@
-"""The embedded ZooKeeper keeps its nodes and its port, and says what it lacks."""
+"""The embedded ZooKeeper keeps its nodes and its port, and reports missing requirements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from common.errors import ConfigurationError, SchedulerError, ServiceUnreachable
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedZookeeper]:
-    # A blank in the path must do no harm in settings files and command lines.
+    # A blank in the path must break neither settings files nor command lines.
     server = EmbeddedZookeeper(tmp_path / "a home")
     yield server
     server.stop(now=True)

@@ -1,4 +1,4 @@
-"""What the triggers of a real database call out, and what `Notifications` makes of it."""
+"""Notifications of the triggers of a real database, and `Notifications` as their reader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def db_engine(migrated_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def heard(migrated_url: str, db_engine: Engine) -> Iterator[Notifications]:
-    """Listens to everything; its connection stands and its first reminder has been taken."""
+    """Listens to everything, with its connection open and its first reminder read."""
     with Notifications(
         migrated_url, tuple(Channel), application_name=f"heard-{id(db_engine)}"
     ) as notifications:
@@ -112,7 +112,7 @@ def test_finished_attempts_are_heard_with_their_process_unless_already_settled(
     assert {one.process_instance_id for one in told} == {process_id}
     assert sorted(one.task_instance_id for one in told) == [first, second]
     assert {(one.attempt, one.state) for one in told} == {(1, TaskState.SUCCESS)}
-    # What it has put out may be long: that it has is all that is told.
+    # Its outputs may be long: the notification says only that there are some.
     assert [one.task_instance_id for one in told if one.has_output] == [second]
     assert {one.var_pool for one in told} == {None}
     with db_engine.begin() as db:

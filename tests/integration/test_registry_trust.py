@@ -1,4 +1,4 @@
-"""How long a daemon trusts its session: the arithmetic, without a server."""
+"""The time for which a daemon trusts its session: the arithmetic, without a server."""
 
 from __future__ import annotations
 

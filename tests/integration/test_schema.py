@@ -136,12 +136,12 @@ _ALLOWED = (
     f"{_TASK} 'SHELL', '{{}}', 'b', 1, 1, 1, false, 'h', 7, NULL)",
     "INSERT INTO t_ds_command (command_type, process_instance_id) VALUES (2, 900001)",
     "INSERT INTO t_ds_command (command_type) VALUES (0), (0)",
-    # What can't be run gets in all the same: a master says why it can't.
+    # An unknown type is accepted all the same: a master reports the reason.
     "INSERT INTO t_ds_command (command_type) VALUES (99), (-70000), (NULL)",
     "INSERT INTO t_ds_command (command_type, process_instance_priority) VALUES (0, 5)",
     "INSERT INTO t_ds_command (command_type, failure_strategy) VALUES (0, NULL)",
     "INSERT INTO t_ds_process_definition (name) VALUES ('only one')",
-    # What a master carries out itself runs nowhere.
+    # A task that a master carries out itself has no worker.
     f"{_TASK} 'SUB_PROCESS', '{{}}', 'sub', 1, 1, 1, false, NULL, NULL, NULL)",
     f"{_TASK} 'DEPENDENT', '{{}}', 'dep', 1, 1, 1, false, NULL, NULL, NULL)",
     f"{_TASK} 'SHELL', '{{}}', 'held', 11, 1, 1, false, NULL, NULL, NULL)",
@@ -182,7 +182,7 @@ _FORBIDDEN = (
     f"{_TASK} 'SHELL', '{{}}', 'c', 12, 0, 1, false, NULL, NULL, NULL)",  # Superseded, yet held.
     "UPDATE t_ds_process_instance SET timeout_strategy = 3",
     "UPDATE t_ds_task_instance SET timeout_strategy = 3",
-    "INSERT INTO t_ds_task_group (name, group_size) VALUES ('db', 2)",  # A second of that name.
+    "INSERT INTO t_ds_task_group (name, group_size) VALUES ('db', 2)",  # A second one of that name.
     "INSERT INTO t_ds_task_group (name, group_size) VALUES ('none', 0)",
     "INSERT INTO t_ds_task_group (name, group_size) VALUES ('absurd', 1000001)",
     "INSERT INTO t_ds_task_group (name, group_size) VALUES ('', 1)",
@@ -248,10 +248,10 @@ def test_t14_a_second_recovery_of_an_instance_is_refused_however_it_is_written(
         with pytest.raises(IntegrityError):
             _recovery(upgraded, again, f'{{"other":1,"ProcessInstanceId" : "{number}"}}')
     assert _recovery(upgraded, 3, '{"ProcessInstanceId":13}') == 13
-    # The two intents may wait beside a recovery, and a new run names nobody.
+    # The two intents may wait beside a recovery, and a new run names no instance.
     assert _recovery(upgraded, 9, '{"ProcessInstanceId":13}') == 0
     assert _recovery(upgraded, 0, '{"ProcessInstanceId":13}') == 0
-    # What a restarted parent asks for its child is no recovery of the child by itself.
+    # A restarted parent's request for its child is no recovery of the child by itself.
     param = '{"processInstanceId":13,"ProcessInstanceId":13}'
     for task_id in (1, 2):
         assert _recovery(upgraded, 4, param, parent_task_instance_id=task_id) == 0

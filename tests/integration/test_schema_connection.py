@@ -1,4 +1,4 @@
-"""What `common.store.connect` makes of a real server that refuses, vanishes or stands in the way."""
+"""`common.store.connect` with a real server that refuses, vanishes or blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migrations of a database with rows in it: nothing is lost, and what was under way goes on."""
+"""Migrations of a database with rows in it: nothing is lost, and live runs continue."""
 
 from __future__ import annotations
 

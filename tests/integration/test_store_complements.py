@@ -1,4 +1,4 @@
-"""Complements when masters and people act at the same moment, or die amid it."""
+"""Complements when masters and people act at the same moment, or die in the midst of it."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_a_date_whose_complement_is_cancelled_while_its_command_is_planned_does_
 
     def planner(command: Command, snapshot: Snapshot) -> Plan:
         ask(there, ComplementState.READY_STOP)
-        # The command is held: it can't be withdrawn, and its date counts as under way still.
+        # The command is locked: it can't be withdrawn, and its date still counts as live.
         advance(there)
         assert date_states(there) == ["submitted", "pending"]
         assert state_of(there, complement_id) is ComplementState.READY_STOP
@@ -379,7 +379,7 @@ def test_a_master_that_dies_while_it_takes_a_date_leaves_it_to_the_next(
                 take(here)
             assert date_states(here) == ["submitted"]
         else:
-            # PostgreSQL refuses the instance: an error row tells why, and the date has failed.
+            # PostgreSQL refuses the instance: an error row has the reason, and the date has failed.
             lost(take(here))
             advance(here)
             assert date_states(here) == ["failure"]
@@ -458,7 +458,7 @@ def test_a_date_that_stays_locked_elsewhere_keeps_no_other_command_waiting(
         )
         plans = [type(one.plan) for one in take(here)]
     assert plans == [Drop, Begin]
-    # It has lost its command, which the next look finds out.
+    # It has lost its command, which the next pass finds out.
     assert advance(here).begun == 1
     take(here)
     assert date_states(here) == ["running", "running"]

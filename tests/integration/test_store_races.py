@@ -355,7 +355,7 @@ def test_the_update_of_a_claim_is_a_fence_without_the_lock_of_its_look(
             .values(state=9, end_time=NOON)
         )
         claiming = pool.submit(claim, here, WORKER, [task_id])
-        # The look has found the row as it was; the UPDATE waits for the withdrawal.
+        # The query has found the row unchanged; the UPDATE waits for the withdrawal.
         until_blocked(there, "here")
         other.commit()
         assert claiming.result() == []
@@ -368,7 +368,7 @@ def test_workers_that_claim_at_once_get_each_attempt_once(here: Engine, there: E
         one = pool.submit(claim, here, WORKER, ids)
         two = pool.submit(claim, there, OTHER_WORKER, ids[::-1])
         got = one.result() + two.result()
-    # What one passed over because the other held it, the other has got.
+    # The commands that one skipped because the other had locked them, the other has taken.
     assert sorted(got) == ids
 
 
@@ -449,7 +449,7 @@ def test_an_attempt_that_stays_locked_holds_up_the_command_for_its_child_alone(
         return a_begin(command, snapshot)
 
     with there.begin() as frozen:
-        # As a master that kills it holds it, and then stands still.
+        # The lock of a master that kills it and then freezes.
         frozen.execute(
             select(t.task_instance.c.id).where(t.task_instance.c.id == task_id).with_for_update()
         )
@@ -482,7 +482,7 @@ def test_a_definition_that_stays_locked_holds_up_its_own_runs_alone(
         )
 
     with there.begin() as frozen:
-        # As a master holds it that looks whose turn it is, and then stands still.
+        # The lock of a master that decides the next turn and then freezes.
         frozen.execute(
             select(t.process_definition.c.id)
             .where(t.process_definition.c.id == serial)
@@ -511,7 +511,7 @@ def test_a_usual_save_is_three_statements(here: Engine) -> None:
 
 def test_a_look_sends_its_question_and_nothing_else(here: Engine, there: Engine) -> None:
     store = PostgresRunStore(here)
-    # By its process: a connection that the test before has closed may be there for a moment yet.
+    # By its process: a connection that an earlier test has closed may exist for a moment yet.
     with here.connect() as db:
         pid = db.scalar(text("SELECT pg_backend_pid()"))
     last = text("SELECT query FROM pg_stat_activity WHERE pid = :pid")
@@ -614,7 +614,7 @@ def a_child_begin(command: Command, snapshot: Snapshot) -> Plan:
 
 
 def an_intent_for_a_child(made: Engine, owned: Ownership, *names: str) -> list[int]:
-    """SUB_PROCESS attempts whose children have not begun; their ids."""
+    """Submit SUB_PROCESS attempts whose children have not begun; return their ids."""
     save(made, owned, *(a_submit(name, task_type="SUB_PROCESS") for name in names))
     with made.connect() as db:
         return list(

@@ -1,4 +1,4 @@
-"""What loops ask again and again must not grow with what has ended: rows are counted, not time."""
+"""Repeated queries of loops must not grow with ended rows: rows are counted, not time."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.builders import NOON
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=1)
 ENDED_RUNS = 3000
-# A look may read a few rows for each of those that are live; all that ended are 100 times as many.
+# A query may read a few rows for each live one; ended rows are 100 times as many.
 FEW = 400
 
 _FILL = (
-    # A definition that ran every hour, for which others wait.
+    # A definition that ran every hour, with others that depend on it.
     """INSERT INTO t_ds_process_definition (name, process_definition_json, release_state)
        SELECT 'definition' || n, '{}', 1 FROM generate_series(1, 3) n""",
     f"""INSERT INTO t_ds_process_instance (name, process_definition_id, state, start_time, end_time,
@@ -40,7 +40,7 @@ _FILL = (
     "INSERT INTO t_ds_task_group (name, group_size) VALUES ('pool', 5)",
     """INSERT INTO t_ds_task_group_queue (task_id, task_name, group_id, process_id, status)
        SELECT id, name, 1, process_instance_id, 2 FROM t_ds_task_instance""",
-    # What is live: five that have slots, ten that wait for some.
+    # Live attempts: five that have slots, ten that wait for some.
     """INSERT INTO t_ds_process_instance (name, process_definition_id, state, command_type,
             process_instance_json, executor_id, host, owner_incarnation, owner_epoch)
        VALUES ('live', 2, 1, 0, '{}', 1, '10.0.0.1:5678', 1, 1)""",
@@ -68,7 +68,7 @@ def made(url: str) -> Iterator[Engine]:
 
 
 def rows_read(made: Engine, work: Callable[[], object]) -> dict[str, int]:
-    """How many rows each statement of this work looks at, those included that it passes over."""
+    """The number of rows that each statement of this work reads, filtered ones included."""
     read: dict[str, int] = {}
 
     def explain(_db: Any, cursor: Any, statement: str, values: Any, *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Firing when masters act at the same moment, die amid it, or meet spoilt rows."""
+"""Firing when masters act at the same moment, die in the midst of it, or meet broken rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def there(url: str) -> Iterator[Engine]:
 
 
 def schedules(made: Engine, count: int = 1, **columns: Any) -> list[int]:
-    """Schedules that fire at every minute; their next fire is noon unless it is said otherwise."""
+    """Schedules that fire every minute; their next fire is noon by default."""
     row = {
         "process_definition_id": 1,
         "crontab": EVERY_MINUTE,

@@ -1,4 +1,4 @@
-"""A package of its own adds a task type: one module, which lint, schema, import and workers read."""
+"""A separate package adds a task type: one module, which lint, schema, import and workers read."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_preview_and_a_simulation_see_the_same_fires(session: Session) -> None
 def test_overdue_fires_have_the_outcomes_of_a_master_that_looks_now(session: Session) -> None:
     daily = replace(DAILY, zone=ZoneInfo("UTC"))
     saved = scheduling.create(session, "nightly", daily, online=True, now=NOW)
-    # It counts from the moment, by the clock of the database, at which it came online.
+    # It counts from the time, by the clock of the database, at which it came online.
     assert saved.view.counted_from is not None
     later = saved.view.counted_from + timedelta(days=3)
     previewed = previewing.of_target(session, str(saved.view.id))

@@ -36,25 +36,25 @@ LOG_LIMIT_BYTES = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What one task type does in each part of the suite. Params are the node's."""
+    """One task type, with its params for each part of the suite. They are the node's."""
 
     task_type: str
     good: Mapping[str, Any]
     said: str
-    """What the log then has."""
+    """The text expected in the log."""
     bad: Mapping[str, Any]
     why: str
-    """What the reason then has."""
+    """The text expected in the reason."""
     mistaken: Mapping[str, Any]
     key: str
     endless: Mapping[str, Any]
     runs: Callable[[], bool]
     left: Callable[[], bool]
-    """Whether something outside this host still works for it."""
+    """True if something outside this host still works for it."""
     flood: Mapping[str, Any]
     source: DataSource | None = None
     is_slow: bool = False
-    """Starting it takes a Java machine seconds."""
+    """Its start takes a JVM seconds."""
 
     def task(self, host: Host, params: Mapping[str, Any], **changes: Any) -> ClaimedTask:
         given = dict(params)
@@ -121,12 +121,12 @@ class Place:
             self.server.close()
 
     def has_signal(self) -> bool:
-        """Whether the task has written to the signpost; waits for it, since it surely will."""
+        """Wait until the task has written to the signpost, as it surely will; then true."""
         self.signpost.wait()
         return True
 
     def database(self, *statements: str) -> tuple[str, DataSource]:
-        """A PostgreSQL database of the test's own, and the data source that leads there."""
+        """Create a PostgreSQL database for the test, with the data source of it."""
         url = self._database_url()
         for statement in statements:
             rows(url, statement)
@@ -134,7 +134,7 @@ class Place:
         return url, source
 
     def nothing_left(self) -> bool:
-        """Whether no process carries the attempt's marker."""
+        """True if no process carries the attempt's marker."""
         paths = {str(self.host.directory(1)): 1}
         return not attempt_processes.belonging(attempt_processes.look(), paths=paths, sessions={})
 
@@ -150,7 +150,7 @@ def rows(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 
 def sleepers(url: str) -> bool:
-    """Whether PostgreSQL works on what the test has marked."""
+    """True if PostgreSQL still runs a statement that the test has marked."""
     found = rows(
         url,
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'"
@@ -393,7 +393,7 @@ def procedure(place: Place) -> Kind:
         why="nowhere.refresh: there is no such procedure",
         mistaken={"datasource": 7, "method": "twice(1); drop table x"},
         key="params.method",
-        # `nap` calls pg_sleep: the statement that shows is the CALL.
+        # `nap` calls pg_sleep: the statement shown is the CALL.
         endless={"datasource": 7, "method": "nap"},
         runs=lambda: napping(url),
         left=lambda: napping(url),
@@ -413,7 +413,7 @@ def napping(url: str) -> bool:
 
 
 class Server:
-    """An HTTP server that notes what it gets, and notices when a waiting client goes away."""
+    """An HTTP server that records its requests, and notices when a waiting client goes away."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -467,7 +467,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def encrypt(self, context: ssl.SSLContext) -> None:
-        """Speak TLS from now on; a handshake that fails is the client's to tell of."""
+        """Speak TLS from now on; the client reports a failed handshake."""
         plain = self._server.socket
         self._server.socket = context.wrap_socket(plain, server_side=True)
 
@@ -527,7 +527,7 @@ KINDS: dict[str, Callable[[Place], Kind]] = {
     "HTTP": http,
 }
 EVERY = pytest.mark.parametrize("name", KINDS)
-# What Spark does when all goes well is seen elsewhere, and takes seconds.
+# Spark's success is covered elsewhere, and takes seconds.
 EVERY_QUICK = pytest.mark.parametrize(
     "name", [name for name in KINDS if "SPARK" not in name and name != "DATA_QUALITY"]
 )
@@ -546,7 +546,7 @@ def place(
 def hasty_place(
     tmp_path: Path, new_database: Callable[..., str], request: pytest.FixtureRequest
 ) -> Iterator[Place]:
-    """A place where a kill waits briefly: a TERM may come before there is a program to hear it."""
+    """A place where kills have a short grace: a TERM may come before a program handles it."""
     place = Place(
         tmp_path,
         new_database,
@@ -638,5 +638,5 @@ def test_a_lost_worker_leaves_nothing_running_and_blames_no_task(place: Place, n
     place.host.supervisor.kill_all()
     assert place.host.end_of(1).state is TaskState.NEED_FAULT_TOLERANCE
     assert place.nothing_left()
-    # PostgreSQL looks every two seconds whether its client still lives.
+    # PostgreSQL checks every two seconds that its client still lives.
     place.host.until(lambda: not kind.left())

@@ -1,6 +1,6 @@
 """A host for the worker's tests: one supervisor with the real launcher, driven by the test's thread.
 
-Tests wait for what happens and never for time to pass: `until` lets the supervisor work until a
+Tests wait for events and never for time to pass: `until` lets the supervisor work until a
 condition holds, `Signpost` blocks until a task has reached a line.
 """
 
@@ -26,7 +26,7 @@ from worker.processes.supervising import Supervisor
 from worker.workspace import attempt_folders, remove_directory
 
 PATIENCE_SECONDS = 150.0
-"""Far more than anything takes on a machine that has much else to do."""
+"""Far more than any step takes on a busy machine."""
 SCHEDULED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -97,7 +97,7 @@ class Host:
         return a_claimed_task(paths, **values)
 
     def begin(self, task: ClaimedTask) -> None:
-        """Start a task and return when its process is there, or it has ended without one."""
+        """Start a task and return when its process exists, or it has ended without one."""
         self.supervisor.start(task)
         self.supervisor.run_once()
 
@@ -158,7 +158,7 @@ class Signpost:
 
 
 def wait_until_gone(pid: int) -> None:
-    """Block until a process is no more; it may be anybody's child."""
+    """Block until a process is gone; it may be anybody's child."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""HTTP tasks against a real server: what is sent, what counts as success, what is refused."""
+"""HTTP tasks against a real server: requests, success conditions, refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from worker.launching.base import TaskSettings
 
 
 class Client:
-    """A host, and a server that its HTTP tasks ask."""
+    """A host, and a server for its HTTP tasks."""
 
     def __init__(self, home: Path, settings: TaskSettings | None = None) -> None:
         self.host = Host(home, settings=settings)

@@ -1,4 +1,4 @@
-"""What attempts put out and when their time is out, with real processes and across restarts."""
+"""Outputs and time-outs of attempts, with real processes and across restarts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_a_task_puts_out_comes_with_its_end(host: Host) -> None:
 
 
 def test_t59_a_log_is_read_when_nobody_writes_it_any_more(host: Host) -> None:
-    # The supervisor has seen the leader's end once its number is nobody's.
+    # The supervisor has seen the leader's end once its pid is free.
     script = """
         ( trap '' TERM; echo > deaf
           while kill -0 $PPID 2>/dev/null; do :; done; echo '${setValue(a=2)}' ) &
@@ -226,7 +226,7 @@ def test_a_tenant_can_write_its_outputs_and_its_result() -> None:
         host.supervisor.close()
 
 
-# What comes from upstream.
+# Inputs from upstream.
 
 
 def test_a_task_gets_what_was_put_out_upstream(host: Host) -> None:

@@ -67,7 +67,7 @@ class Cluster:
         params: Mapping[str, object] | None = None,
         timeout_seconds: int | None = None,
     ) -> int:
-        """What a master does: the rows first, then the queue entry."""
+        """Submit as a master does: the rows first, then the queue entry."""
         node = json.dumps({"params": {"rawScript": script, **(params or {})}})
         task = self.sql(
             """
@@ -113,7 +113,7 @@ class Cluster:
         return str(value)
 
     def end_of(self, task: int) -> TaskState:
-        """Wait for the attempt to have ended."""
+        """Wait for the end of the attempt."""
         until(lambda: self._state(task).is_finished)
         return self._state(task)
 
@@ -123,7 +123,7 @@ class Cluster:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Look again and again; the pause is a wait for an event that never comes."""
+    """Poll; the pause is a wait for an event that never comes."""
     clock = SystemClock()
     limit = clock.monotonic() + PATIENCE_SECONDS
     never = threading.Event()

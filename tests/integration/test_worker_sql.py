@@ -56,7 +56,7 @@ class Database:
         return self.host.log(self._count)
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """Read past the task."""
+        """Run a query outside the task."""
         if self.url:
             return rows(self.url, statement)
         with sqlite3.connect(self.file) as database:

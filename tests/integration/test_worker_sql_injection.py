@@ -1,4 +1,4 @@
-"""No text of a parameter is ever run, whatever the statement around it looks like (X11)."""
+"""No text of a parameter is ever executed, whatever statement surrounds it (X11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from worker.runners.job import JobError
 
 EVIL = "insert into canary values (1)"
 
-# What closes a text, a name, a comment or a dollar-quoted text of one or another form.
+# Texts that close a string, a name, a comment or a dollar-quoted text in some dialect.
 VALUES = st.sampled_from(
     [
         f"{close}; {EVIL}; {rest}"

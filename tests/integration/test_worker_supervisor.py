@@ -1,4 +1,4 @@
-"""The supervisor with real processes: how attempts begin, end, are killed, and outlive the daemon."""
+"""The supervisor with real processes: attempts begin, end, are killed, and outlive the daemon."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_t61_names_and_numbers_in_names_of_processes_are_nobody_s_pid(
 ) -> None:
     host.begin(host.task(1, f"echo $PPID > {signpost.path}; exec sleep 600"))
     leader = int(signpost.wait())
-    # To whoever reads /proc carelessly, the bystander is of the task's session.
+    # To a careless reader of /proc, the bystander belongs to the task's session.
     name = f") S 1 1 {leader}"
     script = "open('/proc/self/comm', 'w').write(input()); print(flush=True); input()"
     with subprocess.Popen(
@@ -421,7 +421,7 @@ def test_t83_a_directory_that_can_t_be_cleaned_fails_the_attempt(
     def refused(path: Path) -> None:
         raise PermissionError(1, "Operation not permitted", str(path))
 
-    # As root nothing is refused, so that what a tenant's file would do is done by hand.
+    # Root is refused nothing, so the effect of a tenant's file is made by hand.
     monkeypatch.setattr("worker.workspace.shutil.rmtree", refused)
     end = host.run(host.task(1, "echo ran"))
     assert end.state is TaskState.FAILURE
@@ -436,7 +436,7 @@ def test_t83_what_stood_in_the_directory_before_is_gone(host: Host) -> None:
     assert "stale" not in host.log(1)
 
 
-# What outlives the daemon.
+# Attempts that outlive the daemon.
 
 _DAEMON = """
 import os, sys
@@ -450,7 +450,7 @@ os._exit(0)
 
 
 def a_daemon_that_dies(home: Path, body: str) -> None:
-    """Run a supervisor in a process of its own that ends without a word."""
+    """Run a supervisor in a process of its own that ends abruptly."""
     code = _DAEMON.format(root=str(ROOT), home=str(home), body=body)
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

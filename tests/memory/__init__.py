@@ -1,1 +1,1 @@
-"""The ports of the loops fulfilled in memory, for the simulator and for tests of loops."""
+"""The ports of the loops implemented in memory, for the simulator and for tests of loops."""

@@ -35,7 +35,7 @@ _COMMAND_NAMES = {
 
 
 def alert_of_end(tx: Transaction, process: ProcessRecord) -> None:
-    """Tell of the end of a process instance, if its warning type asks for that."""
+    """Alert about the end of a process instance, if its warning type asks for that."""
     state = ProcessState(process.state)
     asked = {int(kind): states for kind, states in _WORTH_IT.items()}
     if process.is_sub_process or state not in asked.get(process.warning_type, ()):
@@ -65,7 +65,7 @@ def alert_of_end(tx: Transaction, process: ProcessRecord) -> None:
 def alert_of_lost_attempts(
     tx: Transaction, process: ProcessRecord, tasks: Sequence[TaskRecord], at: datetime
 ) -> None:
-    """Tell of attempts whose worker was lost and which are tried again."""
+    """Alert about attempts whose worker was lost and which are retried."""
     content = [
         {
             "process name": process.name,
@@ -85,7 +85,7 @@ def alert_of_lost_attempts(
 
 
 def alert_of_lost_daemon(tx: Transaction, kind: str, dead: Node, at: datetime) -> None:
-    """Tell of a daemon that is gone."""
+    """Alert about a lost daemon."""
     _write(
         tx,
         title="Fault tolerance warning",
@@ -97,7 +97,7 @@ def alert_of_lost_daemon(tx: Transaction, kind: str, dead: Node, at: datetime) -
 
 
 def alert_of_long_process(tx: Transaction, process: ProcessRecord, at: datetime) -> None:
-    """Tell of a process instance that takes too long."""
+    """Alert about a process instance that exceeds its time."""
     _write(
         tx,
         title="Process Timeout Warn",
@@ -110,7 +110,7 @@ def alert_of_long_process(tx: Transaction, process: ProcessRecord, at: datetime)
 def alert_of_long_task(
     tx: Transaction, process: ProcessRecord, task: TaskRecord, at: datetime
 ) -> None:
-    """Tell of an attempt that takes too long."""
+    """Alert about an attempt that exceeds its time."""
     _write(
         tx,
         title="Task Timeout Warn",

@@ -1,4 +1,4 @@
-"""`CommandStore` in memory: takes commands off their table and carries out what each amounts to."""
+"""`CommandStore` in memory: takes commands off their table and carries out their plans."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ _ABOUT_THE_NAMED_ONE = (
     CommandType.RECOVER_SERIAL_WAIT,
     CommandType.EXECUTE_TASK,
 )
-"""Commands that speak of a sub process itself; all others go to the root of its tree."""
+"""Commands about a sub process itself; all others go to the root of its tree."""
 
 _ROOMLESS = (*SIGNALLING_COMMANDS, CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)
-"""A run that has begun must go on: others may wait for a slot or a turn that it holds."""
+"""A run that has begun must continue: others may wait for a slot or a turn that it holds."""
 
 
 class _DroppedError(Exception):
-    """The rows are not as the plan has them any more; what was written for it is taken back."""
+    """The rows no longer match the plan; what was written for it is rolled back."""
 
 
 class _RejectedError(Exception):
-    """As `_DroppedError`, but an attempt waits for what was to be carried out."""
+    """As `_DroppedError`, but an attempt waits for the result of the command."""
 
 
 class MemoryCommandStore(CommandStore):
@@ -137,7 +137,7 @@ class MemoryCommandStore(CommandStore):
                 room -= 1
                 spare -= 1
             batch.append(row)
-        # Dates of complements get what no other run takes, of the room and of the batch.
+        # Commands of complement dates get the room and the places that no other run takes.
         return batch + dates[: max(0, min(spare, limit - len(batch)))]
 
     def _waits_for_end(self, row: CommandRecord) -> bool:
@@ -164,7 +164,7 @@ class MemoryCommandStore(CommandStore):
             or (former is not None and former.is_finished)
         )
 
-    # What a planner sees
+    # The planner's view
 
     def _plan(self, row: CommandRecord, live_masters: frozenset[Node], planner: Planner) -> Plan:
         command = understand(
@@ -286,7 +286,7 @@ class MemoryCommandStore(CommandStore):
             found.append(process.process_definition_id)
         return tuple(reversed(found))
 
-    # Carrying out
+    # Carrying out plans
 
     def _carry_out(
         self, tx: Transaction, row: CommandRecord, plan: Plan, node: Node, now: datetime
@@ -392,7 +392,7 @@ class MemoryCommandStore(CommandStore):
     def _in_its_way(
         self, execution_type: ExecutionType, child_of: ChildOf | None, definition_id: int
     ) -> list[ProcessRecord]:
-        """The runs because of which one that is no sub process may not begin now."""
+        """The runs that keep a top-level run from beginning now."""
         if execution_type is ExecutionType.PARALLEL or child_of is not None:
             return []
         return others_live(self._db, definition_id)
@@ -546,7 +546,7 @@ class MemoryCommandStore(CommandStore):
 
     def _signal(self, tx: Transaction, plan: Signal, now: datetime) -> None:
         process = self._db.processes.get(plan.process_instance_id)
-        # A wanted stop, or failure, is not taken back by a pause.
+        # A pause does not replace an intent to stop or to fail.
         replaced = (None, ProcessState.PAUSE) if plan.wanted_state is ProcessState.STOP else (None,)
         if process is None or not process.is_live or process.wanted_state not in replaced:
             raise _DroppedError(
@@ -568,7 +568,7 @@ class MemoryCommandStore(CommandStore):
 
 
 def _turn(row: CommandRecord) -> tuple[float, int, int]:
-    """A minute of waiting makes up for a level of priority (T68)."""
+    """A minute of waiting counts as much as a level of priority (T68)."""
     priority = 2 if row.process_instance_priority is None else row.process_instance_priority
     return row.update_time.timestamp() + 60 * priority, priority, row.id
 

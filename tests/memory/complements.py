@@ -1,4 +1,4 @@
-"""`ComplementStore` in memory: dates that end, dates that begin, and what people want of the whole.
+"""`ComplementStore` in memory: dates that end, dates that begin, and people's intents.
 
 Also how complements are written, and the fence that lets a date begin.
 """
@@ -46,7 +46,7 @@ _LOST = (ProcessState.FAILURE, ProcessState.STOP)
 def create_complements(
     tx: Transaction, complements: Sequence[NewComplement], *, command_id: int, now: datetime
 ) -> tuple[int, ...]:
-    """Write complements with all their dates; their ids, in order."""
+    """Write complements with all their dates; return their ids, in order."""
     ids: list[int] = []
     for new in complements:
         settings = new.settings
@@ -115,7 +115,7 @@ def _why_skipped(database: MemoryDatabase, new: NewComplement, date: datetime) -
 
 
 def wants_to_begin(database: MemoryDatabase, date_id: int, command_id: int) -> bool:
-    """The fence: whether this command still stands for a date of a complement that is RUNNING."""
+    """The fence: true if this command still stands for a date of a RUNNING complement."""
     date = database.complement_dates.get(date_id)
     return (
         date is not None
@@ -159,7 +159,7 @@ class MemoryComplementStore(ComplementStore):
         )
 
     def _still_follows(self, row: ComplementRecord, decide: ComplementDecider) -> bool:
-        """True if it waits for the end of another complement, which it follows."""
+        """True if the complement waits for the end of another, which it follows."""
         if row.state != ComplementState.SUBMITTED:
             return False
         above = self._db.complements.get(row.after_id)
@@ -167,7 +167,7 @@ class MemoryComplementStore(ComplementStore):
         return decide(self._snapshot(row, counts, above)).state is ComplementState.SUBMITTED
 
     def _may_go_on(self, row: ComplementRecord) -> bool:
-        """True if some of its failed dates, or what it failed with, have been recovered."""
+        """True if some of its failed dates, or the complement that it failed with, recovered."""
         if row.state != ComplementState.FAILURE:
             return False
         dates = self._db.dates(row.id)
@@ -191,7 +191,7 @@ class MemoryComplementStore(ComplementStore):
         )
 
     def _stop_runs(self, complement_id: int, now: datetime) -> None:
-        """Want the runs of a cancelled complement stopped: their rows are locked before its own."""
+        """Request a stop of a cancelled complement's runs: their rows are locked before its own."""
         row = self._db.complements.get(complement_id)
         if row is None or row.state != ComplementState.READY_STOP:
             return
@@ -242,7 +242,7 @@ class MemoryComplementStore(ComplementStore):
             after_state=None if above is None else ComplementState(above.state),
         )
 
-    # What has become of a date
+    # The state of a date
 
     def _settle(
         self, tx: Transaction, row: ComplementRecord, date: ComplementDateRecord, now: datetime
@@ -279,7 +279,7 @@ class MemoryComplementStore(ComplementStore):
             self._make_pending(tx, date, now)
 
     def _take_back(self, tx: Transaction, date: ComplementDateRecord, now: datetime) -> None:
-        """Delete the command of a date before anybody has taken it."""
+        """Delete the command of a date that no master has taken yet."""
         tx.delete(self._db.commands, date.command_id)
         self._make_pending(tx, date, now)
 
@@ -322,7 +322,7 @@ class MemoryComplementStore(ComplementStore):
     ) -> None:
         tx.update(self._db.complement_dates, date.id, state=state, reason=reason, update_time=now)
 
-    # What is to become of it
+    # The intent of the complement
 
     def _begin(
         self, tx: Transaction, row: ComplementRecord, date: ComplementDateRecord, now: datetime

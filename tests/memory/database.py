@@ -1,4 +1,4 @@
-"""A database in memory: the tables, transactions over them, and what the real schema refuses.
+"""A database in memory: the tables, transactions over them, and the constraints of the real schema.
 
 A transaction is whole or nothing, also when the process "dies" at its commit:
 `MemoryDatabase.commit_hook` is called before and after each commit and may raise. Every change of a
@@ -79,7 +79,7 @@ _NAMED_IN_PARAM = re.compile(
 
 
 class RowRefusedError(Exception):
-    """A row breaks a constraint of the schema; what PostgreSQL says with an error of its own."""
+    """A row breaks a constraint of the schema, for which PostgreSQL has an error of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Change:
 
 @dataclass(slots=True)
 class Transaction:
-    """Changes that stand at once for their maker and can be taken back until the commit."""
+    """Changes that their maker sees at once and that can be rolled back until the commit."""
 
     name: str
     database: MemoryDatabase
@@ -109,7 +109,7 @@ class Transaction:
     _notifications: list[tuple[str, str]] = field(default_factory=list)
 
     def insert(self, rows: Rows[R], record: R) -> int:
-        """Write a new row; its id."""
+        """Write a new row; return its id."""
         row_id = record.id or rows.next_id()
         self._write(rows, row_id, None, replace(record, id=row_id, **_filled_in(record)))
         return row_id
@@ -129,7 +129,7 @@ class Transaction:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Take back what was done inside if it raises."""
+        """Roll back the changes inside if the block raises."""
         marks = len(self._undo), len(self._changes), len(self._notifications)
         try:
             yield
@@ -153,7 +153,7 @@ class Transaction:
         database.commit_hook(self.name, "after")
 
     def roll_back(self) -> None:
-        """Take everything back."""
+        """Roll back everything."""
         self._roll_back(0, 0, 0)
 
     def _roll_back(self, undo: int, changes: int, notifications: int) -> None:
@@ -174,7 +174,7 @@ class Transaction:
         self._notify(old, new)
 
     def _counted_anew(self, old: Record, new: Record) -> Any:
-        """The trigger's changes to a schedule that comes online, or whose fires become others."""
+        """The trigger's changes to a schedule that comes online, or whose fires change."""
         if not isinstance(old, ScheduleRecord) or not isinstance(new, ScheduleRecord):
             return {}
         came_online = new.release_state == 1 and old.release_state != 1
@@ -184,11 +184,11 @@ class Transaction:
                 "next_fire_time": None,
                 "fault": None,
             }
-        # What its commands carry may be its fault too; mended, it goes on where it was.
+        # Its parameters may be the cause of its error too; once they change, it continues in place.
         return {"fault": None} if new.start_params != old.start_params else {}
 
     def _counted_from(self, old: ScheduleRecord, new: ScheduleRecord) -> datetime:
-        """Now; but what was due before stays due if only the window changes."""
+        """Due now; but fires that were due stay due if only the window changes."""
         moments = [self.database.now()]
         window = replace(new, start_time=old.start_time, end_time=old.end_time)
         if old.release_state == 1 and all(
@@ -308,7 +308,7 @@ class MemoryDatabase:
 
     @contextmanager
     def transaction(self, name: str, *, by: By = None) -> Iterator[Transaction]:
-        """Everything done inside, or nothing."""
+        """One transaction: all changes inside, or none."""
         self.begin_hook(name)
         tx = Transaction(name=name, database=self, by=by)
         try:
@@ -355,7 +355,7 @@ class MemoryDatabase:
         return sorted(found, key=lambda date: date.position)
 
     def check(self, old: Record | None, new: Record) -> None:
-        """Refuse what the real schema refuses."""
+        """Raise for rows that the real schema refuses."""
         cause = self._broken_constraint(old, new)
         if cause is not None:
             raise RowRefusedError(cause)
@@ -390,8 +390,8 @@ class MemoryDatabase:
         return None
 
     def _broken_command(self, row: CommandRecord) -> str | None:
-        # What masters ask of themselves is apart from what people ask: who asks to recover a run
-        # that goes on must not hold up its failover.
+        # Masters' own recoveries are counted apart: a person's recovery of a live run must not hold
+        # up its failover.
         if row.process_instance_id and any(
             other.process_instance_id == row.process_instance_id
             and other.id != row.id

@@ -1,4 +1,4 @@
-"""`DependentStore` in memory: what DEPENDENT attempts wait for, and the end of their waiting."""
+"""`DependentStore` in memory: the upstream runs of DEPENDENT attempts, and the attempts' end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`FailoverStore` in memory: what lost daemons have left behind."""
+"""`FailoverStore` in memory: the runs and attempts of lost daemons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`HoldStore` in memory: attempts and process instances that are held back, and who goes next.
+"""`HoldStore` in memory: attempts and runs that are held back, and their order.
 
 A *pool* is a row of `t_ds_task_group`. Which of its slots are taken is nowhere noted: it follows
 from the attempts that have been let go of and have not ended, so that no slot can leak.
@@ -25,7 +25,7 @@ _HOLDING = (TaskState.SUBMITTED, TaskState.RUNNING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A held attempt that waits for nothing but room, with what it asks of its pools."""
+    """A held attempt that waits only for slots, with its demand on each pool."""
 
     task: TaskRecord
     process: ProcessRecord
@@ -33,9 +33,9 @@ class _Candidate:
 
     @property
     def turn(self) -> tuple[int, bool, int, int]:
-        """Smaller goes first: of the same process priority, what belongs to no complement.
+        """The sort key: by process priority, smallest first, then runs of no complement first.
 
-        Then the larger priority in the pool does.
+        Then by priority in the pool, largest first, and by id.
         """
         return (
             self.process.process_instance_priority,
@@ -64,13 +64,13 @@ class MemoryHoldStore(HoldStore):
             )
 
     def _sweep(self, tx: Transaction) -> None:
-        """Mark what ended attempts have given back. For people: no decision rests on it."""
+        """Mark the slots that ended attempts have returned. For people: no decision reads it."""
         for row in self._db.pool_queue:
             if row.status in (_WAITS, _HAS) and self._db.tasks.the(row.task_id).is_finished:
                 tx.update(self._db.pool_queue, row.id, status=_HAD, in_queue=0)
 
     def _end_delays(self, tx: Transaction, now: datetime) -> datetime | None:
-        """Let those whose delay is over go on to their pools; when the next is due."""
+        """Move attempts whose delay is over on to their pools; return the next due time."""
         for task in self._held(TaskState.DELAY_EXECUTION):
             if task.due_at is None or task.due_at <= now:
                 tx.update(self._db.tasks, task.id, state=int(TaskState.WAITING_DEPEND))
@@ -109,7 +109,7 @@ class MemoryHoldStore(HoldStore):
                 continue
             full = [share for share in candidate.shares if free[share.group_id] < share.weight]
             if full:
-                # Nobody passes it in any of its pools: else small ones would keep it out for ever.
+                # No attempt overtakes it in any of its pools: small ones would otherwise starve it.
                 is_kept_out = any(self._is_closed(share) for share in full)
                 for share in full if is_kept_out else candidate.shares:
                     free[share.group_id] = 0
@@ -171,7 +171,7 @@ class MemoryHoldStore(HoldStore):
         definitions = dict.fromkeys(process.process_definition_id for process in self._waiting())
         for definition_id in sorted(definitions):
             live = others_live(self._db, definition_id)
-            # Nobody is in their way any more; those whose schedule wants a turn go on waiting.
+            # Nothing blocks them any more; those whose schedule takes turns go on waiting.
             begins = [
                 one
                 for one in live

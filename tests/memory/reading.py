@@ -1,4 +1,4 @@
-"""Rows in memory as the values that loops and planners get. Changes nothing."""
+"""Rows in memory as the values that loops and planners read. Changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.memory.rows import ProcessRecord, TaskRecord
 
 
 def process_row(process: ProcessRecord) -> ProcessRow:
-    """A process instance for its owner; `ValueError` if the row can't be read."""
+    """A process instance for its owner; raises `ValueError` if the row is unreadable."""
     return ProcessRow(
         id=process.id,
         name=process.name,
@@ -40,7 +40,7 @@ def process_row(process: ProcessRecord) -> ProcessRow:
 
 
 def task_row(task: TaskRecord) -> TaskRow:
-    """An attempt for its run's owner; `ValueError` if the row can't be read."""
+    """An attempt for its run's owner; raises `ValueError` if the row is unreadable."""
     return TaskRow(
         id=task.id,
         name=task.name,

@@ -1,7 +1,7 @@
 """The registry in memory: one server, and a registry for each daemon, as the protocols promise.
 
 For the simulator and the conformance suite. Single-threaded and deterministic: everything is kept in
-order of insertion, nothing waits, nothing happens by itself. The simulator moves the clock and calls
+order of insertion, nothing waits, nothing runs by itself. The simulator moves the clock and calls
 `tick` (sessions expire), `pulse` (a daemon checks its znode) and `deliver` (watches fire).
 
 To crash a daemon: call its registry's `crash()`, then raise something that nobody catches. Its
@@ -44,7 +44,7 @@ def _no_hook(operation: str) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Znode:
-    """`owner` is the session that an ephemeral node goes with."""
+    """A node of the tree. `owner` is the session that an ephemeral node belongs to."""
 
     czxid: int
     text: str
@@ -59,7 +59,7 @@ class _ServerSession:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Watch:
-    """A daemon's intent to hear of changes in a folder. `additions_only`: of names being added."""
+    """A daemon's watch of a folder. `additions_only`: of names being added."""
 
     registry: MemoryRegistry
     folder: str
@@ -96,7 +96,7 @@ class MemoryZooKeeper:
         )
 
     def tick(self, now: float) -> None:
-        """Expire the sessions that were not heard of for the timeout; none while frozen."""
+        """Expire the sessions that were silent for the timeout; none while frozen."""
         if self.frozen:
             return
         for number, session in list(self._sessions.items()):
@@ -104,17 +104,17 @@ class MemoryZooKeeper:
                 self.end_session(number)
 
     def expire(self, registry: MemoryRegistry) -> None:
-        """End a daemon's session now; the daemon learns of it when it asks next."""
+        """End a daemon's session now; the daemon learns of it with its next request."""
         self.end_session(registry.session)
 
     def wipe(self) -> None:
-        """Remove every znode; the sessions go on."""
+        """Remove every znode; the sessions continue."""
         for folder in list(self._folders):
             self._folders[folder].clear()
             self._fire(folder, added=True)
 
     def freeze(self) -> None:
-        """Answer nobody."""
+        """Answer no request."""
         self.frozen = True
 
     def thaw(self) -> None:
@@ -125,7 +125,7 @@ class MemoryZooKeeper:
         self.events.extend(watch for watch in self._watches if watch not in self.events)
 
     def deliver(self, limit: int | None = None) -> int:
-        """Tell watches, first queued first told; how many. Events that these cause are told too."""
+        """Fire pending watches in order, with those that these cause; return their number."""
         count = 0
         while self.events and (limit is None or count < limit):
             watch = self.events.popleft()
@@ -137,13 +137,13 @@ class MemoryZooKeeper:
     # For the registries.
 
     def open_session(self) -> int:
-        """A new session's number."""
+        """Open a session; return its number."""
         self._zxid += 1
         self._sessions[self._zxid] = _ServerSession(heard=self.clock.monotonic())
         return self._zxid
 
     def hear(self, session: int) -> bool:
-        """A request came in; whether its session lives."""
+        """Note a request of a session; true if the session lives."""
         known = self._sessions[session]
         if known.alive:
             known.heard = self.clock.monotonic()
@@ -163,7 +163,7 @@ class MemoryZooKeeper:
         return self._folders.setdefault(folder, {})
 
     def create(self, folder: str, name: str, text: str = "", owner: int | None = None) -> Znode:
-        """Make a znode where none is; tests put foreign names so."""
+        """Create a znode where none is; tests put foreign names this way."""
         self._zxid += 1
         node = Znode(czxid=self._zxid, text=text, owner=owner)
         self.children(folder)[name] = node
@@ -171,18 +171,18 @@ class MemoryZooKeeper:
         return node
 
     def delete(self, folder: str, name: str) -> None:
-        """Remove a znode, if it is there."""
+        """Remove a znode, if it exists."""
         if self.children(folder).pop(name, None) is not None:
             self._zxid += 1
             self._fire(folder, added=False)
 
     def watch(self, watch: Watch) -> None:
-        """Have it told of changes from now on, and once at once, as after a connect."""
+        """Register a watch; it fires for later changes, and once at once, as after a connect."""
         self._watches.append(watch)
         self.events.append(watch)
 
     def tell(self, registry: MemoryRegistry) -> None:
-        """Queue all watches of a daemon: its standing changed, or it may have missed something."""
+        """Queue all watches of a daemon: its standing changed, or it may have missed changes."""
         self.events.extend(
             watch
             for watch in self._watches
@@ -190,14 +190,14 @@ class MemoryZooKeeper:
         )
 
     def forget(self, registry: MemoryRegistry) -> None:
-        """Drop the watches of a daemon that is gone."""
+        """Drop the watches of a lost daemon."""
         self._watches = [watch for watch in self._watches if watch.registry is not registry]
 
     def _fire(self, folder: str, *, added: bool) -> None:
         for watch in self._watches:
             if watch.folder != folder or (watch.additions_only and not added):
                 continue
-            # ZooKeeper tells once until the watch is set again.
+            # ZooKeeper fires a watch once until it is set again.
             if watch not in self.events:
                 self.events.append(watch)
 
@@ -248,7 +248,7 @@ class MemoryRegistry:
         self.is_cut_off = True
 
     def reconnect(self) -> None:
-        """Mend it; missed watches are told."""
+        """Restore the connection; missed watches fire."""
         self.is_cut_off = False
         self.server.tell(self)
 
@@ -277,7 +277,7 @@ class MemoryRegistry:
 
     @property
     def registration(self) -> _Registration | None:
-        """As what this daemon stands there, or stood until it was lost."""
+        """The registration of this daemon, now or until it was lost."""
         return self._link.registration
 
     def ask(self, node: Node | None = None) -> None:
@@ -305,14 +305,14 @@ class MemoryRegistry:
 
     @contextmanager
     def changing(self, operation: str, node: Node | None = None) -> Iterator[None]:
-        """One change, before and after which the daemon may crash."""
+        """Make one change, before and after which the daemon may crash."""
         self.ask(node)
         self._hook(f"before {operation}")
         yield
         self._hook(f"after {operation}")
 
     def fresh(self) -> None:
-        """Open a new session unless this one is alive and nobody has registered in it yet."""
+        """Open a new session unless this one is alive and has no registration yet."""
         if self.is_cut_off or self.server.frozen or not self.is_running:
             raise RegistryUnavailableError("no session")
         if self._link.registration is None and self.server.hear(self.session):
@@ -323,12 +323,12 @@ class MemoryRegistry:
         self.server.tell(self)
 
     def register(self, kind: NodeKind, node: Node) -> None:
-        """This daemon stands there now."""
+        """Record the registration of this daemon."""
         self._link.registration = _Registration(kind=kind, node=node)
         self._link.trust.begin(self.server.clock.monotonic())
 
     def renounce(self) -> None:
-        """This incarnation is over."""
+        """End this incarnation."""
         self._link.trust.end()
 
     def standing(self) -> Standing:
@@ -348,7 +348,7 @@ class MemoryRegistry:
         self._link.repairs[(folder, name)] = None
 
     def settle(self) -> None:
-        """Do what was put off."""
+        """Make up for postponed removals."""
         for folder, name in list(self._link.repairs):
             there = self.server.children(folder).get(name)
             if there is not None and there.owner == self.session:
@@ -367,14 +367,14 @@ class _Link:
 
 
 class MemoryMembership:
-    """Being a daemon among daemons."""
+    """The membership of a daemon."""
 
     def __init__(self, registry: MemoryRegistry) -> None:
         self._registry = registry
         self._server = registry.server
 
     def join(self, kind: NodeKind, address: str, text: str) -> Node:
-        """Register; where the real one waits for another host's znode to go, this raises at once."""
+        """Register; raises at once where the real one waits for another host's znode to go."""
         self._registry.fresh()
         there = self._server.children(kind.value).get(address)
         if there is not None and there.owner != self._registry.session:
@@ -448,7 +448,7 @@ class MemoryMembership:
 
 
 class MemoryMutex:
-    """Mutual exclusion that never waits: False at once when somebody has it."""
+    """Mutual exclusion that never waits: False at once when the lock is taken."""
 
     def __init__(self, registry: MemoryRegistry) -> None:
         self._registry = registry
@@ -499,7 +499,7 @@ class _NameSet:
 
 
 class MemoryTaskQueue:
-    """Submitted attempts, and the claims to them."""
+    """Submitted attempts, and their claims."""
 
     def __init__(self, registry: MemoryRegistry) -> None:
         self._registry = registry

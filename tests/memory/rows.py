@@ -1,4 +1,4 @@
-"""The tables in memory: what a row of each holds, and how rows are kept and visited.
+"""The tables in memory: their columns, and the storage and order of their rows.
 
 A column that no loop reads is left out. Rows are frozen, so no caller shares state with a table,
 and visited in order of id. Nothing here knows of transactions: those are in
@@ -153,7 +153,7 @@ class ProcessRecord:
 
     @property
     def is_waiting(self) -> bool:
-        """True if it waits for other runs of its definition to end, and so belongs to nobody."""
+        """True if it waits for other runs of its definition to end, and so has no owner."""
         return self.state == ProcessState.SERIAL_WAIT
 
     @property
@@ -171,12 +171,12 @@ class ProcessRecord:
 
     @property
     def history(self) -> tuple[str, ...]:
-        """The names of the commands that it has been given, the first first."""
+        """The names of the commands that it has received, in order."""
         return tuple(self.history_cmd.split(",")) if self.history_cmd else ()
 
     @property
     def is_of_complement(self) -> bool:
-        """True if a complement began it, so that its tasks give way to others."""
+        """True if a complement began it, so that its tasks yield to others."""
         return self.history[:1] == (CommandType.COMPLEMENT_DATA.name,)
 
 
@@ -236,7 +236,7 @@ class TaskRecord:
 
     @property
     def is_workerless(self) -> bool:
-        """True if the masters carry it out themselves."""
+        """True if masters carry it out themselves."""
         return self.task_type in WORKERLESS_TASK_TYPES
 
     def runs_as(self, task_type: str) -> bool:
@@ -257,7 +257,7 @@ class PoolRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolQueueRecord:
-    """A row of `t_ds_task_group_queue`: what one attempt asks of one pool."""
+    """A row of `t_ds_task_group_queue`: one attempt's demand on one pool."""
 
     id: int = 0
     task_id: int
@@ -312,13 +312,13 @@ class ScheduleRecord:
 
     @property
     def fires(self) -> bool:
-        """True if its fires are looked at."""
+        """True if its fires are planned."""
         return self.release_state == 1 and self.fault is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FireRecord:
-    """A row of `t_ds_schedule_fire`: what became of one fire."""
+    """A row of `t_ds_schedule_fire`: the outcome of one fire."""
 
     id: int = 0
     schedule_id: int
@@ -361,7 +361,7 @@ class ComplementRecord:
 
     @property
     def is_ended(self) -> bool:
-        """True if only a person makes it go on."""
+        """True if only a person can make it continue."""
         return ComplementState(self.state).is_ended
 
 
@@ -508,15 +508,15 @@ class Rows(Generic[R]):
         return len(self._rows)
 
     def get(self, row_id: int | None) -> R | None:
-        """The row of that id, if there is one."""
+        """The row of that id, or None."""
         return None if row_id is None else self._rows.get(row_id)
 
     def the(self, row_id: int) -> R:
-        """The row of that id, which is there."""
+        """The row of that id, which must exist."""
         return self._rows[row_id]
 
     def next_id(self) -> int:
-        """A new id. As with a real sequence, one that is rolled back is never drawn again."""
+        """A new id. As with a real sequence, an id is never drawn again after a rollback."""
         self._last_id += 1
         return self._last_id
 
@@ -533,7 +533,7 @@ class Rows(Generic[R]):
 
 
 class FireRows(Rows[FireRecord]):
-    """The ledger of fires, which grows long and is asked for single ones."""
+    """The ledger of fires, which grows long and is read by single fires."""
 
     def __init__(self) -> None:
         super().__init__("t_ds_schedule_fire", FireRecord)
@@ -557,5 +557,5 @@ class FireRows(Rows[FireRecord]):
         return self.get(self._ids.get((schedule_id, fire_time)))
 
     def of_command(self, command_id: int) -> FireRecord | None:
-        """The fire for which a command was put."""
+        """The fire whose command this is."""
         return self.get(self._ids_by_command.get(command_id))

@@ -1,4 +1,4 @@
-"""`RunStore` in memory: what the master that owns process instances reads and writes of them."""
+"""`RunStore` in memory: the reads and writes of the master that owns process instances."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MemoryRunStore(RunStore):
                     tasks=tuple(task_row(task) for task in self._db.attempts(process.id)),
                 )
             except ValueError as error:
-                # What can't be read is no reason to load none of the others.
+                # An unreadable row is no reason to load none of the others.
                 loaded.append(
                     UnreadableRun(
                         ownership=ownership,
@@ -122,7 +122,7 @@ class MemoryRunStore(RunStore):
                     continue
                 intent = _intent_for_child(task)
                 if child.state == ProcessState.READY_STOP:
-                    # It is being stopped; as what, was decided when that began.
+                    # It is being stopped; its final state was decided when that began.
                     continue
                 if intent is not None and child.wanted_state not in _STRONGER[intent]:
                     now = self._db.now()
@@ -148,7 +148,7 @@ class MemoryRunStore(RunStore):
         return asked
 
     def _is_orphan(self, process: ProcessRecord) -> bool:
-        """True if it is a sub process that goes on though nobody waits for its end any more."""
+        """True if it is a sub process that goes on though no attempt waits for its end any more."""
         parent = self._db.tasks.get(process.parent_task_instance_id)
         return (
             parent is not None

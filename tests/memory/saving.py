@@ -53,7 +53,7 @@ ABANDONED = "given up: it had not ended when the time for stopping was over"
 
 @dataclass(slots=True)
 class Writing:
-    """The decisions of one save on their way into the tables, and what others must be told."""
+    """The decisions of one save on their way into the tables, and the notices for others."""
 
     tx: Transaction
     offered: list[int] = field(default_factory=list)
@@ -179,7 +179,7 @@ class Writing:
             group_id = self._pool_id(share)
             asked = shares.get(group_id)
             if asked is not None:
-                # Of several names that nobody knows one is enough: the attempt fails for it.
+                # One unknown name is enough: the attempt fails for it.
                 weight = asked.weight + (share.slots if group_id else 0)
             else:
                 weight = share.slots
@@ -249,7 +249,7 @@ class Writing:
     def _kill(self, task: TaskRecord, at: datetime) -> None:
         if self._withdraw(task, TaskState.KILL, WITHDRAWN, at):
             return
-        # Also on one that has just ended: its report is read with the intent in mind.
+        # Also of one that has just ended: its report is read with the intent in mind.
         self._update(task, wanted_state=int(TaskState.KILL))
         if task.runs_as(SUB_PROCESS):
             self.intents = True
@@ -264,7 +264,7 @@ class Writing:
         self.intents = self.intents or task.runs_as(SUB_PROCESS)
 
     def _withdraw(self, task: TaskRecord, state: TaskState, reason: str, at: datetime) -> bool:
-        """End an attempt that nobody has begun; whether it was one."""
+        """End an attempt that has not begun; true if it was one."""
         if task.state not in UNSTARTED_TASK_STATES and not task.runs_as(DEPENDENT):
             return False
         self._unqueue(task)
@@ -320,7 +320,7 @@ class Writing:
             self.holds = True
 
     def _others_may_wait(self, definition_id: int) -> bool:
-        """True if it is serial, or has runs that wait because their own schedule says so."""
+        """True if it is serial, or has runs that wait because their own schedule takes turns."""
         definition = self._db.definitions.get(definition_id)
         return (
             definition is not None and definition.execution_type != ExecutionType.PARALLEL

@@ -34,7 +34,7 @@ class MemoryScheduleStore(ScheduleStore):
                 try:
                     plan = planner(schedule_of(self._db, row))
                 except (SchedulerError, ArithmeticError, LookupError, ValueError) as error:
-                    # Whatever one row brings about must not hold up the others.
+                    # The effects of one row must not hold up the others.
                     plan = FirePlan(fault=f"it can't be planned: {error}")
                 if cause := unstorable({"command_param": plan.command_param}):
                     plan = FirePlan(fault=cause)
@@ -62,7 +62,7 @@ class MemoryScheduleStore(ScheduleStore):
         return sorted(found, key=lambda row: (row.next_fire_time or row.counted_from, row.id))
 
     def _note(self, tx: Transaction, row: ScheduleRecord, fire: Fire, now: datetime) -> bool:
-        """Write a fire into the ledger; whether it was not there yet."""
+        """Write a fire into the ledger; true if it was not there yet."""
         try:
             tx.insert(
                 self._db.fires,
@@ -119,7 +119,7 @@ class MemoryScheduleStore(ScheduleStore):
 
 
 def schedule_of(database: MemoryDatabase, row: ScheduleRecord) -> Schedule:
-    """A row for whoever asks when it fires; `ValueError` if it can't be read."""
+    """A row for the planner of its fires; raises `ValueError` if it is unreadable."""
     definition = database.definitions.get(row.process_definition_id)
     return Schedule(
         id=row.id,
@@ -151,7 +151,7 @@ def schedule_of(database: MemoryDatabase, row: ScheduleRecord) -> Schedule:
 
 
 def online_schedules(database: MemoryDatabase, definition_id: int) -> tuple[Schedule, ...]:
-    """Those of a definition that are ONLINE."""
+    """The ONLINE schedules of a definition."""
     return tuple(
         schedule_of(database, row)
         for row in database.schedules
@@ -160,7 +160,7 @@ def online_schedules(database: MemoryDatabase, definition_id: int) -> tuple[Sche
 
 
 def note_beginnings(tx: Transaction, begun: dict[int, int]) -> None:
-    """Write into the ledger which process instance each command has become, by command id."""
+    """Write the process instance of each command into the ledger, by command id."""
     for command_id, process_instance_id in begun.items():
         fire = tx.database.fires.of_command(command_id)
         if fire is not None:

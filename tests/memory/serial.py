@@ -1,4 +1,4 @@
-"""Runs of a definition of which only one may go on at a time: who is in whose way, in memory."""
+"""Runs of a definition that take turns, and the runs that block each other, in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_BEGUN = "stopped before its turn came"
 def others_live(
     database: MemoryDatabase, definition_id: int, *, apart_from: int = 0
 ) -> list[ProcessRecord]:
-    """The live runs of a definition that are no sub processes, waiting ones too, oldest first."""
+    """The live top-level runs of a definition, waiting ones too, oldest first."""
     return [
         process
         for process in database.processes
@@ -27,9 +27,9 @@ def others_live(
 
 
 def is_serial_no_more(database: MemoryDatabase, process: ProcessRecord) -> bool:
-    """True if no other run is in its way, since its definition is parallel by now.
+    """True if no other run blocks it, since its definition is parallel by now.
 
-    What its schedule says of other runs holds whatever becomes of the definition.
+    The overlap policy of its schedule holds regardless of the definition.
     """
     definition = database.definitions.get(process.process_definition_id)
     return (
@@ -40,7 +40,7 @@ def is_serial_no_more(database: MemoryDatabase, process: ProcessRecord) -> bool:
 
 
 def ask_to_stop(tx: Transaction, processes: Sequence[ProcessRecord], now: datetime) -> None:
-    """Want a stop of these runs, save of those of which one, or a failure, is wanted already."""
+    """Request a stop of these runs, except of those with an intent to stop or to fail."""
     for process in processes:
         if process.wanted_state not in (ProcessState.STOP, ProcessState.FAILURE):
             tx.update(

@@ -1,4 +1,4 @@
-"""The store's protocols in memory: what the simulator runs the real loops on.
+"""The store's protocols in memory, on which the simulator runs the real loops.
 
 One name for what stands in a module a subject: the tables and their rows (`rows`), transactions
 over them (`database`), and for each port of the master and the worker a store over the database.

@@ -1,4 +1,4 @@
-"""SUB_PROCESS attempts in memory: the command for the child, and the way of its end back up."""
+"""SUB_PROCESS attempts in memory: the command for the child, and the report of its end."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _definition_id(
 def end_parent(tx: Transaction, child: ProcessRecord, var_pool: str | None) -> None:
     """End the attempt that waits for this sub process, which has ended, as the child did.
 
-    One that has a reason already took too long, and had its child stopped for that.
+    One that has a reason already timed out, which stopped its child.
     """
     task = tx.database.tasks.get(child.parent_task_instance_id)
     if (

@@ -1,4 +1,4 @@
-"""`TaskStore` in memory: what a worker reads and writes of the attempts that it runs."""
+"""`TaskStore` in memory: a worker's reads and writes of the attempts that it runs."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class MemoryTaskStore(TaskStore):
         )
 
     def _earlier(self, task: TaskRecord) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Those that it makes up for, and the others before it, newest first."""
+        """The attempts that it replaces, and the others before it, newest first."""
         earlier = [other for other in self._others(task) if other.attempt < task.attempt]
         earlier.sort(key=lambda other: -other.attempt)
         lost = takewhile(
@@ -288,7 +288,7 @@ class MemoryTaskStore(TaskStore):
 
 
 def _timeout(task: TaskRecord) -> timedelta | None:
-    """After which time the worker is to end the attempt; None if it need not."""
+    """The time after which the worker must end the attempt; None if it need not."""
     if task.timeout_seconds is None or task.timeout_strategy is None:
         return None
     fails = TimeoutStrategy(task.timeout_strategy).fails

@@ -1,4 +1,4 @@
-"""`TimeoutStore` in memory: what takes too long is told of, and ended, once."""
+"""`TimeoutStore` in memory: alerts about whatever exceeds its time, or ends it, once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MemoryTimeoutStore(TimeoutStore):
             )
             return done + 1
         if task.task_type == SUB_PROCESS and task.reason is None:
-            # It goes on until its child has ended; the reason then makes a failure of that.
+            # It continues until its child has ended; the reason then makes that end a failure.
             why = FailureReason.TIMED_OUT.value
             tx.update(self._db.tasks, task.id, reason=reason, failure_reason=why)
             child = child_of(self._db, task)
@@ -102,7 +102,7 @@ def _want(
     unless: tuple[ProcessState, ...],
     now: datetime,
 ) -> None:
-    # One that is being stopped has decided what it ends as.
+    # The final state of a run that is being stopped was decided before.
     if process.wanted_state in unless or process.state == ProcessState.READY_STOP:
         return
     columns: dict[str, Any] = {"wanted_state": int(state), "wanted_at": now, "update_time": now}

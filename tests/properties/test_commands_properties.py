@@ -60,7 +60,7 @@ ZONES = ("UTC", "America/New_York", "Asia/Shanghai", "Pacific/Apia")
 PLANS = (Begin, Complement, Resume, Restart, Signal, Drop, Reject)
 MASTERS = (Node(address="m1:5678", incarnation=7), Node(address="m2:5678", incarnation=8))
 
-# Rows as nobody would write them
+# Hostile rows
 
 BRANCHING = json.dumps(
     {
@@ -118,7 +118,7 @@ KEYS = (
     *("ProcessInstanceId", "WaittingThreadInstanceId", "StartNodeNameList", "StartParams"),
     *("complementStartDate", "complementEndDate", "parentProcessInstanceId", "id", "?"),
 )
-# What the store hands on lies a day within what a datetime can hold.
+# The store's values lie a day within the range of a datetime.
 TIMES = st.sampled_from((None, datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)))
 PARTS = (
     *("param", "columns", "definition", "json", "globals", "state", "instance", "rows", "parent"),
@@ -321,7 +321,7 @@ def test_whatever_stands_in_a_row_and_in_the_tables_there_is_a_plan(case: Case, 
     try:
         command = read_command(case.row, param_limit_bytes=10**6)
     except BadCommandError:
-        return  # Said by `tests/unit/test_commands.py`.
+        return  # Checked by `tests/unit/test_commands.py`.
     snapshot = case.snapshot
     found = _planned(command, snapshot, zone)
     event(f"{command.command_type.name}: {type(found).__name__}")
@@ -356,7 +356,7 @@ def _check_restart(command: Command, snapshot: Snapshot, found: Restart) -> None
         assert all(name in found.run_scope for name in found.reset)
 
 
-# Runs that have come to an end
+# Ended runs
 
 NAMES = "abcdef"
 KINDS = ("end", "end", "fail", "fail", "kill", "stop", "pause", "wait", "look")
@@ -365,7 +365,7 @@ LOOK = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A DAG, what its author and its command say of it, and what befalls its run."""
+    """A DAG, the options of its author and its command, and the events of its run."""
 
     upstream: dict[str, list[str]]
     forbidden: str
@@ -508,7 +508,7 @@ class Ended:
         self.master.hear()
 
     def end_well(self) -> None:
-        """Let all go well that is not to be killed, until the run has ended."""
+        """Let every attempt succeed that is not to be killed, until the run has ended."""
         for _ in range(60):
             if self.state().is_terminal:
                 return
@@ -520,7 +520,7 @@ class Ended:
         raise AssertionError(f"no end: {self.rows}")
 
     def recover(self, command_type: CommandType, *names: str, **columns: Any) -> list[TaskRecord]:
-        """Recover it and let all go well; the attempts that this made."""
+        """Recover it and let every attempt succeed; return the attempts that this made."""
         before = len(self.rows)
         self.command(command_type, *names, **columns)
         assert not self.state().is_terminal, self.master.database.error_commands
@@ -532,7 +532,7 @@ class Ended:
         return [task.id for task in self.valid().values() if task.state == TaskState.SUCCESS]
 
     def check_success(self) -> None:
-        """Every selected task is done, once, and nobody else's is (T71)."""
+        """Every selected task is done, once, and no other task (T71)."""
         assert self.state() is ProcessState.SUCCESS, self.master.process(self.run).state_reason
         valid = self.valid()
         for name in self.story.selected():
@@ -632,7 +632,7 @@ LOOKS_AT_A = {
 
 
 def _branching(*, kept: bool) -> str:
-    """`a` is looked at by a CONDITIONS with two branches that join; `kept` needs `a` to be good."""
+    """`a` is checked by a CONDITIONS with two branches that join; `kept` needs `a` to succeed."""
     choose = {
         "type": "CONDITIONS",
         "dependence": LOOKS_AT_A,

@@ -23,13 +23,13 @@ from common.cron import (
 )
 from tests.reference.quartz import Quartz, WallClock
 
-# A busy machine is no mistake of ours.
+# A busy machine is no failure of the code.
 UNTIMED = settings(deadline=None, max_examples=80)
 
 _TICK = timedelta(microseconds=1)
 _MONTHS = ("JAN", "feb", "Mar", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEK = ("SUN", "mon", "Tue", "WED", "THU", "FRI", "SAT")
-# Those whose clocks do the oddest things within the window below.
+# Zones with the most unusual clock changes within the window below.
 ZONES = st.sampled_from(
     [
         *("UTC", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Pacific/Apia"),
@@ -42,7 +42,7 @@ INSTANTS = st.datetimes(
     max_value=datetime(2019, 12, 31),  # noqa: DTZ001 - hypothesis adds the zone.
     timezones=st.just(UTC),
 )
-# Drawing evenly, hardly any instant would be near a jump.
+# With an even draw, hardly any instant would be near a jump.
 JUMPS = st.sampled_from(
     [
         datetime(2011, 12, 30, 10, tzinfo=UTC),  # Samoa loses a day.
@@ -106,7 +106,7 @@ _DAYS = st.one_of(
 )
 _TIMES = st.one_of(
     st.tuples(fields(0, 59), fields(0, 59), fields(0, 23)),
-    # Sparse ones, in the small hours in which clocks jump.
+    # Sparse ones, in the small hours in which clocks change.
     st.tuples(st.just("0"), st.integers(0, 59).map(str), st.integers(0, 3).map(str)),
 )
 _YEARS = st.sampled_from(["", "", "", " *", " 2010-2019", " 2011/2", " */3", " 2018,2012-2014"])
@@ -124,7 +124,7 @@ def crons(draw: st.DrawFn) -> Cron:
     line = " ".join([*draw(_TIMES), *draw(_DAYS)]) + draw(_YEARS)
     cron = read(line)
     if isinstance(cron, CronError):
-        # A line of this grammar can be wrong in one way alone.
+        # A line of this grammar has one possible mistake.
         assert "never fires" in cron.reason, line
         reject()
     return cron
@@ -217,7 +217,7 @@ def test_merged_fires_are_those_of_all_in_order_and_once(
 @given(TIMETABLES, WHEN)
 def test_a_line_fires_when_the_reference_says(timetable: Timetable, when: datetime) -> None:
     first = when.replace(microsecond=0)
-    # Forty days, or as much as a dense line fires three thousand times in.
+    # Forty days, or the time of three thousand fires of a dense line.
     end = first + timedelta(days=40)
     last = next(islice(timetable.between(first, end), 3_000, None), end)
     clock = WallClock(timetable.zone, first.date(), last.date())

@@ -1,4 +1,4 @@
-"""Properties of every graph, compared with a few lines that know nothing of networkx."""
+"""Properties of every graph, compared with a few lines that don't use networkx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wait cycle is what can never go on, in a model small enough to try everything that may happen."""
+"""A wait cycle can never go on: compared with a model small enough to try every future."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from master.logic.deadlocks import Waits, runs_needed, wait_cycles
 from master.logic.dependent import DependResult, Entry, Join, Joined, Wait
 
-# A busy machine is no mistake of ours.
+# A busy machine is no failure of the code.
 UNTIMED = settings(deadline=None)
 
 RUNS = range(1, 6)
@@ -60,7 +60,7 @@ def entries(wait: Wait) -> list[Entry]:
 
 
 def may_be_decided(wait: Wait, going_on: set[int]) -> bool:
-    """True if it may have another result than waiting, while those can't have ended."""
+    """True if its result may change from waiting, while those can't have ended."""
     turns_out: list[list[DependResult]] = []
     for entry in entries(wait):
         waits = entry.result is DependResult.WAITING
@@ -72,7 +72,7 @@ def may_be_decided(wait: Wait, going_on: set[int]) -> bool:
 
 
 def never_to_go_on(waits: Waits) -> set[int]:
-    """Let everything happen that may, until nothing more can; what is left goes on never."""
+    """Apply every possible event until none is left; what remains never goes on."""
     left = {run for run, attempts in waits.items() if attempts}
     while True:
         moves = {
@@ -90,7 +90,7 @@ def test_no_member_of_a_wait_cycle_can_ever_go_on(waits: Waits) -> None:
     members = [member for cycle in wait_cycles(waits) for member in cycle.members]
     assert set(members) <= stuck
     assert len(members) == len(set(members))
-    # And nothing waits for ever without leading to a cycle.
+    # And every endless wait leads to a cycle.
     assert bool(members) == bool(stuck)
 
 
@@ -114,7 +114,7 @@ def test_opening_wait_cycle_after_wait_cycle_lets_everything_go_on(waits: Waits)
     left = dict(waits)
     while found := wait_cycles(left):
         for cycle in found:
-            # As after a failure: it has ended, and what named it may turn out either way.
+            # As after a failure: it has ended, and an entry that names it may have either result.
             del left[cycle.newest]
     assert never_to_go_on(left) == set()
 

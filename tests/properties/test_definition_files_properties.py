@@ -1,4 +1,4 @@
-"""Files of definitions, whatever is in them: read, or refused with places; never anything else."""
+"""Files of definitions with any content: read, or refused with places; no other error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ values = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(st.sampled_from(INNER_KEYS), inner, max_size=4),
-        # What is an object may come as text that holds it.
+        # An object may come as text that holds it.
         inner.map(json.dumps),
     ),
     max_leaves=12,
@@ -87,7 +87,7 @@ def test_every_file_is_read_or_refused_with_places(tmp_path: Path, documents: li
             worker_groups=dict.fromkeys(names.worker_group_names, 7),
             tenants=dict.fromkeys(names.tenant_codes, 7),
         )
-        # All that a document refers to was said to be wanted, and once numbered nothing is left.
+        # Every reference of a document was reported, and once resolved none is left.
         assert list(number_references(inner, catalog)) == []
         assert wanted(inner).definition_names == frozenset()
 

@@ -16,7 +16,7 @@ from common.model.upstream import UpstreamRun, UpstreamTask
 from master.logic.dependent import Absence, Answer, DependResult, evaluate, questions
 from master.logic.intervals import DATE_VALUES_CUT, Interval, intervals
 
-# A busy machine is no mistake of ours.
+# A busy machine is no failure of the code.
 UNTIMED = settings(deadline=None)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -114,7 +114,7 @@ def test_what_lies_before_ends_where_the_current_begins(moment: datetime, zone: 
         assert (len(found), found[-1].end) == (count, day.start)
     for name in ("thisWeek", "thisMonth"):
         assert cut(name, moment, zone)[-1] == day
-    # Where the clock goes on from midnight to 01:00, the day has no hour 00.
+    # On days that skip from midnight to 01:00, there is no hour 00.
     last = cut("last24Hours", moment, zone)[-1]
     assert day.start in (last.start, last.end)
     assert cut("lastWeek", moment, zone)[-1].end == cut("thisWeek", moment, zone)[0].start
@@ -134,7 +134,7 @@ def test_any_two_instants_of_a_day_mean_the_same_days(moment: datetime, zone: Zo
 @UNTIMED
 @given(MOMENTS, ZONES)
 def test_weeks_begin_on_mondays_and_months_on_their_first(moment: datetime, zone: ZoneInfo) -> None:
-    # Midnight itself may be left out by the clock, but never the whole of a Monday or a first here.
+    # The clock may skip midnight itself, but never the whole of a Monday or a first here.
     for name in ("thisWeek", "lastWeek", "lastMonday"):
         assert cut(name, moment, zone)[0].start.astimezone(zone).isoweekday() == 1
     for name in ("thisMonth", "thisMonthBegin", "lastMonth", "lastMonthBegin"):

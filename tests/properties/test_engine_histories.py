@@ -1,7 +1,7 @@
-"""The pure engine ends, and ends right, for all DAGs, outcomes and commands.
+"""The pure engine ends, and ends correctly, for all DAGs, outcomes and commands.
 
-A *history* is a list of happenings to a run that is kept in rows: workers begin, end, are lost and
-repeat themselves, people pause, stop, recover, rerun and choose nodes, time passes, memory goes.
+A *history* is a list of events of a run that is kept in rows: workers begin, end, are lost and
+report again, people pause, stop, recover, rerun and choose nodes, time passes, memory goes.
 The engine is compared with a few lines that know rows and the DAG alone.
 """
 
@@ -47,7 +47,7 @@ GRACE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A DAG and what its author and its command say of it; `upstream` is in the order of the DAG."""
+    """A DAG with the options of its author and its command; `upstream` is in the DAG's order."""
 
     upstream: Mapping[str, tuple[str, ...]]
     of_node: Mapping[str, Mapping[str, Any]]
@@ -137,7 +137,7 @@ HAPPENINGS = st.lists(
     st.tuples(st.sampled_from(_KINDS), st.integers(0, 127)), min_size=10, max_size=45
 )
 
-# The reference model: rows and the DAG, and nothing of the engine.
+# The reference model: rows and the DAG, and no part of the engine.
 
 
 def failed(row: TaskRow) -> bool:
@@ -148,7 +148,7 @@ def failed(row: TaskRow) -> bool:
 def ways(
     shape: Shape, rows: Mapping[str, TaskRow], fates: Mapping[str, str], name: str
 ) -> list[bool | None]:
-    """Return for each edge to a task whether it was taken (None: open). From outside it was."""
+    """Return for each edge to a task whether it was taken (None: open); one from outside was."""
     found: list[bool | None] = []
     for above in shape.upstream[name]:
         fate, row = fates.get(above, "good"), rows.get(above)
@@ -168,7 +168,7 @@ def is_worth_a_retry(node: TaskNode, row: TaskRow) -> bool:
 
 
 def memory_factor(node: TaskNode, row: TaskRow, earlier: list[TaskRow]) -> float:
-    """By what the memory of a new attempt has to be multiplied."""
+    """Return the factor for the memory of a new attempt."""
     if row.retry_times == 0:
         return 1.0
     former = earlier[-1]
@@ -224,7 +224,7 @@ def must_end_as(
 
 
 class History:
-    """One run, what befalls it, and what must hold after each step."""
+    """One run, its events, and the assertions after each step."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -281,7 +281,7 @@ class History:
             if isinstance(event, TaskEvent) and not isinstance(event, TimerFired):
                 self.told.append(event)
             if not self.kept.run.is_over:
-                # A stop and what it is for become visible before the run ends in the same step.
+                # A stop and its purpose become visible before the run ends in the same step.
                 self.last = self._wanted(event)
             self.kept.tell(event, now=self.now)
             self.check()
@@ -295,7 +295,7 @@ class History:
         return state, self.kept.process.wanted_state
 
     def repeat(self, event: TaskEvent) -> None:
-        """A report that was heard before changes nothing, however much has happened since."""
+        """A report that was processed before changes nothing, however much has happened since."""
         assert self.kept.tell(event, now=self.now) == []
 
     def claim(self, number: int) -> None:
@@ -324,7 +324,7 @@ class History:
             self.pass_deadline()
 
     def pass_deadline(self) -> None:
-        # Whoever looks at the clock looks at the reports first.
+        # A loop that reads the clock reads the reports first.
         self.tell(*self.kept.reports(), DeadlinePassed())
         assert self.kept.state() is not ProcessState.READY_STOP
 
@@ -337,7 +337,7 @@ class History:
         )
 
     def recover(self, number: int) -> None:
-        """Make the ended run live again, as one of the commands does that people give."""
+        """Make the ended run live again by one of the commands that people give."""
         states = self.kept.states()
         kind, mask = number % 5, number // 5
         scope = None
@@ -362,7 +362,7 @@ class History:
         self.check()
 
     def force(self, kind: int, mask: int, reset: list[str]) -> list[str]:
-        """Sometimes a person declares a failed attempt that is kept to be good."""
+        """Sometimes force a failed attempt that is kept to success."""
         if kind != 0:
             return []
         forced = [
@@ -375,7 +375,7 @@ class History:
         return forced
 
     def drain(self) -> None:
-        """Let all go well from here on, but for what is to be killed, until the run has ended."""
+        """Let every attempt succeed except those to be killed, until the run has ended."""
         for _ in range(60):
             if self.kept.run.is_over:
                 return
@@ -391,7 +391,7 @@ class History:
     def live(self) -> list[TaskRow]:
         return [row for row in self.kept.rows if not row.state.is_finished]
 
-    # What must hold
+    # Assertions
 
     def settled(self) -> dict[str, TaskRow]:
         return {row.name: row for row in self.kept.rows if row.valid and row.settled}

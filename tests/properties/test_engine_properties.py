@@ -1,7 +1,7 @@
-"""A run ends, ends right, and equals its loaded rows, for all DAGs and histories.
+"""A run ends, ends correctly, and equals its loaded rows, for all DAGs and histories.
 
-The real run worker runs on tables in memory. A *history* is a list of happenings: workers claim,
-report, repeat themselves and are lost, people stop, time passes, saves get no answer, memory goes.
+The real run worker runs on tables in memory. A *history* is a list of events: workers claim,
+report once and again, and are lost, people stop, time passes, saves get no answer, memory goes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOOK = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A DAG and what its author and its command say of it."""
+    """A DAG with the options of its author and its command."""
 
     upstream: Mapping[str, tuple[str, ...]]
     forbidden: tuple[str, ...]
@@ -110,7 +110,7 @@ HAPPENINGS = st.lists(
 
 
 class Forgetful(LineThatBreaks):
-    """Tells of reports that were read before once more, when asked to."""
+    """Returns reports that were read before once more, on request."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         super().__init__(database)
@@ -126,7 +126,7 @@ class Forgetful(LineThatBreaks):
 
 @dataclass(slots=True)
 class History:
-    """One run, everything that befalls it, and what must hold after each step."""
+    """One run, its events, and the assertions after each step."""
 
     shape: Shape
     master: OneMaster = field(default_factory=lambda: OneMaster(store=Forgetful))
@@ -166,7 +166,7 @@ class History:
                     address=self.worker.address, incarnation=self.worker.incarnation + 1
                 )
             case "repeat":
-                # Workers that say again what they said, whoever owns the attempt by now.
+                # Workers that repeat their reports, whoever owns the attempt by now.
                 for node, end in self.said:
                     self.master.tasks.report(node, [end])
                 for report in self.heard:
@@ -204,7 +204,7 @@ class History:
         self.check()
 
     def drain(self) -> None:
-        """Let all go well from here on, but for what is to be killed, until the run has ended."""
+        """Let every attempt succeed except those to be killed, until the run has ended."""
         for _ in range(80):
             if ProcessState(self.process.state).is_terminal:
                 return
@@ -215,7 +215,7 @@ class History:
             self.step(timedelta(seconds=30))
         raise AssertionError(f"no end: {self.master.attempts(self.run)}")
 
-    # What must hold
+    # Assertions
 
     def check(self) -> None:
         assert self.violations == []
@@ -243,7 +243,7 @@ class History:
             self._check_failure([task for task in rows if task.flag == 1])
 
     def expected(self) -> ProcessState:
-        """The reference model: how a run with these rows must have ended."""
+        """The reference model: the end that a run with these rows must have."""
         if len(self.shape.done(self._succeeded())) == len(self.shape.upstream):
             return ProcessState.SUCCESS
         if any(process.state == ProcessState.READY_STOP for process in self._processes()):
@@ -255,7 +255,7 @@ class History:
         return ProcessState.PAUSE if self._waits(valid) else ProcessState.FAILURE
 
     def _waits(self, valid: Sequence[TaskRecord]) -> bool:
-        """True if a recovery would have something to resume."""
+        """True if a recovery would have tasks to resume."""
         done, begun = self.shape.done(self._succeeded()), [task.name for task in valid]
         return any(
             task.state == TaskState.PAUSE or task.retry_at is not None for task in valid
@@ -268,7 +268,7 @@ class History:
         done = self.shape.done(self._succeeded())
         if self.shape.strategy is FailureStrategy.CONTINUE:
             for name, above in self.shape.upstream.items():
-                # Whatever could run has run.
+                # Every task that could run has run.
                 if all(other in done for other in above) and name not in done:
                     (last,) = [task for task in valid if task.name == name]
                     assert last.retry_times == self.shape.retries[name]
@@ -276,7 +276,7 @@ class History:
             self._check_end_strategy()
 
     def _check_end_strategy(self) -> None:
-        """After the first failure for good no attempt is submitted."""
+        """After the first final failure no attempt is submitted."""
         failed = False
         for change in self.master.database.changes:
             if isinstance(change.new, TaskRecord):
@@ -352,7 +352,7 @@ def test_whatever_happens_to_a_run_it_ends_and_ends_right(
             history.step(timedelta(milliseconds=number))
     history.drain()
     history.check_end()
-    # What comes after the end changes nothing.
+    # Events after the end change nothing.
     end = history.process
     history.happen("repeat", 0)
     history.step(LOOK)

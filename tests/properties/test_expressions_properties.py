@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from common.expressions import MAX_LENGTH, Expression, ExpressionError, parse
 
-# A busy machine is no mistake of ours.
+# A busy machine is no failure of the code.
 UNTIMED = settings(deadline=None)
 
 _SYMBOLS = [
@@ -18,7 +18,7 @@ _SYMBOLS = [
     *(" and ", " or ", " not ", "true", "false", "${a}", "${b}", "'x'", '"1"', "1", "-2.5", "1e3"),
     *("${", "}", "__class__", "[", "**", "\x00", "é", "$"),
 ]
-# Mostly the symbols that mean something, so that most examples come close to meaning something.
+# Mostly symbols with a meaning, so that most examples are nearly valid.
 TEXTS = st.one_of(
     st.text(max_size=80), st.lists(st.sampled_from(_SYMBOLS), max_size=40).map("".join)
 )

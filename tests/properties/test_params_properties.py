@@ -18,7 +18,7 @@ from common.params import (
     system_parameters,
 )
 
-# A busy machine is no mistake of ours.
+# A busy machine is no failure of the code.
 UNTIMED = settings(deadline=None)
 
 ZONES = st.sampled_from(
@@ -44,7 +44,7 @@ _SYMBOLS = [
     *("${", "$[", "${a}", "${b}", "${c}", "$[yyyy-1]", "yyyy", "MM", "dd", "24", "999999999"),
     *("timestamp(", "add_months(", "month_begin(", "week_end(", "week_first_day(", "year_week("),
 ]
-# Mostly the symbols that mean something, so that most examples come close to meaning something.
+# Mostly symbols with a meaning, so that most examples are nearly valid.
 TEXTS = st.one_of(
     st.text(max_size=60),
     st.lists(

@@ -1,4 +1,4 @@
-"""Invariants of every simulation, and a reference that plays one by looking at every minute."""
+"""Invariants of every simulation, and a reference that simulates every minute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from common.model.states import ExecutionType, Priority
 from common.schedule_simulator import Outage, Peak, RunCost, Simulation, Stage, simulate
 
 UNTIMED = settings(deadline=None, max_examples=50)
-# The night in which the clock of Berlin jumps is in it.
+# The night in which Berlin's clock changes is in it.
 BEGIN = datetime(2026, 3, 28, 22, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 MINUTES = 6 * 60
@@ -159,7 +159,7 @@ def test_it_is_what_one_sees_who_looks_at_every_minute(stage: Stage) -> None:
     assert _summary(simulate(stage)) == _looked_at_every_minute(stage)
 
 
-# The reference: it looks at all runs in every minute, and knows no other time.
+# The reference: it visits all runs in every minute, and knows no other time.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -266,7 +266,7 @@ def _put(stage: Stage, runs: list[_Seen], new: _Seen, minute: int) -> None:
 
 
 def _look(stage: Stage, runs: Sequence[_Seen], minute: int, overlaps: Counter[int]) -> None:
-    """End what has come to its end, then begin what can, until nothing moves."""
+    """End every run that is over, then begin those that can, until nothing changes."""
     for run in runs:
         if run.goes_on and run.ends is not None and run.ends <= minute:
             run.outcome = "ended"
@@ -280,7 +280,7 @@ def _look(stage: Stage, runs: Sequence[_Seen], minute: int, overlaps: Counter[in
             continue
         if run.slots and stage.slots is not None:
             used = sum(other.slots for other in runs if other.goes_on)
-            # What does not fit keeps all behind it from beginning.
+            # A run that does not fit keeps all behind it from beginning.
             is_barred = is_barred or used + run.slots > stage.slots
             if is_barred:
                 continue

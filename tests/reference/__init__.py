@@ -1,1 +1,1 @@
-"""Naive second opinions: slow, plain, and sharing no code with what they check."""
+"""Naive reference implementations: slow, plain, and sharing no code with their subjects."""

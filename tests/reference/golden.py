@@ -1,10 +1,10 @@
 """Reads and renews the golden table of Quartz lines and their fire times.
 
-The table is `tests/golden/quartz.txt`. Its first part was worked out by hand, and is never
+The table is `tests/golden/quartz.txt`. Its first part was computed by hand, and is never
 written by a program; `python -m tests.reference.golden` renews the second by the reference.
 """
 
-# ruff: noqa: DTZ001 - wall times are what a line means, before any zone is asked.
+# ruff: noqa: DTZ001 - wall times are what a line means, before any zone applies.
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def rows() -> list[Row]:
 
 
 def derived(line: str, since: datetime, *, until: datetime = _END) -> Iterator[datetime]:
-    """The fires of the reference, a year at a time so that the first ones come at once."""
+    """The fires of the reference, one year at a time, so that the first ones come at once."""
     quartz = Quartz(line)
     while since <= until:
         last = datetime(since.year, 12, 31, 23, 59, 59)

@@ -6,7 +6,7 @@ instants are found by going through UTC and reading the clock of the zone
 (`WallClock`). It reads correct lines only; what is refused, and how, the unit tests say.
 """
 
-# ruff: noqa: DTZ001 - wall times are what a line means, before any zone is asked.
+# ruff: noqa: DTZ001 - wall times are what a line means, before any zone applies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -59,11 +59,11 @@ class Quartz:
         return known
 
     def walls(self, first: datetime, last: datetime) -> Iterator[datetime]:
-        """The wall times from `first` to `last`, both included, by asking about each in turn."""
+        """The wall times from `first` to `last`, both included, found by testing each."""
         day = first.date()
         while day <= last.date():
             if self.matches_day(day):
-                # Hours that are out of bounds need not be asked about.
+                # Hours that are out of bounds need no test.
                 begin = first.hour if day == first.date() else 0
                 end = last.hour if day == last.date() else 23
                 for wall in self._walls_of(day, begin, end):
@@ -105,7 +105,7 @@ class Quartz:
 
 
 def _is_this_day(part: str, day: date) -> bool:
-    """Whether a day is what one part of the day-of-month field says."""
+    """True if a day matches one part of the day-of-month field."""
     month = _month_around(day)
     if part.startswith("L"):
         offset = part[1:].removesuffix("W").removeprefix("-")
@@ -142,7 +142,7 @@ def _numbered(text: str, names: tuple[str, ...]) -> str:
 
 
 def _counted(text: str, low: int, high: int) -> frozenset[int]:
-    """The numbers of a field, found by walking around it with one's finger."""
+    """The numbers of a field, found by stepping around it."""
     found: set[int] = set()
     for part in text.split(","):
         where, _, step = part.partition("/")
@@ -176,7 +176,7 @@ def _is_year_of(text: str, year: int) -> bool:
 
 
 class WallClock:
-    """What the clock of a zone shows, by reading it: every hour, and every minute in question."""
+    """The wall-clock times of a zone, read hour by hour, and by the minute around jumps."""
 
     def __init__(self, zone: ZoneInfo, first: date, last: date) -> None:
         self._zone = zone
@@ -223,7 +223,7 @@ class WallClock:
         return self._shown_before[minute]
 
     def instants(self, wall: datetime) -> dict[tuple[str, str], list[datetime]]:
-        """When a fire at a wall time is due, by each pair of policies."""
+        """The instants at which a fire at a wall time is due, by each pair of policies."""
         minute = wall.replace(second=0)
         times = self.times(minute)
         if not times:
@@ -243,7 +243,7 @@ class WallClock:
             minute = wall.replace(second=0)
             times = self.times(minute)
             if len(times) == 1:
-                # Shown once: no policy has a say.
+                # Shown once, so the policies agree.
                 certain.append(times[0] + (wall - minute))
             else:
                 doubtful.append(wall)

@@ -1,4 +1,4 @@
-"""Complements: each date runs once, never too many at a time, and none after the end is wanted."""
+"""Complements: each date runs once, never too many at a time, and none after the wanted end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.simulation.schedules import fires
 
 _RECOVERED = timedelta(seconds=25)
 _STOPPED_IN = timedelta(seconds=25)
-"""A run is stopped within 13 seconds, and each look by people and masters costs a few."""
+"""A stop takes up to 13 seconds, and each pass by people and masters a few more."""
 
 _MAY_BEGIN = (ComplementState.SUBMITTED, ComplementState.RUNNING, ComplementState.FAILURE)
 _LIVE = (DateState.SUBMITTED, DateState.RUNNING)
@@ -45,7 +45,7 @@ _STEPS = {
     ("take", DateState.SUBMITTED, DateState.RUNNING),
     ("update", DateState.FAILURE, DateState.PENDING),
 }
-"""Which transaction may move a date from where to where; the last is a person's who tries again."""
+"""The moves of a date that each transaction may make; the last is a person's retry."""
 
 
 class ComplementsKeepTheirWord:
@@ -168,7 +168,7 @@ class ComplementsKeepTheirWord:
         self._begun[date.id] += 1
         if self._begun[date.id] > self._tries[date.id]:
             yield f"{place} has {self._begun[date.id]} runs, {self._tries[date.id]} were wanted"
-        # Whom people recover comes on top of those that the complement begins.
+        # Runs that people recover come on top of those that the complement begins.
         running = sum(
             d.state in _LIVE and d.id not in self._recovered for d in before.dates[row.id].values()
         )
@@ -222,7 +222,7 @@ class ComplementsKeepTheirWord:
                 pass
 
     def at_the_end(self, after: Tables, database: MemoryDatabase) -> Iterator[str]:
-        """What is left over when all has come to rest."""
+        """Yield the violations left when everything is at rest."""
         for row in after.complements.values():
             dates = after.dates.get(row.id, {}).values()
             if not row.is_ended or goes_on(database, row):
@@ -247,7 +247,7 @@ class ComplementsKeepTheirWord:
 
 
 def _dates_of(command: CommandRecord, row: ComplementRecord, before: Tables) -> list[datetime]:
-    """The dates that were asked for: as listed, or a single one, or fires, or one a day.
+    """The requested dates: as listed, or a single one, or fires, or one a day.
 
     What was typed is read on the clock of the definition's schedules, if these have one.
     """

@@ -134,7 +134,7 @@ class FiresOnce:
             yield f"schedule {was.id} does not fire at {now.next_fire_time}"
 
     def at_the_end(self, after: Tables, now: datetime) -> Iterator[str]:
-        """What is left over when all has come to rest."""
+        """Yield the violations left when everything is at rest."""
         named = [fire.command_id for fire in after.fires.values() if fire.command_id]
         for command_id in self._put:
             if named.count(command_id) != 1:
@@ -160,6 +160,6 @@ class FiresOnce:
 
 
 def _zone_of(command: CommandRecord) -> str | None:
-    """The zone in which the run is to read its dates."""
+    """The zone in which the run must read its dates."""
     zone: str | None = json.loads(command.command_param or "{}").get("schedule_timezone")
     return zone

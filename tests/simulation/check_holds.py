@@ -1,4 +1,4 @@
-"""What is held back: pools are never over-full, and serial runs go one by one, in their order."""
+"""Held attempts and runs: pools are never over-full, and serial runs go in turn, in their order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HELD = (TaskState.WAITING_DEPEND, TaskState.DELAY_EXECUTION)
 
 
 class PoolsNeverOverfull:
-    """At every moment an attempt is let go of, all its pools have room for it."""
+    """Whenever an attempt is released, all its pools have room for it."""
 
     def see(self, change: Change, before: Tables) -> Iterator[str]:
         old, new = change.old, change.new
@@ -45,7 +45,7 @@ class PoolsNeverOverfull:
 
 
 class SerialRunsOneByOne:
-    """Of a serial definition one run goes on at a time, and the one that waits longest is next."""
+    """One run of a serial definition is live at a time; the one that waits longest is next."""
 
     def see(self, change: Change, before: Tables) -> Iterator[str]:
         new = change.new
@@ -66,7 +66,7 @@ class SerialRunsOneByOne:
     def _process(self, change: Change, new: ProcessRecord, before: Tables) -> Iterator[str]:
         old = change.old
         kind = before.definitions[new.process_definition_id].execution_type
-        # What its schedule says goes before that, whenever it begins or begins again.
+        # The policy of its schedule takes precedence, whenever it begins or restarts.
         if new.execution_type is not None:
             kind = new.execution_type
         if kind == ExecutionType.PARALLEL:

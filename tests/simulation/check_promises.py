@@ -14,7 +14,7 @@ from tests.simulation.history import Tables, has_ended, later, process_name, sai
 _STOP_DEADLINE = timedelta(seconds=13)
 _SLACK = timedelta(seconds=5)
 _RECOVERED = timedelta(seconds=25)
-"""After the faults, until every run has an owner that has looked at it."""
+"""The time after the faults by which every run has an owner that has read it."""
 
 _STOPPING = (ProcessState.STOP, ProcessState.FAILURE)
 _WORTH_IT = {
@@ -27,7 +27,7 @@ _ID = re.compile(r"'id':'([0-9]+)'")
 
 
 class StopsInTime:
-    """Who asks for a stop gets an end by the deadline, and no pause takes the intent back."""
+    """A stop ends its run by the deadline, and no pause withdraws the intent."""
 
     def __init__(self, healed: datetime) -> None:
         self._healed = healed
@@ -55,7 +55,7 @@ class StopsInTime:
 
 
 class TimeoutsInTime:
-    """What takes too long is told of, or ended, soon after its time-out and never before."""
+    """An exceeded time-out is alerted about, or enforced, soon after it is due and never before."""
 
     def __init__(self, healed: datetime) -> None:
         self._healed = healed
@@ -107,7 +107,7 @@ class TimeoutsInTime:
 
 
 class AlertsOnce:
-    """As many alerts as there is reason for."""
+    """As many alerts as there are reasons."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._alerts: tuple[AlertRecord, ...] = tuple(database.alerts)
@@ -126,7 +126,7 @@ class AlertsOnce:
                 if (old.timeout_flag, new.timeout_flag) == (0, 1) and TimeoutStrategy(
                     new.timeout_strategy
                 ).warns:
-                    # A run that is recovered begins to count afresh, and may be told of once more.
+                    # A recovered run counts from zero, and may raise another alert.
                     self._due[f"Process Timeout Warn {new.id}"] += 1
             case TaskRecord() as was, TaskRecord() as task:
                 if (was.alert_flag, task.alert_flag) == (0, 1):
@@ -137,7 +137,7 @@ class AlertsOnce:
                 return
 
     def missing(self) -> Iterator[str]:
-        """What was told too often, or not at all; to be asked at the end."""
+        """Yield the alerts raised too often, or not at all; called at the end."""
         told: Counter[str] = Counter()
         for alert in self._alerts:
             match alert.title:

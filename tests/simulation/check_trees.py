@@ -1,4 +1,4 @@
-"""Sub processes: a child begins, ends and comes again exactly as its parent's attempt does."""
+"""Sub processes: a child begins, ends and restarts exactly as its parent's attempt does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STOPPING = (ProcessState.STOP, ProcessState.FAILURE)
 
 
 class ChildrenAndParents:
-    """One child an attempt, one child a node, one end for both, and no child without a parent."""
+    """One child per attempt and per node, one end for both, and no child without a parent."""
 
     def __init__(self) -> None:
         self._expected: tuple[int, TaskState] | None = None
@@ -49,7 +49,7 @@ class ChildrenAndParents:
             yield from self._given_up(old, new, before)
 
     def _given_up(self, old: TaskRecord, new: TaskRecord, before: Tables) -> Iterator[str]:
-        """At the deadline of a stop, what was asked to end in time is all that is left."""
+        """At the deadline of a stop, only attempts that were asked to end in time are left."""
         if old.is_finished or not (new.reason or "").startswith("given up"):
             return
         if old.state != TaskState.RUNNING:
@@ -102,6 +102,6 @@ class ChildrenAndParents:
 def _end(child: ProcessRecord, parent: TaskRecord) -> TaskState:
     state = _AS_THE_CHILD[ProcessState(child.state)]
     if parent.reason is not None and state is not TaskState.SUCCESS:
-        # It took too long, and its child was stopped for that.
+        # It timed out, and its child was stopped for that.
         return TaskState.FAILURE
     return state

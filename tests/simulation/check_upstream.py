@@ -1,4 +1,4 @@
-"""DEPENDENT tasks: what they were decided on was true, and it decided as they asked."""
+"""DEPENDENT tasks: their evidence was true, and their decision follows from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OVER = (*_LOST, ProcessState.SUCCESS)
 
 
 class EvidenceWasTrue:
-    """Every row in the evidence stood so at some moment, and the whole makes the result."""
+    """Every row in the evidence was in that state at some moment; together they make the result."""
 
     def see(self, change: Change, before: Tables) -> Iterator[str]:
         old, new = change.old, change.new
@@ -51,7 +51,7 @@ class EvidenceWasTrue:
 
 
 def _faults_of_wait_cycle(place: str, decided: TaskRecord, before: Tables) -> Iterator[str]:
-    """Runs that wait for each other: in each of them nothing goes on but such waiting."""
+    """Runs that wait for each other: all their live attempts are such waits."""
     members = [int(number) for number in re.findall(r"[0-9]+", decided.reason or "")]
     if decided.process_instance_id not in members:
         yield f"{place} ended for a wait cycle that it is not in: {decided.reason}"
@@ -95,7 +95,7 @@ def _fault(entry: dict[str, Any], before: Tables, asking: int) -> str | None:
         good = state is ProcessState.SUCCESS
     if entry["result"] == "SUCCESS" and not good:
         return "it is no success"
-    # A task may have failed in a run that did well, or not be in it at all.
+    # A task may have failed in a run that succeeded, or not be in it at all.
     if entry["result"] == "FAILED" and state not in (_LOST if of_all else _OVER):
         return "more may come of it"
     return None

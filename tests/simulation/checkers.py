@@ -1,8 +1,8 @@
-"""What must hold whatever happened. Reads the tables, their audit, and the computers' own record.
+"""The invariants of every history. Reads the tables, their audit, and the computers' own record.
 
 Each check answers with sentences about what is broken. The numbers are those of the invariants of
-ARCHITECTURE.md. What concerns single runs stands here; trees, pools, serial runs, promises and what
-waits for other runs have modules of their own (`check_*`).
+ARCHITECTURE.md. Those of single runs are here; trees, pools, serial runs, promises and waits
+for other runs have modules of their own (`check_*`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _GOOD = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 
 
 def broken(world: World) -> list[str]:
-    """Everything that is broken after the faults have ended and all has come to rest."""
+    """Every violation, after the faults have ended and all is at rest."""
     database, computers = world.database, tuple(world.computers.values())
     healed = START + world.healed_at
     alerts = AlertsOnce(database)
@@ -92,7 +92,7 @@ def broken(world: World) -> list[str]:
 def _commands_lost_or_doubled(database: MemoryDatabase) -> Iterator[str]:
     """I1: every command to begin became one process instance, or stands in the error table.
 
-    Those that ask for a complement became one, and those of its dates are `check_complements`'s.
+    COMPLEMENT_DATA became complements, and those of its dates are `check_complements`'s.
     """
     begun, refused, asked = 0, set(), []
     for change in database.changes:
@@ -124,7 +124,7 @@ def _unfinished(database: MemoryDatabase) -> Iterator[str]:
             yield f"attempt {task.id} ({task.task_type}) is still {task_name(task.state)}"
     over = MemoryTaskStore(database).over([task.id for task in database.tasks])
     for task in database.tasks:
-        # A pause keeps its promises.
+        # A paused run keeps its promised retries.
         is_promised = task.flag == 1 and task.retry_at is not None
         if task.is_finished and not is_promised and over[task.id] is not True:
             yield f"attempt {task.id} is not over for good, and nothing follows it"
@@ -178,7 +178,7 @@ class StaleWrites:
 
 
 class FinalStates:
-    """I4: what is final stays so, but for a restart, and a success that a person declares."""
+    """I4: final states stay final, except for a restart, and a success that a person declares."""
 
     def see(self, change: Change, before: Tables) -> Iterator[str]:
         match change.old, change.new:
@@ -203,7 +203,7 @@ class FinalStates:
 class Beginnings:
     """An attempt begins when its upstream allows it, and nothing else forbids it.
 
-    `clock_is_set`: somebody sets the clock, so that times don't tell what came first.
+    `clock_is_set`: somebody sets the clock, so that times don't show the order.
     """
 
     def __init__(self, *, clock_is_set: bool = False) -> None:
@@ -275,7 +275,7 @@ def chosen_nodes(process: ProcessRecord) -> frozenset[str]:
 
 
 class Retries:
-    """A failure is tried again for the reasons that the author wants, and for no other."""
+    """A failure is retried for the reasons that the author wants, and for no other."""
 
     def see(self, change: Change, before: Tables) -> Iterator[str]:
         old, new = change.old, change.new
@@ -332,7 +332,7 @@ def _fault_of_end(
     everything: dict[str, str],
     rows: dict[str, TaskRecord],
 ) -> str | None:
-    """The ten lines that say how a run ends."""
+    """The ten rules for the end of a run."""
     found = list(phases.values())
     is_good = all(phase in model.DONE for phase in everything.values())
     ends_early = old.failure_strategy == FailureStrategy.END and "bad" in found
@@ -360,7 +360,7 @@ def _fault_of_end(
 
 
 class Recoveries:
-    """What is good stays so in a recovery of what is not; a chosen few are all that is touched."""
+    """A recovery keeps good results, and one of chosen nodes touches those alone."""
 
     def see(self, change: Change, before: Tables) -> Iterator[str]:
         old, new = change.old, change.new
@@ -391,7 +391,7 @@ class Recoveries:
 
 
 def _attempts(database: MemoryDatabase) -> Iterator[str]:
-    """Retries are not overdrawn; attempts are numbered 1, 2, 3, …; one at most is valid."""
+    """Retries stay within their limit; attempts are numbered 1, 2, 3, …; at most one is valid."""
     by_task: dict[tuple[int, str], list[TaskRecord]] = {}
     for task in database.tasks:
         by_task.setdefault((task.process_instance_id, task.name), []).append(task)
@@ -408,7 +408,7 @@ def _attempts(database: MemoryDatabase) -> Iterator[str]:
 
 
 def _leftovers(computers: Sequence[Computer]) -> Iterator[str]:
-    """I10: no process runs when all is over."""
+    """I10: no process runs at the end."""
     for computer in computers:
         for process in computer.alive():
             yield f"I10: attempt {process.task_instance_id} still runs on {computer.address}"

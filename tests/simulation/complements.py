@@ -1,4 +1,4 @@
-"""What a complement amounts to, said once more and shortly; shares no line with the masters' rule."""
+"""A second opinion on complements, in a few lines; shares none with the masters' rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OVER = (ComplementState.SUCCESS, ComplementState.FAILURE, ComplementState.STOP)
 
 
 def goes_on(database: MemoryDatabase, row: ComplementRecord) -> bool:
-    """Whether masters still have to do something for it, without anybody asking for more."""
+    """True if masters still have work on it, without a further request."""
     dates = database.dates(row.id)
     match ComplementState(row.state):
         case ComplementState.SUBMITTED:
@@ -35,7 +35,7 @@ def goes_on(database: MemoryDatabase, row: ComplementRecord) -> bool:
 
 
 def free_chains(row: ComplementRecord, dates: list[ComplementDateRecord]) -> int:
-    """How many more dates may begin: a failed one takes its chain with it, if it is to."""
+    """The number of dates that may begin: under `stop`, each failed one ends its chain."""
     taken = [DateState.SUBMITTED, DateState.RUNNING]
     if row.on_failure == "stop":
         taken.append(DateState.FAILURE)
@@ -43,7 +43,7 @@ def free_chains(row: ComplementRecord, dates: list[ComplementDateRecord]) -> int
 
 
 def is_recovered(database: MemoryDatabase, date: ComplementDateRecord) -> bool:
-    """Whether a failed date's run goes on again, or has succeeded since."""
+    """True if a failed date's run is live again, or has succeeded since."""
     process = database.processes.get(date.process_instance_id)
     return (
         date.state == DateState.FAILURE

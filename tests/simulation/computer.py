@@ -1,6 +1,6 @@
 """The computers on which workers run: processes that outlive the daemon which started them.
 
-What a process did is written down here and never by the daemons, so that checkers need not believe
+The acts of a process are recorded here and never by the daemons, so that checkers need not believe
 what a daemon says of itself.
 """
 
@@ -22,7 +22,7 @@ from tests.simulation.virtual_clock import VirtualClock
 from worker.attempts import Ended
 
 _GRACES = tuple(timedelta(seconds=seconds) for seconds in (0, 0, 1, 1, 5, 5))
-# How long a process goes on that hears no signal, as one that waits for a disk.
+# The further life of a process that ignores signals, like one in a disk wait.
 _STUCK = timedelta(seconds=30)
 _LENGTHS = (0.0, 0.2, 0.2, 1.0, 1.0, 4.0, 4.0, 15.0)
 _LONG = 90.0
@@ -31,7 +31,7 @@ _DECLARED = f'\\"prop\\": \\"{PARAMETER}\\"'
 
 @dataclass(slots=True, kw_only=True)
 class SimProcess:
-    """One process of one attempt, and how it ends if nobody kills it; by the true time."""
+    """One process of an attempt, and its end unless it is killed; in true time."""
 
     task_instance_id: int
     process_instance_id: int
@@ -60,7 +60,7 @@ class Computer:
     started: list[SimProcess] = field(default_factory=list)
 
     def spawn(self, task: ClaimedTask) -> None:
-        """Begin a process; its length, its end and what it puts out are drawn from the seed."""
+        """Begin a process; its duration, end and outputs are drawn from the seed."""
         random, now = self.random, self.clock.true_now()
         process = SimProcess(
             task_instance_id=task.id,
@@ -104,7 +104,7 @@ class Computer:
             process.outcome = state
 
     def kill(self, task_instance_id: int) -> None:
-        """Ask a process to end; it takes its time, and a stuck one much of it."""
+        """Ask a process to end, which takes it some time, and a stuck one much."""
         process = self.processes[task_instance_id]
         if process.ends > self.clock.true_now() and process.is_stuck:
             process.is_stuck, process.outcome = False, TaskState.KILL
@@ -113,7 +113,7 @@ class Computer:
         self.end(task_instance_id, TaskState.KILL, after=process.grace)
 
     def next_end(self) -> datetime | None:
-        """When the next process ends."""
+        """The end of the next process to end."""
         return min((p.ends for p in self.alive()), default=None)
 
     def alive(self) -> list[SimProcess]:
@@ -123,7 +123,7 @@ class Computer:
 
 
 class SimAttempts:
-    """`LocalAttempts` of one start of a worker's daemon; forgotten when the daemon dies.
+    """The `LocalAttempts` of one start of a worker daemon; forgotten when the daemon dies.
 
     What has ended stays on the computer until its end stands in the tables, like an exit file.
     """
@@ -177,7 +177,7 @@ class SimAttempts:
                 process.told = True
 
     def tell(self) -> None:
-        """Report what has ended, as the supervisor's thread does."""
+        """Report ended processes, as the supervisor's thread does."""
         if not self._mine:
             return
         now = self._computer.clock.true_now()

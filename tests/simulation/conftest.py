@@ -1,4 +1,4 @@
-"""What the simulated daemons log is of no use here, and dear: a failing seed tells its own story."""
+"""Silences the simulated daemons' log, which is costly: a failing seed reports its own history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
-    """Log nothing for as long as a test runs."""
+    """Log nothing while a test runs."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

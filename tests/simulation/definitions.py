@@ -46,7 +46,7 @@ GOOD_VALUE, OTHER_VALUES = "1", ("2", "3")
 PARAMETER = "v"
 
 FAILURES = ("OUT_OF_MEMORY", "OUT_OF_MEMORY", "FETCH_FAILED", "PYTHON_ERROR", None)
-"""Why a process fails, if it does."""
+"""The failure reasons to draw from."""
 POLICIES: tuple[dict[str, Any], ...] = (
     {"retryOn": ["OUT_OF_MEMORY", "FETCH_FAILED"]},
     {"retryOn": ["OUT_OF_MEMORY", "EXIT_CODE", "TIMED_OUT"], "noRetryOn": ["PYTHON_ERROR"]},
@@ -101,7 +101,7 @@ def draw_definitions(
 
 
 def _shapes(random: Random, options: Options, *, first: bool) -> tuple[str, ...]:
-    """The first definition has nothing that it could begin."""
+    """The first definition has none that it could begin."""
     shapes = options.shapes or random.choice(_KINDS_OF_SHAPES)
     if not first:
         return shapes
@@ -177,7 +177,7 @@ class _Author:
 
     def _sub_process(self) -> dict[str, Any]:
         random = self.random
-        # The one just before more often than not, so that trees grow deep.
+        # Mostly the one just before, so that trees grow deep.
         child = self.index if random.random() < 0.6 else random.randint(1, self.index or 1)
         if random.random() < 0.03:
             return {"type": "SUB_PROCESS", "params": {"processDefinitionName": "nobody"}}
@@ -226,7 +226,7 @@ class _Author:
         return found
 
     def _policy(self) -> dict[str, Any]:
-        """Which failures are tried again, and whether with more memory; never of a sub process."""
+        """The keys for retries by reason, and for more memory; never of a sub process."""
         random = self.random
         found: dict[str, Any] = {}
         if random.random() < 0.3:

@@ -1,7 +1,7 @@
-"""Which faults a seed brings, what its definitions are like, and how busy its people are.
+"""The faults that a seed brings, the traits of its definitions, and the pace of its people.
 
 A seed draws its options first, so that most seeds are about one or two kinds of fault and a failing
-one can be told in a sentence.
+one can be described in a sentence.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Options:
 
 
 def draw(random: Random) -> Options:
-    """The options of a seed; each kind of fault is there in about half of them."""
+    """The options of a seed; each kind of fault occurs in about half of them."""
 
     def sometimes(*chances: float) -> float:
         return random.choice((0.0, *chances))
 
-    # Whoever looks at the time of day is not wronged by runs that wait for minutes, and the clock.
+    # Runs that wait for minutes would distort the checks of fires, and so of clock jumps.
     minutes = random.choice((0.0, 0.0, 0.0, 1.0))
     schedules = 0 if minutes else random.choice((0, 0, 3))
     return Options(

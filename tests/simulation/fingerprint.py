@@ -1,4 +1,4 @@
-"""Whether a run in memory is what loading it would give: the property that makes memory a cache."""
+"""Compares a run in memory with a freshly loaded one: equality is what makes memory a cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.memory.store import MemoryRunStore
 
 
 def differences(runs: RunWorker, store: MemoryRunStore) -> list[str]:
-    """Where a run in memory is not what loading it would give, or breaks its own invariants."""
+    """The differences between runs in memory and freshly loaded ones, and broken invariants."""
     found = []
     for run in list(runs._runs.values()):
         of = f"process instance {run.ownership.process_instance_id}"
@@ -32,13 +32,13 @@ def differences(runs: RunWorker, store: MemoryRunStore) -> list[str]:
 
 
 def fingerprint(run: ProcessRun) -> dict[str, object]:
-    """All that the engine's decisions depend on."""
+    """The state that the engine's decisions depend on."""
     return {
         "state": run.state,
         "deadline": run.deadline,
         "failing": run.failing,
         "ready": tuple(run.ready),
-        # In a run that is halting none of them will ever begin.
+        # None of them will ever begin in a run that is halting.
         "deferred": sorted(run.deferred) if not run.is_halting else [],
         "occupants": sorted(run.occupants),
         "live": sorted(run.live),
@@ -60,7 +60,7 @@ def _of_task(task: TaskRun) -> tuple[object, ...]:
         task.attempt,
         task.retry_times,
         task.retry_at,
-        # It is asked of a promised attempt alone.
+        # Only a promised attempt uses it.
         task.retry_counts or task.phase is not TaskPhase.RETRYING,
         task.missing,
         task.taken,

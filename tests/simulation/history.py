@@ -1,4 +1,4 @@
-"""The audit of the tables, told again from the beginning: what stood where when a row changed.
+"""Replays the audit of the tables: the state of every row at the time of each change.
 
 A `Watcher` is shown each change with the tables as they stood just before it, and answers with
 sentences about what is broken.
@@ -50,7 +50,7 @@ class Tables:
     task_states: set[tuple[int, int]] = field(default_factory=set)
 
     def apply(self, change: Change) -> None:
-        """Let the change stand."""
+        """Apply the change."""
         new = change.new
         if new is None:
             if isinstance(change.old, CommandRecord):
@@ -98,14 +98,14 @@ class Watcher(Protocol):
     """A check of the whole history."""
 
     def see(self, change: Change, before: Tables) -> Iterable[str]:
-        """What is wrong with this change."""
+        """Yield the violations of this change."""
         ...
 
 
 def watch(
     changes: Iterable[Change], watchers: Iterable[Watcher], *, tables: Tables | None = None
 ) -> Iterator[str]:
-    """Tell the history to all of them; what they found broken. `tables` are left as at its end."""
+    """Replay the history for all watchers and yield their findings. `tables` end as at its end."""
     tables = tables or Tables()
     together = tuple(watchers)
     for change in changes:
@@ -115,12 +115,12 @@ def watch(
 
 
 def said(change: Change) -> str:
-    """A change, for a person."""
+    """A change, in words for a person."""
     return f"{change.transaction} of {change.table} {change.id}"
 
 
 def has_ended(change: Change) -> bool:
-    """Whether a live process instance is terminal from here on."""
+    """True if a live process instance becomes terminal by this change."""
     return (
         isinstance(change.old, ProcessRecord)
         and isinstance(change.new, ProcessRecord)
@@ -130,7 +130,7 @@ def has_ended(change: Change) -> bool:
 
 
 def has_restarted(change: Change) -> bool:
-    """Whether an ended process instance is live again from here on."""
+    """True if an ended process instance becomes live again by this change."""
     return (
         isinstance(change.old, ProcessRecord)
         and isinstance(change.new, ProcessRecord)
@@ -140,15 +140,15 @@ def has_restarted(change: Change) -> bool:
 
 
 def process_name(state: int) -> str:
-    """A state's name."""
+    """The name of a process state."""
     return ProcessState(state).name
 
 
 def task_name(state: int) -> str:
-    """A state's name."""
+    """The name of a task state."""
     return TaskState(state).name
 
 
 def later(*moments: datetime | None) -> datetime:
-    """The last of these."""
+    """The latest of these."""
     return max(moment for moment in moments if moment is not None)

@@ -1,4 +1,4 @@
-"""What people ask of complements and schedules, as rows: what the command line writes for them.
+"""People's requests about complements and schedules, as the rows that the command line writes.
 
 Each is one statement, or one transaction; masters see to the rest.
 """
@@ -53,13 +53,13 @@ def dates_of_a_complement(random: Random, *, has_schedule: bool) -> dict[str, ob
 def ask_of_complement(
     database: MemoryDatabase, row: ComplementRecord, state: ComplementState, now: datetime
 ) -> None:
-    """Have a complement paused, resumed or cancelled, if it is in a state that allows that."""
+    """Pause, resume or cancel a complement, if its state allows that."""
     with database.transaction("update") as tx:
         _move(tx, row, state, now)
 
 
 def try_again(database: MemoryDatabase, row: ComplementRecord, now: datetime) -> None:
-    """Have its failed dates run once more, but for those that somebody has recovered since."""
+    """Retry its failed dates, except those that somebody has recovered since."""
     with database.transaction("update") as tx:
         _move(tx, row, ComplementState.RUNNING, now)
         for date in database.dates(row.id):
@@ -76,7 +76,7 @@ def try_again(database: MemoryDatabase, row: ComplementRecord, now: datetime) ->
 
 
 def resumed(database: MemoryDatabase, row: ComplementRecord) -> ComplementState:
-    """What becomes of a paused complement: one that waited for another looks at that again."""
+    """The next state of a resumed complement: one that waited for another checks that again."""
     has_begun = any(
         date.state not in (DateState.PENDING, DateState.SKIPPED) for date in database.dates(row.id)
     )
@@ -88,7 +88,7 @@ def resumed(database: MemoryDatabase, row: ComplementRecord) -> ComplementState:
 def change_schedule(
     random: Random, database: MemoryDatabase, row: ScheduleRecord
 ) -> dict[str, Any]:
-    """Give a schedule another line or zone; the columns that were written."""
+    """Give a schedule another line or zone; return the columns written."""
     columns: dict[str, Any] = random.choice(
         (
             {"release_state": 1 - row.release_state},

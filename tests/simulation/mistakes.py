@@ -53,14 +53,14 @@ from tests.simulation.world import Parts, RepeatingRunStore, World
 
 
 class UnfencedRunStore(RepeatingRunStore):
-    """Writes for whoever asks, as long as the run is live."""
+    """Writes for any caller, as long as the run is live."""
 
     def _is_owned(self, process: ProcessRecord, ownership: Ownership) -> bool:
         return process.is_live
 
 
 def keep_memory_after_a_failed_save(runs: RunWorker) -> None:
-    """What was decided stays in memory though nobody knows whether it was written."""
+    """Decisions stay in memory though it is unknown whether they were written."""
 
     def keep(stepped: list[ProcessRun]) -> None:
         for run in stepped:
@@ -70,7 +70,7 @@ def keep_memory_after_a_failed_save(runs: RunWorker) -> None:
 
 
 class UncountedTaskStore(MemoryTaskStore):
-    """Starts what was won in the registry, however many rows the UPDATE changed."""
+    """Starts attempts claimed in the registry, however many rows the UPDATE changed."""
 
     def claim(
         self,
@@ -91,7 +91,7 @@ class UncountedTaskStore(MemoryTaskStore):
 
 
 class AddressOnlyTaskStore(MemoryTaskStore):
-    """Takes a report from whoever stands at the address that the row names."""
+    """Accepts a report from any daemon at the address that the row names."""
 
     _by_address = False
 
@@ -109,7 +109,7 @@ class AddressOnlyTaskStore(MemoryTaskStore):
 
 
 class AddressOnlyFailoverStore(MemoryFailoverStore):
-    """Takes a worker for alive when something stands at its address."""
+    """Takes a worker for alive if any daemon is at its address."""
 
     def __init__(self, database: MemoryDatabase, world: World) -> None:
         super().__init__(database)
@@ -121,7 +121,7 @@ class AddressOnlyFailoverStore(MemoryFailoverStore):
 
 
 class HastyCommandStore(MemoryCommandStore):
-    """Begins a sub process whatever became of the attempt that wanted it (trap T36c)."""
+    """Begins a sub process regardless of the attempt that called it (trap T36c)."""
 
     def _parent(self, task_instance_id: int) -> ParentSnapshot | None:
         parent = super()._parent(task_instance_id)
@@ -134,7 +134,7 @@ class HastyCommandStore(MemoryCommandStore):
 
 
 class LastWordCommandStore(MemoryCommandStore):
-    """Wants of an instance whatever was asked for last, be it a pause after a stop."""
+    """Gives an instance the latest intent, even a pause after a stop."""
 
     def _signal(self, tx: Transaction, plan: Signal, now: datetime) -> None:
         process = self._db.processes.the(plan.process_instance_id)
@@ -144,7 +144,7 @@ class LastWordCommandStore(MemoryCommandStore):
 
 
 class CountingHoldStore(MemoryHoldStore):
-    """Counts the slots that it gives, and takes back those of attempts that ended by themselves."""
+    """Counts the slots that it gives, and takes back only those of attempts that ended normally."""
 
     def _sweep(self, tx: Transaction) -> None:
         for row in self._db.pool_queue:
@@ -169,7 +169,7 @@ class CountingHoldStore(MemoryHoldStore):
 
 
 class ForgetfulTimeoutStore(MemoryTimeoutStore):
-    """Does not keep what it has said."""
+    """Forgets that it has timed a run out."""
 
     def _time_out_process(self, tx: Transaction, process: ProcessRecord, now: datetime) -> int:
         said = super()._time_out_process(tx, process, now)
@@ -179,14 +179,14 @@ class ForgetfulTimeoutStore(MemoryTimeoutStore):
 
 
 class DeafRunStore(RepeatingRunStore):
-    """Stops a parent and not its children."""
+    """Stops a parent without its children."""
 
     def propagate_intents(self, node: Node) -> int:
         return 0
 
 
 class TrustingScheduleStore(MemoryScheduleStore):
-    """Puts a command for each fire that is planned, whether the ledger had it already."""
+    """Puts a command for each planned fire, even if the ledger had it already."""
 
     def _note(self, tx: Transaction, row: ScheduleRecord, fire: Fire, now: datetime) -> bool:
         super()._note(tx, row, fire, now)
@@ -194,7 +194,7 @@ class TrustingScheduleStore(MemoryScheduleStore):
 
 
 class ForgetfulScheduleStore(MemoryScheduleStore):
-    """Counts fires from when it looks on: what was due while nobody looked is lost (T91)."""
+    """Plans fires from the time of the pass: fires due during an outage are lost (T91)."""
 
     def fire(self, *, planner: FirePlanner, now: datetime, limit: int) -> Fired:
         def from_now_on(schedule: Schedule) -> FirePlan:
@@ -207,7 +207,7 @@ class ForgetfulScheduleStore(MemoryScheduleStore):
 
 
 class HaltingScheduleStore(MemoryScheduleStore):
-    """Writes the ledger, commits, and puts the commands after that."""
+    """Writes the ledger, commits, and puts the commands afterwards."""
 
     def fire(self, *, planner: FirePlanner, now: datetime, limit: int) -> Fired:
         self._later: list[tuple[ScheduleRecord, FirePlan, Fire]] = []
@@ -224,7 +224,7 @@ class HaltingScheduleStore(MemoryScheduleStore):
 
 
 class MiscountingComplementStore(MemoryComplementStore):
-    """Counts those that run, and not those for which a command waits."""
+    """Counts running dates, and not those whose command waits."""
 
     def _snapshot(
         self, row: ComplementRecord, counts: Counter[DateState], above: ComplementRecord | None
@@ -234,14 +234,14 @@ class MiscountingComplementStore(MemoryComplementStore):
 
 
 class UnfencedCommandStore(MemoryCommandStore):
-    """Begins a date because its command says so, whatever became of its complement."""
+    """Begins a date because its command says so, whatever the state of its complement."""
 
     def _may_begin(self, complement_date_id: int, command_id: int) -> bool:
         return True
 
 
 class LitteringComplementStore(MemoryComplementStore):
-    """Cancels and pauses, and leaves the commands of dates where they are."""
+    """Cancels and pauses without withdrawing the commands of dates."""
 
     def _take_back(self, tx: Transaction, date: ComplementDateRecord, now: datetime) -> None:
         self._make_pending(tx, date, now)
@@ -251,18 +251,18 @@ class DeafComplementStore(MemoryComplementStore):
     """Does not stop the runs of a complement that is cancelled."""
 
     def _stop_runs(self, complement_id: int, now: datetime) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class FinalComplementStore(MemoryComplementStore):
-    """Takes a complement that has failed for ended, whoever recovers its dates."""
+    """Takes a failed complement for ended, though its dates may be recovered."""
 
     def _may_go_on(self, row: ComplementRecord) -> bool:
         return False
 
 
 def pause_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A complement is paused as soon as somebody asks, though some of its dates still run."""
+    """Pauses a complement as soon as somebody asks, though some of its dates still run."""
 
     def decide(found: ComplementSnapshot) -> ComplementStep:
         if found.state is ComplementState.READY_PAUSE:
@@ -273,7 +273,7 @@ def pause_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_one_misfire_more(patch: pytest.MonkeyPatch) -> None:
-    """Of the misfires one more happens than should."""
+    """One misfire more happens than the limit allows."""
     oldest_kept = firing._oldest_kept
 
     def kept(schedule: Schedule, timetable: Timetable, late: datetime) -> datetime | None:
@@ -284,12 +284,12 @@ def keep_one_misfire_more(patch: pytest.MonkeyPatch) -> None:
 
 
 def withdraw_nothing(patch: pytest.MonkeyPatch) -> None:
-    """A stop asks workers to end what they run, and forgets what waits in the queue (trap T41)."""
+    """A stop asks workers to end their tasks, and forgets the attempts in the queue (trap T41)."""
     patch.setattr("tests.memory.saving.Writing._withdraw", lambda *_: False)
 
 
 def rerun_the_failed_alone(patch: pytest.MonkeyPatch) -> None:
-    """A recovery runs what has failed, and not what never began because of that (trap T71)."""
+    """A recovery runs failed tasks, and not those that never began because of them (trap T71)."""
 
     def plan(*given: Any, **named: Any) -> Plan:
         restart = plan_restart(*given, **named)
@@ -301,7 +301,7 @@ def rerun_the_failed_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def rerun_everything(patch: pytest.MonkeyPatch) -> None:
-    """A recovery puts good results aside as well."""
+    """A recovery sets good results aside as well."""
     patch.setattr("master.commands.start_failure_task.not_good", all_begun)
 
 
@@ -311,17 +311,17 @@ def fail_what_has_not_begun(patch: pytest.MonkeyPatch) -> None:
 
 
 def compare_no_attempts(patch: pytest.MonkeyPatch) -> None:
-    """A report counts for the attempt that is under way, whichever it speaks of."""
+    """A report counts for the current attempt, whichever it names."""
     patch.setattr("master.engine.advance.is_current", lambda _reported, _attempt: True)
 
 
 def forget_reasons(patch: pytest.MonkeyPatch) -> None:
-    """Who takes a run over does not know why its attempts have failed."""
+    """A new owner does not know the reasons for which its attempts failed."""
     patch.setattr("tests.memory.reading.reason_from", lambda _: None)
 
 
 def retry_whatever_the_reason(patch: pytest.MonkeyPatch) -> None:
-    """A failure that is not worth another attempt gets one."""
+    """A failure without the right to a retry gets one."""
     patch.setattr(RetryPolicy, "retries", lambda _policy, _failure: True)
 
 
@@ -332,7 +332,7 @@ def keep_room_while_waiting(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """What is planted, and the faults and people that bring it to light; little else."""
+    """A planted mistake, with the faults and requests that expose it and few others."""
 
     name: str
     options: Options

@@ -1,4 +1,4 @@
-"""A second opinion on runs: what a run's rows amount to, said as shortly as it can be said.
+"""A second opinion on runs: the meaning of a run's rows, in as few lines as possible.
 
 It shares no line with the engine. A definition is read from its JSON as it stands in the process
 instance, and every question is answered from the rows at one moment.
@@ -20,18 +20,18 @@ Node = Mapping[str, Any]
 _GOOD = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 _LOST = TaskState.NEED_FAULT_TOLERANCE
 DONE = ("good", "branch", "passed", "skipped", "tolerated")
-"""The words of `phases` for what is no obstacle to the success of the whole."""
+"""The words of `phases` that are compatible with success."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A definition, its nodes in an order in which upstream comes first."""
+    """A definition, with its nodes in topological order."""
 
     nodes: dict[str, Node]
     upstream: dict[str, tuple[str, ...]]
 
     def looks_at_ends(self, name: str) -> bool:
-        """Whether this node makes something of the failures above it."""
+        """True if this node reacts to the failures above it."""
         node = self.nodes[name]
         return bool(node["type"] == "CONDITIONS" and node["runFlag"] != "FORBIDDEN")
 
@@ -58,7 +58,7 @@ def params(text: str | None) -> dict[str, Any]:
 
 
 def selected(process: ProcessRecord) -> frozenset[str]:
-    """The nodes that the first command of an instance asked for."""
+    """The start nodes in the first command of an instance."""
     text = params(process.command_param).get("StartNodeNameList", "")
     return _selection(process.process_instance_json, text, process.task_depend_type)
 
@@ -74,7 +74,7 @@ def _selection(process_json: str, text: str, depend_type: int) -> frozenset[str]
 def reach(
     graph: Graph, start: Iterable[str], depend_type: int, among: Collection[str]
 ) -> frozenset[str]:
-    """The start nodes, with what is below them, or above them, or by themselves."""
+    """The start nodes, with their downstream, or their upstream, or by themselves."""
     chosen = {name for name in start if name in among}
     while depend_type != TaskDependType.TASK_ONLY:
         grown = set(chosen)
@@ -100,7 +100,7 @@ def phases(
     whole: Collection[str] | None = None,
     known: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """What each of these nodes amounts to; `rows` are the valid attempts.
+    """The phase of each of these nodes; `rows` are the valid attempts.
 
     open: something above is not decided. ready: it may begin. live, retry: as they say. good,
     branch, passed, skipped, tolerated: done. bad: failed. held: paused, killed or withdrawn.
@@ -159,7 +159,7 @@ def _phase_of(graph: Graph, name: str, row: TaskRecord, whole: Collection[str]) 
 def _edge(
     graph: Graph, above: str, phase: str, name: str, rows: Mapping[str, TaskRecord]
 ) -> bool | None:
-    """Whether the way from `above` to `name` is taken; None while that is open."""
+    """True if the edge from `above` to `name` is taken; None while it is open."""
     match phase:
         case "good" | "passed":
             return True
@@ -173,14 +173,14 @@ def _edge(
 
 
 def is_worth_a_retry(graph: Graph, row: TaskRecord) -> bool:
-    """Whether the author wants another attempt after one that failed like this."""
+    """True if the author wants a retry after a failure like this one."""
     node = graph.nodes[row.name]
     reason = row.failure_reason or ("KILLED" if row.state == TaskState.KILL else "EXIT_CODE")
     return reason not in node.get("noRetryOn", ()) and reason in node.get("retryOn", (reason,))
 
 
 def memory_factor(graph: Graph, new: TaskRecord, last: TaskRecord | None) -> float:
-    """By what the memory of a new attempt has to be multiplied; `last` is the one before it."""
+    """The factor for the memory of a new attempt; `last` is the one before it."""
     raising = graph.nodes[new.name].get("memoryRetry")
     if new.retry_times == 0 or last is None or raising is None:
         return 1.0
@@ -197,7 +197,7 @@ def branch_of(row: TaskRecord) -> list[str]:
 def chosen_branch(
     graph: Graph, name: str, process: ProcessRecord, rows: Mapping[str, TaskRecord]
 ) -> list[str] | None:
-    """What a CONDITIONS or SWITCH has to take, with these rows above it; None if many may be."""
+    """The branch that a CONDITIONS or SWITCH must take, by these rows; None if several may be."""
     node = graph.nodes[name]
     whole = selected(process)
     if node["type"] == "SWITCH":
@@ -239,7 +239,7 @@ def _case(
 def _value(
     graph: Graph, name: str, process: ProcessRecord, rows: Mapping[str, TaskRecord]
 ) -> str | None:
-    """Of the one parameter there is: as given at the start, put out above, or global."""
+    """The value of the only parameter: as given at the start, put out above, or global."""
     given = params(process.command_param).get("StartParams")
     if given:
         start = json.loads(given) if isinstance(given, str) else given

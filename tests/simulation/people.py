@@ -1,7 +1,7 @@
-"""What people ask of the cluster: runs, and whatever else one can type, at any moment.
+"""People's requests to the cluster at any moment: runs, and every other command.
 
-They write rows as a person would with psql or the command line, and never look at a daemon. What
-they ask for may be refused, may be in vain, and may be asked for twice.
+They write rows as a person would with psql or the command line, and never read a daemon. What
+requests may be refused, may be in vain, and may be made twice.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OF_SCHEDULES = ("schedule", "schedule", "schedule")
 
 
 class People:
-    """`log` hears what they did, for the reader of a failing seed."""
+    """The people of a world. `log` records their acts for the reader of a failing seed."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class People:
                 for index in range(random.randint(*options.starts))
             )
         )
-        # The last stands above the others, and those that wait for others need some to wait for.
+        # The last one is above the others, and those that wait for others need some to wait for.
         *others, last_one = definitions
         self._wanted = [last_one, *random.sample(others, len(others))]
         scattered = random.randint(0, options.acts)
@@ -94,11 +94,11 @@ class People:
 
     @property
     def are_done(self) -> bool:
-        """Whether they have nothing more to ask for on their own account."""
+        """True if they have no more requests of their own."""
         return not self._acts and not self._starts
 
     def look(self, now: timedelta) -> None:
-        """Do what it is time for."""
+        """Act as far as it is time."""
         while self._starts and self._starts[0][0] <= now:
             _, index = self._starts.popleft()
             self._start(self._wanted[index % len(self._wanted)])
@@ -107,13 +107,13 @@ class People:
             self.act()
 
     def heard_of_an_end(self) -> None:
-        """An attempt has just ended, and nobody has drawn a conclusion from that."""
+        """An attempt has just ended, and its end is not settled yet."""
         if self._quick_acts and self._random.random() < 0.25:
             self._quick_acts -= 1
             self.act()
 
     def go_home(self) -> None:
-        """Ask for nothing more, but let everything that is paused go on."""
+        """Make no more requests, and open every closed pool."""
         self._acts.clear()
         self._quick_acts = 0
         for pool in self._database.pools:
@@ -121,7 +121,7 @@ class People:
                 self._database.update(self._database.pools, pool.id, status=1)
 
     def let_go_on(self) -> bool:
-        """Once: resume what is paused, and much of what was stopped or failed; whether any was."""
+        """Once: resume paused runs, and many stopped or failed ones; true if there were any."""
         if self._tidied:
             return False
         self._tidied = True
@@ -142,7 +142,7 @@ class People:
         return len(self._database.changes) > before
 
     def resume_again(self) -> None:
-        """Resume what is still paused: another run may have stood in its way the first time."""
+        """Resume runs that are still paused: another run may have blocked them the first time."""
         if not self._tidied:
             return
         for process in self._roots():
@@ -150,16 +150,16 @@ class People:
                 self._command(CommandType.RECOVER_SUSPENDED_PROCESS, process)
 
     def stop_everything(self) -> bool:
-        """Stop all that is live; whether anything was."""
+        """Stop all live runs; true if there were any."""
         found = [p for p in self._roots() if p.is_live and p.wanted_state not in _STOPPING]
         for process in found:
             self._command(CommandType.STOP, process)
         return bool(found)
 
-    # One act
+    # Single acts
 
     def act(self) -> None:
-        """Do one thing that people do."""
+        """Perform one act."""
         kind = self._random.choice(self._kinds)
         getattr(self, f"_act_{kind}")()
 
@@ -206,7 +206,7 @@ class People:
         self._recover(CommandType.REPEAT_RUNNING, *(s for s in ProcessState if s.is_terminal))
 
     def _recover(self, command_type: CommandType, *fitting: ProcessState) -> None:
-        """Mostly where it makes sense, sometimes on whatever there is."""
+        """A mostly sensible target, sometimes any at all."""
         process = self._any(lambda p: p.state in fitting) if self._random.random() < 0.8 else None
         process = process or self._any(lambda _: True)
         if process is not None:
@@ -226,7 +226,7 @@ class People:
         )
 
     def _act_twice(self) -> None:
-        """Two people at once: one of them is told that a recovery waits already."""
+        """Two people at once: one of them hears that a recovery waits already."""
         self._act_recover()
         process = self._any(lambda p: not p.is_live)
         if process is not None:
@@ -234,7 +234,7 @@ class People:
             self._command(CommandType.START_FAILURE_TASK_PROCESS, process)
 
     def _act_force(self) -> None:
-        """Declare a failed attempt to be good, in a run that has ended."""
+        """Force a failed attempt of an ended run to success."""
         found = [
             task
             for task in self._database.tasks
@@ -375,7 +375,7 @@ class People:
             self._log(f"people ask for {command_type.name} {of} {text}")
 
     def _want(self, process: ProcessRecord | None, state: ProcessState) -> None:
-        """What the API writes instead of a command."""
+        """Write the intent that the API writes instead of a command."""
         if process is not None:
             self._log(f"people want {state.name} of process instance {process.id}")
             self._database.update(
@@ -394,5 +394,5 @@ class People:
 
 
 def is_serial(execution_type: int) -> bool:
-    """Whether runs of such a definition never go on beside each other."""
+    """True if runs of such a definition take turns."""
     return execution_type != ExecutionType.PARALLEL

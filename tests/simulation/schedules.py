@@ -1,7 +1,7 @@
-"""The schedules of a seed, and a second opinion on when they fire and what becomes of each fire.
+"""The schedules of a seed, and a second opinion on their fires and the outcome of each.
 
 Shares no line with `common.cron` and `common.firing`: the lines drawn here fire at even distances,
-in zones without summer time, so that plain arithmetic tells their fires.
+in zones without summer time, so that plain arithmetic gives their fires.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def draw_schedules(
     *,
     last: timedelta,
 ) -> None:
-    """Write a seed's schedules; their windows end, so that all comes to rest."""
+    """Write a seed's schedules; their windows end, so that all schedules come to rest."""
     if not options.schedules:
         return
     lines: tuple[str, ...] = DENSE
@@ -77,11 +77,11 @@ def draw_schedules(
         )
 
 
-# When they fire
+# Fires
 
 
 def is_understood(crontab: str) -> bool:
-    """Whether a line has any fires."""
+    """True if a line has any fires."""
     return crontab in _EVERY
 
 
@@ -109,7 +109,7 @@ def first_fire(row: ScheduleRecord, after: datetime) -> datetime | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """What becomes of fires that are looked at at one moment."""
+    """The outcomes of fires that are planned in one pass."""
 
     row: ScheduleRecord
     runnable: bool
@@ -117,7 +117,7 @@ class Fates:
     threshold: timedelta
 
     def of(self, fire: datetime) -> str:
-        """The outcome of one fire that is due."""
+        """The outcome of one due fire."""
         late = self.now - fire
         if self.row.deadline and late > timedelta(seconds=self.row.deadline):
             return "missed"
@@ -135,6 +135,6 @@ class Fates:
                 return "missed" if newer >= self.row.misfire_limit else "fired"
 
     def _newer_misfires(self, fire: datetime) -> int:
-        """How many misfires come after this one."""
+        """The number of misfires after this one."""
         all_late = fires(self.row, fire, self.now)
         return sum(fire < other and self.now - other > self.threshold for other in all_late)

@@ -1,4 +1,4 @@
-"""Each mistake that is planted is caught, so the simulator would catch it if we made it."""
+"""Each planted mistake is caught, so the simulator would catch it if we made it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_planted_mistake_is_caught(mistake: Mistake, monkeypatch: pytest.Monke
             None,
         )
     assert seed is not None
-    # The same faults do no harm where the mistake is not made.
+    # The same faults break nothing without the mistake.
     assert complaints(seed, Parts(), mistake.options) == []
 
 

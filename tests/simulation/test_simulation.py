@@ -1,4 +1,4 @@
-"""The simulated cluster, seed by seed; a failing seed is run again with `-k "[17]"`.
+"""The simulated cluster, seed by seed; rerun a failing seed with `-k "[17]"`.
 
 There are 500 seeds from 0 on, and 20,000 in a long run; `ORCAFLOW_SEEDS` and `ORCAFLOW_FIRST_SEED`
 set others.

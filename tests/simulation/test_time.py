@@ -1,4 +1,4 @@
-"""Time, as named scenarios on the simulated cluster: outages, a clock that is set, a whole year."""
+"""Time, in named scenarios on the simulated cluster: outages, a clock that is set, a whole year."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOURLY, FIVE_MINUTELY, DAILY = "0 0 * * * ?", "0 0/5 * * * ?", "0 30 4 * * ?"
 
 
 class Cluster(World):
-    """Two masters and two workers, one definition, and nobody who does anything by himself."""
+    """Two masters and two workers, one definition, and no people acting."""
 
     def __init__(self, shape: str = "a") -> None:
         self._shape = shape
@@ -66,7 +66,7 @@ class Cluster(World):
         )
 
     def complement(self, **param: object) -> None:
-        """Ask for one, as a row typed by hand does."""
+        """Request a complement by a row typed by hand."""
         self.database.insert(
             self.database.commands,
             command_type=5,
@@ -87,7 +87,7 @@ class Cluster(World):
         return found
 
     def runs(self, schedule_id: int) -> list[datetime]:
-        """For which times there are runs, each as often as there is one, the oldest first."""
+        """The schedule times of all runs, oldest first, one for each run."""
         by_command = {
             fire.process_instance_id
             for fire in self.database.fires
@@ -97,11 +97,11 @@ class Cluster(World):
         return sorted(time for time in times if time is not None)
 
     def is_right(self) -> bool:
-        """Whether nothing is broken by any account; what is still under way is brought to its end."""
+        """Bring everything to its end; true if no check finds a violation."""
         for row in self.database.schedules:
             self.database.update(self.database.schedules, row.id, release_state=0)
         self.heal()
-        # By the wall clock, which is what the ledger goes by.
+        # By the wall clock, which the ledger uses.
         self.healed_at = max(self.healed_at, self.clock.now() - START)
         while not self._at_rest():
             self._turn()
@@ -150,7 +150,7 @@ def test_t91_after_three_hours_without_masters_there_are_the_runs_that_the_polic
     assert cluster.runs(hourly) == at(*late_hours)
     assert cluster.runs(five_minutely) == at("03:05", *late_minutes, "06:10")
     assert cluster.runs(daily) == ([] if policy == "skip" else at("04:30"))
-    # Nothing is lost in silence: the ledger has every fire.
+    # Nothing is lost silently: the ledger has every fire.
     assert sorted(cluster.outcomes(hourly)) == every(HOUR, "04:00", "06:00")
     assert sorted(cluster.outcomes(five_minutely)) == every(5 * MINUTE, "03:05", "06:10")
     assert sorted(cluster.outcomes(daily)) == at("04:30")
@@ -220,7 +220,7 @@ def test_a_clock_that_jumps_an_hour_back_fires_nothing_twice_and_loses_nothing()
     schedule_id = cluster.schedule(FIVE_MINUTELY)
     cluster.live_until(*at("03:12"))
     cluster.clock.wrong_by = -HOUR
-    # The hour comes again. Most of it the cluster sleeps through, so that the test is a short one.
+    # The hour comes again. The cluster sleeps through most of it, to keep the test short.
     cluster.live_until(*at("02:17"))
     cluster.skip(47 * MINUTE)
     cluster.live_until(*at("03:21"))
@@ -233,7 +233,7 @@ def test_fires_that_are_counted_anew_after_a_jump_back_do_not_happen_twice() -> 
     schedule_id = cluster.schedule(FIVE_MINUTELY)
     cluster.live_until(*at("03:12"))
     cluster.clock.wrong_by = -10 * MINUTE
-    # It comes online at a time before what it has fired already.
+    # It comes online at a time before its earlier fires.
     for state in (0, 1):
         cluster.database.update(cluster.database.schedules, schedule_id, release_state=state)
     cluster.live_until(*at("03:16"))
@@ -245,7 +245,7 @@ def test_fires_that_are_counted_anew_after_a_jump_back_do_not_happen_twice() -> 
 
 
 def most_at_once(cluster: Cluster) -> int:
-    """How many runs had a process at the same time, by what the workers' computers have seen."""
+    """The most runs with a process at the same time, by the records of the workers' computers."""
     spans: dict[int, tuple[datetime, datetime]] = {}
     for computer in cluster.computers.values():
         for process in computer.started:

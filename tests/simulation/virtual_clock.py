@@ -1,4 +1,4 @@
-"""Time that passes when the simulator says so."""
+"""Time that only the simulator advances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 class VirtualClock:
-    """A `Clock` whose wall-clock and monotonic time move together, until somebody sets the former.
+    """A `Clock` whose wall-clock and monotonic time move together, until the former is set.
 
     `wrong_by` is how far the wall clock is from what it should be.
     """
@@ -21,12 +21,12 @@ class VirtualClock:
         return START + self.elapsed + self.wrong_by
 
     def true_now(self) -> datetime:
-        """What the wall clock would say if nobody had set it."""
+        """The wall-clock time if it had never been set."""
         return START + self.elapsed
 
     def monotonic(self) -> float:
         return self.elapsed.total_seconds()
 
     def move_to(self, elapsed: timedelta) -> None:
-        """Never backwards."""
+        """Move forward, never backwards."""
         self.elapsed = max(self.elapsed, elapsed)

@@ -70,9 +70,9 @@ class DaemonDiedError(BaseException):
 
 @dataclass(slots=True)
 class Step:
-    """One loop of one daemon, and when it wants to be stepped.
+    """One loop of one daemon, with the time at which its next step is due.
 
-    `idle`: how long it rests at least after a pass that has changed nothing.
+    `idle`: the least rest after a pass that has changed nothing.
     """
 
     loop: Loop
@@ -82,7 +82,7 @@ class Step:
 
 @dataclass(slots=True)
 class Daemon:
-    """A running daemon. `frozen_until` is in the clock's time; `source` is what it hears."""
+    """A running daemon. `frozen_until` is in the clock's time; `source` is its notifications."""
 
     name: str
     registry: MemoryRegistry
@@ -99,7 +99,7 @@ class Daemon:
                 step.due = now
 
     def look_around(self) -> None:
-        """What happens on a host as time passes, besides the loops."""
+        """Do what happens on a host as time passes, besides the loops."""
         self.registry.pulse()
         if self.after_step is not None:
             self.after_step()
@@ -117,11 +117,11 @@ class Mailbox:
         return heard
 
     def wake(self) -> None:
-        """Nobody waits here."""
+        """Nothing waits here."""
 
 
 class RepeatingRunStore(MemoryRunStore):
-    """Reports that were read before come again: late ones, repeated ones."""
+    """Delivers reports again: late ones, repeated ones."""
 
     def __init__(self, database: MemoryDatabase, world: World) -> None:
         super().__init__(database)
@@ -141,7 +141,7 @@ class RepeatingRunStore(MemoryRunStore):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a world is built of; a planted mistake replaces one of them."""
+    """The parts of a world; a planted mistake replaces one of them."""
 
     command_store: Callable[[MemoryDatabase], MemoryCommandStore] = MemoryCommandStore
     run_store: Callable[[MemoryDatabase, World], MemoryRunStore] = RepeatingRunStore
@@ -229,7 +229,7 @@ class World:
     # Running
 
     def run(self) -> None:
-        """Live through the faults, heal, and go on until all is at rest or time is up."""
+        """Run with faults, heal, and continue until all is at rest or time is up."""
         while self._lived < _FAULTY and not self._at_rest():
             self._turn()
         self.heal()
@@ -239,21 +239,21 @@ class World:
 
     @property
     def _lived(self) -> timedelta:
-        """How long the daemons have been there, but for the times when none was."""
+        """The time with daemons, without the outages."""
         return self.clock.elapsed - self._away
 
     @property
     def misfire_threshold(self) -> timedelta:
-        """How late a fire may come without being a misfire."""
+        """The greatest delay of a fire that is no misfire."""
         return timedelta(seconds=self._misfire_threshold)
 
     def heal(self) -> None:
-        """From now on nothing fails."""
+        """Let nothing fail from now on."""
         self._healed = True
         self._outages.clear()
         self._jumps.clear()
         if self.options.clock_jumps:
-            # Until then nobody acts, so that what was written in the future is past by now.
+            # Nobody acts until then, so that rows written in the future are in the past by now.
             self.clock.wrong_by = timedelta()
             self.skip(2 * _HOUR)
             self.log.append(f"{self.clock.elapsed} the clock is right again")
@@ -265,7 +265,7 @@ class World:
             self._to_restart[name] = self.clock.elapsed
 
     def _close(self) -> None:
-        """End what waits for something that nobody will ever do, and go on with what is paused."""
+        """End runs that wait for something that will never happen, and resume paused ones."""
         changes, since = self._quiet_since
         if len(self.database.changes) != changes:
             self._quiet_since = len(self.database.changes), self.clock.elapsed
@@ -282,7 +282,7 @@ class World:
             self.people.stop_everything()
 
     def _waits_for_others(self) -> bool:
-        """Whether a DEPENDENT waits: for a run that nobody begins, or that waits itself."""
+        """True if a DEPENDENT waits: for a run that nobody begins, or that waits itself."""
         return any(
             task.task_type == "DEPENDENT" and task.state == TaskState.RUNNING
             for task in self.database.tasks
@@ -306,7 +306,7 @@ class World:
         )
 
     def _turn(self) -> None:
-        """Step something that is due, or let time pass until something is."""
+        """Step a loop that is due, or advance time until one is."""
         now = self.clock.elapsed
         before, self._current = self._current, None
         self.people.look(self._lived)
@@ -327,7 +327,7 @@ class World:
             self._pass_time(now)
 
     def skip(self, time: timedelta) -> None:
-        """Let time pass in which no daemon does anything, as while a computer sleeps."""
+        """Advance time in which no daemon does anything, as while a computer sleeps."""
         self._away += time
         self.clock.move_to(self.clock.elapsed + time)
         self.zookeeper.tick(self.clock.monotonic())
@@ -340,14 +340,14 @@ class World:
             self.power_cut(self.options.outage)
         if self._jumps and self._jumps[0] <= self._lived:
             self._jumps.popleft()
-            # Never more than an hour wrong, so that it's over some time.
+            # Never more than an hour off, so that it ends after a while.
             self.clock.wrong_by = (
                 timedelta() if self.clock.wrong_by else self.random.choice((_HOUR, -_HOUR))
             )
             self.log.append(f"{self.clock.elapsed} the clock is wrong by {self.clock.wrong_by}")
 
     def power_cut(self, time: timedelta) -> None:
-        """All daemons die, and come back after this time; processes of tasks go on."""
+        """Kill all daemons and restart them after this time; processes of tasks continue."""
         self.log.append(f"{self.clock.elapsed} all daemons are away for {time}")
         for name in list(self.daemons):
             self.kill(name)
@@ -358,14 +358,14 @@ class World:
             )
 
     def kill(self, name: str, *, restarts_after: timedelta = timedelta()) -> None:
-        """A daemon dies between two of its steps, if it lives, and starts again after this time."""
+        """Kill a daemon between two of its steps, if it lives, and restart it after this time."""
         daemon = self.daemons.pop(name, None)
         if daemon is not None:
             daemon.registry.crash()
             self._to_restart[name] = self.clock.elapsed + restarts_after
 
     def live_for(self, time: timedelta) -> None:
-        """Go on for so long."""
+        """Continue for this long."""
         until = self.clock.elapsed + time
         while self.clock.elapsed < until:
             self._turn()
@@ -401,12 +401,12 @@ class World:
             self.zookeeper.wipe()
 
         def once() -> None:
-            # A wake that comes during the pass brings the next one forward again.
+            # A wake during the pass brings the next one forward again.
             step.due = _NEVER
             changes = len(self.database.changes)
             rest = step.loop.run_once()
             if step.loop.name != NoticeLoop.name:
-                # One that has done nothing waits for something; nobody waits for less than this.
+                # A pass without changes waits for something, never for less than this.
                 is_idle = changes == len(self.database.changes)
                 rest = max(rest, step.idle if is_idle else _BUSY)
                 step.due = min(step.due, self.clock.elapsed + rest)
@@ -419,13 +419,13 @@ class World:
         self._deliver()
 
     def _compare(self, daemon: Daemon, runs: RunWorker) -> None:
-        """What a daemon has in memory, with what loading would give; after each of its passes."""
+        """Compare a daemon's memory with a fresh load, after each of its passes."""
         if daemon.compared != len(self.database.changes):
             daemon.compared = len(self.database.changes)
             self.violations += differences(runs, MemoryRunStore(self.database))
 
     def _act(self, daemon: Daemon, act: Callable[[], None]) -> None:
-        """Have a daemon do something, which it may not survive."""
+        """Let a daemon do something that it may not survive."""
         if daemon.name not in self.daemons or self.daemons[daemon.name] is not daemon:
             return
         before, self._current = self._current, daemon
@@ -460,9 +460,9 @@ class World:
         return not self._healed and chance > 0 and self.random.random() < chance
 
     def _before_transaction(self, name: str) -> None:
-        """Hold a daemon up in the midst of a pass, while the others go on: what it has read is old.
+        """Suspend a daemon in the midst of a pass while the others continue: its reads go stale.
 
-        This is the pause between a look and a write that only a fence answers.
+        This is the pause between a read and a write that only fencing makes safe.
         """
         daemon = self._current
         if (
@@ -575,8 +575,8 @@ class World:
         daemon.after_step = attempts[0].tell
 
     def add(self, daemon: Daemon, loop: Loop, wakes: dict[str, Callable[[], None]]) -> None:
-        """Give a daemon a loop, and `wakes` the means to wake it."""
-        # Sessions last for seconds; to look at them more often costs a quarter of all steps.
+        """Add a loop to a daemon, and its wake to `wakes`."""
+        # Sessions last for seconds; checking them more often costs a quarter of all steps.
         idle = _BEAT if loop.name == HeartbeatLoop.name else _IDLE
         step = Step(OutageTolerant(loop), self.clock.elapsed, idle)
         daemon.steps.append(step)
@@ -594,9 +594,9 @@ class World:
 
 
 def watched(runs: RunWorker, database: MemoryDatabase, violations: list[str]) -> RunWorker:
-    """Have what the engine holds to be impossible written down, since the loop survives it.
+    """Record what the engine holds to be impossible, since the loop survives it.
 
-    A run that has been taken over may hear of what its new owner has done; it is about to be lost.
+    A run that has been taken over may read its new owner's writes; it is about to be lost.
     """
     suspect = runs._suspect
 

@@ -19,7 +19,7 @@ PATH = f"/attempts/of/{os.getpid()}"
 def process() -> Iterator[subprocess.Popen[bytes]]:
     """A process that waits for its standard input and carries the marker of an attempt."""
     environment = {**os.environ, "ORCAFLOW_EXECUTE_PATH": PATH}
-    # `cat` echoes one line: then it runs, and its environment can be read.
+    # `cat` echoes one line: from then on it runs, and its environment can be read.
     with subprocess.Popen(
         ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as process:
@@ -55,7 +55,7 @@ def test_another_process_with_the_same_pid_is_neither_pinned_nor_signalled(
     former = replace(seen(process), started=seen(process).started - 1)
     assert pin(former) is None
     assert not signal_exactly(former, signal.SIGKILL)
-    # Still the one that echoes: a KILL would have ended it before the next line.
+    # Still the process that echoes: a KILL would have ended it before the next line.
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(b"still here\n")

@@ -1,4 +1,4 @@
-"""The business date of a run, for every command type that works one out, in the run's own zone."""
+"""The business date of a run, for every command type that computes one, in the run's own zone."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def day_of(found: Begin | Restart) -> str:
 
 
 def business_date(*row: Any, **more: Any) -> str:
-    """The business date of what a command of this type and schedule time begins."""
+    """The business date of the run that a command of this type and schedule time begins."""
     return day_of(planned(*row, **more))
 
 
@@ -152,7 +152,7 @@ def test_the_switch_gives_a_complement_the_rule_of_the_others() -> None:
 def test_a_recovery_keeps_the_rule_that_the_run_began_with(
     command_type: CommandType, history: tuple[str, ...], date: str
 ) -> None:
-    # New start parameters, so that the globals are worked out again whatever the command.
+    # New start parameters, so that the globals are computed again whatever the command.
     param = {"ProcessInstanceId": "12", "StartParams": '{"other": "1"}'}
     found = business_date(command_type, None, param=param, instance=ended(*history))
     assert found == date

@@ -1,4 +1,4 @@
-"""The worker's loop that removes directories when nothing else is in a hurry."""
+"""The worker's loop that removes directories while nothing else is urgent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`orcaflow complement`: its options, the estimates of a plan, and the watching."""
+"""`orcaflow complement`: its options, the estimates of a plan, and the live display."""
 
 from __future__ import annotations
 
@@ -201,11 +201,11 @@ def test_watching_ends_when_nothing_moves_by_itself_any_more() -> None:
     paused = Sight(view=a_view(state=ComplementState.PAUSE))
     waits = Sight(view=a_view(id=4, after_id=3, state=ComplementState.SUBMITTED))
     assert is_over([paused, waits])
-    # It is to fail in a moment, and that is worth waiting for.
+    # It will fail in a moment, and that is worth waiting for.
     failed = Sight(view=a_view(state=ComplementState.FAILURE))
     assert not is_over([failed, waits])
     assert not is_over([Sight(view=a_view()), waits])
-    # What it waits for is not watched.
+    # The one that it waits for is not watched.
     assert not is_over([waits])
 
 

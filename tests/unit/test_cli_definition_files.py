@@ -1,4 +1,4 @@
-"""Files of definitions: what is wrong in them is told, all of it and where."""
+"""Files of definitions: all mistakes are reported, each with its place."""
 
 from __future__ import annotations
 

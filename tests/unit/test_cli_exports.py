@@ -1,4 +1,4 @@
-"""Exports of DolphinScheduler 1.x: what is taken over, and what is told because it is not."""
+"""Exports of DolphinScheduler 1.x: what is imported, and the warnings about the rest."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_dependents_that_wait_for_each_other_today_are_refused(tmp_path: Path) -
     assert [each.row()["definition"] for each in found] == ["a", "b"]
     assert "'a' → 'b' → 'a'" in str(found[0])
     assert str(found[0].row()["key"]).endswith("dependItemList[0].definitionName")
-    # Yesterday's run can be waited for, and so can a task that comes before the other waits.
+    # Yesterday's run can be waited for, and so can a task that comes before the other DEPENDENT.
     read(tmp_path, waits("a", "b"), waits("b", "a", dateValue="last1Days"))
     read(tmp_path, waits("a", "b", depTasks="wait"), waits("b", "a"))
 

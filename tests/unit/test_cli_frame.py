@@ -52,7 +52,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def imported_by(arguments: str, **environment: str) -> tuple[int, set[str]]:
-    """The exit code of a command in a process of its own, and the libraries that it has imported."""
+    """The exit code of a command in a process of its own, and the libraries that it imported."""
     program = (
         "import sys\nfrom orcaflow.cli.app import main\n"
         f"code = main({arguments.split()!r})\n"
@@ -91,7 +91,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(arguments: str) -> None:
 
 
 def test_a_list_imports_the_database_driver_and_nothing_else_that_is_heavy() -> None:
-    # Nobody listens there, so the command fails after it has imported what it needs.
+    # Nothing listens there, so the command fails after its imports.
     code, imported = imported_by(
         "instance list", ORCAFLOW_DATABASE__URL="postgresql://127.0.0.1:1/none"
     )

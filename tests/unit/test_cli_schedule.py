@@ -1,4 +1,4 @@
-"""Times that people write, and previews: what the clock of a zone does to the fires of a schedule."""
+"""Times as people type them, and previews: the effect of a zone's clock on a schedule's fires."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def marks(timetable: Timetable, after: datetime, count: int = 4) -> list[tuple[s
         ("2026-01-31T02:30", "2026-01-31T07:30:00"),
         ("2026-01-31 02:30:00Z", "2026-01-31T02:30:00"),
         ("2026-01-31 02:30:00+05:30", "2026-01-30T21:00:00"),
-        # One that the clock skips is as much later, and of two equal ones the first is meant.
+        # A skipped time is later by the length of the gap; of two equal ones the first is meant.
         ("2026-03-08 02:30:00", "2026-03-08T07:30:00"),
         ("2026-11-01 01:30:00", "2026-11-01T05:30:00"),
     ],

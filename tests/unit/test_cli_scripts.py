@@ -1,4 +1,4 @@
-"""The scripts in `bin/`: what they need is told in a sentence, what is there is not made again."""
+"""The scripts in `bin/`: they report missing requirements in a sentence, and redo nothing."""
 
 from __future__ import annotations
 

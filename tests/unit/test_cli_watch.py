@@ -1,4 +1,4 @@
-"""A run that is watched: what a terminal shows, and what a pipe gets."""
+"""A watched run, on a terminal and in a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts and names that stand in ZooKeeper."""
+"""The texts and names of znodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parameters of a command: what is read of hostile text, and the one form in which they stand."""
+"""The parameters of a command: reading hostile text, and the one stored form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands: how a row is read, and what each type amounts to. Values in, plans out."""
+"""Commands: reading a row, and the plan of each type. Values in, plans out."""
 
 from __future__ import annotations
 
@@ -771,7 +771,7 @@ def test_a_complement_run_s_parameters_are_worked_out_for_its_date() -> None:
     assert json.loads(found.global_params)[0]["value"] == "20200101"
 
 
-# What can't be held
+# Values that can't be represented
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Commands about an instance that exists: recovering it, running parts of it, telling it to end."""
+"""Commands about an existing instance: recovering it, running parts of it, stopping it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def recovered(
     return restarted(planned(command, a_definition(), instance=instance))
 
 
-# All that are about one instance
+# All commands about one instance
 
 
 @pytest.mark.parametrize("command_type", ABOUT_ONE)
@@ -161,7 +161,7 @@ def test_an_id_of_thousands_of_digits_is_refused_and_no_error() -> None:
     assert "ProcessInstanceId must be the id of an instance" in why(found)
 
 
-# Which states a recovery is for (§11.2)
+# The states that a recovery is for (§11.2)
 
 ALLOWED = {
     SUSPENDED: (ProcessState.PAUSE, ProcessState.STOP),
@@ -242,7 +242,7 @@ def test_a_restart_obeys_its_schedule_s_execution_type_before_the_definition_s()
     assert restarted(found).execution_type is ExecutionType.SERIAL_WAIT
 
 
-# What runs again
+# The tasks that run again
 
 EVERY_END = (
     a_task("a", DONE),
@@ -700,7 +700,7 @@ def test_a_child_is_treated_as_its_parent_was_t34(
     assert child_command_type(history, has_child=has_child) is wanted
 
 
-# Taking a live run over
+# Taking over a live run
 
 
 @pytest.mark.parametrize(

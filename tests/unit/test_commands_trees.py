@@ -59,7 +59,7 @@ class Tree:
         self.settle()
 
     def settle(self) -> None:
-        """Let everybody hear of everything."""
+        """Deliver all notifications."""
         for _ in range(4):
             self.master.later(timedelta(seconds=1))
             self.master.hear()

@@ -1,4 +1,4 @@
-"""What a complement comes to, from its dates alone."""
+"""The next step of a complement, from its dates alone."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_never_more_than_the_parallelism_and_never_stuck(before: ComplementSnaps
     assert before.live + after.begin <= max(before.live, before.parallelism)
     if after.begin:
         assert after.state is RUNNING
-    # What says that it goes on has something that will move it.
+    # A RUNNING complement has something that will move it.
     if after.state is RUNNING:
         assert before.live or after.begin
     if after.state is SUCCESS:

@@ -71,7 +71,7 @@ def a_schedule(crontab: str, **columns: Any) -> Schedule:
 
 
 def dates_of(request: ComplementRequest, *schedules: Schedule) -> list[str]:
-    """As the clock of New York shows them."""
+    """Times as the clock of New York shows them."""
     dates, _ = complement_dates(request, schedules, zone=NEW_YORK)
     return [f"{moment.astimezone(NEW_YORK):%m-%d %H:%M}" for moment in dates]
 

@@ -1,4 +1,4 @@
-"""CONDITIONS: which branch is taken for which outcomes (T42)."""
+"""CONDITIONS: the branch taken for each combination of outcomes (T42)."""
 
 from __future__ import annotations
 

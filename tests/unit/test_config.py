@@ -1,4 +1,4 @@
-"""The configuration comes from files and variables, tells where from, and keeps secrets."""
+"""Configuration from files and variables: it reports its sources, and keeps secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control tasks as they are written: what is read, and what is refused with its place."""
+"""Control tasks as they are written: reading them, and refusals with a place."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ def test_every_mistake_of_a_switch_is_found_in_one_pass() -> None:
         f"{PLACE}, switchResult.dependTaskList[{index}].condition" for index in (0, 1, 2)
     ]
     assert "position 2: expected a comparison" in mistakes[2]
-    # The targets were read nevertheless, so that their mistakes are found in the same pass.
+    # The targets were read nevertheless, so that their mistakes are reported in the same pass.
     assert control is not None
     assert check_targets("x", control, ["a", "b", "c", "z"], "abcxz", []) == []
 

@@ -1,4 +1,4 @@
-"""Cron lines: what is refused and where, what they say in words, and when they fire (C1)."""
+"""Cron lines: refusals with a place, descriptions in words, and fire times (C1)."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def test_a_rare_line_is_found_far_away_in_both_directions() -> None:
     fifth_monday = a_timetable("0 0 0 ? 2 2#5")
     assert fifth_monday.next(at("2072-03-01")) == at("2112-02-29")
     assert fifth_monday.previous(at("2112-02-29")) == at("2072-02-29")
-    # Its years have no turn of 400 years, so that there is no looking at one turn alone.
+    # Its years have no cycle of 400 years, so no single cycle can be checked.
     rare = a_timetable("0 0 0 ? 2 2#5 2018/155")
     assert rare.next(at("1970-01-01")) == rare.previous(LAST) == at("9768-02-29")
     one_day = a_timetable("0 0 0 29 2 ? 2196")

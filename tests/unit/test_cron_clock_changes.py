@@ -5,7 +5,7 @@ hour is compared over the whole year; the denser ones on the days around each ch
 and those that fire by the second in the hours around it.
 """
 
-# ruff: noqa: DTZ001 - wall times are what a line means, before any zone is asked.
+# ruff: noqa: DTZ001 - wall times are what a line means, before any zone applies.
 from __future__ import annotations
 
 from bisect import bisect_left
@@ -119,7 +119,7 @@ def walls_for(line: str, zone: ZoneInfo, first: datetime, last: datetime) -> Ite
     """The wall times that may become instants between the two, and some more."""
     if density(line) is Density.HOURS:
         return walls_around(line, first.year)
-    # What the clock skips lies between the two; the margin is for what it repeats.
+    # Times that the clock skips lie between the two; the margin is for those that it repeats.
     margin = timedelta(hours=2)
     return Quartz(line).walls(
         first.astimezone(zone).replace(tzinfo=None) - margin,

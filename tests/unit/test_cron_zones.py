@@ -1,4 +1,4 @@
-"""Fire times on the days on which the clock of a zone jumps, worked out by hand (C3, N1)."""
+"""Fire times on the days on which the clock of a zone jumps, computed by hand (C3, N1)."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_the_day_that_samoa_skipped_fires_on_the_next_or_not_at_all() -> None:
     assert fires("0 0 12 30 * ?", *late) == ["30 22:00"]
     assert fires("0 0 13 30,31 12 ?", *late) == ["30 23:00"]
     assert fires("0 30 11-13 30 12 ?", *late) == ["30 21:30", "30 22:30", "30 23:30"]
-    # The 31st fires at nine; what the 30th owes at ten stands behind it.
+    # The 31st fires at nine; the fire that the 30th owes at ten comes after it.
     assert fires("0 0 9 31 * ?", *days) == ["30 19:00"]
     assert fires("0 0 9,10 30,31 12 ?", *days) == ["30 19:00", "30 20:00"]
 
@@ -190,7 +190,7 @@ def test_a_jump_for_good_is_a_jump_like_any_other() -> None:
 
 
 def jumps(zone: str) -> list[tuple[int, int]]:
-    """The instants of all jumps that the file of a zone writes down, and how wide they are."""
+    """The instants of all jumps in the file of a zone, with their widths."""
     content = (files("tzdata") / "zoneinfo" / zone).read_bytes()
     header = ">4sc15x6I"
     # The second part holds what the first does, with 64 bits for an instant.
@@ -212,7 +212,7 @@ def jumps(zone: str) -> list[tuple[int, int]]:
 
 
 def test_no_zone_jumps_twice_within_days_or_farther_than_a_day() -> None:
-    # What `common.cron.zones` rests on: it reads the clock a few times a day.
+    # The assumption of `common.cron.zones`, which reads the clock a few times a day.
     checked = 0
     for zone in sorted(available_timezones()):
         if not (files("tzdata") / "zoneinfo" / zone).is_file():

@@ -1,4 +1,4 @@
-"""The DAG: what is built, what is refused, and what a command selects of it."""
+"""The DAG: building it, refusals, and the selection of a command."""
 
 from __future__ import annotations
 

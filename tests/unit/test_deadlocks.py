@@ -1,4 +1,4 @@
-"""Runs that wait for each other: which are a wait cycle, and which may still go on."""
+"""Runs that wait for each other: which of them form a wait cycle, and which may go on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def in_turn(*parts: Wait) -> Wait:
 
 
 def found(**waits: Wait) -> tuple[tuple[int, ...], ...]:
-    """The members of the wait cycles of instances `r1`, `r2`, … with one attempt each."""
+    """The members of the wait cycles of instances `r1`, `r2`, …, each with one attempt."""
     return tuple(cycle.members for cycle in wait_cycles(_of(waits)))
 
 
@@ -105,9 +105,9 @@ def test_a_way_out_that_is_not_in_the_set_makes_it_no_wait_cycle(wait: Wait) -> 
     [
         every(on(1), SUCCESS),
         either(on(1), FAILED),
-        # Behind the first interval that is not done none counts before that one is.
+        # No interval behind the first unfinished one counts before that one is done.
         in_turn(SUCCESS, on(1), OPEN),
-        # A way to failure alone, or to success alone, where that decides nothing.
+        # A way to failure alone, or to success alone, that decides nothing.
         either(on(1), every(on(1), OPEN)),
         every(on(1), either(on(1), OPEN)),
         either(every(FAILED, OPEN), on(1)),
@@ -120,7 +120,7 @@ def test_what_is_not_needed_is_no_way_out(wait: Wait) -> None:
 def test_an_instance_goes_on_if_one_of_its_attempts_can() -> None:
     assert wait_cycles({1: {1: on(2)}, 2: {2: on(1), 3: OPEN}}) == ()
     (cycle,) = wait_cycles({1: {1: on(2)}, 2: {2: on(1), 3: on(2)}})
-    # The other one is in a smaller ring of its own, which is opened first.
+    # The other one is in a smaller ring of its own, which is broken first.
     assert (cycle.members, cycle.ring, cycle.attempts) == ((1, 2), (2,), (3,))
 
 
@@ -138,7 +138,7 @@ def test_only_runs_that_must_end_are_needed() -> None:
     assert runs_needed(every(on(3), on(2)), {3}) == ()
 
 
-# What a DEPENDENT task waits for
+# The waits of a DEPENDENT task
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_only_runs_that_must_end_are_needed() -> None:
     [
         (a_run(ProcessState.RUNNING), on(5)),
         (a_run(ProcessState.SERIAL_WAIT), on(5)),
-        # Who goes on with it begins it anew, and nobody knows when.
+        # Any resume begins it anew, at an unknown time.
         (a_run(ProcessState.PAUSE), OPEN),
         (a_run(ProcessState.SUCCESS), SUCCESS),
         (a_run(ProcessState.STOP), FAILED),

@@ -1,4 +1,4 @@
-"""Reading `process_definition_json`: leniently where people are sloppy, clearly where it can't run."""
+"""Reading `process_definition_json`: lenient where people are sloppy, strict where it can't run."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_forbidden_node_is_marked() -> None:
     assert node_of(runFlag="FORBIDDEN").forbidden
 
 
-# The form that a worker gets
+# The form for a worker
 
 
 def test_the_task_json_has_sorted_keys_and_objects_as_text() -> None:
@@ -316,7 +316,7 @@ def test_json_that_is_nested_too_deeply_is_refused(opening: str) -> None:
 def test_no_depth_of_parameters_is_more_than_a_reader_bears(depth: int) -> None:
     deep = '{"a":' * depth + "1" + "}" * depth
     text = f'{{"tasks": [{{"name": "a", "type": "SHELL", "params": {deep}}}]}}'
-    # How deep is too deep depends on how deep the caller stands; nothing else may come of it.
+    # The limit depends on the depth of the caller; no other error may come of it.
     with suppress(InvalidDefinitionError):
         assert len(read_graph(text).nodes["a"].task_json) > len(deep)
 

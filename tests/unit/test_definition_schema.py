@@ -1,4 +1,4 @@
-"""The JSON schema of definition files: what it accepts, what it refuses, and that it is complete."""
+"""The JSON schema of definition files: it accepts, it refuses, and it is complete."""
 
 from __future__ import annotations
 

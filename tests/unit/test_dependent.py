@@ -1,4 +1,4 @@
-"""DEPENDENT: the intervals of every date value, and what upstream runs in them amount to."""
+"""DEPENDENT: the intervals of every date value, and the result of the upstream runs in them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def result_of(item: DependItem, answer: Answer) -> DependResult:
 
 
 def by_definition(**answers: Answer) -> Callable[[Question], Answer]:
-    """Answers by the name of the definition, as `d1=`, …"""
+    """Return an answer by the name of the definition, as `d1=`, …"""
     return lambda question: answers[f"d{question.definition_id}"]
 
 
@@ -287,7 +287,7 @@ def test_an_unknown_date_value_means_no_interval_and_fails() -> None:
     assert looked.evidence[0]["why"] == "the date value means no interval at this moment"
 
 
-# What a run amounts to (contract §10.4, DO)
+# The result of a run (contract §10.4, DO)
 
 
 def test_t43_an_upstream_that_has_not_started_is_awaited() -> None:

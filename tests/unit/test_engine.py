@@ -1,4 +1,4 @@
-"""What the engine decides, event by event."""
+"""The decisions of the engine, event by event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONDITIONS and SWITCH: what is taken, what is skipped, and what of it survives loading."""
+"""CONDITIONS and SWITCH: taken branches, skipped tasks, and the same after loading."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BRANCHES = "a >> c >> go mail"
 
 
 def branch_run(text: str = BRANCHES, **of_run: Any) -> KeptRun:
-    """A run that is kept, with a CONDITIONS `c` that looks at `a` unless told otherwise."""
+    """A stored run with a CONDITIONS `c`, which checks `a` by default."""
     kept = KeptRun(text, **{"of_node": IF_A, **of_run})
     kept.tell(RunOpened())
     return kept

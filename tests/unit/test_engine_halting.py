@@ -1,4 +1,4 @@
-"""Pause, stop, time-out and deadline: what they do to a run, and how it ends."""
+"""Pause, stop, time-out and deadline: their effect on a run, and its end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def kept(text: str, *running: str, **of_run: Any) -> KeptRun:
-    """A run that is kept, of which a worker has begun these tasks."""
+    """A stored run in which a worker has begun these tasks."""
     run = KeptRun(text, **of_run)
     run.tell(RunOpened())
     for name in running:
@@ -138,7 +138,7 @@ def test_a_recovery_after_a_pause_goes_on_with_what_was_promised_and_withdrawn_1
         ("b", 2),
         ("a", 2),
     ]
-    # Nobody's worker was lost: no row may say so.
+    # No worker was lost: no row may say so.
     assert [row.state for row in run.rows] == [
         TaskState.FAILURE,
         TaskState.PAUSE,

@@ -1,4 +1,4 @@
-"""How many tasks of one run workers may have at the same time (`master.exec_task_num`)."""
+"""The number of tasks of one run that workers may hold at a time (`master.exec_task_num`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading and recovery: a run is what its rows say, whoever made it live again and for what."""
+"""Loading and recovery: a run equals its rows, whoever made it live again and for what."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GOOD = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 
 
 def kept(text: str, *, ends: dict[str, TaskState] | None = None, **of_run: Any) -> KeptRun:
-    """A run that is kept, in which these tasks have ended so, and all others well, in order."""
+    """A stored run in which these tasks have ended like this, and all others well, in order."""
     run = KeptRun(text, **of_run)
     run.tell(RunOpened())
     for name in run.dag.names:
@@ -53,7 +53,7 @@ def submitted(decisions: list[Decision]) -> list[str]:
 
 
 def no_good(run: KeptRun) -> list[str]:
-    """What a rerun of the failed puts aside."""
+    """The tasks that a rerun of the failed ones sets aside."""
     return [name for name, state in run.states().items() if state not in GOOD]
 
 
@@ -98,7 +98,7 @@ def test_t56_an_attempt_must_follow_the_one_before_it() -> None:
     for attempt in (1, 2, 3):
         with pytest.raises(ImpossibleError):
             run.run.apply(replace(again, attempt=attempt))
-    # Nor may one be passed over or counted twice where a new attempt is due.
+    # No attempt number may be skipped or used twice when a new attempt is due.
     run = kept("a", ends=FAILED)
     put_aside = replace(run.rows[0], valid=False)
     process = replace(run.process, state=ProcessState.RUNNING)
@@ -116,7 +116,7 @@ def test_a_row_of_a_task_that_was_not_selected_is_impossible() -> None:
         run.load()
 
 
-# What is put aside
+# Attempts that are set aside
 
 
 def test_a_task_that_was_put_aside_runs_again_under_the_next_number() -> None:
@@ -149,7 +149,7 @@ def test_a_task_that_was_put_aside_has_all_its_retries_again() -> None:
 def test_a_late_report_of_an_attempt_that_was_put_aside_changes_nothing() -> None:
     run = kept("b >> a >> d; c", ends=FAILED)
     run.restart(["a", "b"])
-    # Its number is still the latest, but it does not count any more.
+    # Its number is still the latest, but it no longer counts.
     assert run.tell(succeeded("a")) == []
     assert run.phases()["a"] == "idle"
 
@@ -174,7 +174,7 @@ def test_a_promised_retry_below_what_was_put_aside_comes_after_it() -> None:
     assert [row.attempt for row in run.rows if row.name == "b"] == [1, 2]
 
 
-# Rerun of the failed
+# Rerunning failed tasks
 
 
 def test_t70_a_recovery_with_nothing_to_recover_ends_at_once_as_it_was() -> None:

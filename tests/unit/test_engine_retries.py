@@ -1,4 +1,4 @@
-"""Retries and delays: whether there is a next attempt, when it is due, and with which memory."""
+"""Retries and delays: the next attempt, its due time, and its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def waited(retries: int, interval: timedelta = MINUTE, **backoff: Any) -> timedelta:
-    """How long the next attempt waits after so many retries."""
+    """The wait before the next attempt, after this many retries."""
     written = Backoff(**backoff) if backoff else None
     node = a_node("a", retry_interval=interval, backoff=written)
     return retry_due(node, ended=NOON, retries=retries, seed="1/a/1") - NOON
@@ -107,14 +107,14 @@ def test_a_retry_of_a_delayed_task_is_not_delayed_again() -> None:
     assert again.due_at is None
 
 
-# Which failures are tried again
+# Failures that are retried
 
 
 OUT_OF_MEMORY, FETCH_FAILED = FailureReason.OUT_OF_MEMORY, FailureReason.FETCH_FAILED
 
 
 def tried_again(event: TaskFailed | TaskKilled, **policy: Any) -> bool:
-    """Whether another attempt is promised after this end of the only task."""
+    """True if another attempt is promised after this end of the only task."""
     run = a_run("a", retries={"a": 2}, of_node={"a": {"retry_policy": RetryPolicy(**policy)}})
     return any(isinstance(each, RetryTask) for each in tell(run, event))
 
@@ -169,7 +169,7 @@ def test_a_failure_that_is_not_tried_again_ends_the_run_at_once() -> None:
 def memory_factors(
     *ends: tuple[TaskState, FailureReason | None], factor: float = 2.0, forget: bool = False
 ) -> list[float]:
-    """The factor of each attempt, when the attempts end like this."""
+    """The factor of each attempt, for these ends."""
     policy = RetryPolicy(memory=MemoryRetry(factor=factor, ceiling_mb=8192))
     kept = KeptRun(
         "a", retries={"a": 1000}, interval=timedelta(), of_node={"a": {"retry_policy": policy}}

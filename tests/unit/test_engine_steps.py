@@ -40,7 +40,7 @@ SIZES = (10, 100, 1_000, 10_000)
 
 
 def instructions(work: Callable[[], object]) -> int:
-    """How many instructions of Python code this takes."""
+    """Count the instructions of Python code that this takes."""
     count = 0
 
     def traced(frame: FrameType, what: str, _: Any) -> Any:
@@ -60,12 +60,12 @@ def instructions(work: Callable[[], object]) -> int:
 
 
 def cost(run: ProcessRun, event: Event) -> int:
-    """What a step costs."""
+    """The cost of a step in instructions."""
     return instructions(lambda: advance(run, event, now=NOON))
 
 
 def told(run: ProcessRun, *events: Event) -> ProcessRun:
-    """The run after these events; not checked, since a check costs what the DAG costs."""
+    """The run after these events; unchecked, since a check costs what the DAG costs."""
     for event in events:
         advance(run, event, now=NOON)
     return run
@@ -104,7 +104,7 @@ def when_one_of_many_retries_is_due(size: int) -> tuple[ProcessRun, Event]:
     early = failed("t7", at=NOON - timedelta(minutes=1))
     run = told(beside(size, retries=retries), RunOpened())
     told(run, *(failed(name) for name in retries if name != "t7"))
-    # Decided, but not followed up: it is for the next step to see that it is due.
+    # Decided, but not followed up: the next step has to find that it is due.
     for decision in decide(run, early, now=NOON):
         run.apply(decision)
     return run, TimerFired(name="t7", attempt=1)
@@ -160,7 +160,7 @@ def test_a_step_costs_the_same_whatever_the_size_of_the_dag(
 ) -> None:
     least, *others = (cost(*situation(size)) for size in SIZES)
     assert least > 0
-    # A queue of promises is a heap, which a hundred times as many entries make a little deeper.
+    # Promised retries are a heap, which a hundred times as many entries make a little deeper.
     assert max(others) <= least * 1.2
 
 
@@ -168,7 +168,7 @@ def test_a_step_costs_the_same_whatever_the_size_of_the_dag(
 
 
 class Counted(Mapping[str, tuple[str, ...]]):
-    """Neighbours that count how often each name was asked for."""
+    """Neighbours that count the look-ups of each name."""
 
     def __init__(self, neighbours: Mapping[str, tuple[str, ...]], asked: Counter[str]) -> None:
         self._neighbours = neighbours
@@ -204,7 +204,7 @@ def layers(depth: int, width: int) -> dict[str, list[str]]:
 
 
 def rerun_of_the_first(depth: int, asked: Counter[str]) -> KeptRun:
-    """Dense layers of which all has succeeded but the first and the last, which were reset."""
+    """Dense layers in which all succeeded but the first and the last, which were reset."""
     kept = KeptRun("x")
     kept.dag = build_dag(layers(depth, 4) | {"first": [], "last": [f"{depth - 1}.0"]})
     upstream = dict(kept.dag.upstream)

@@ -1,4 +1,4 @@
-"""The conditions of a SWITCH: what they mean, and what is refused where (X10)."""
+"""The conditions of a SWITCH: their meaning, and refusals with a place (X10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The failover loop: it reads the owners from the tables before it asks the registry for the living."""
+"""The failover loop: it reads the owners from the tables before the living from the registry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOST_WORKER = Node(address="w0:1234", incarnation=1002)
 
 
 class Pass:
-    """One pass of the loop. A master and a worker join, and take work, after its `nth` question."""
+    """One pass of the loop. A master and a worker join, and take work, after its `nth` query."""
 
     def __init__(self, nth: int) -> None:
         self.clock = VirtualClock()
@@ -53,7 +53,7 @@ class Pass:
 
     @property
     def recovered(self) -> list[int | None]:
-        """The runs for which a recovery command was written."""
+        """The runs that got a recovery command."""
         return [command.process_instance_id for command in self.database.commands]
 
     def state(self, task_id: int) -> TaskState:
@@ -86,7 +86,7 @@ class Pass:
 
 
 class AskedFailoverStore(MemoryFailoverStore):
-    """Calls `asked` after each question for owners, when the answer can't change any more.
+    """Calls `asked` after each query for owners, when the answer can't change any more.
 
     Calls `recovering` before it writes commands for the runs of a lost master.
     """
@@ -117,7 +117,7 @@ class AskedFailoverStore(MemoryFailoverStore):
 
 
 class AskedMembership(MemoryMembership):
-    """Calls `asked` after each question for the living, when the answer can't change any more."""
+    """Calls `asked` after each query for the living, when the answer can't change any more."""
 
     def __init__(self, registry: MemoryRegistry, asked: Callable[[], None]) -> None:
         super().__init__(registry)
@@ -129,8 +129,8 @@ class AskedMembership(MemoryMembership):
         return nodes
 
 
-# Fails if the registry is asked before the tables: an owner that joins between the two questions
-# then stands in the tables and is not among the living.
+# Fails if the registry is read before the tables: an owner that joins between the two queries
+# is then in the tables and not among the living.
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 def test_a_daemon_that_joins_during_a_pass_loses_nothing(nth: int) -> None:
     one = Pass(nth)

@@ -50,7 +50,7 @@ def planned(schedule: Schedule, now: datetime, limit: int = 1000) -> FirePlan:
 
 
 def outcomes(schedule: Schedule, now: datetime) -> list[tuple[int, FireOutcome]]:
-    """The hours of the fires, with what became of them."""
+    """The hours of the fires, with their outcomes."""
     fires: tuple[Fire, ...] = planned(schedule, now).fires
     return [(fire.fire_time.hour, fire.outcome) for fire in fires]
 
@@ -85,7 +85,7 @@ def test_t97_no_fire_lies_outside_a_window_that_has_become_narrower() -> None:
     assert planned(a_schedule(end_time=NOON - HOUR), NOON).fires == ()
     later = planned(a_schedule(start_time=NOON + 3 * HOUR), NOON + 2 * HOUR)
     assert (later.fires, later.next_fire_time) == ((), NOON + 3 * HOUR)
-    # Nor is one announced that will not be.
+    # Nor is one announced that will not fire.
     assert planned(a_schedule(end_time=NOON - HOUR), NOON - HOUR).next_fire_time is None
 
 

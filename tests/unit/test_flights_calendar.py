@@ -1,7 +1,7 @@
-"""The calendar report of the flights example: many days' results put together, without Spark.
+"""The calendar report of the flights example: the results of many days together, without Spark.
 
-The results of the days are those that plain Python computes; what the pipeline makes of the same
-days is another test's subject. The report is compared with figures counted over all flights of the
+The results of the days are those that plain Python computes; the pipeline's results of the same
+days are another test's subject. The report is compared with figures counted over all flights of the
 range at once.
 """
 
@@ -210,7 +210,7 @@ def test_the_figures_in_a_cell_can_be_read_on_every_colour() -> None:
         colour = colormaps[calendar_report.COLOURS](step / 100)
         ink = calendar_report.cell(axes, 0, 0, colour)
         dark, light = sorted((luminance(colour), luminance(ink)))
-        # What accessibility guidelines ask for text of ordinary size is 4.5; for large text 3.
+        # Accessibility guidelines require a contrast of 4.5 for normal text, 3 for large text.
         assert (light + 0.05) / (dark + 0.05) > 4
 
 

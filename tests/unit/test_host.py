@@ -17,7 +17,7 @@ from common.host import (
 
 
 def a_waiting_process(*arguments: str) -> subprocess.Popen[bytes]:
-    """Has become its program, and waits for its standard input to be closed."""
+    """A process that has become its program, and waits for the end of its standard input."""
     process = subprocess.Popen(
         [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", *arguments],
         stdin=subprocess.PIPE,

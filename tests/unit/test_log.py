@@ -1,4 +1,4 @@
-"""The log is one JSON object a line, keeps secrets, and outlives a full disk."""
+"""The log is one JSON object per line, keeps secrets, and survives a full disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("test.log")
 
 @pytest.fixture
 def written(tmp_path: Path) -> Iterator[Path]:
-    """The log of a daemon; what configuring it changed in this process is put back."""
+    """The log of a daemon; the changes that configuring it made in this process are undone."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     hooks = sys.excepthook, threading.excepthook
@@ -124,7 +124,7 @@ def test_a_log_is_rotated_by_size_and_old_ones_are_dropped(tmp_path: Path) -> No
 
 def test_a_full_disk_costs_lines_and_is_reported_when_it_is_over(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
-    # What is written to it is refused as on a full disk, by the real operating system.
+    # Writing to it fails as on a full disk, by the real operating system.
     path.symlink_to("/dev/full")
     handler = logs.RotatingLog(path, max_bytes=0)
     record = logging.LogRecord("x", logging.INFO, "", 0, "one", None, None)

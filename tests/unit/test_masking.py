@@ -1,4 +1,4 @@
-"""One rule says what is secret: by the names of parameters, fields, settings and URL parameters."""
+"""One rule for secrets: by the names of parameters, fields, settings and URL parameters."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_a_document_is_masked_by_names_values_and_urls() -> None:
 
 @pytest.mark.parametrize("name", ["pwd", "passphrase", "password", "accessKey", "api_key", "token"])
 def test_spark_is_told_to_hide_options_of_the_same_names(name: str) -> None:
-    # Java reads the expression; what it uses of it means the same there.
+    # Java evaluates the expression; the constructs that it uses mean the same there.
     assert is_secret(name)
     assert re.sub(HIDDEN, "gone", f'key: "{name}" value: "hunter2"') == "gone"
 

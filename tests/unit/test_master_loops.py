@@ -1,6 +1,6 @@
-"""The loops that let go, time out and decide: when they look, how long they rest, what they survive.
+"""The loops that release, time out and decide: their timing, their rests and their errors.
 
-What the tables do is said by the conformance suite; here stores of a few lines stand for them.
+The conformance suite covers the tables; here stores of a few lines stand for them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ UPSTREAM = 1_000
 
 
 class Place:
-    """A master that has joined its cluster, at a time that the test moves."""
+    """A master that has joined its cluster, at a time that the test sets."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -77,7 +77,7 @@ def place() -> Place:
 
 
 class Holds:
-    """Answers what the test says, once; then nothing."""
+    """Returns the test's answers, each once; then empty ones."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -157,7 +157,7 @@ def test_between_two_releases_others_have_their_turn(place: Place) -> None:
     loop, _ = a_hold_loop(place, store)
     store.takes = 80 * MILLISECOND
     loop.run_once()
-    # As one that is woken by every end of a task with a pool.
+    # As one that every end of a task with a pool wakes.
     assert loop.run_once() == 80 * MILLISECOND
     assert len(store.asked) == 1
     place.pass_by(80 * MILLISECOND)
@@ -206,7 +206,7 @@ def test_a_master_that_is_not_trusted_ends_nothing_for_taking_too_long(place: Pl
 
 
 class Schedules:
-    """Has one schedule planned whenever it is asked, and answers what the test says."""
+    """Plans one schedule in every pass, and returns the test's answer."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -222,7 +222,7 @@ class Schedules:
 def a_schedule_loop(
     place: Place, *, crontab: str = "0 0 * * * ?", due: timedelta = timedelta()
 ) -> tuple[ScheduleLoop, Schedules]:
-    """A loop in New York, for which ten seconds are a misfire, and a schedule of no zone."""
+    """A loop in New York with a misfire threshold of ten seconds, and a schedule without a zone."""
     now = place.clock.now()
     store = Schedules(
         Schedule(
@@ -338,7 +338,7 @@ class Dependents:
         self.writes = 0
         self.poisoned: tuple[int, ...] = ()
         self.unwritable: tuple[int, ...] = ()
-        # Runs of other masters, runs in which something else goes on, and what was asked of whom.
+        # Runs of other masters, runs that still move, and the arguments of every query.
         self.elsewhere: dict[int, WaitingDependent] = {}
         self.moving: tuple[int, ...] = ()
         self.followed: list[list[int]] = []
@@ -412,7 +412,7 @@ class Dependents:
 
 
 class Waiter:
-    """A dependent loop in the test's hand, and how often it was woken."""
+    """A dependent loop that the test steps, with a count of its wakes."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -573,7 +573,7 @@ def test_a_notification_while_rows_are_read_causes_another_check(waiter: Waiter,
         waiter.store.upstream[1] = ProcessState.SUCCESS
         getattr(waiter.loop, told)()
 
-    # The rows have been read, and what is true now is not in them.
+    # The rows were read before this change, and lack it.
     waiter.store.read = tell
     assert waiter.loop.run_once() == 50 * MILLISECOND
     assert waiter.store.decided == {}
@@ -771,7 +771,7 @@ def test_a_search_that_gets_no_answer_is_made_again(waiter: Waiter) -> None:
 
 
 def test_no_wake_up_is_lost_between_threads(place: Place) -> None:
-    """Without one slow look: what is lost here would wait for an hour."""
+    """Without a single slow pass: a lost wake would cost an hour."""
     store = Dependents()
     numbers = range(1, 301)
     store.expected = len(numbers)
@@ -819,7 +819,7 @@ def test_no_wake_up_is_lost_between_threads(place: Place) -> None:
 
 
 class Commands:
-    """A command table that hands out what the test says, and notes how much room it was given."""
+    """A command table that hands out the test's commands, and records the room it was given."""
 
     def __init__(self, *handled: Handled) -> None:
         self.handled = handled
@@ -939,7 +939,7 @@ def test_t40_without_commands_the_mutex_is_not_asked_for(place: Place) -> None:
     commander = Commander(place, store)
     with place.zookeeper.registry().mutex.hold(MUTEX, timeout=timedelta()) as held:
         assert held
-        # Who can't have it is answered at once, to ask again; who does not want it rests.
+        # A loop that fails to get the mutex retries at once; one that does not want it rests.
         assert commander.loop.run_once() == SECOND
     assert store.rooms == []
 
@@ -956,7 +956,7 @@ class Notices:
         return heard
 
     def wake(self) -> None:
-        """Nobody waits in a test."""
+        """Nothing waits in a test."""
 
 
 @pytest.mark.parametrize(
@@ -1007,7 +1007,7 @@ def test_a_report_wakes_the_owner_of_its_run() -> None:
         command_waiting=lambda: None,
     )
     wakes = master.wakes
-    # The rows can't be read: only the notification itself can tell of the end.
+    # The rows can't be read: only the notification itself can report the end.
     master.store.broken = ("reports",)
     loop.run_once()
     assert master.wakes == wakes + 1

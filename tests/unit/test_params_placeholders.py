@@ -13,7 +13,7 @@ WEDNESDAY = "2018-07-04 10:20:30"
 
 
 def printed(text: str, at: str = WEDNESDAY, zone: ZoneInfo = UTC_ZONE, fold: int = 0) -> str:
-    """The text, its placeholders counted from what the clock of the zone shows."""
+    """The text with its placeholders evaluated at the time that the clock of the zone shows."""
     moment = datetime.fromisoformat(at).replace(tzinfo=zone, fold=fold)
     return replace_placeholders(text, moment=moment.astimezone(UTC), zone=zone)
 

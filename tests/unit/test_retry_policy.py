@@ -1,4 +1,4 @@
-"""What a node's author says of retries: which reasons, and how much more memory."""
+"""The retry settings of a node: the reasons, and the growth of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variable pool: what tasks put out, who is given it, and what of it survives loading."""
+"""The variable pool: outputs of tasks, their receivers, and the same after loading."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECOND = timedelta(seconds=1)
 
 
 def given(decisions: list[object], name: str) -> dict[str, str]:
-    """What a submitted attempt was given."""
+    """The input pool of a submitted attempt."""
     (one,) = [each for each in decisions if isinstance(each, SubmitTask) and each.name == name]
     return {each["prop"]: each["value"] for each in json.loads(one.input_pool or "[]")}
 
@@ -135,13 +135,13 @@ def test_a_rerun_task_gives_its_new_values_to_what_runs_after_it() -> None:
     kept.tell(kept.end("c", TaskState.FAILURE), kept.end("d", TaskState.SUCCESS))
     assert kept.state() is ProcessState.FAILURE
     kept.restart(["a", "c"])
-    # b keeps its result, and passes on what a puts out now.
+    # b keeps its result, and passes on the value that a puts out now.
     good(kept, "a", x="new", seconds=9)
     assert kept.row("c").attempt == 2
     assert values_of(kept.run.input_variables("c")) == {"x": "new"}
 
 
-# What a sub process hands to the task that began it
+# Outputs of a sub process for the task that began it
 
 
 def handed(declared: list[Property], **values: str) -> str | None:

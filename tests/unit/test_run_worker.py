@@ -1,4 +1,4 @@
-"""The loop that owns runs, on tables in memory: what it opens, saves, forgets and gives up."""
+"""The loop that owns runs, on tables in memory: it opens, saves, forgets and gives up runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class LineThatBreaks(MemoryRunStore):
-    """Tables that can be out of reach: `broken` names the questions that get no answer."""
+    """Tables that can be unreachable: `broken` names the queries that get no answer."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         super().__init__(database)
@@ -88,7 +88,7 @@ class LineThatBreaks(MemoryRunStore):
 
 
 class OneMaster:
-    """A master's run worker; the worker's side of the tables is in the test's hand."""
+    """A master's run worker; the test plays the worker on the tables."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class OneMaster:
         return self.runs
 
     def command(self, command_type: CommandType, **columns: Any) -> Ownership | None:
-        """Type a command and take it; the run that is this master's now."""
+        """Insert a command and take it; return the run if it is this master's now."""
         self.database.insert(
             self.database.commands,
             command_type=int(command_type),
@@ -165,7 +165,7 @@ class OneMaster:
         strategy: FailureStrategy = FailureStrategy.CONTINUE,
         of_task: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> int:
-        """Begin a run of this DAG and tell the run worker of it; its id."""
+        """Begin a run of this DAG and open it in the run worker; return its id."""
         definition = self.database.insert(
             self.database.definitions,
             name=f"d{next(self._numbers)}",
@@ -182,22 +182,22 @@ class OneMaster:
         return ownership.process_instance_id
 
     def stop(self, run_id: int) -> None:
-        """Have a person ask for the end of a run."""
+        """Request a stop of a run, as a person does."""
         self.command(CommandType.STOP, command_param=json.dumps({"ProcessInstanceId": run_id}))
 
     def pause(self, run_id: int) -> None:
-        """Have a person ask for the pause of a run."""
+        """Request a pause of a run, as a person does."""
         self.command(CommandType.PAUSE, command_param=json.dumps({"ProcessInstanceId": run_id}))
 
     def take_child(self) -> int:
-        """Take the command that a SUB_PROCESS task has put, and tell the run worker; its run."""
+        """Take the command that a SUB_PROCESS task has put, open its run and return the id."""
         handled = self._take(room=0)
         assert handled.ownership is not None, handled.plan
         self.runs.open([handled.ownership])
         return handled.ownership.process_instance_id
 
     def claim(self, run_id: int, name: str) -> int:
-        """Have the worker take the task; the attempt's id."""
+        """Claim the task as the worker; return the attempt's id."""
         task = self.valid(run_id, name)
         self.tasks.claim(
             WORKER,
@@ -215,7 +215,7 @@ class OneMaster:
         var_pool: str | None = None,
         failure: FailureReason | None = None,
     ) -> int:
-        """Have the worker run the task to its end and the master hear of it; the attempt's id."""
+        """Run the task to its end, and notify the master of it; return the attempt's id."""
         task_id = self.claim(run_id, name)
         end = AttemptEnd(
             task_instance_id=task_id,
@@ -229,7 +229,7 @@ class OneMaster:
         return task_id
 
     def hear(self) -> None:
-        """Have the master hear what the triggers have called out."""
+        """Deliver the notifications of the triggers to the master."""
         for channel, payload in self.database.drain_notifications():
             if channel == Channel.TASK:
                 self.runs.reported(read_task_report(payload))
@@ -238,7 +238,7 @@ class OneMaster:
         return self.runs.run_once()
 
     def later(self, passed: timedelta) -> timedelta:
-        """Let time pass, then step."""
+        """Advance the clock, then step."""
         self.clock.move_to(self.clock.elapsed + passed)
         return self.step()
 
@@ -262,7 +262,7 @@ class OneMaster:
         return [task.name for task in self.attempts(run_id)]
 
     def spoil(self, run_id: int) -> None:
-        """Change a row behind its owner's back, so that its next step does not fit."""
+        """Change a row behind its owner's back, so that its next step conflicts."""
         self.database.update(
             self.database.tasks, self.attempts(run_id)[0].id, settled=True, retry_at=None
         )
@@ -357,7 +357,7 @@ def test_a_run_that_can_t_be_ends_as_failure_and_says_why(master: OneMaster) -> 
     run = master.begin("a >> b")
     master.step()
     master.claim(run, "a")
-    # No master runs an instance in this state: that it was opened is impossible.
+    # No master runs an instance in this state, so its opening is impossible.
     master.database.update(master.database.processes, run, state=int(ProcessState.WAITING_THREAD))
     master.runs.forget_all()
     for _ in range(2):
@@ -584,7 +584,7 @@ def test_a_notification_of_a_run_that_is_being_stepped_is_not_lost(master: OneMa
     run = master.begin("a b >> c")
     master.step()
     master.end(run, "a")
-    # Heard by another thread while the save of the first report goes on.
+    # Read by another thread while the save of the first report is running.
     master.database.begin_hook = lambda name: _once(master, name, lambda: master.end(run, "b"))
     assert master.step() == timedelta()
     master.step()
@@ -650,11 +650,11 @@ def test_runs_that_wait_to_be_opened_count_as_active() -> None:
 def test_a_run_of_a_complement_takes_no_room_from_live_runs(master: OneMaster) -> None:
     complement, live = master.begin("a >> b"), master.begin("a")
     master.database.update(master.database.processes, complement, history_cmd="COMPLEMENT_DATA")
-    # Until they are loaded nobody knows which is which.
+    # Before they are loaded, nothing tells them apart.
     assert (master.runs.active, master.runs.active_live) == (2, 2)
     master.step()
     assert (master.runs.active, master.runs.active_live) == (2, 1)
-    # There is room for one more since it is known.
+    # Its state is known, so there is room for one more.
     assert master.ends == 1
     master.end(complement, "a")
     master.end(live, "a")
@@ -925,7 +925,7 @@ def test_an_end_that_a_person_has_written_by_hand_costs_no_other_run_a_thing(
     master.end(good, "a")
     master.step()
     assert master.state(good) is ProcessState.SUCCESS
-    # No decision fits the row, and a run that can't go on is ended.
+    # No decision fits the row, and a run that can't continue is ended.
     assert master.state(odd) is ProcessState.FAILURE
 
 
@@ -935,14 +935,14 @@ def test_a_paused_attempt_is_reported_as_such(master: OneMaster) -> None:
     master.pause(run)
     master.runs.look()
     master.step()
-    # What was withdrawn is settled by its own report, as if somebody had said so.
+    # A withdrawn attempt is settled by its own report, like any other.
     master.later(MINUTE)
     assert master.state(run) is ProcessState.PAUSE
     assert [task.state for task in master.attempts(run)] == [TaskState.PAUSE, TaskState.PAUSE]
 
 
 def _with_child(master: OneMaster) -> tuple[int, int]:
-    """A run of which one task is a sub process that runs; the ids of both runs."""
+    """A run with a running sub process; the ids of both runs."""
     master.database.insert(
         master.database.definitions,
         name="child",
@@ -974,14 +974,14 @@ def test_t67_tasks_that_wait_hold_up_no_other_and_take_no_thread(master: OneMast
         master.step()
     assert master.names(run)[-2:] == ["a", "b"]
     assert threading.active_count() == threads
-    # What is left of the run only waits, so that it takes no room from what it waits for.
+    # The rest of the run only waits, so it takes no room from the runs it waits for.
     assert master.runs.active == 0
 
 
 def test_a_parent_that_waits_for_its_child_takes_no_room_t36d(master: OneMaster) -> None:
     run, child = _with_child(master)
     assert master.names(child) == ["x"]
-    # The parent gave its room back when nothing of it was under way any more but the child.
+    # The parent gave its room back when only the child was left live in it.
     assert (master.runs.active, master.ends) == (1, 1)
     master.end(child, "x")
     master.step()
@@ -1011,7 +1011,7 @@ def test_a_stop_is_passed_on_to_the_children_once_it_is_saved(master: OneMaster)
     master.step()
     assert master.saved[-1].intents
     assert master.process(child).wanted_state == ProcessState.STOP
-    # Once with the look, before there was an intent, and once for the save that had one.
+    # Once for the pass before the intent, and once for the save with the intent.
     assert master.store.asked.count("propagate_intents") == 2
     master.later(MINUTE)
     master.hear()
@@ -1072,7 +1072,7 @@ def test_t36_a_run_that_only_waits_for_others_gives_its_room_back(master: OneMas
     master.step()
     master.take_child()
     master.take_child()
-    # Those that are to be opened count; the parent, which only waits, does not.
+    # Runs to be opened count; the parent, which only waits, does not.
     assert (master.runs.active, master.ends) == (2, 1)
     master.step()
     assert (master.runs.active, master.ends) == (2, 1)
@@ -1117,7 +1117,7 @@ def test_nothing_is_kept_of_runs_that_have_ended(master: OneMaster) -> None:
 
 def test_a_run_that_is_announced_amid_a_comparison_does_no_harm(master: OneMaster) -> None:
     class Meddler(Ownership):
-        """Has the command loop's thread tell of another run whenever somebody looks at it."""
+        """Has the command loop's thread report another run whenever the queue is read."""
 
         def __hash__(self) -> int:
             master.runs.open([Ownership(process_instance_id=98, host="m:1", epoch=1)])

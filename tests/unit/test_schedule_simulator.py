@@ -45,7 +45,7 @@ def hours(number: float) -> timedelta:
 
 
 def a_schedule(crontab: str = HOURLY, *, number: int = 1, **changes: Any) -> Schedule:
-    """An ONLINE one of the definition with the same number, whose next fire is to be worked out."""
+    """An ONLINE schedule of the definition with the same number; its next fire is not computed."""
     return replace(
         Schedule(
             id=number,
@@ -65,7 +65,7 @@ def a_schedule(crontab: str = HOURLY, *, number: int = 1, **changes: Any) -> Sch
 
 
 def a_stage(*schedules: Schedule, takes: float = 10, slots: int = 1, **changes: Any) -> Stage:
-    """A day from `BEGIN` on in which every run takes so many minutes and slots."""
+    """A day from `BEGIN` on in which every run takes this many minutes and slots."""
     run_cost = RunCost(duration=minutes(takes), peak=Peak(slots=slots), runs=1)
     chosen = schedules or (a_schedule(),)
     return replace(
@@ -346,7 +346,7 @@ def test_fires_of_an_outage_without_end_are_undecided() -> None:
     outage = Outage(begin=BEGIN + minutes(1410), end=BEGIN + timedelta(days=3))
     stage = a_stage(a_schedule("0 0/15 * * * ?"), outages=(outage,))
     report = only(simulate(stage))
-    # 23:30 itself and 23:45: from the first instant of an outage on, nobody is there.
+    # 23:30 itself and 23:45: nothing runs from the first instant of an outage on.
     assert (report.fires, report.undecided, report.runs) == (96, 2, 94)
     assert kinds(simulate(stage)) == [ProblemKind.UNDECIDED]
     all_day = Outage(begin=BEGIN - hours(1), end=BEGIN + timedelta(days=1))
@@ -405,7 +405,7 @@ def test_dates_on_which_the_clock_changes_are_reported() -> None:
     assert changes_of(DAILY, spring, missing_time="skip") == (
         ClockChange(kind=ClockChangeKind.SKIPPED, day=march, fires=1),
     )
-    # Those of the missing hour come to be at the times of the next one: nothing is odd.
+    # Those of the missing hour move to the times of the next one: nothing is odd.
     assert changes_of("0 0/15 * * * ?", spring) == ()
     at_half_past_one = "0 30 1 * * ?"
     assert changes_of(at_half_past_one, autumn) == (

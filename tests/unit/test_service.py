@@ -1,4 +1,4 @@
-"""Loops run in threads, rest, are woken, and take the daemon down with them when they die."""
+"""Loops run in threads, rest, are woken, and stop the daemon when they die."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HandMovedClock:
 
 
 class RecordingLoop:
-    """Counts its passes; says when the pass that somebody waits for is over."""
+    """Counts its passes, and lets a test wait for the end of one."""
 
     def __init__(self, name: str, rest: timedelta = LONG, then: Callable[[], None] = lambda: None):
         self.name = name
@@ -145,7 +145,7 @@ def test_a_signal_stops_the_daemon_with_exit_code_0(number: signal.Signals) -> N
 
 
 def test_a_signal_that_interrupts_no_wait_of_the_main_thread_is_obeyed_all_the_same() -> None:
-    """As one that comes just before the wait begins, or that another thread is given."""
+    """As a wake that comes just before the wait begins, or that another thread gets."""
     waiting = Service._wait_for_the_end.__code__
 
     class TakesTheSignal:
@@ -279,7 +279,7 @@ def test_a_port_in_use_is_named_with_the_cure(service: Service) -> None:
 
 
 def test_an_idle_daemon_hardly_uses_the_processor() -> None:
-    # Eight loops that rest: their threads may not wake up before their time, whatever the machine does.
+    # Eight loops that rest: their threads may not wake before their time, on any machine.
     code = """
 from datetime import timedelta
 import os, resource, threading

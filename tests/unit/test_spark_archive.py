@@ -1,4 +1,4 @@
-"""Archives of Spark's classes: when one fits, whom it is taken from, and what it needs."""
+"""Archives of Spark's classes: their validity, their trusted owners, and their requirements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worker.spark.jvm.cds_archive import Archive
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installation, and a cache of the account's own that nobody else's tests see."""
+    """An installation, and a private cache that no other test sees."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("ORCAFLOW_HOME", raising=False)
     made = tmp_path / "spark"

@@ -1,4 +1,4 @@
-"""What a Connect server is started with. The program that stands for it ends at once."""
+"""The command line of a Connect server. The program in its place exits at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worker.spark.jvm.java_command import Command, NoSparkError
 
 
 class Started:
-    """A server of a master, with what it was to be started with."""
+    """A server of a master, with the command that it was to be started with."""
 
     def __init__(
         self,

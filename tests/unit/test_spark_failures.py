@@ -1,4 +1,4 @@
-"""What real errors of PySpark come to, of both kinds of session, and the logs of real drivers."""
+"""Failure reasons of real PySpark errors in both kinds of session, and of real driver logs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_an_error_that_spark_has_really_raised_has_its_reason(piece: str, kind: 
     assert "\n" not in found.sentence
 
 
-# What one kind of session only says otherwise, or can't do.
+# Errors that one kind of session words differently, or can't raise.
 DIFFERENT = {"arg_type", "create_df_type", "not_null", "rdd_task_raises", "table_exists"}
 
 
@@ -49,7 +49,7 @@ def test_the_log_of_a_real_driver_says_why_it_failed(name: str) -> None:
     assert told == LOGS[name]
 
 
-# Of managers that no test can start.
+# Logs of managers that no test can start.
 OTHER_LOGS = [
     (
         (

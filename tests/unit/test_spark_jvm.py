@@ -1,4 +1,4 @@
-"""The command of a JVM: what the launcher says of it is taken as it is, and kept."""
+"""The command of a JVM: the launcher's answer is taken as it is, and cached."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(home: Path, tmp_path: Path) -> dict[str, str]:
-    """One with a Java that says what Spark's launcher would say."""
+    """An environment with a Java that answers as Spark's launcher would."""
     program = tmp_path / "java" / "bin" / "java"
     program.parent.mkdir(parents=True)
     text = SAID.format(
@@ -74,7 +74,7 @@ def test_the_command_is_what_the_launcher_says_with_settings_in_a_file(
         "-cp",
         f"{home}/conf/:{home}/jars/*",
         *java_command.LATE_C2,
-        "-Xmx1g",  # What the installation and the task say comes after, for the last word counts.
+        "-Xmx1g",  # Options of the installation and the task come after, since the last one counts.
         "org.apache.spark.deploy.SparkSubmit",
         "--properties-file",
         str(tmp_path / "p.spark"),

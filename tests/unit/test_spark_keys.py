@@ -1,4 +1,4 @@
-"""What may go to spark-submit besides a task's own keys, and what may not."""
+"""Arguments for spark-submit besides a task's own keys, and refusals."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_is_no_option_is_refused_with_the_reason(others: str, why: str) -> 
 
 
 def test_the_value_of_an_option_is_not_taken_for_an_option_of_its_own() -> None:
-    # Neither does spark-submit.
+    # spark-submit does not read it either.
     assert read_others(["--queue", "--kill"]) == [Option("--queue", "--kill")]
 
 

@@ -1,4 +1,4 @@
-"""Parameters of a Spark task are Python's values, by the types that were declared for them."""
+"""Parameters of a Spark task are Python values, by their declared types."""
 
 from __future__ import annotations
 

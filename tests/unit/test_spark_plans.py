@@ -1,4 +1,4 @@
-"""What a daemon tells its Spark host of profiles, and what makes a server one of yesterday's."""
+"""A daemon's server plans for its Spark host, and the changes that make a server outdated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Connect servers there should be, and who gets a session of which."""
+"""The Connect servers that should run, and the assignment of sessions to them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_worn_out_server_gets_no_session_and_another_takes_its_place(
 
 
 STRICT = replace(LIMITS, max_memory_bytes=1, max_age=1.0)
-"""No server could keep to that."""
+"""No server could satisfy that."""
 
 
 def test_a_server_beyond_its_limits_from_the_start_is_kept_until_it_has_given_a_session() -> None:

@@ -1,4 +1,4 @@
-"""What comes over the socket of a Spark host: whole, in parts, too much of it, or nonsense."""
+"""Messages over the socket of a Spark host: whole, in parts, too long, or nonsense."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Ends:
         assert sent == len(content)
 
     def copies(self) -> int:
-        """How many descriptors of this process are that file."""
+        """The number of descriptors of this process that are that file."""
         found = 0
         for entry in Path("/proc/self/fd").iterdir():
-            with suppress(OSError):  # That of the listing.
+            with suppress(OSError):  # The descriptor of the listing.
                 found += os.path.sameopenfile(int(entry.name), self.file)
         return found - 1
 
@@ -85,7 +85,7 @@ def test_a_whole_request_has_its_words_its_environment_and_its_files(ends: Ends)
 def test_a_request_in_parts_comes_when_its_last_byte_has(ends: Ends) -> None:
     for position in range(len(TASK)):
         assert ends.link.request() is None
-        # The files come with the first byte, wherever the sender's system has cut.
+        # The files come with the first byte, wherever the sender's system splits the message.
         ends.send(TASK[position : position + 1], files=0 if position else 3)
         ends.link.receive()
     request = ends.link.request()

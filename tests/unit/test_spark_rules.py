@@ -1,4 +1,4 @@
-"""Rules on data as authors write them: read, or refused all at once; and the query they become."""
+"""Rules on data as authors write them: read, or refused all at once; and the resulting query."""
 
 from __future__ import annotations
 

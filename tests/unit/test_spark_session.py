@@ -1,4 +1,4 @@
-"""Which Spark session a task gets, and the job that its process is given."""
+"""The Spark session of a task, and the job that its process is given."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def prepared(
     spark: Mapping[str, Any] | None = None,
     **row: Any,
 ) -> Prepared:
-    """What the launcher makes of a task."""
+    """The task as the launcher prepares it."""
     paths = attempt_folders(home / "tasks").paths(1, 2, 3)
     config = SparkConfig(default_profile=default_profile, profiles=PROFILES, **(spark or {}))
     settings = TaskSettings(

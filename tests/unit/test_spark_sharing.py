@@ -1,4 +1,4 @@
-"""Who may share generated code, as far as a script, settings and a master tell."""
+"""Sharing generated code, as far as a script, settings and a master allow it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_script_that_adds_artifacts_brings_something() -> None:
     "piece", ["add ", "add /*", "add /**/", "/*", "*/", "add --\n", "using\n", "add  \t "]
 )
 def test_no_text_takes_long_to_look_through(piece: str) -> None:
-    # Millions of steps would be fine; what grows faster than the text would never end.
+    # Millions of steps are fine; growth faster than the text's would never end.
     assert not statement_brings(piece * (200_000 // len(piece)))
 
 

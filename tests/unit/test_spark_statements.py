@@ -1,4 +1,4 @@
-"""A text of Spark SQL falls into its statements, and a `;` that ends none is left alone."""
+"""Splitting a text of Spark SQL into its statements; a `;` that ends none is left alone."""
 
 from __future__ import annotations
 

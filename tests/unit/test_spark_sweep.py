@@ -1,4 +1,4 @@
-"""Which applications are orphans, and when they are ended."""
+"""Orphaned applications, and the time at which they are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark says of jobs and stages adds up, however often and in whatever order it says it."""
+"""Spark's reports of jobs and stages add up, however often and in whatever order they come."""
 
 from __future__ import annotations
 

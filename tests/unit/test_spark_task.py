@@ -1,4 +1,4 @@
-"""What a SPARK task's keys become: the arguments of spark-submit, and the job of its runner."""
+"""The keys of a SPARK task: the arguments of spark-submit, and the job of its runner."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Desk:
         return launcher.prepare(a_claimed_task(paths, **values))
 
     def job(self, params: Mapping[str, Any], **row: Any) -> dict[str, Any]:
-        """What the runner is told."""
+        """The job file of the runner."""
         made = self.prepared(params, **row)
         assert made.job_file is not None
         found: dict[str, Any] = json.loads(made.job_file.read_text())
@@ -172,7 +172,7 @@ def test_files_are_found_by_name_and_urls_are_left_alone(desk: Desk) -> None:
         *("--py-files", f"{place}/lib.py"),
         *("--packages", "org.a:b:1,org.c:d_2.13:2"),
     ]
-    # What was on this host is told with its checksum.
+    # Files of this host are listed with their checksums.
     assert job["resources"] == [
         f"{place}/{name}" for name in ("job.jar", "a.jar", "x.txt", "env.tar.gz", "lib.py")
     ]
@@ -264,7 +264,7 @@ def test_a_missing_spark_is_named(desk: Desk) -> None:
     assert "worker.spark_home" in desk.mistake({})
 
 
-# What goes by the file and not by an argument.
+# Settings that go by the file and not by an argument.
 
 
 def test_all_of_conf_goes_by_a_file_that_only_the_attempt_can_read(desk: Desk) -> None:
@@ -386,7 +386,7 @@ def test_a_namespace_that_nobody_looks_into_is_refused(desk: Desk, mode: str) ->
     assert "spark.kubernetes_namespace" in why
 
 
-# Whom to ask.
+# The managers to query.
 
 
 def test_the_runner_is_told_whom_to_ask_and_whom_lost_attempts_left(desk: Desk) -> None:
@@ -410,7 +410,7 @@ def test_cluster_mode_needs_somebody_to_ask(tmp_path: Path, master: str, key: st
     )
     assert key in desk.mistake({"master": master})
     client = desk.prepared({"master": master, "deployMode": "client"})
-    # The page of a standalone Master can be guessed, and mostly is where it is looked for then.
+    # The page of a standalone Master can be guessed, and usually is at that address.
     is_told = f"{key} in worker.toml does not name its manager" in client.header
     assert is_told is not master.startswith("spark://")
 

@@ -1,4 +1,4 @@
-"""What is left of Spark's texts for people, and tracebacks from the author's script on."""
+"""Spark's texts shortened for people, and tracebacks from the author's script on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tags, whom to ask, how a submission ended, and what a driver's page tells: the pure parts."""
+"""Tags, managers, the end of a submission, and the page of a driver: the pure parts."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_master_has_one_ruler(master: str, ruler: str | None) -> None:
     assert tags.ruler(master) == ruler
 
 
-# Whom to ask.
+# The managers to query.
 
 
 def test_settings_go_through_a_job_unchanged() -> None:
@@ -128,7 +128,7 @@ def test_a_token_goes_to_the_configured_server_alone(master: str, missing: str) 
     assert kubernetes_server("k8s://h:1") == "https://h:1"
 
 
-# How it ended.
+# The end of a submission.
 
 W, R, S, F, K = AppState
 WELL = None
@@ -180,7 +180,7 @@ def test_a_sentence_names_who_said_it_and_the_code() -> None:
     assert ended.sentence == "the application was killed, says YARN; its driver ended with signal 9"
 
 
-# What a driver's page tells.
+# The page of a driver.
 
 
 def test_progress_is_the_sum_of_the_stages_that_were_not_skipped() -> None:

@@ -1,4 +1,4 @@
-"""What is done when there is something to read, and when doing it fails."""
+"""The watch: callbacks for readable descriptors, and callbacks that fail."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def _no_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process is one that runs a PYSPARK script."""
+    """Make this process look like one that runs a PYSPARK script."""
     module = types.ModuleType("__main__")
     module.__dict__["__orcaflow__"] = {
         "params": {"day": date(2026, 1, 2)},

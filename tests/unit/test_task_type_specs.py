@@ -47,20 +47,20 @@ VALUES: tuple[Any, ...] = (
     *(0, 1, -1, 7, 1.5, True, False, None, [], {}, ["a"], [1], [None], [""], {"a": "b"}),
     *({"a": 1}, {"a": True}, {"a": []}, {"res": "x"}, {"id": 3}, [{"res": "x"}], [{"id": 3}], [[]]),
 )
-# The names of these are looked for on the worker, by its settings or beside the attempt.
+# Found on the worker, by its settings or beside the attempt.
 _PLACES = (
     *("there is no file", "is a directory", "no Spark profile", "may not lead out", "can't be had"),
     *("another file has the name", "no name of a namespace", "is not for the master"),
     *("must be the id of a data source; `orcaflow", "no data source with the id", "run elsewhere"),
     *("could be neither followed nor stopped", "is not among those of", "stands inside"),
     "which is not on this worker",
-    # The dialect is the data source's.
+    # The dialect depends on the data source.
     "is never closed",
 )
 
 
 def launched(home: Path, name: str, params: dict[str, Any]) -> str:
-    """The message with which the launcher refuses a task; "" if it takes it."""
+    """The message with which the launcher refuses a task; "" if it accepts it."""
     (home / "tasks/logs/1/2").mkdir(parents=True)
     try:
         prepared(home, name, params, datasource=SOURCE, datasources=(SOURCE,))
@@ -86,11 +86,11 @@ def test_lint_finds_a_value_if_and_only_if_the_launcher_refuses_it(
     for number, value in enumerate(VALUES):
         params = {**GOOD[name], key: value}
         refused = launched(tmp_path / str(number), name, params)
-        # `missing_in` is lint's too: it warns.
+        # Lint calls `missing_in` too: it warns.
         found = [*(str(fault) for fault in spec.faults_in(params)), *spec.missing_in(params)]
         is_local = any(place in refused for place in _PLACES)
         if bool(refused) != bool(found) and not (is_local and not found):
-            # Lint may leave to the attempt what a placeholder or a type may still make right.
+            # Lint may leave mistakes to the attempt that a placeholder or a type may still correct.
             if refused and not found and "$" in json.dumps(value):
                 continue
             disagreements.append((value, refused, found))

@@ -1,4 +1,4 @@
-"""The loop that notes what attempts say of their applications, on files and on tables in memory."""
+"""The loop that records attempts' facts of their applications, on files and tables in memory."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Place:
         return task_id
 
     def write(self, task_id: int, facts: SparkFacts) -> None:
-        """As an attempt does it: whole, by another file that takes the name."""
+        """Write as an attempt does: a whole new file that takes over the name."""
         new = self.live[task_id].with_suffix(".new")
         new.write_text(facts.to_json())
         new.replace(self.live[task_id])
@@ -80,7 +80,7 @@ class Place:
         return self.database.tasks.the(task_id)
 
     def told(self) -> int:
-        """How many rows were written by telling."""
+        """The number of rows written by the loop."""
         return len([one for one in self.database.changes if one.transaction == "record_facts"])
 
 

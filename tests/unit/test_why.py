@@ -1,4 +1,4 @@
-"""Why something is not running: each cause, told from facts alone."""
+"""The reasons that something is not running, each derived from facts alone."""
 
 from __future__ import annotations
 
@@ -425,7 +425,7 @@ def of_command(command: PendingCommand, alive: Alive | None = ALIVE) -> list[Cau
 
 def test_a_command_waits_for_its_definition_only_if_it_begins_a_run() -> None:
     assert of_command(a_command(release_state=0)) == [CauseKind.COMMAND, CauseKind.OFFLINE]
-    # T39: what has begun may be recovered all the same.
+    # T39: tasks that have begun may be recovered all the same.
     recovery = a_command(CommandType.START_FAILURE_TASK_PROCESS, release_state=0)
     assert of_command(recovery) == [CauseKind.COMMAND]
     assert of_command(a_command(release_state=None))[1] is CauseKind.NO_DEFINITION

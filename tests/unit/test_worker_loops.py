@@ -97,7 +97,7 @@ class HandAttempts:
 
 
 class Place:
-    """One worker and what it stands on."""
+    """One worker with its store, registry and attempts."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Place:
         return [self.submit(complement=True) for _ in range(count)]
 
     def claim(self) -> list[int]:
-        """Let the worker claim until it rests; what it has started by then, since its start."""
+        """Let the worker claim until it rests; return all attempts started since its start."""
         while self.worker.claims.run_once() < timedelta(seconds=1):
             pass
         return self.attempts.started
@@ -260,7 +260,7 @@ def test_failures_are_counted_by_their_reason_once_they_stand_in_the_tables(plac
     labels = {"reason": "FETCH_FAILED"}
     before = metrics.REGISTRY.get_sample_value("ds_task_failures_total", labels) or 0
     for _ in range(2):
-        # The second is one that the tables refuse, for it has ended.
+        # The tables refuse the second one, because the attempt has ended.
         place.worker.reporter.ended(end)
         place.worker.reporter.run_once()
     assert metrics.REGISTRY.get_sample_value("ds_task_failures_total", labels) == before + 1
@@ -415,7 +415,7 @@ def test_t03_an_entry_whose_row_is_not_visible_yet_is_not_lost(place: Place) -> 
     place.zookeeper.deliver()
     place.worker.claims.run_once()
     place.worker.claims.run_once()
-    # That an earlier attempt was found does not mean that this one is.
+    # One adopted attempt does not imply that the next one is adopted.
     assert place.attempts.started == [seen]
     assert place.registry.task_queue.claimed() == frozenset()
     assert place.row(submit_time=place.clock.now()) == unseen
@@ -452,7 +452,7 @@ def test_t08_an_entry_is_found_by_its_attempt_whatever_its_name_was(place: Place
     for _ in range(2):
         place.pass_time(5)
         queue.run_once()
-        # Neither left where nobody may claim it, nor twice in the queue.
+        # Neither left where no worker may claim it, nor twice in the queue.
         assert place.registry.task_queue.entries() == (now,)
 
 
@@ -574,14 +574,14 @@ def test_a_spark_task_is_started_with_all_the_data_sources_that_it_names(place: 
     place.zookeeper.deliver()
     place.worker.claims.run_once()
     assert [each.id for each in place.attempts.tasks[task].datasources] == [9, 7]
-    # What names none waits for none.
+    # An attempt that names none waits for none.
     assert place.attempts.started == [plain, task]
     assert place.attempts.tasks[plain].datasources == ()
 
 
 @pytest.fixture
 def deaf(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Lets the look for data sources fail, or work again."""
+    """Makes reads of data sources fail, or work again."""
     look = place.store.datasources
 
     def make(deaf: bool) -> None:
@@ -604,7 +604,7 @@ def test_a_look_for_data_sources_that_fails_loses_no_attempt(
     task, other = awaiting_inputs(place), place.submit()
     with pytest.raises(ServiceUnreachableError):
         place.worker.claims.run_once()
-    # The others are not held up, and nobody takes the one that awaits inputs for lost.
+    # The others are not held up, and the one that awaits inputs is not taken for lost.
     assert place.attempts.started == [other]
     assert place.worker.claims.claiming() == {task}
     place.worker.kills.run_once()

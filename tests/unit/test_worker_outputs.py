@@ -1,4 +1,4 @@
-"""What an attempt puts out: lines of its log, the file, the limits, and what is not believed."""
+"""Outputs of an attempt: lines of its log, the file, the limits, and untrusted content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL taken apart: statements, slots for bound values, and what a data source's row means."""
+"""SQL taken apart: statements, slots for bound values, and a data source's row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What task types make of a node's parameters, and the files, logs and records of an attempt."""
+"""The task types' reading of a node's parameters, and the files, logs and records of an attempt."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def prepared(
     complement_uses_chosen_date: bool = True,
     **changes: Any,
 ) -> Prepared:
-    """What the launcher makes of a task."""
+    """The task as the launcher prepares it."""
     paths = attempt_folders(home / "tasks").paths(1, 2, 3)
     values = {"task_type": task_type, "task_json": json.dumps({"params": dict(params)}), **changes}
     launcher = Launcher(

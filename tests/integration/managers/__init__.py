@@ -1,1 +1,1 @@
-"""Managers of applications that answer like the real ones, with good days and bad ones."""
+"""Fake application managers that answer like the real ones, with healthy and faulty modes."""

@@ -1,4 +1,4 @@
-"""A worker's host with a fake spark-submit, for tests of what becomes of applications."""
+"""A worker's host with a fake spark-submit, for tests of the end of applications."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Bench:
         self._master = master
 
     def close(self) -> None:
-        """Kill what still runs, and let go."""
+        """Kill all running attempts and close the supervisor."""
         self.host.supervisor.kill_all()
         self.host.until(lambda: not self.host.supervisor.running())
         self.host.supervisor.close()
@@ -87,7 +87,7 @@ class Bench:
         return self.host.end_of(number)
 
     def kill(self, number: int = 1) -> AttemptEnd:
-        """Ask for an attempt's end as a stop does."""
+        """Request an attempt's end as a stop does."""
         self.host.supervisor.kill(number)
         return self.host.end_of(number)
 
@@ -103,7 +103,7 @@ class Bench:
         return pid_of_runner(directory)
 
     def wait_for(self, text: str, number: int = 1) -> None:
-        """Let things happen until the log says so."""
+        """Let the supervisor work until the log has the text."""
         self.host.until(lambda: self.says(text, number))
 
     def says(self, text: str, number: int = 1) -> bool:
@@ -127,17 +127,17 @@ class Bench:
 
 
 def pid_of_runner(directory: Path) -> int:
-    """The program of the attempt that works there; 0 if it isn't there."""
+    """The pid of the program of the attempt in this directory; 0 if there is none."""
     return next((pid for pid in _pids() if _runs_job(pid, directory)), 0)
 
 
 def yarn_tags(own: str) -> str:
-    """What an application of the attempt with this tag shows in YARN."""
+    """The tags that an application of this attempt shows in YARN."""
     return f"{own},orcaflow-{CLUSTER}"
 
 
 def labels(own: str) -> dict[str, str]:
-    """The same in Kubernetes."""
+    """The labels that its pod has in Kubernetes."""
     return {"orcaflow-attempt": own, "orcaflow-cluster": CLUSTER}
 
 

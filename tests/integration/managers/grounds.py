@@ -1,4 +1,4 @@
-"""What tests of every manager have in common: a fake one, how it is configured, and a sweep of it."""
+"""The common part of tests of every manager: a fake, its configuration, and a sweep of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Ground:
         return len(self.fake.live())
 
     def submitted(self) -> int:
-        """How often anything was."""
+        """The number of submissions."""
         with self.fake.lock:
             return sum(asked.path == "/fake/submit" for asked in self.fake.asked)
 
@@ -68,7 +68,7 @@ class Ground:
 
 
 class Sweeper:
-    """Another worker's sweep, with the tables in memory and time that passes at once."""
+    """Another worker's sweep, with the tables in memory and a virtual clock."""
 
     def __init__(self, ground: Ground) -> None:
         self.database = MemoryDatabase()
@@ -90,7 +90,7 @@ class Sweeper:
         )
 
     def knows(self, number: int, state: TaskState) -> None:
-        """That this attempt is in this state."""
+        """Insert this attempt in this state."""
         self.database.insert(
             self.database.tasks,
             id=number,

@@ -1,4 +1,4 @@
-"""An API server that knows pods: by label, to be deleted, with logs and a proxy to their pages."""
+"""A fake API server of pods: by label, to be deleted, with logs and a proxy to their pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FakeKubernetes(FakeServer):
         super().__init__()
 
     def submit(self, labels: dict[str, str], name: str = "job") -> str:
-        """A driver's pod; its application's id."""
+        """Submit a driver's pod; return its application's id."""
         with self.lock:
             number = next(self._numbers)
             app_id = f"spark-{number:032x}"

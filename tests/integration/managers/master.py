@@ -1,4 +1,4 @@
-"""A standalone Master's page, for days that a real one rarely has."""
+"""A fake of a standalone Master's page, for faults that a real one rarely has."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tests.integration.managers.server import Asked, FakeServer, Said, as_json
 
 
 class FakeMaster(FakeServer):
-    """Applications by id, with the tags that the pages of their drivers tell.
+    """Applications by id, with the tags that the pages of their drivers show.
 
     `drivers` are those that run in the cluster, by id with their states, all of `main_class`;
-    `driver_of` says which of them made an application.
+    `driver_of` names the one that made an application.
     """
 
     def __init__(self, *, url: str = "spark://h:7077") -> None:

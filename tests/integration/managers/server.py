@@ -1,4 +1,4 @@
-"""An HTTP server for a fake manager: it answers as its subclass says, or as its trouble does."""
+"""An HTTP server for a fake manager: it answers as its subclass does, or with its trouble."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 TROUBLES = ("401", "500", "hang", "half", "garbage", "drip")
 MORE_TROUBLES = ("hints", "slow head", "slow chunk", "zipped", "bomb")
-"""Which only the reader of answers can tell apart from others."""
+"""Troubles that only the reader of responses can tell apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """One answer."""
+    """One response."""
 
     status: int = 200
     body: bytes = b""
@@ -46,7 +46,7 @@ def as_json(document: object, status: int = 200) -> Said:
 
 
 class FakeServer:
-    """Serves until it is closed. `trouble` may be set at any time; what hangs notices."""
+    """Serves until it is closed. `trouble` may be set at any time; a hanging request notices."""
 
     def __init__(self) -> None:
         self.trouble = ""
@@ -82,7 +82,7 @@ class FakeServer:
         self.close()
 
     def answer(self, asked: Asked) -> Said:
-        """What a good day's answer is."""
+        """Respond as a healthy server does."""
         raise NotImplementedError
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -106,7 +106,7 @@ class FakeServer:
                 )
                 with fake.lock:
                     fake.asked.append(asked)
-                # What a test itself has to say gets through on any day.
+                # A test's own requests succeed in spite of any trouble.
                 trouble = "" if asked.path.startswith("/fake/") else fake.trouble
                 match trouble:
                     case "hang":

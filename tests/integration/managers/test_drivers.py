@@ -1,4 +1,4 @@
-"""Drivers in a standalone cluster, of which the Master does not say whose they are."""
+"""Drivers in a standalone cluster, whose Master does not show their owners."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bench(tmp_path: Path, master: FakeMaster) -> Iterator[Bench]:
 
 
 def begin(bench: Bench, main_class: str = "Job") -> None:
-    """One whose spark-submit has submitted its driver, and waits for that."""
+    """An attempt whose spark-submit has submitted its driver, and waits for that."""
     java = {
         "programType": "JAVA",
         "mainClass": main_class,

@@ -1,4 +1,4 @@
-"""spark-submit on Kubernetes, and Kubernetes asked on good days and bad ones."""
+"""spark-submit on Kubernetes, and Kubernetes healthy and faulty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How answers of managers are read: none may hold the reader, or fill its memory."""
+"""Reading responses of managers: none may block the reader, or fill its memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from worker.spark.managers.rest import Limits, Rest
 
 BRIEF = Limits(connect_seconds=1.0, read_seconds=0.5, whole_seconds=1.0, tries=1)
 SOON_SECONDS = 20.0
-"""Much more than it may take, and still no time at all against never."""
+"""Far more than a request may take, and far less than for ever."""
 
 
 class Plain(FakeServer):
-    """Answers, on a good day."""
+    """A healthy server."""
 
     def answer(self, asked: Asked) -> Said:
         return as_json({"path": asked.path})
@@ -37,7 +37,7 @@ def server() -> Iterator[Plain]:
 
 
 def asked_aside(rest: Rest) -> ManagerError | None:
-    """What asking comes to, on a thread of its own: one that hangs must not hold the tests."""
+    """The error of a request in a thread of its own: one that hangs can't block the tests."""
     wrong: list[ManagerError] = []
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""A standalone Master, asked on good days and bad ones."""
+"""A standalone Master, healthy and faulty."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_nobody_asks_the_page_of_a_driver_whose_name_tells_its_tag(master: FakeM
 def test_a_driver_in_the_cluster_is_told_of_with_its_application(master: FakeMaster) -> None:
     driver = "driver-20260102030405-0001"
     master.drivers[driver] = "RUNNING"
-    # Its name tells the tag, but not the driver.
+    # Its name shows the tag, but not the driver.
     master.add("app-1", name=named("load", TAG, MASTER), tag=TAG, driver=driver)
     asked = manager(master)
     assert [each.id for each in asked.with_tag(TAG)] == ["app-1", driver]
@@ -132,7 +132,7 @@ def test_of_two_masters_the_one_that_is_alive_is_asked(master: FakeMaster) -> No
 
 
 def test_nobody_knows_what_a_silent_page_would_have_said(master: FakeMaster) -> None:
-    # Another cluster's: the one that is meant may well be the silent one.
+    # Of another cluster: the right one may be the silent one.
     with FakeMaster(url="spark://elsewhere:7077") as other:
         master.trouble = "500"
         with pytest.raises(ManagerUnreachableError):

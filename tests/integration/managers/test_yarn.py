@@ -1,4 +1,4 @@
-"""YARN, asked on good days and bad ones."""
+"""YARN, healthy and faulty."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def manager(*urls: str) -> YarnManager:
 
 
 class Parrot(FakeServer):
-    """Says the same to whatever it is asked."""
+    """Gives the same response to every request."""
 
     def __init__(self, document: Any) -> None:
         self.document = document

@@ -42,19 +42,19 @@ class FakeYarn(FakeServer):
     def __init__(self) -> None:
         self.apps: dict[str, FakeApplication] = {}
         self.shows_after = 0.0
-        """How long after its submission an application is shown."""
+        """The seconds from the submission of an application until it is shown."""
         self.dies_after = 0.0
-        """How long a kill takes."""
+        """The seconds that a kill takes."""
         self.kills_at_all = True
         self.active: str | None = None
-        """Of a standby: where the active one is, "" if there is none."""
+        """The address of the active one, for a standby; "" if there is none."""
         self.pages: dict[str, Any] = {}
-        """What drivers' own pages answer, by the path below `/api/v1/`."""
+        """The responses of drivers' own pages, by the path below `/api/v1/`."""
         self.refuses_submissions = False
         self._numbers = itertools.count(1)
         super().__init__()
 
-    # What tests and the fake spark-submit say.
+    # Requests of tests and of the fake spark-submit.
 
     def submit(self, tags: str, name: str = "job", **changes: Any) -> FakeApplication:
         with self.lock:
@@ -69,7 +69,7 @@ class FakeYarn(FakeServer):
         return app
 
     def live(self) -> list[FakeApplication]:
-        """Whatever has not ended, shown or not."""
+        """All applications that have not ended, shown or not."""
         with self.lock:
             self._let_die()
             return [each for each in self.apps.values() if each.state not in _FINAL]
