@@ -176,11 +176,11 @@ def a_run(
         context=context,
     )
     if opened:
-        tell(run, RunOpened())
+        deliver(run, RunOpened())
     return run
 
 
-def tell(run: ProcessRun, *events: Event, now: datetime = NOON) -> list[Decision]:
+def deliver(run: ProcessRun, *events: Event, now: datetime = NOON) -> list[Decision]:
     """Advance the run by these events, check it after each, and return all decisions."""
     decided: list[Decision] = []
     for event in events:
@@ -254,7 +254,7 @@ def a_definition_json(text: str, **of_task: Mapping[str, Any]) -> str:
 class KeptRun:
     """A run beside the rows that its decisions make, kept as the store keeps them.
 
-    After each step the run is checked, and compared with what loading the rows gives.
+    After each step the run is checked, and compared with a run loaded from the rows.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ class KeptRun:
 
     # Events
 
-    def tell(self, *events: Event, now: datetime = NOON) -> list[Decision]:
+    def deliver(self, *events: Event, now: datetime = NOON) -> list[Decision]:
         """Advance by these events; save, check and compare after each; return all decisions."""
         decided: list[Decision] = []
         for event in events:
@@ -355,12 +355,12 @@ class KeptRun:
 
     def settle(self, *, now: datetime = NOON) -> list[Decision]:
         """Report all withdrawn attempts to the run."""
-        return self.tell(*self.reports(), now=now)
+        return self.deliver(*self.reports(), now=now)
 
     def forget(self, *, now: datetime = NOON) -> list[Decision]:
         """Drop the run from memory, as a failover does, and open it again from its rows."""
         self.run = self.load()
-        return self.tell(RunOpened(), now=now)
+        return self.deliver(RunOpened(), now=now)
 
     def restart(
         self, reset: Iterable[str], *, scope: Iterable[str] | None = None, now: datetime = NOON

@@ -38,7 +38,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     before.write_text(_BEFORE, encoding="utf-8")
     data = stage.cluster.home / "data"
     results = data / "flights" / f"day={_DAY}" / "results.json"
-    stage.database.run(definition, within=PATIENCE_SECONDS)  # Unpacks what stays unpacked.
+    stage.database.run(definition, within=PATIENCE_SECONDS)  # Unpacks the data once for all runs.
     whole, submitted = [], []
     for _ in range(runs):
         results.unlink()

@@ -1,4 +1,4 @@
-"""Both stores behind one face, for `tests.conformance.test_store_…`, and builders for their tests.
+"""Both stores behind one interface, for the tests `test_store_…`, and builders for these.
 
 `Tables` is the stores over one database together with a person's direct sight of its rows.
 """
@@ -152,7 +152,7 @@ class Tables(Protocol):
 
     def rows(self, table: Table) -> list[dict[str, Any]]: ...
 
-    def heard(self) -> list[tuple[str, str]]: ...
+    def notifications(self) -> list[tuple[str, str]]: ...
 
 
 class MemoryTables:
@@ -179,7 +179,7 @@ class MemoryTables:
         names = rows.record_type.__dataclass_fields__
         return [{name: getattr(row, name) for name in names} for row in rows]
 
-    def heard(self) -> list[tuple[str, str]]:
+    def notifications(self) -> list[tuple[str, str]]:
         return self.database.drain_notifications()
 
     def _rows(self, table: Table) -> Rows[Any]:
@@ -213,13 +213,13 @@ class PostgresTables:
         with self.engine.connect() as db:
             return [dict(row) for row in db.execute(select(table).order_by(table.c.id)).mappings()]
 
-    def heard(self) -> list[tuple[str, str]]:
+    def notifications(self) -> list[tuple[str, str]]:
         # The answer to any statement comes after the notifications of earlier commits.
         with self._listener.cursor() as cursor:
             cursor.execute("SELECT 1")
-        heard = [(notify.channel, notify.payload) for notify in self._listener.notifies]
+        notifications = [(notify.channel, notify.payload) for notify in self._listener.notifies]
         self._listener.notifies.clear()
-        return heard
+        return notifications
 
     def draw_ids_afresh(self) -> None:
         names = ", ".join(table.name for table in TABLES if table not in SEEDED)
@@ -242,7 +242,7 @@ class PostgresTables:
                     delete(table).where(table.c.id > 1) if table in SEEDED else delete(table)
                 )
             db.execute(update(t.user).values(tenant_id=1, queue=None))
-        self.heard()
+        self.notifications()
 
 
 # Rows that a person types
@@ -331,7 +331,7 @@ def carry_out(db: Tables, plan: Plan, *, node: Node = MASTER, now: datetime = NO
     return handled
 
 
-def looked_at(db: Tables, **columns: Any) -> tuple[Command, Snapshot]:
+def planner_arguments(db: Tables, **columns: Any) -> tuple[Command, Snapshot]:
     """Return the planner's arguments for a command with these columns."""
     a_command(db, **columns)
     seen: list[tuple[Command, Snapshot]] = []

@@ -47,7 +47,7 @@ def test_a_crash_before_a_commit_leaves_everything_as_it_was() -> None:
     (first,) = submit(db, owned, "a")
     claim(db, [first])
     end(db, an_end(first))
-    db.heard()
+    db.notifications()
     before = [db.rows(table) for table in TABLES]
     changes = len(db.database.changes)
     db.database.commit_hook = _crash_at("save", "before")
@@ -55,13 +55,13 @@ def test_a_crash_before_a_commit_leaves_everything_as_it_was() -> None:
         save(db, owned, finish("a"), a_submit("b"), STOPPING)
     assert [db.rows(table) for table in TABLES] == before
     assert len(db.database.changes) == changes
-    assert db.heard() == []
+    assert db.notifications() == []
 
 
 def test_a_crash_after_a_commit_leaves_it_done() -> None:
     db = MemoryTables()
     a_command(db)
-    db.heard()
+    db.notifications()
     db.database.commit_hook = _crash_at("take", "after")
     with pytest.raises(_Crash):
         take(db, always(a_begin()))

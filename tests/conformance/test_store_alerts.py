@@ -137,17 +137,17 @@ def test_the_warning_type_says_which_ends_are_told(
 ) -> None:
     owned = a_run(db, warning_type=warning_type)
     end_run(db, owned, state)
-    told = (
+    alerted = (
         warning_type is WarningType.ALL
         or (warning_type is WarningType.SUCCESS and state is ProcessState.SUCCESS)
         or (warning_type is WarningType.FAILURE and state is ProcessState.FAILURE)
     )
     success = state is ProcessState.SUCCESS
     title = f"start process {'success' if success else 'failed'}"
-    assert [row["title"] for row in db.rows(t.alert)] == [title] * told
-    if told and state in (ProcessState.STOP, ProcessState.PAUSE):
+    assert [row["title"] for row in db.rows(t.alert)] == [title] * alerted
+    if alerted and state in (ProcessState.STOP, ProcessState.PAUSE):
         assert has(the_alert(db), content="", show_type=0)
-    if told and state is ProcessState.FAILURE:
+    if alerted and state is ProcessState.FAILURE:
         assert the_alert(db)["content"] == "[]"
 
 

@@ -54,8 +54,8 @@ from tests.conformance.store_tables import (
     has,
     kill,
     load,
-    looked_at,
     pause,
+    planner_arguments,
     save,
     submit,
     take,
@@ -264,12 +264,12 @@ def test_the_root_of_a_first_child_is_its_parent(db: Tables) -> None:
     top = a_run(db)
     task_id = call_child(db, top)
     take(db, always(Drop(reason="only the row was wanted")))
-    _, snapshot = looked_at(db, parent_task_instance_id=task_id)
+    _, snapshot = planner_arguments(db, parent_task_instance_id=task_id)
     assert snapshot.parent is not None
     assert snapshot.parent.root_id == top.process_instance_id
     assert snapshot.parent.waits
     save(db, top, kill("sub"))
-    _, snapshot = looked_at(db, parent_task_instance_id=task_id)
+    _, snapshot = planner_arguments(db, parent_task_instance_id=task_id)
     assert snapshot.parent is not None
     assert not snapshot.parent.waits
 
@@ -277,7 +277,7 @@ def test_the_root_of_a_first_child_is_its_parent(db: Tables) -> None:
 def test_an_attempt_of_another_type_is_nobodys_parent(db: Tables) -> None:
     (shell,) = submit(db, a_run(db), "a")
     for task_id in (shell, 2_000_000_000):
-        _, snapshot = looked_at(db, parent_task_instance_id=task_id)
+        _, snapshot = planner_arguments(db, parent_task_instance_id=task_id)
         assert snapshot.parent is None
 
 
@@ -363,7 +363,7 @@ def test_t51b_a_command_of_a_child_that_is_rejected_fails_the_attempt_that_wants
     task_id = call_child(db, parent)
     if columns:
         db.update(t.command, the_command(db)["id"], **columns)
-    db.heard()
+    db.notifications()
     if isinstance(plan, Begin):
         plan = replace(plan, child_of=child_of(db, parent, task_id))
     (handled,) = take(db, always(plan or Drop(reason="it is never planned")), now=LATER)
@@ -373,7 +373,7 @@ def test_t51b_a_command_of_a_child_that_is_rejected_fails_the_attempt_that_wants
     assert has(task, state=6, end_time=LATER, settled=False, reason=error["message"])
     (report,) = db.runs.reports(MASTER)
     assert (report.task_instance_id, report.state) == (task_id, TaskState.FAILURE)
-    assert [channel for channel, _ in db.heard()] == [Channel.TASK]
+    assert [channel for channel, _ in db.notifications()] == [Channel.TASK]
     assert len(db.rows(t.process_instance)) == 1
 
 
@@ -426,14 +426,14 @@ def called_again(db: Tables, parent: Ownership) -> tuple[Ownership, int]:
     return child, call_child(db, parent, "sub", 2)
 
 
-@pytest.mark.parametrize("on_its_way_out", [being_stopped, asked_to_stop, orphaned])
+@pytest.mark.parametrize("about_to_end", [being_stopped, asked_to_stop, orphaned])
 def test_the_command_for_a_child_that_has_still_to_end_waits_for_that(
-    db: Tables, on_its_way_out: Callable[[Tables, Ownership, Ownership], None]
+    db: Tables, about_to_end: Callable[[Tables, Ownership, Ownership], None]
 ) -> None:
     """The attempt was given up at the stop deadline; the parent recovers before the child ends."""
     parent = a_run(db)
     child, again = called_again(db, parent)
-    on_its_way_out(db, parent, child)
+    about_to_end(db, parent, child)
     command = the_command(db)
     for room in (0, 100):
         assert take(db, always(Reject(reason="it has not ended")), room=room) == ()
@@ -441,7 +441,7 @@ def test_the_command_for_a_child_that_has_still_to_end_waits_for_that(
     assert the_task(db, again)["state"] == TaskState.SUBMITTED
     db.runs.propagate_intents(MASTER)
     assert the_process(db, child)["wanted_state"] == (
-        None if on_its_way_out is being_stopped else ProcessState.STOP
+        None if about_to_end is being_stopped else ProcessState.STOP
     )
     end_run(db, child, ProcessState.STOP)
     (handled,) = take(db, always(a_restart(child, child_of=child_of(db, parent, again))))
@@ -508,7 +508,7 @@ def test_a_childs_end_is_that_of_its_parents_attempt_12933(
 ) -> None:
     parent = a_run(db)
     task_id, child = a_child(db, parent)
-    db.heard()
+    db.notifications()
     pool = '[{"prop":"rows","direct":"OUT","type":"VARCHAR","value":"7"}]'
     save(db, child, FinishProcess(state=state, reason="so it was", var_pool=pool), at=LATER)
     reason = f"process instance {child.process_instance_id}: so it was"
@@ -523,9 +523,9 @@ def test_a_childs_end_is_that_of_its_parents_attempt_12933(
     (report,) = db.runs.reports(MASTER)
     assert (report.task_instance_id, report.state, report.name) == (task_id, of_task, "sub")
     assert (report.reason, report.var_pool, report.has_output) == (reason, pool, True)
-    heard = dict(db.heard())
-    assert heard[Channel.PROCESS] == str(child.process_instance_id)
-    told = read_task_report(heard[Channel.TASK])
+    notifications = dict(db.notifications())
+    assert notifications[Channel.PROCESS] == str(child.process_instance_id)
+    told = read_task_report(notifications[Channel.TASK])
     assert (told.process_instance_id, told.state) == (parent.process_instance_id, of_task)
     assert told.has_output
     save(db, parent, finish("sub", of_task))
@@ -573,15 +573,15 @@ def test_a_kill_of_a_running_sub_process_becomes_its_childs_intent(db: Tables) -
     saved = save(db, parent, kill("sub"))
     assert (saved.intents, saved.kills, saved.withdrawn) == (True, (), ())
     assert has(the_task(db, task_id), state=1, wanted_state=9)
-    db.heard()
+    db.notifications()
     assert db.runs.propagate_intents(OTHER_MASTER) == 0
     assert db.runs.propagate_intents(MASTER) == 1
     assert the_process(db, child)["wanted_state"] == ProcessState.STOP
     assert the_process(db, child)["wanted_at"] is not None
     assert the_process(db, bystander)["wanted_state"] is None
-    assert db.heard() == [(Channel.WANTED, str(child.process_instance_id))]
+    assert db.notifications() == [(Channel.WANTED, str(child.process_instance_id))]
     assert db.runs.propagate_intents(MASTER) == 0
-    assert db.heard() == []
+    assert db.notifications() == []
 
 
 def test_a_pause_is_passed_on_and_a_stop_after_it_but_none_before_it(db: Tables) -> None:
@@ -706,7 +706,7 @@ def test_a_command_about_a_sub_process_is_about_the_root_of_its_tree(
     top = a_run(db, process_definition_id=definition_id)
     _, middle = a_child(db, top)
     _, deep = a_child(db, middle)
-    _, snapshot = looked_at(
+    _, snapshot = planner_arguments(
         db,
         command_type=command_type,
         process_definition_id=0,
@@ -724,7 +724,7 @@ def test_a_command_about_a_sub_process_is_about_the_root_of_its_tree(
 def test_some_commands_speak_of_the_sub_process_itself(db: Tables, command_type: int) -> None:
     top = a_run(db)
     _, child = a_child(db, top)
-    _, snapshot = looked_at(
+    _, snapshot = planner_arguments(
         db, command_type=command_type, command_param=about(child.process_instance_id)
     )
     assert snapshot.instance is not None
@@ -735,7 +735,7 @@ def test_some_commands_speak_of_the_sub_process_itself(db: Tables, command_type:
 def test_a_parents_command_speaks_of_its_child_itself(db: Tables) -> None:
     top = a_run(db)
     task_id, child = a_child(db, top)
-    _, snapshot = looked_at(
+    _, snapshot = planner_arguments(
         db,
         command_type=7,
         command_param=about(child.process_instance_id),

@@ -45,7 +45,7 @@ from tests.conformance.store_tables import (
     carry_out,
     has,
     load,
-    looked_at,
+    planner_arguments,
     save,
     take,
     take_over,
@@ -219,7 +219,7 @@ def test_a_command_that_names_no_definition_is_about_that_of_its_instance(db: Ta
     owned = a_run(db, process_definition_id=definition_id)
     for of_command in (None, 0):
         param = about(owned.process_instance_id)
-        _, snapshot = looked_at(
+        _, snapshot = planner_arguments(
             db, command_type=9, process_definition_id=of_command, command_param=param
         )
         assert snapshot.definition is not None
@@ -229,9 +229,9 @@ def test_a_command_that_names_no_definition_is_about_that_of_its_instance(db: Ta
 
 
 def test_a_planner_is_told_which_instance_was_named_though_there_is_none(db: Tables) -> None:
-    _, snapshot = looked_at(db, command_type=9, command_param=about(4711))
+    _, snapshot = planner_arguments(db, command_type=9, command_param=about(4711))
     assert (snapshot.asked_instance_id, snapshot.instance) == (4711, None)
-    _, snapshot = looked_at(db)
+    _, snapshot = planner_arguments(db)
     assert snapshot.asked_instance_id is None
 
 

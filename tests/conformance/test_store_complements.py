@@ -52,7 +52,7 @@ from tests.conformance.store_tables import (
     carry_out,
     end_run,
     has,
-    looked_at,
+    planner_arguments,
     save,
     take,
     the_process,
@@ -110,7 +110,7 @@ def states(db: Tables, complement_id: int) -> list[str]:
     return [row["state"] for row in dates_of(db, complement_id)]
 
 
-def ask(db: Tables, complement_id: int, state: ComplementState) -> None:
+def request(db: Tables, complement_id: int, state: ComplementState) -> None:
     """A person's requests about a complement."""
     db.update(t.complement, complement_id, state=int(state))
 
@@ -157,7 +157,7 @@ def run_of(db: Tables, complement_id: int, place: int = 0) -> Ownership:
 
 
 def test_a_plan_becomes_a_complement_with_all_its_dates_in_the_order_given(db: Tables) -> None:
-    db.heard()
+    db.notifications()
     command_id = a_command(db, command_type=5)
     settings = RunSettings(
         task_depend_type=TaskDependType.TASK_ONLY,
@@ -218,7 +218,7 @@ def test_a_plan_becomes_a_complement_with_all_its_dates_in_the_order_given(db: T
         has(date, state="pending", command_id=0, process_instance_id=0, reason=None)
         for date in dates
     )
-    assert (Channel.COMPLEMENT, "") in db.heard()
+    assert (Channel.COMPLEMENT, "") in db.notifications()
 
 
 def test_complements_of_one_plan_wait_for_those_that_they_name(db: Tables) -> None:
@@ -313,14 +313,14 @@ def test_the_planner_of_a_complement_sees_the_online_schedules_of_its_definition
     second = a_schedule(db, definition_id, fault="start_params is not JSON")
     a_schedule(db, a_definition(db))
     columns = {"process_definition_id": definition_id}
-    _, snapshot = looked_at(db, command_type=5, **columns)
+    _, snapshot = planner_arguments(db, command_type=5, **columns)
     assert [schedule.id for schedule in snapshot.schedules] == [first, second]
     assert snapshot.schedules[0].timezone_id == "Asia/Tokyo"
     assert snapshot.dependents == ()
     for of_master in ({"complement_date_id": 4711}, {"parent_task_instance_id": 4711}):
-        _, snapshot = looked_at(db, command_type=5, **columns, **of_master)
+        _, snapshot = planner_arguments(db, command_type=5, **columns, **of_master)
         assert snapshot.schedules == ()
-    assert looked_at(db, command_type=0, **columns)[1].schedules == ()
+    assert planner_arguments(db, command_type=0, **columns)[1].schedules == ()
 
 
 def test_the_planner_sees_who_waits_for_others_only_if_those_are_to_run_too(db: Tables) -> None:
@@ -334,9 +334,9 @@ def test_the_planner_sees_who_waits_for_others_only_if_those_are_to_run_too(db: 
     columns = {"command_type": 5, "process_definition_id": definition_id}
     for mode, expected in (("ALL_DEPENDENT", [dependent]), ("OFF_MODE", [])):
         param = json.dumps({"complementDependentMode": mode})
-        _, snapshot = looked_at(db, command_param=param, **columns)
+        _, snapshot = planner_arguments(db, command_param=param, **columns)
         assert [each.id for each in snapshot.dependents] == expected
-    _, snapshot = looked_at(
+    _, snapshot = planner_arguments(
         db, command_param=json.dumps({"complementDependentMode": "ALL_DEPENDENT"}), **columns
     )
     (found,) = snapshot.dependents
@@ -457,7 +457,7 @@ def test_no_date_begins_to_run_unless_its_complement_does(
 ) -> None:
     complement_id = a_complement(db)
     advance(db)
-    ask(db, complement_id, state)
+    request(db, complement_id, state)
     (handled,) = begin_waiting(db)
     assert isinstance(handled.plan, Drop)
     assert handled.ownership is None
@@ -495,7 +495,7 @@ def test_a_command_for_a_date_that_there_is_not_begins_nothing(db: Tables) -> No
 def test_of_dates_begun_together_each_has_its_own_run(db: Tables) -> None:
     first, second = a_complement(db, 3, parallelism=2), a_complement(db, 3, parallelism=3)
     advance(db)
-    ask(db, second, READY_PAUSE)
+    request(db, second, READY_PAUSE)
     handled = begin_waiting(db)
     assert sum(isinstance(one.plan, Drop) for one in handled) == 3
     dates = dates_of(db, first)
@@ -688,7 +688,7 @@ def test_a_date_that_ends_lets_the_next_begin(db: Tables) -> None:
 def test_a_complement_ends_with_the_last_of_its_dates(db: Tables) -> None:
     complement_id = under_way(db, 1)
     end_run(db, run_of(db, complement_id))
-    db.heard()
+    db.notifications()
     assert advance(db, now=LATER) == Progressed(begun=0, moving=False)
     assert has(
         the_complement(db, complement_id),
@@ -697,7 +697,7 @@ def test_a_complement_ends_with_the_last_of_its_dates(db: Tables) -> None:
         update_time=LATER,
         state_reason=None,
     )
-    assert (Channel.COMPLEMENT, "") in db.heard()
+    assert (Channel.COMPLEMENT, "") in db.notifications()
 
 
 def test_what_a_complement_comes_to_stands_in_its_row(db: Tables) -> None:
@@ -719,15 +719,15 @@ def test_nothing_is_written_of_a_complement_of_which_nothing_has_changed(db: Tab
     complement_id = under_way(db)
     advance(db)
     before = the_complement(db, complement_id), dates_of(db, complement_id)
-    db.heard()
+    db.notifications()
     assert advance(db, now=LATER) == Progressed(begun=0, moving=True)
     assert (the_complement(db, complement_id), dates_of(db, complement_id)) == before
-    assert db.heard() == []
+    assert db.notifications() == []
 
 
 def test_a_complement_that_has_ended_is_not_looked_at(db: Tables) -> None:
     for state in (s for s in ComplementState if s.is_ended):
-        ask(db, a_complement(db), state)
+        request(db, a_complement(db), state)
     assert advance(db, _never, thorough=True) == Progressed(begun=0, moving=False)
     assert db.rows(t.command) == []
 
@@ -796,7 +796,7 @@ def test_a_pause_takes_back_what_nobody_has_taken_and_lets_the_rest_end(db: Tabl
     end_run(db, run_of(db, complement_id, 0))
     advance(db)
     assert states(db, complement_id) == ["success", "running", "submitted", "pending", "pending"]
-    ask(db, complement_id, READY_PAUSE)
+    request(db, complement_id, READY_PAUSE)
     assert advance(db) == Progressed(begun=0, moving=True)
     assert states(db, complement_id) == ["success", "running", "pending", "pending", "pending"]
     assert db.rows(t.command) == []
@@ -812,7 +812,7 @@ def test_t32b_a_complement_that_is_to_pause_while_its_last_date_runs_is_done_wit
     db: Tables,
 ) -> None:
     complement_id = under_way(db, 1)
-    ask(db, complement_id, READY_PAUSE)
+    request(db, complement_id, READY_PAUSE)
     advance(db)
     end_run(db, run_of(db, complement_id))
     advance(db)
@@ -836,9 +836,9 @@ def test_t32_a_failed_complement_goes_on_at_the_date_that_failed(db: Tables) -> 
 def test_a_paused_complement_goes_on_where_it_was(db: Tables) -> None:
     complement_id = a_complement(db)
     advance(db)
-    ask(db, complement_id, READY_PAUSE)
+    request(db, complement_id, READY_PAUSE)
     advance(db)
-    ask(db, complement_id, RUNNING)
+    request(db, complement_id, RUNNING)
     assert advance(db).begun == 1
     assert states(db, complement_id) == ["submitted", "pending", "pending"]
     (handled,) = begin_waiting(db)
@@ -852,7 +852,7 @@ def test_a_cancel_takes_back_what_nobody_has_taken_and_stops_the_rest(db: Tables
     complement_id = under_way(db, 6, begun=3)
     end_run(db, run_of(db, complement_id, 0))
     advance(db)
-    ask(db, complement_id, READY_STOP)
+    request(db, complement_id, READY_STOP)
     assert advance(db, now=LATER) == Progressed(begun=0, moving=True)
     assert db.rows(t.command) == []
     for place in (1, 2):
@@ -883,8 +883,8 @@ def test_a_cancel_takes_back_what_nobody_has_taken_and_stops_the_rest(db: Tables
 def test_a_cancel_of_what_has_not_begun_ends_it_at_once(db: Tables) -> None:
     for asked in (RUNNING, ComplementState.SUBMITTED, ComplementState.PAUSE):
         complement_id = a_complement(db)
-        ask(db, complement_id, asked)
-        ask(db, complement_id, READY_STOP)
+        request(db, complement_id, asked)
+        request(db, complement_id, READY_STOP)
         advance(db)
         assert states(db, complement_id) == ["cancelled"] * 3
         assert the_complement(db, complement_id)["state"] == ComplementState.STOP
@@ -894,7 +894,7 @@ def test_a_paused_run_does_not_keep_a_cancelled_complement_from_its_end(db: Tabl
     complement_id = under_way(db, 2)
     paused = run_of(db, complement_id)
     end_run(db, paused, ProcessState.PAUSE)
-    ask(db, complement_id, READY_STOP)
+    request(db, complement_id, READY_STOP)
     advance(db)
     assert states(db, complement_id) == ["failure", "cancelled"]
     reason = dates_of(db, complement_id)[0]["reason"]
@@ -912,7 +912,7 @@ def test_a_cancel_does_not_weaken_what_is_wanted_of_a_run_already(db: Tables) ->
             wanted_state=int(wanted),
             wanted_at=NOON,
         )
-    ask(db, complement_id, READY_STOP)
+    request(db, complement_id, READY_STOP)
     advance(db, now=LATER)
     assert has(the_process(db, failing), wanted_state=ProcessState.FAILURE, wanted_at=NOON)
     assert has(the_process(db, pausing), wanted_state=ProcessState.STOP, wanted_at=LATER)
@@ -958,7 +958,7 @@ def test_what_comes_after_one_that_failed_fails_down_to_the_last_in_the_same_loo
     begin_waiting(db)
     end_run(db, run_of(db, first), ProcessState.FAILURE)
     if how is ComplementState.STOP:
-        ask(db, first, READY_STOP)
+        request(db, first, READY_STOP)
     assert advance(db) == Progressed(begun=0, moving=False)
     assert the_complement(db, first)["state"] == how
     for above, each in ((first, second), (second, third)):

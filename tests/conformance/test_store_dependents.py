@@ -122,10 +122,10 @@ def test_what_was_looked_at_is_kept_while_it_waits(db: Tables) -> None:
     owned = a_run(db)
     task_id = a_dependent(db, owned)
     (waiting,) = db.dependents.waiting(MASTER)
-    db.heard()
+    db.notifications()
     assert decide(db, waiting, None, evidence='[{"run":7}]')
     assert has(the_task(db, task_id), state=1, evidence='[{"run":7}]', end_time=None, reason=None)
-    assert db.heard() == []
+    assert db.notifications() == []
     (again,) = db.dependents.waiting(MASTER)
     assert again == replace(waiting, evidence='[{"run":7}]')
 
@@ -135,7 +135,7 @@ def test_a_decision_ends_it_and_is_a_report_to_its_run(db: Tables, state: TaskSt
     owned = a_run(db)
     task_id = a_dependent(db, owned)
     (waiting,) = db.dependents.waiting(MASTER)
-    db.heard()
+    db.notifications()
     assert decide(db, waiting, state, evidence="[1]", reason="so\0 it is")
     assert has(
         the_task(db, task_id),
@@ -147,7 +147,7 @@ def test_a_decision_ends_it_and_is_a_report_to_its_run(db: Tables, state: TaskSt
     )
     (report,) = db.runs.reports(MASTER)
     assert (report.task_instance_id, report.state) == (task_id, state)
-    ((_, payload),) = db.heard()
+    ((_, payload),) = db.notifications()
     assert read_task_report(payload).task_instance_id == task_id
     assert db.dependents.waiting(MASTER) == ()
     assert not decide(db, waiting, TaskState.FAILURE)
@@ -305,27 +305,27 @@ def test_a_task_is_told_by_its_valid_attempt(db: Tables) -> None:
     question = a_question(definition_id, task="a")
     (first,) = submit(db, owned, "a")
 
-    def told() -> UpstreamTask:
+    def upstream_task() -> UpstreamTask:
         task = the_answer(db, question).task
         assert task is not None
         return task
 
-    assert told() == UpstreamTask(
+    assert upstream_task() == UpstreamTask(
         id=first, state=TaskState.SUBMITTED, retry_pending=False, end_time=None
     )
     claim(db, [first])
     end(db, an_end(first, TaskState.FAILURE))
     # A retry is not decided yet (T43c).
     failed = UpstreamTask(id=first, state=TaskState.FAILURE, retry_pending=True, end_time=LATER)
-    assert told() == failed
+    assert upstream_task() == failed
     save(db, owned, RetryTask(name="a", attempt=1, state=TaskState.FAILURE, at=LATER))
-    assert told() == failed
+    assert upstream_task() == failed
     (offer,) = save(db, owned, a_submit("a", 2)).offers
-    assert told().id == offer.task_instance_id
+    assert upstream_task().id == offer.task_instance_id
     claim(db, [offer.task_instance_id])
     end(db, an_end(offer.task_instance_id, TaskState.FAILURE))
     save(db, owned, finish("a", TaskState.FAILURE, 2))
-    assert told() == replace(failed, id=offer.task_instance_id, retry_pending=False)
+    assert upstream_task() == replace(failed, id=offer.task_instance_id, retry_pending=False)
 
 
 def test_a_success_is_one_before_its_run_has_drawn_its_conclusions(db: Tables) -> None:
@@ -366,8 +366,8 @@ def test_what_holds_runs_up_is_told_whoever_owns_them(db: Tables) -> None:
     third = a_dependent(db, mine, "c")
     a_dependent(db, unasked)
     assert held_up(db, others, mine) == [first, second, third]
-    (told,) = db.dependents.held_up([others.process_instance_id])
-    assert (told,) == db.dependents.waiting(OTHER_MASTER)
+    (waiting,) = db.dependents.held_up([others.process_instance_id])
+    assert (waiting,) == db.dependents.waiting(OTHER_MASTER)
     assert held_up(db) == []
 
 

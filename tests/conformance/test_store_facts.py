@@ -108,9 +108,9 @@ def test_only_the_incarnation_that_holds_a_running_attempt_tells_of_it(db: Table
 def test_telling_of_an_attempt_calls_nobody(db: Tables) -> None:
     (a,) = submit(db, a_run(db), "a")
     claim(db, [a])
-    db.heard()
+    db.notifications()
     db.tasks.record_facts(WORKER, {a: FACTS})
-    assert db.heard() == []
+    assert db.notifications() == []
 
 
 def test_a_report_carries_the_last_facts_and_leaves_the_rest_alone(db: Tables) -> None:
@@ -160,11 +160,11 @@ def test_the_reason_of_a_failure_is_in_the_row_and_reaches_the_owner(
     owned = a_run(db)
     (a,) = submit(db, owned, "a")
     claim(db, [a])
-    db.heard()
+    db.notifications()
     end(db, an_end(a, state, failure=found, facts=SparkFacts(failure=said)))
     assert the_task(db, a)["failure_reason"] == expected
     assert [report.failure for report in db.runs.reports(MASTER)] == [expected]
-    assert [read_task_report(payload).failure for _, payload in db.heard()] == [expected]
+    assert [read_task_report(payload).failure for _, payload in db.notifications()] == [expected]
     assert [row.failure for row in load(db, owned).tasks] == [expected]
 
 

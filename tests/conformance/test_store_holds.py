@@ -57,7 +57,7 @@ def share(pool: int | str, slots: int = 1) -> PoolShare:
     return PoolShare(pool_name=pool, slots=slots)
 
 
-def hold(
+def submit_held(
     db: Tables, owned: Ownership, name: str, *pools: PoolShare, attempt: int = 1, **changes: Any
 ) -> int:
     """Submit an attempt that is held back; return its id."""
@@ -79,7 +79,7 @@ def queue_of(db: Tables, task_id: int) -> list[dict[str, Any]]:
 
 def test_a_delayed_attempt_is_offered_when_its_time_has_come(db: Tables) -> None:
     owned = a_run(db)
-    task_id = hold(db, owned, "a", due_at=LATER)
+    task_id = submit_held(db, owned, "a", due_at=LATER)
     assert has(the_task(db, task_id), state=12, due_at=LATER, submit_time=NOON)
     assert claim(db, [task_id]) == []
     assert db.runs.unclaimed(MASTER, submitted_before=LATER) == ()
@@ -95,9 +95,9 @@ def test_a_delayed_attempt_is_offered_when_its_time_has_come(db: Tables) -> None
 
 def test_the_next_delay_that_is_over_is_told(db: Tables) -> None:
     owned = a_run(db)
-    hold(db, owned, "late", due_at=LATER + MINUTE)
-    hold(db, owned, "soon", due_at=LATER)
-    hold(db, a_run(db, node=OTHER_MASTER), "sooner", due_at=NOON + timedelta(seconds=1))
+    submit_held(db, owned, "late", due_at=LATER + MINUTE)
+    submit_held(db, owned, "soon", due_at=LATER)
+    submit_held(db, a_run(db, node=OTHER_MASTER), "sooner", due_at=NOON + timedelta(seconds=1))
     assert release(db).next_due == NOON + timedelta(seconds=1)
     assert release(db, LATER).next_due == LATER + MINUTE
 
@@ -105,8 +105,8 @@ def test_the_next_delay_that_is_over_is_told(db: Tables) -> None:
 def test_a_delayed_attempt_waits_for_its_pool_afterwards(db: Tables) -> None:
     a_pool(db)
     owned = a_run(db)
-    first = hold(db, owned, "first", share("db"))
-    delayed = hold(db, owned, "delayed", share("db"), due_at=NOON)
+    first = submit_held(db, owned, "first", share("db"))
+    delayed = submit_held(db, owned, "delayed", share("db"), due_at=NOON)
     assert state_of(db, delayed) is TaskState.DELAY_EXECUTION
     # Its slot is not reserved meanwhile.
     assert released(db) == [first]
@@ -122,8 +122,8 @@ def test_a_delayed_attempt_waits_for_its_pool_afterwards(db: Tables) -> None:
 def test_an_attempt_that_needs_slots_is_held_until_they_are_free(db: Tables) -> None:
     pool = a_pool(db)
     owned = a_run(db)
-    first = hold(db, owned, "a", share("db"), pool_priority=3)
-    second = hold(db, owned, "b", share(pool))
+    first = submit_held(db, owned, "a", share("db"), pool_priority=3)
+    second = submit_held(db, owned, "b", share(pool))
     assert state_of(db, first) is TaskState.WAITING_DEPEND
     (row,) = queue_of(db, first)
     assert has(
@@ -148,15 +148,15 @@ def test_an_attempt_that_needs_slots_is_held_until_they_are_free(db: Tables) -> 
 
 def test_any_master_lets_go_of_any_masters_attempts(db: Tables) -> None:
     a_pool(db, size=2)
-    mine = hold(db, a_run(db), "a", share("db"))
-    others = hold(db, a_run(db, node=OTHER_MASTER), "a", share("db"))
+    mine = submit_held(db, a_run(db), "a", share("db"))
+    others = submit_held(db, a_run(db, node=OTHER_MASTER), "a", share("db"))
     assert released(db) == [mine, others]
 
 
 def test_no_more_are_let_go_of_than_there_are_slots(db: Tables) -> None:
     a_pool(db, size=3)
     owned = a_run(db)
-    waiting = [hold(db, owned, name, share("db")) for name in "abcde"]
+    waiting = [submit_held(db, owned, name, share("db")) for name in "abcde"]
     assert released(db) == waiting[:3]
     assert released(db) == []
 
@@ -164,9 +164,9 @@ def test_no_more_are_let_go_of_than_there_are_slots(db: Tables) -> None:
 def test_attempts_with_weight_take_so_many_slots(db: Tables) -> None:
     a_pool(db, size=3)
     owned = a_run(db)
-    heavy = hold(db, owned, "heavy", share("db", 2))
-    light = hold(db, owned, "light", share("db"))
-    last = hold(db, owned, "last", share("db"))
+    heavy = submit_held(db, owned, "heavy", share("db", 2))
+    light = submit_held(db, owned, "light", share("db"))
+    last = submit_held(db, owned, "last", share("db"))
     assert released(db) == [heavy, light]
     claim(db, [heavy, light])
     end(db, an_end(light))
@@ -177,9 +177,9 @@ def test_all_pools_of_an_attempt_are_taken_together_or_none(db: Tables) -> None:
     a_pool(db, "db")
     a_pool(db, "api")
     owned = a_run(db)
-    busy = hold(db, owned, "busy", share("api"))
+    busy = submit_held(db, owned, "busy", share("api"))
     assert released(db) == [busy]
-    both = hold(db, owned, "both", share("db"), share("api"))
+    both = submit_held(db, owned, "both", share("db"), share("api"))
     assert released(db) == []
     assert [row["status"] for row in queue_of(db, both)] == [-1, -1]
     claim(db, [busy])
@@ -194,12 +194,12 @@ def test_an_attempt_of_two_pools_is_not_starved_by_those_behind_it_in_either(db:
     a_pool(db, "api")
     a_pool(db, "other")
     owned = a_run(db)
-    running = hold(db, owned, "running", share("api"))
+    running = submit_held(db, owned, "running", share("api"))
     assert released(db) == [running]
-    both = hold(db, owned, "both", share("db"), share("api"))
-    behind = [hold(db, owned, f"only {pool}", share(pool)) for pool in ("db", "api")]
-    mixed = hold(db, owned, "mixed", share("db"), share("other"))
-    last = hold(db, owned, "last", share("other"))
+    both = submit_held(db, owned, "both", share("db"), share("api"))
+    behind = [submit_held(db, owned, f"only {pool}", share(pool)) for pool in ("db", "api")]
+    mixed = submit_held(db, owned, "mixed", share("db"), share("other"))
+    last = submit_held(db, owned, "last", share("other"))
     assert released(db) == []
     claim(db, [running])
     end(db, an_end(running))
@@ -220,8 +220,8 @@ def test_an_attempt_that_waits_for_a_closed_pool_keeps_nobody_from_its_others(db
     closed = a_pool(db, "db", status=0)
     a_pool(db, "api")
     owned = a_run(db)
-    both = hold(db, owned, "both", share("db"), share("api"))
-    light = hold(db, owned, "light", share("api"))
+    both = submit_held(db, owned, "both", share("db"), share("api"))
+    light = submit_held(db, owned, "light", share("api"))
     assert released(db) == [light]
     db.update(t.task_group, closed, status=1)
     assert released(db) == []
@@ -233,10 +233,10 @@ def test_an_attempt_that_waits_for_a_closed_pool_keeps_nobody_from_its_others(db
 def test_a_pool_named_twice_by_an_attempt_is_asked_for_the_sum(db: Tables) -> None:
     pool = a_pool(db, size=3)
     owned = a_run(db)
-    task_id = hold(db, owned, "a", share("db", 2), share(pool))
+    task_id = submit_held(db, owned, "a", share("db", 2), share(pool))
     (row,) = queue_of(db, task_id)
     assert row["weight"] == 3
-    other = hold(db, owned, "b", share("db"))
+    other = submit_held(db, owned, "b", share("db"))
     assert released(db) == [task_id]
     assert state_of(db, other) is TaskState.WAITING_DEPEND
 
@@ -247,10 +247,10 @@ def test_the_processs_priority_goes_before_the_tasks_and_the_larger_of_these_fir
     a_pool(db)
     low, urgent = a_run(db, priority=Priority.LOW), a_run(db, priority=Priority.HIGHEST)
     in_order = [
-        hold(db, low, "large", share("db"), pool_priority=9),
-        hold(db, urgent, "small", share("db"), pool_priority=1),
-        hold(db, urgent, "large", share("db"), pool_priority=5),
-        hold(db, urgent, "small too", share("db"), pool_priority=1),
+        submit_held(db, low, "large", share("db"), pool_priority=9),
+        submit_held(db, urgent, "small", share("db"), pool_priority=1),
+        submit_held(db, urgent, "large", share("db"), pool_priority=5),
+        submit_held(db, urgent, "small too", share("db"), pool_priority=1),
     ]
     expected = [in_order[2], in_order[1], in_order[3], in_order[0]]
     for task_id in expected:
@@ -263,11 +263,11 @@ def test_a_heavy_attempt_is_not_starved_by_light_ones_behind_it(db: Tables) -> N
     a_pool(db, size=2)
     a_pool(db, "api", size=2)
     owned = a_run(db)
-    running = hold(db, owned, "running", share("db"))
+    running = submit_held(db, owned, "running", share("db"))
     assert released(db) == [running]
-    heavy = hold(db, owned, "heavy", share("db", 2))
-    light = hold(db, owned, "light", share("db"))
-    elsewhere = hold(db, owned, "elsewhere", share("api"))
+    heavy = submit_held(db, owned, "heavy", share("db", 2))
+    light = submit_held(db, owned, "light", share("db"))
+    elsewhere = submit_held(db, owned, "elsewhere", share("api"))
     assert released(db) == [elsewhere]
     claim(db, [running])
     end(db, an_end(running))
@@ -292,14 +292,14 @@ def test_t51b_an_attempt_whose_pool_can_never_take_it_ends_with_the_reason(
 ) -> None:
     a_pool(db, size=3)
     owned = a_run(db)
-    task_id = hold(db, owned, "a", *pools)
-    db.heard()
+    task_id = submit_held(db, owned, "a", *pools)
+    db.notifications()
     assert released(db, LATER) == []
     assert has(the_task(db, task_id), state=6, end_time=LATER, settled=False, reason=reason)
     (report,) = db.runs.reports(MASTER)
     assert (report.task_instance_id, report.reason) == (task_id, reason)
-    assert [channel for channel, _ in db.heard()] == [Channel.TASK]
-    other = hold(db, owned, "b", share("db"))
+    assert [channel for channel, _ in db.notifications()] == [Channel.TASK]
+    other = submit_held(db, owned, "b", share("db"))
     assert released(db) == [other]
 
 
@@ -313,20 +313,20 @@ def test_a_pool_of_no_size_or_of_a_name_that_is_taken_is_refused(db: Tables) -> 
 def test_a_pool_that_grows_lets_more_in_and_calls_out(db: Tables) -> None:
     pool = a_pool(db)
     owned = a_run(db)
-    first, second = (hold(db, owned, name, share("db")) for name in "ab")
+    first, second = (submit_held(db, owned, name, share("db")) for name in "ab")
     assert released(db) == [first]
-    db.heard()
+    db.notifications()
     db.update(t.task_group, pool, group_size=2)
-    assert db.heard() == [(Channel.HOLD, "")]
+    assert db.notifications() == [(Channel.HOLD, "")]
     assert released(db) == [second]
     db.update(t.task_group, pool, name="renamed")
-    assert db.heard() == []
+    assert db.notifications() == []
 
 
 def test_a_pool_that_shrinks_lets_nobody_in_until_it_has_room(db: Tables) -> None:
     pool = a_pool(db, size=2)
     owned = a_run(db)
-    a, b, c = (hold(db, owned, name, share("db")) for name in "abc")
+    a, b, c = (submit_held(db, owned, name, share("db")) for name in "abc")
     assert released(db) == [a, b]
     db.update(t.task_group, pool, group_size=1)
     claim(db, [a, b])
@@ -338,7 +338,7 @@ def test_a_pool_that_shrinks_lets_nobody_in_until_it_has_room(db: Tables) -> Non
 
 def test_a_closed_pool_lets_nobody_in(db: Tables) -> None:
     pool = a_pool(db, status=0)
-    task_id = hold(db, a_run(db), "a", share("db"))
+    task_id = submit_held(db, a_run(db), "a", share("db"))
     assert released(db) == []
     db.update(t.task_group, pool, status=1)
     assert released(db) == [task_id]
@@ -367,10 +367,10 @@ def test_no_end_of_an_attempt_leaks_its_slot_13314_14200_15287_15528(
 ) -> None:
     a_pool(db)
     owned = a_run(db)
-    holder = hold(db, owned, "a", share("db"))
+    holder = submit_held(db, owned, "a", share("db"))
     assert released(db) == [holder]
     claim(db, [holder])
-    waiting = hold(db, owned, "b", share("db"))
+    waiting = submit_held(db, owned, "b", share("db"))
     assert released(db) == []
     ends(db, owned, holder)
     assert released(db) == [waiting]
@@ -381,7 +381,7 @@ def test_no_end_of_an_attempt_leaks_its_slot_13314_14200_15287_15528(
 def test_an_attempt_withdrawn_after_it_was_let_go_of_gives_its_slot_back(db: Tables) -> None:
     a_pool(db)
     owned = a_run(db)
-    first, second = (hold(db, owned, name, share("db")) for name in "ab")
+    first, second = (submit_held(db, owned, name, share("db")) for name in "ab")
     assert released(db) == [first]
     saved = save(db, owned, kill("a"))
     assert [entry.task_instance_id for entry in saved.withdrawn] == [first]
@@ -392,13 +392,13 @@ def test_an_attempt_withdrawn_after_it_was_let_go_of_gives_its_slot_back(db: Tab
 def test_a_retry_asks_for_its_slots_again(db: Tables) -> None:
     a_pool(db)
     owned = a_run(db)
-    first, second = (hold(db, owned, name, share("db")) for name in "ab")
+    first, second = (submit_held(db, owned, name, share("db")) for name in "ab")
     assert released(db) == [first]
     claim(db, [first])
     end(db, an_end(first, TaskState.FAILURE))
     retry = RetryTask(name="a", attempt=1, state=TaskState.FAILURE, at=NOON)
     assert save(db, owned, retry).holds
-    again = hold(db, owned, "a", share("db"), attempt=2)
+    again = submit_held(db, owned, "a", share("db"), attempt=2)
     assert released(db) == [second]
     claim(db, [second])
     end(db, an_end(second))
@@ -418,8 +418,8 @@ def test_an_end_without_pools_lets_go_of_nothing(db: Tables) -> None:
 def test_nothing_is_let_go_of_for_a_run_that_has_ended(db: Tables) -> None:
     a_pool(db)
     owned = a_run(db)
-    hold(db, owned, "a", share("db"))
-    hold(db, owned, "b", due_at=NOON)
+    submit_held(db, owned, "a", share("db"))
+    submit_held(db, owned, "b", due_at=NOON)
     end_run(db, owned, ProcessState.FAILURE)
     assert release(db) == Released(offers=(), instances=0, next_due=None)
 
@@ -428,7 +428,7 @@ def test_an_offer_of_what_is_let_go_of_is_as_good_as_any(db: Tables) -> None:
     group = db.insert(t.worker_group, name="spark", ip_list="10.0.0.3")
     owned = a_run(db, priority=Priority.HIGH, worker_group_id=group)
     a_pool(db)
-    task_id = hold(db, owned, "a", share("db"), priority=Priority.LOWEST)
+    task_id = submit_held(db, owned, "a", share("db"), priority=Priority.LOWEST)
     (offer,) = release(db).offers
     assert (offer.process_priority, offer.task_priority) == (1, 4)
     assert (offer.task_instance_id, offer.worker_group_id) == (task_id, group)
@@ -450,8 +450,8 @@ def test_a_held_attempt_is_withdrawn_at_once(
 ) -> None:
     a_pool(db)
     owned = a_run(db)
-    delayed = hold(db, owned, "delayed", due_at=LATER)
-    waiting = hold(db, owned, "waiting", share("db"))
+    delayed = submit_held(db, owned, "delayed", due_at=LATER)
+    waiting = submit_held(db, owned, "waiting", share("db"))
     saved = save(db, owned, decision("delayed"), decision("waiting"), at=LATER)
     # It is in no queue yet.
     assert (saved.withdrawn, saved.kills) == ((), ())

@@ -152,7 +152,7 @@ def test_what_does_not_end_in_time_is_given_up(db: Tables) -> None:
     queued, running = submit(db, owned, "queued", "running")
     save(db, owned, a_submit("delayed", due_at=LATER))
     claim(db, [running])
-    db.heard()
+    db.notifications()
     saved = save(
         db,
         owned,
@@ -172,7 +172,7 @@ def test_what_does_not_end_in_time_is_given_up(db: Tables) -> None:
             reason="given up: it had not ended when the time for stopping was over",
         )
     # The decider knows it already; the worker is notified that it holds nothing any more.
-    assert db.heard() == []
+    assert db.notifications() == []
     assert db.runs.reports(MASTER) == ()
     assert db.tasks.running(WORKER) == {}
     assert end(db, an_end(running)) == frozenset()
@@ -226,7 +226,7 @@ def a_decision(name: str, attempt: int = 1, **changes: Any) -> DecideTask:
 
 def test_a_branch_that_the_engine_chose_is_a_finished_and_settled_row(db: Tables) -> None:
     owned = a_run(db, executor_id=5)
-    db.heard()
+    db.notifications()
     saved = save(db, owned, a_decision("s", input_pool="[]"), SkipTask(name="c"), at=LATER)
     assert saved == Saved(lost=frozenset(), offers=(), kills=(), withdrawn=())
     (row,) = db.rows(t.task_instance)
@@ -250,7 +250,7 @@ def test_a_branch_that_the_engine_chose_is_a_finished_and_settled_row(db: Tables
     assert json.loads(row["branch"]) == ["b", "ä"]
     (task,) = load(db, owned).tasks
     assert (task.state, task.settled, task.branch) == (TaskState.SUCCESS, True, ("b", "ä"))
-    assert db.heard() == []
+    assert db.notifications() == []
     assert db.runs.reports(MASTER) == ()
 
 

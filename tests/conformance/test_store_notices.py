@@ -28,10 +28,10 @@ from tests.conformance.store_tables import (
 )
 
 
-def told_of(heard: list[tuple[str, str]]) -> list[tuple[object, ...]]:
+def ended_attempts(notifications: list[tuple[str, str]]) -> list[tuple[object, ...]]:
     """The notifications of ended attempts; asserts that there are no others."""
-    assert {channel for channel, _ in heard} == {Channel.TASK}
-    reports = [read_task_report(payload) for _, payload in heard]
+    assert {channel for channel, _ in notifications} == {Channel.TASK}
+    reports = [read_task_report(payload) for _, payload in notifications]
     return [
         (
             one.process_instance_id,
@@ -48,18 +48,20 @@ def told_of(heard: list[tuple[str, str]]) -> list[tuple[object, ...]]:
 def test_each_change_that_somebody_waits_for_is_called_out(db: Tables) -> None:
     owned = a_run(db)
     run_id = owned.process_instance_id
-    assert db.heard() == [(Channel.COMMAND, "")]
+    assert db.notifications() == [(Channel.COMMAND, "")]
     a, b = submit(db, owned, "a", "b")
     claim(db, [a])
-    assert db.heard() == []
+    assert db.notifications() == []
     end(db, an_end(a))
-    assert told_of(db.heard()) == [(run_id, a, "a", 1, TaskState.SUCCESS, LATER)]
+    assert ended_attempts(db.notifications()) == [(run_id, a, "a", 1, TaskState.SUCCESS, LATER)]
     save(db, owned, finish("a"))
-    assert db.heard() == []
+    assert db.notifications() == []
     save(db, owned, kill("b"))
-    assert [told[:5] for told in told_of(db.heard())] == [(run_id, b, "b", 1, TaskState.KILL)]
+    assert [attempt[:5] for attempt in ended_attempts(db.notifications())] == [
+        (run_id, b, "b", 1, TaskState.KILL)
+    ]
     a_command(db, command_type=9)
     take(db, always(a_stop(owned)))
-    assert db.heard() == [(Channel.COMMAND, ""), (Channel.WANTED, str(run_id))]
+    assert db.notifications() == [(Channel.COMMAND, ""), (Channel.WANTED, str(run_id))]
     save(db, owned, FinishProcess(state=ProcessState.STOP))
-    assert db.heard() == [(Channel.PROCESS, str(run_id))]
+    assert db.notifications() == [(Channel.PROCESS, str(run_id))]

@@ -48,7 +48,7 @@ from tests.conformance.store_tables import (
     has,
     kill,
     load,
-    looked_at,
+    planner_arguments,
     run_to_end,
     save,
     submit,
@@ -186,7 +186,9 @@ def test_chosen_nodes_that_were_paused_or_stopped_stay_the_chosen_ones(
     owned = carry_out(db, plan).ownership
     assert owned is not None
     end_run(db, owned, state)
-    _, snapshot = looked_at(db, command_type=3, command_param=about(owned.process_instance_id))
+    _, snapshot = planner_arguments(
+        db, command_type=3, command_param=about(owned.process_instance_id)
+    )
     assert snapshot.instance is not None
     assert snapshot.instance.run_scope == ("b",)
 
@@ -231,7 +233,7 @@ def test_a_recovering_planner_sees_the_whole_instance(db: Tables) -> None:
     owned = an_ended_run(db)
     db.update(t.process_instance, owned.process_instance_id, schedule_time=LATER)
     for command_type in (3, 4, 7, 12):
-        _, snapshot = looked_at(
+        _, snapshot = planner_arguments(
             db, command_type=command_type, command_param=about(owned.process_instance_id)
         )
         instance = snapshot.instance
@@ -252,7 +254,7 @@ def test_a_recovering_planner_sees_the_whole_instance(db: Tables) -> None:
 def test_other_planners_are_not_burdened_with_it(db: Tables) -> None:
     owned = an_ended_run(db)
     for command_type in (2, 8, 9):
-        _, snapshot = looked_at(
+        _, snapshot = planner_arguments(
             db, command_type=command_type, command_param=about(owned.process_instance_id)
         )
         assert snapshot.instance is not None

@@ -83,7 +83,7 @@ def fire(db: Tables, planner: FirePlanner, *, now: datetime = NOON, limit: int =
     return db.schedules.fire(planner=planner, now=now, limit=limit)
 
 
-def looked_at(db: Tables, *, now: datetime = NOON, limit: int = 100) -> list[Schedule]:
+def due_schedules(db: Tables, *, now: datetime = NOON, limit: int = 100) -> list[Schedule]:
     """The schedules that are due, in planning order; they stay due."""
     seen: list[Schedule] = []
 
@@ -123,7 +123,7 @@ def test_a_planner_is_given_all_that_decides_about_a_fire(db: Tables) -> None:
         process_instance_priority=1,
         worker_group_id=5,
     )
-    assert looked_at(db) == [
+    assert due_schedules(db) == [
         Schedule(
             id=schedule_id,
             process_definition_id=definition_id,
@@ -154,7 +154,7 @@ def test_a_planner_is_given_all_that_decides_about_a_fire(db: Tables) -> None:
 
 def test_what_a_schedule_does_not_say_is_left_to_the_cluster_and_the_definition(db: Tables) -> None:
     due(db)
-    (schedule,) = looked_at(db)
+    (schedule,) = due_schedules(db)
     assert (schedule.timezone_id, schedule.execution_type, schedule.start_params) == (None,) * 3
     assert schedule.deadline is None
     assert schedule.misfire_policy is MisfirePolicy.FIRE_ONCE
@@ -174,13 +174,13 @@ def test_t97_the_release_state_of_the_definition_is_looked_at_when_firing(
     db: Tables, columns: dict[str, int], is_online: bool
 ) -> None:
     due(db, process_definition_id=a_definition(db, **columns))
-    (schedule,) = looked_at(db)
+    (schedule,) = due_schedules(db)
     assert schedule.definition_is_online is is_online
 
 
 def test_a_schedule_of_a_definition_that_is_gone_is_looked_at_all_the_same(db: Tables) -> None:
     due(db, process_definition_id=2_000_000_000)
-    (schedule,) = looked_at(db)
+    (schedule,) = due_schedules(db)
     assert (schedule.definition_name, schedule.definition_is_online) == (None, False)
 
 
@@ -192,7 +192,7 @@ def test_only_online_schedules_that_are_due_and_have_no_fault_are_looked_at(db: 
     a_schedule(db, release_state=0)
     a_schedule(db, fault="crontab: nonsense")
     due(db, at=None)
-    assert sorted(schedule.id for schedule in looked_at(db)) == [to_be_counted, at_the_minute]
+    assert sorted(schedule.id for schedule in due_schedules(db)) == [to_be_counted, at_the_minute]
 
 
 def test_what_is_due_longest_comes_first_and_no_more_than_the_limit(db: Tables) -> None:
@@ -201,9 +201,9 @@ def test_what_is_due_longest_comes_first_and_no_more_than_the_limit(db: Tables) 
     counted = a_schedule(db, counted_from=NOON - 2 * MINUTE)
     oldest = due(db, at=NOON - HOUR)
     order = [oldest, counted, *twins, newest]
-    assert [schedule.id for schedule in looked_at(db)] == order
-    assert [schedule.id for schedule in looked_at(db, limit=2)] == order[:2]
-    assert looked_at(db, limit=0) == []
+    assert [schedule.id for schedule in due_schedules(db)] == order
+    assert [schedule.id for schedule in due_schedules(db, limit=2)] == order[:2]
+    assert due_schedules(db, limit=0) == []
 
 
 # The rows of a fire
@@ -333,14 +333,14 @@ def test_a_schedule_moves_on_to_its_next_fire(db: Tables) -> None:
     assert has(the_schedule(db, counted), counted_from=None, next_fire_time=LATER, fault=None)
     assert has(the_schedule(db, known), counted_from=None, next_fire_time=LATER, fault=None)
     assert has(the_schedule(db, last), counted_from=None, next_fire_time=None, fault=None)
-    assert [schedule.id for schedule in looked_at(db, now=LATER)] == [counted, known]
+    assert [schedule.id for schedule in due_schedules(db, now=LATER)] == [counted, known]
 
 
 def test_more_fires_than_one_time_takes_leave_the_schedule_due(db: Tables) -> None:
     schedule_id = due(db, at=NOON - HOUR)
     answer = fire(db, every(plan(fired(NOON - HOUR), then=NOON - MINUTE)))
     assert answer.next_due == NOON - MINUTE
-    assert [schedule.id for schedule in looked_at(db)] == [schedule_id]
+    assert [schedule.id for schedule in due_schedules(db)] == [schedule_id]
 
 
 def test_a_schedule_with_a_fault_fires_nothing_and_holds_up_nobody(db: Tables) -> None:
@@ -350,7 +350,7 @@ def test_a_schedule_with_a_fault_fires_nothing_and_holds_up_nobody(db: Tables) -
     assert (answer.commands, answer.next_due) == (1, LATER)
     assert the_schedule(db, spoilt)["fault"] == "crontab: nonsense"
     assert {row["schedule_id"] for row in db.rows(t.schedule_fire)} == {sound}
-    assert [schedule.id for schedule in looked_at(db, now=LATER)] == [sound]
+    assert [schedule.id for schedule in due_schedules(db, now=LATER)] == [sound]
 
 
 def _raises(_schedule: Schedule) -> FirePlan:
@@ -425,7 +425,7 @@ def test_a_change_of_what_decides_about_fires_has_them_counted_anew(
     db: Tables, columns: dict[str, Any]
 ) -> None:
     schedule_id = due(db, at=LATER, fault="crontab: nonsense")
-    db.heard()
+    db.notifications()
     db.update(t.schedule, schedule_id, **columns)
     row = the_schedule(db, schedule_id)
     assert row["counted_from"] is not None
@@ -459,19 +459,19 @@ def test_a_schedule_whose_parameters_are_mended_goes_on_where_it_was(db: Tables)
     db.update(t.schedule, schedule_id, start_params="{}")
     row = the_schedule(db, schedule_id)
     assert has(row, fault=None, counted_from=None, next_fire_time=NOON)
-    assert [schedule.id for schedule in looked_at(db)] == [schedule_id]
+    assert [schedule.id for schedule in due_schedules(db)] == [schedule_id]
 
 
 def test_what_was_due_while_a_schedule_was_offline_is_not_counted(db: Tables) -> None:
     schedule_id = due(db, at=NOON - HOUR)
     db.update(t.schedule, schedule_id, release_state=0)
     assert has(the_schedule(db, schedule_id), counted_from=None, next_fire_time=NOON - HOUR)
-    assert looked_at(db) == []
+    assert due_schedules(db) == []
     db.update(t.schedule, schedule_id, release_state=1)
     row = the_schedule(db, schedule_id)
     assert row["counted_from"] is not None
     assert row["next_fire_time"] is None
-    assert [schedule.id for schedule in looked_at(db, now=NOON + YEAR)] == [schedule_id]
+    assert [schedule.id for schedule in due_schedules(db, now=NOON + YEAR)] == [schedule_id]
 
 
 def test_masters_are_told_of_a_schedule_that_comes_or_changes_and_not_of_their_own_firing(
@@ -479,17 +479,17 @@ def test_masters_are_told_of_a_schedule_that_comes_or_changes_and_not_of_their_o
 ) -> None:
     told = (Channel.SCHEDULE, "")
     schedule_id = due(db)
-    assert told in db.heard()
+    assert told in db.notifications()
     db.update(t.schedule, schedule_id, crontab="0 30 * * * ?")
-    assert db.heard() == [told]
+    assert db.notifications() == [told]
     db.update(t.schedule, schedule_id, start_params="{}")
-    assert db.heard() == [told]
+    assert db.notifications() == [told]
     db.update(t.schedule, schedule_id, release_state=0)
-    assert db.heard() == [told]
+    assert db.notifications() == [told]
     db.update(t.schedule, schedule_id, release_state=1)
-    db.heard()
+    db.notifications()
     fire(db, every(plan(fired())))
-    assert db.heard() == [(Channel.COMMAND, "")]
+    assert db.notifications() == [(Channel.COMMAND, "")]
 
 
 @pytest.mark.parametrize(

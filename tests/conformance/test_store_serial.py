@@ -305,10 +305,10 @@ def test_a_stop_ends_a_waiting_run_at_once_and_a_pause_does_nothing(db: Tables) 
     one_more(db, definition_id, WAIT)
     one_more(db, definition_id, WAIT)
     waiting = the_newest(db)["id"]
-    db.heard()
+    db.notifications()
     assert isinstance(carry_out(db, a_signal(waiting, CommandType.PAUSE)).plan, Drop)
     assert the_newest(db)["state"] == ProcessState.SERIAL_WAIT
-    db.heard()
+    db.notifications()
     assert isinstance(carry_out(db, a_signal(waiting, CommandType.STOP), now=LATER).plan, Signal)
     assert has(
         the_newest(db),
@@ -317,7 +317,7 @@ def test_a_stop_ends_a_waiting_run_at_once_and_a_pause_does_nothing(db: Tables) 
         state_reason="stopped before its turn came",
         history_cmd="START_PROCESS,STOP",
     )
-    assert db.heard() == [(Channel.COMMAND, ""), (Channel.PROCESS, str(waiting))]
+    assert db.notifications() == [(Channel.COMMAND, ""), (Channel.PROCESS, str(waiting))]
 
 
 def a_serial_restart(owned: Ownership, execution_type: ExecutionType) -> Restart:

@@ -247,15 +247,15 @@ def test_a_report_carries_what_the_attempt_puts_out(db: Tables) -> None:
     a, b = submit(db, owned, "a", "b")
     claim(db, [a, b])
     pool = '[{"prop":"rows","direct":"OUT","type":"VARCHAR","value":"7"}]'
-    db.heard()
+    db.notifications()
     end(db, an_end(a, var_pool=pool), an_end(b))
     assert (the_task(db, a)["var_pool"], the_task(db, b)["var_pool"]) == (pool, None)
     told = [(one.name, one.var_pool, one.has_output) for one in db.runs.reports(MASTER)]
     assert told == [("a", pool, True), ("b", None, False)]
     assert [task.var_pool for task in load(db, owned).tasks] == [pool, None]
     # A notification says only that there is something to read.
-    heard = [read_task_report(payload) for _, payload in db.heard()]
-    called = sorted((one.name, one.var_pool, one.has_output) for one in heard)
+    notifications = [read_task_report(payload) for _, payload in db.notifications()]
+    called = sorted((one.name, one.var_pool, one.has_output) for one in notifications)
     assert called == [("a", None, True), ("b", None, False)]
 
 

@@ -128,7 +128,7 @@ def test_a_dependent_that_takes_too_long_fails(db: Tables, strategy: TimeoutStra
     save(db, owned, a_timed("dep", strategy, task_type="DEPENDENT"))
     (row,) = db.rows(t.task_instance)
     assert db.timeouts.time_out(now=LATER - SECOND) == 0
-    db.heard()
+    db.notifications()
     assert db.timeouts.time_out(now=LATER) == 1 + strategy.warns
     assert db.timeouts.time_out(now=LATER + MINUTE) == 0
     assert has(
@@ -141,7 +141,7 @@ def test_a_dependent_that_takes_too_long_fails(db: Tables, strategy: TimeoutStra
     assert titles(db) == ["Task Timeout Warn"] * strategy.warns
     (report,) = db.runs.reports(MASTER)
     assert (report.task_instance_id, report.state) == (row["id"], TaskState.FAILURE)
-    assert [channel for channel, _ in db.heard()] == [Channel.TASK]
+    assert [channel for channel, _ in db.notifications()] == [Channel.TASK]
 
 
 def a_timed_child(db: Tables, parent: Ownership) -> tuple[int, Ownership]:
@@ -157,7 +157,7 @@ def test_a_sub_process_that_takes_too_long_is_stopped_and_then_a_failure(db: Tab
     assert db.timeouts.time_out(now=LATER) == 1
     assert db.runs.wanted(MASTER) == {child: Intent(state=ProcessState.STOP, at=LATER)}
     reason = "timed out after 1 minute (timeout strategy FAILED)"
-    # The worker's own end is no intent of the owner, which need not know of it before that end.
+    # The attempt gets no intent: its owner need not know of the time-out before the child's end.
     assert has(the_task(db, task_id), state=1, wanted_state=None, reason=reason)
     assert db.timeouts.time_out(now=LATER + MINUTE) == 0
     save(db, child, STOPPING, FinishProcess(state=ProcessState.STOP, reason="stopped"), at=LATER)

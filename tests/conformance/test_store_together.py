@@ -152,7 +152,7 @@ class _Walk:
                 (self._fire, 1),
                 (self._complement, 1.5),
                 (self._advance, 6),
-                (self._ask_of_complement, 1),
+                (self._request_for_complement, 1),
                 (self._take, 6),
                 (self._end_run, 4),
                 (self._restart, 0.7),
@@ -171,7 +171,7 @@ class _Walk:
             self._memory._rows(table)._last_id = max((row["id"] for row in rows), default=0)
         self._postgresql.draw_ids_from_the_highest(COMPARED)
         for master in (MASTER, OTHER_MASTER):
-            self._both(partial(_sight_of, master))
+            self._both(partial(_view_of, master))
         self._both(
             lambda db: (
                 db.failover.run_owners(),
@@ -195,8 +195,10 @@ class _Walk:
         names = list(here[0]) if here else ["id"]
         assert [row["id"] for row in here] == [row["id"] for row in there]
         for ours, theirs in zip(here, there, strict=True):
-            differing = [name for name in names if ours[name] != _told_by_us(theirs[name])]
-            assert not differing, f"{table.name}: {_said(ours, differing)}, {_said(theirs, names)}"
+            differing = [name for name in names if ours[name] != _without_server_time(theirs[name])]
+            assert not differing, (
+                f"{table.name}: {_described(ours, differing)}, {_described(theirs, names)}"
+            )
 
     # Commands
 
@@ -246,7 +248,7 @@ class _Walk:
         # A store may take new runs of a batch first, and those that nothing blocks before others.
         kinds = {_is_of_new_run(row) for row in self._memory.rows(t.command)}
         limit = limit if len(kinds) == 1 else 1
-        planner = partial(_as_asked, all_serial=limit > 1)
+        planner = partial(_plain_plan, all_serial=limit > 1)
 
         def take_some(db: Tables) -> Any:
             handled = take(db, planner, node=node, limit=limit, room=room, spare=spare)
@@ -451,7 +453,7 @@ class _Walk:
         thorough = self._random.random() < 0.5
         return lambda db: db.complements.advance(decide=step, now=LATER, thorough=thorough).begun
 
-    def _ask_of_complement(self) -> Callable[[Tables], Any]:
+    def _request_for_complement(self) -> Callable[[Tables], Any]:
         rows = self._memory.rows(t.complement)
         if not rows:
             return lambda _: "nothing"
@@ -469,13 +471,13 @@ class _Walk:
         ]
         pending = {"state": "pending", "command_id": 0, "process_instance_id": 0}
 
-        def ask(db: Tables) -> str:
+        def request(db: Tables) -> str:
             db.update(t.complement, row["id"], state=state, end_time=None)
             for date_id in again if state == ComplementState.RUNNING else ():
                 db.update(t.complement_date, date_id, **pending)
             return ComplementState(state).name
 
-        return ask
+        return request
 
     # Workers, and lost daemons
 
@@ -562,11 +564,11 @@ def _without_id(row: dict[str, Any]) -> str:
     return repr([row.get(name) for name in names])
 
 
-def _said(row: dict[str, Any], names: list[str]) -> str:
+def _described(row: dict[str, Any], names: list[str]) -> str:
     return f"row {row['id']} has " + ", ".join(f"{name}={row[name]!r}" for name in names)
 
 
-def _told_by_us(value: Any) -> Any:
+def _without_server_time(value: Any) -> Any:
     return FAR if isinstance(value, datetime) and value > FAR else value
 
 
@@ -580,12 +582,12 @@ def _in_order(news: Saved | Released) -> Any:
     return news.lost, offers, kills, withdrawn, news.holds, news.intents, news.dependents
 
 
-def _sight_of(master: Node, db: Tables) -> Any:
+def _view_of(master: Node, db: Tables) -> Any:
     wanted = db.runs.wanted(master).items()
     return (
         db.runs.load(sorted(db.runs.owned(master))),
         db.runs.reports(master),
-        {owned: (intent.state, _told_by_us(intent.at)) for owned, intent in wanted},
+        {owned: (intent.state, _without_server_time(intent.at)) for owned, intent in wanted},
         db.runs.unclaimed(master, submitted_before=LATER),
         db.dependents.waiting(master),
     )
@@ -600,7 +602,7 @@ def _outcome(deed: Callable[[Tables], Any], db: Tables) -> Any:
         return "refused"
 
 
-def _as_asked(command: Command, snapshot: Snapshot, *, all_serial: bool) -> Plan:
+def _plain_plan(command: Command, snapshot: Snapshot, *, all_serial: bool) -> Plan:
     """Plan a command in the shortest way and leave the checks to the store."""
     parent, instance, kind = snapshot.parent, snapshot.instance, command.command_type
     child_of = None

@@ -24,7 +24,7 @@ from tests.conformance.store_tables import (
     call_child,
     kill,
     load,
-    looked_at,
+    planner_arguments,
     release,
     released,
     save,
@@ -138,7 +138,9 @@ def test_the_planner_of_a_sub_process_or_a_recovery_sees_the_zone(db: Tables) ->
     take(db, planner)
     assert seen == [TOKYO]
     assert task_id
-    _, snapshot = looked_at(db, command_type=4, command_param=about(parent.process_instance_id))
+    _, snapshot = planner_arguments(
+        db, command_type=4, command_param=about(parent.process_instance_id)
+    )
     assert snapshot.instance is not None
     assert snapshot.instance.timezone_id == TOKYO
 

@@ -56,7 +56,7 @@ def _shape(made: Engine) -> dict[str, list[str]]:
 def _can_be_compared(item: Any, _name: str | None, kind: str, *_: object) -> bool:
     """True if Alembic can compare both; the shapes compare the others.
 
-    PostgreSQL words an index over an expression anew, and a default that is drawn has two values.
+    PostgreSQL rewrites an index over an expression, and a drawn default has two values.
     """
     if kind == "index":
         return bool(len(item.columns) == len(item.expressions))

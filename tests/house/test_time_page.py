@@ -97,13 +97,13 @@ def test_the_policies_that_the_page_calls_defaults_are_those_of_the_table() -> N
         name: str(schedule.c[name].server_default.arg).strip("'")
         for name in ("missing_time", "repeated_time", "misfire_policy", "misfire_limit")
     }
-    said = {
+    documented = {
         word
         for row in (*table("cron line", second="policy"), *table("policy"))
         if "(default)" in row["policy"]
         for word in codes(row["policy"])
     }
-    assert said == {"shift", "first", "fire_once", "fire_all"}
+    assert documented == {"shift", "first", "fire_once", "fire_all"}
     assert defaults["missing_time"] == "shift"
     assert defaults["repeated_time"] == "first"
     assert defaults["misfire_policy"] == "fire_once"
@@ -127,8 +127,8 @@ def test_misfires_come_to_what_the_page_says(row: dict[str, str]) -> None:
 
 
 def test_the_ledger_knows_the_outcomes_of_the_page_and_no_others() -> None:
-    said = [codes(row["outcome in the ledger"])[0] for row in table("outcome in the ledger")]
-    assert said == [outcome.value for outcome in FireOutcome]
+    documented = [codes(row["outcome in the ledger"])[0] for row in table("outcome in the ledger")]
+    assert documented == [outcome.value for outcome in FireOutcome]
 
 
 @pytest.mark.parametrize("row", table("range"), ids=lambda row: row["range"])

@@ -31,7 +31,7 @@ from tests.integration.conftest import Cli
 NOW = datetime.now(UTC)
 
 
-def told(answer: tuple[int, str, str]) -> Any:
+def parsed(answer: tuple[int, str, str]) -> Any:
     code, out, err = answer
     assert code == 0, err
     return json.loads(out)
@@ -197,7 +197,7 @@ def test_waiting_for_a_recovery_that_nobody_takes_ends_with_the_time_out(
 def test_a_failed_attempt_of_an_ended_run_is_declared_good(cli: Cli, db: Engine) -> None:
     an_instance(db, ProcessState.FAILURE)
     an_attempt(db, 1, TaskState.FAILURE, reason="exit code 3")
-    row = told(cli("task", "force-success", "1", "-o", "json"))
+    row = parsed(cli("task", "force-success", "1", "-o", "json"))
     assert (row["state"], row["state_code"]) == ("FORCED_SUCCESS", 13)
     assert "it was FAILURE: exit code 3" in row["reason"]
 
@@ -216,20 +216,20 @@ def test_no_other_attempt_is_declared_good(cli: Cli, db: Engine) -> None:
 
 def test_the_execution_type_is_set_shown_and_exported(cli: Cli, db: Engine, tmp_path: Path) -> None:
     a_definition(db, process_definition_json='{"tasks": []}')
-    (row,) = told(
+    (row,) = parsed(
         cli("definition", "set", "nightly", "--execution-type", "serial-wait", "-o", "json")
     )
     assert (row["execution_type"], row["changed"]) == ("SERIAL_WAIT", True)
-    assert told(cli("definition", "show", "nightly", "-o", "json"))["execution_type"] == (
+    assert parsed(cli("definition", "show", "nightly", "-o", "json"))["execution_type"] == (
         "SERIAL_WAIT"
     )
-    assert told(cli("definition", "export", "nightly"))["executionType"] == "SERIAL_WAIT"
+    assert parsed(cli("definition", "export", "nightly"))["executionType"] == "SERIAL_WAIT"
     assert cli("definition", "set", "nightly", "--execution-type", "sometimes")[0] == 2
     assert cli("definition", "set", "nobody", "--execution-type", "parallel")[0] == 3
 
 
 def test_a_pool_is_made_resized_and_removed(cli: Cli) -> None:
-    assert told(cli("pool", "create", "db", "--size", "2", "-o", "json")) == {
+    assert parsed(cli("pool", "create", "db", "--size", "2", "-o", "json")) == {
         "id": 1,
         "name": "db",
         "size": 2,
@@ -237,7 +237,7 @@ def test_a_pool_is_made_resized_and_removed(cli: Cli) -> None:
     code, _, err = cli("pool", "create", "db", "--size", "3")
     assert code == 4
     assert "orcaflow pool resize" in err
-    assert told(cli("pool", "resize", "db", "--size", "5", "-o", "json"))["size"] == 5
+    assert parsed(cli("pool", "resize", "db", "--size", "5", "-o", "json"))["size"] == 5
     assert cli("pool", "resize", "bd", "--size", "5")[0] == 3
     assert cli("pool", "remove", "db")[0] == 0
     assert cli("pool", "remove", "db")[0] == 3
@@ -272,16 +272,16 @@ def test_a_pool_lists_its_holders_and_waiters_and_is_not_removed_while_it_has_an
                     task_id=task, group_id=1, status=status, weight=weight, process_id=1
                 )
             )
-    (row,) = told(cli("pool", "list", "-o", "json"))
+    (row,) = parsed(cli("pool", "list", "-o", "json"))
     # An ended attempt holds no slots, whatever its row says: slots can't leak.
     assert (row["used"], row["free"], row["waiting"]) == (2, 1, 1)
-    shown = told(cli("pool", "show", "db", "-o", "json"))
+    shown = parsed(cli("pool", "show", "db", "-o", "json"))
     assert [each["task"] for each in shown["holders"]] == ["a"]
     assert [each["task"] for each in shown["waiters"]] == ["b"]
     code, _, err = cli("pool", "remove", "db")
     assert code == 4
     assert "task 'a' of process instance 1 holds" in err
-    causes = told(cli("task", "why", str(waiter), "-o", "json"))
+    causes = parsed(cli("task", "why", str(waiter), "-o", "json"))
     assert [each["cause"] for each in causes][-3:] == ["pool", "pool", "running"]
 
 
@@ -303,7 +303,7 @@ def test_a_password_comes_from_standard_input_and_is_never_shown(
         "password": "hush hush",
         "other": "sslmode=require",
     }
-    (row,) = told(cli("datasource", "list", "-o", "json"))
+    (row,) = parsed(cli("datasource", "list", "-o", "json"))
     assert (row["kind"], row["address"], row["has_password"]) == (
         "postgresql",
         "db.local:5432",
@@ -324,7 +324,7 @@ def test_a_data_source_is_tried_from_here(
 ) -> None:
     plain = migrated_url.replace("postgresql+psycopg2", "postgresql")
     assert cli("datasource", "create", "own", "--url", plain)[0] == 0
-    assert told(cli("datasource", "test", "own", "-o", "json"))["server"].startswith("postgresql")
+    assert parsed(cli("datasource", "test", "own", "-o", "json"))["server"].startswith("postgresql")
     cli("datasource", "create", "gone", "--url", f"sqlite:///{tmp_path}/gone.db")
     code, _, err = cli("datasource", "test", "gone")
     assert code == 5
@@ -359,7 +359,7 @@ def test_a_data_source_that_a_definition_names_stays(cli: Cli, db: Engine) -> No
     assert "'nightly'" in err
     assert cli("datasource", "create", "own", "--url", "sqlite:////srv/y.db")[0] == 4
     assert cli("datasource", "create", "own", "--url", "sqlite:////srv/y.db", "--replace")[0] == 0
-    assert told(cli("datasource", "list", "-o", "json"))[0]["database"] == "/srv/y.db"
+    assert parsed(cli("datasource", "list", "-o", "json"))[0]["database"] == "/srv/y.db"
 
 
 def test_rendering_reports_where_values_come_from_and_masks_secrets(cli: Cli, db: Engine) -> None:
@@ -409,7 +409,7 @@ def test_why_follows_sub_processes_and_reports_that_zookeeper_did_not_answer(
                 process_instance_id=child,
             )
         )
-    causes = told(cli("instance", "why", str(parent), "-o", "json"))
+    causes = parsed(cli("instance", "why", str(parent), "-o", "json"))
     assert [(each["cause"], each["depth"]) for each in causes] == [
         ("zookeeper_unreachable", 0),
         ("sub_process", 0),
@@ -440,7 +440,7 @@ def test_why_explains_serial_runs_queued_tasks_and_commands(cli: Cli, db: Engine
     assert "before it: 1 task" in cli("task", "why", str(later))[1]
     with db.begin() as connection:
         connection.execute(insert(command).values(command_type=0, process_definition_id=1))
-    causes = told(cli("instance", "why", "--command", "1", "-o", "json"))
+    causes = parsed(cli("instance", "why", "--command", "1", "-o", "json"))
     assert [each["cause"] for each in causes] == [
         "command_waits",
         "definition_offline",
@@ -455,7 +455,7 @@ def test_why_of_a_superseded_attempt_explains_the_one_in_its_place(cli: Cli, db:
     an_instance(db, ProcessState.RUNNING)
     old = an_attempt(db, 1, TaskState.FAILURE, flag=0)
     an_attempt(db, 1, TaskState.RUNNING, attempt=2)
-    causes = told(cli("task", "why", str(old), "-o", "json"))
+    causes = parsed(cli("task", "why", str(old), "-o", "json"))
     assert [each["cause"] for each in causes] == ["superseded", "zookeeper_unreachable", "running"]
 
 
@@ -463,11 +463,11 @@ def test_the_lists_show_the_new_states(cli: Cli, db: Engine) -> None:
     an_instance(db, ProcessState.SERIAL_WAIT)
     an_attempt(db, 1, TaskState.DELAY_EXECUTION, due_at=NOW)
     an_attempt(db, 1, TaskState.SUCCESS, name="s", task_type="SWITCH", branch='["x"]')
-    assert told(cli("instance", "list", "--state", "serial-wait", "-o", "json"))[0]["id"] == 1
-    rows = told(cli("task", "list", "-o", "json"))
+    assert parsed(cli("instance", "list", "--state", "serial-wait", "-o", "json"))[0]["id"] == 1
+    rows = parsed(cli("task", "list", "-o", "json"))
     assert [row["branch"] for row in rows] == [None, ["x"]]
     assert rows[0]["due_at"] is not None
-    assert len(told(cli("task", "list", "--state", "delay-execution", "-o", "json"))) == 1
+    assert len(parsed(cli("task", "list", "--state", "delay-execution", "-o", "json"))) == 1
 
 
 def test_everything_known_of_a_spark_application_is_shown(cli: Cli, db: Engine) -> None:
@@ -498,7 +498,7 @@ def test_everything_known_of_a_spark_application_is_shown(cli: Cli, db: Engine) 
     assert "application app-1" in lines
     assert "UI http://driver:4040" in lines
     assert "cost 0.25 core-hours" in lines
-    rows = told(cli("instance", "show", "1", "-o", "json"))["tasks"]
+    rows = parsed(cli("instance", "show", "1", "-o", "json"))["tasks"]
     assert rows[0]["progress"]["share"] == 0.3
     assert (rows[0]["app_link"], rows[0]["ui_link"]) == ("app-1", "http://driver:4040")
     assert (rows[1]["failure_reason"], rows[1]["usage"]["core_seconds"]) == ("OUT_OF_MEMORY", 900)
@@ -508,7 +508,7 @@ def test_a_table_of_other_tasks_says_nothing_of_spark(cli: Cli, db: Engine) -> N
     an_instance(db, ProcessState.RUNNING)
     an_attempt(db, 1, TaskState.SUCCESS)
     assert "PROGRESS" not in cli("task", "list")[1]
-    assert told(cli("task", "list", "-o", "json"))[0]["progress"] is None
+    assert parsed(cli("task", "list", "-o", "json"))[0]["progress"] is None
 
 
 def test_why_reads_the_living_daemons_from_zookeeper(
@@ -523,7 +523,7 @@ def test_why_reads_the_living_daemons_from_zookeeper(
         run = an_instance(db, ProcessState.RUNNING, owner_incarnation=master.incarnation)
         an_attempt(db, run, TaskState.RUNNING)
         queued = an_attempt(db, run, TaskState.SUBMITTED, name="b")
-        causes = told(cli("instance", "why", str(run), "-o", "json"))
+        causes = parsed(cli("instance", "why", str(run), "-o", "json"))
         assert [each["cause"] for each in causes] == ["worker_gone", "queued", "no_worker"]
-    causes = told(cli("task", "why", str(queued), "-o", "json"))
+    causes = parsed(cli("task", "why", str(queued), "-o", "json"))
     assert [each["cause"] for each in causes][:2] == ["owner_gone", "no_master"]

@@ -55,7 +55,7 @@ NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 Ending = Callable[[datetime], ProcessState | None]
 
 
-def asked(cli: Cli, line: str, *, code: int = 0) -> Any:
+def document(cli: Cli, line: str, *, code: int = 0) -> Any:
     """The document of `orcaflow complement <line> -o json`."""
     found, out, err = cli("complement", *line.split(), "-o", "json")
     assert found == code, err
@@ -214,19 +214,19 @@ def test_a_range_becomes_a_complement_that_runs_each_of_its_dates_once(
     cli: Cli, db: Engine
 ) -> None:
     a_definition(db)
-    made = asked(cli, "nightly --from 2013-01-01 --to 2013-01-31 --parallel 2 --param who=me")
+    made = document(cli, "nightly --from 2013-01-01 --to 2013-01-31 --parallel 2 --param who=me")
     [row] = made["complements"]
     assert (row["state"], row["dates"], row["pending"]) == ("RUNNING", 31, 31)
     assert (row["timezone"], row["parallelism"], row["start_params"]) == ("UTC", 2, {"who": "me"})
     World(db).rest()
-    shown = asked(cli, f"show {row['id']}")
+    shown = document(cli, f"show {row['id']}")
     assert (shown["state"], shown["success"], shown["done"]) == ("SUCCESS", 31, 31)
     assert [date["date"][:10] for date in shown["date_list"]] == [
         f"2013-01-{day:02d}" for day in range(1, 32)
     ]
     assert len({date["process_instance_id"] for date in shown["date_list"]}) == 31
-    assert [each["id"] for each in asked(cli, "list nightly --state success")] == [row["id"]]
-    assert asked(cli, "list --state running") == []
+    assert [each["id"] for each in document(cli, "list nightly --state success")] == [row["id"]]
+    assert document(cli, "list --state running") == []
     assert cli("complement", "show", str(row["id"]))[0] == 0
 
 
@@ -235,7 +235,7 @@ def test_a_plan_writes_nothing_and_says_what_would_come_of_each_date(cli: Cli, d
     done = an_instance(db, definition_id, datetime(2013, 1, 2, tzinfo=UTC), 7)
     failed = an_instance(db, definition_id, datetime(2013, 1, 3, tzinfo=UTC), 6)
     line = "nightly --from 2013-01-01 --to 2013-01-03 --parallel 2 --reprocess failed"
-    [found] = asked(cli, f"{line} --plan")["complements"]
+    [found] = document(cli, f"{line} --plan")["complements"]
     assert [
         (date["becomes"], date["process_instance_id"], date["reason"]) for date in found["dates"]
     ] == [
@@ -249,7 +249,7 @@ def test_a_plan_writes_nothing_and_says_what_would_come_of_each_date(cli: Cli, d
     assert code == 0
     assert "1 round of 10.0s (the median of its last 1 successful run) = 10.0s" in out
     assert "Nothing was written" in err
-    assert asked(cli, "list") == []
+    assert document(cli, "list") == []
 
 
 def test_a_long_plan_shows_both_ends_and_how_many_are_between(cli: Cli, db: Engine) -> None:
@@ -311,7 +311,7 @@ def test_dates_are_the_fires_of_online_schedules_in_their_zone(cli: Cli, db: Eng
                 )
             )
     line = "nightly --from 2026-03-07 --to 2026-03-09 --order descending --plan"
-    [found] = asked(cli, line)["complements"]
+    [found] = document(cli, line)["complements"]
     assert found["timezone"] == "America/New_York"
     # The clock skips 02:30 on the 8th.
     assert [date["date"] for date in found["dates"]] == [
@@ -361,7 +361,7 @@ def test_more_dates_than_usual_need_a_word_of_confirmation(cli: Cli, db: Engine)
     a_definition(db)
     line = "nightly --from 1980-01-01 --to 2013-01-01"
     assert "--yes" in refused(cli, db, line, code=4)
-    [row] = asked(cli, f"{line} --yes")["complements"]
+    [row] = document(cli, f"{line} --yes")["complements"]
     assert row["dates"] == 12_055
 
 
@@ -379,7 +379,7 @@ def test_a_definition_has_to_be_there_and_online(cli: Cli, db: Engine) -> None:
 
 def test_settings_of_the_runs_reach_their_commands(cli: Cli, db: Engine) -> None:
     a_definition(db)
-    asked(
+    document(
         cli,
         "nightly --date 2013-01-05 --start-node b --pre --priority low --failure-strategy end"
         " --param who=me",
@@ -440,28 +440,28 @@ def test_a_paused_complement_begins_no_further_date_until_it_is_resumed(
     cli: Cli, db: Engine
 ) -> None:
     a_definition(db)
-    asked(cli, "nightly --from 2013-01-01 --to 2013-01-04 --parallel 2")
+    document(cli, "nightly --from 2013-01-01 --to 2013-01-04 --parallel 2")
     running = World(db, lambda _: None)
     running.turn()
     assert states(db, 1) == ["running", "running", "pending", "pending"]
-    assert asked(cli, "pause 1")["state"] == "READY_PAUSE"
-    assert asked(cli, "pause 1")["state"] == "READY_PAUSE"
+    assert document(cli, "pause 1")["state"] == "READY_PAUSE"
+    assert document(cli, "pause 1")["state"] == "READY_PAUSE"
     World(db).rest()
-    assert asked(cli, "show 1")["state"] == "PAUSE"
+    assert document(cli, "show 1")["state"] == "PAUSE"
     assert states(db, 1) == ["success", "success", "pending", "pending"]
-    assert asked(cli, "resume 1")["state"] == "RUNNING"
+    assert document(cli, "resume 1")["state"] == "RUNNING"
     World(db).rest()
-    assert asked(cli, "show 1")["state"] == "SUCCESS"
+    assert document(cli, "show 1")["state"] == "SUCCESS"
     assert "it is SUCCESS" in refused(cli, db, "pause 1", code=4)
     assert "it is SUCCESS" in refused(cli, db, "resume 1", code=4)
 
 
 def test_pausing_with_wait_ends_once_what_has_begun_has_ended(cli: Cli, db: Engine) -> None:
     a_definition(db)
-    asked(cli, "nightly --from 2013-01-01 --to 2013-01-04")
+    document(cli, "nightly --from 2013-01-01 --to 2013-01-04")
     World(db, lambda _: None).turn()
     with World(db).turning():
-        assert asked(cli, "pause 1 --wait")["state"] == "PAUSE"
+        assert document(cli, "pause 1 --wait")["state"] == "PAUSE"
 
 
 def test_a_cancelled_complement_stops_its_runs_and_begins_no_further_date(
@@ -469,18 +469,18 @@ def test_a_cancelled_complement_stops_its_runs_and_begins_no_further_date(
 ) -> None:
     a_definition(db)
     a_definition(db, "report", waits_for="nightly")
-    made = asked(cli, "nightly --from 2013-01-01 --to 2013-01-04 --parallel 2 --downstream")
+    made = document(cli, "nightly --from 2013-01-01 --to 2013-01-04 --parallel 2 --downstream")
     assert [row["after_id"] for row in made["complements"]] == [None, 1]
     world = World(db, lambda _: None)
     world.turn()
     with world.turning():
-        cancelled = asked(cli, "cancel 1")
+        cancelled = document(cli, "cancel 1")
     assert (cancelled["state"], cancelled["failure"], cancelled["cancelled"]) == ("STOP", 2, 2)
     world.rest()
-    follower = asked(cli, "show 2")
+    follower = document(cli, "show 2")
     assert (follower["state"], follower["pending"]) == ("FAILURE", 4)
     assert "complement 1" in follower["reason"]
-    assert asked(cli, "cancel 1")["state"] == "STOP"
+    assert document(cli, "cancel 1")["state"] == "STOP"
     assert "begin another" in refused(cli, db, "retry 1", code=4)
     assert "begin another" in refused(cli, db, "resume 1", code=4)
     assert refused(cli, db, "cancel 99", code=3)
@@ -488,30 +488,30 @@ def test_a_cancelled_complement_stops_its_runs_and_begins_no_further_date(
 
 def test_cancelling_says_so_when_nobody_carries_it_out(cli: Cli, db: Engine) -> None:
     a_definition(db)
-    asked(cli, "nightly --date 2013-01-01")
+    document(cli, "nightly --date 2013-01-01")
     assert cli("complement", "cancel", "1", "--timeout", "0.1s")[0] == 124
-    assert asked(cli, "cancel 1 --no-wait")["state"] == "READY_STOP"
+    assert document(cli, "cancel 1 --no-wait")["state"] == "READY_STOP"
 
 
 def test_a_retry_runs_what_failed_again_and_what_waits_for_it(cli: Cli, db: Engine) -> None:
     a_definition(db)
     a_definition(db, "report", waits_for="nightly")
-    asked(cli, "nightly --from 2013-01-01 --to 2013-01-03 --on-failure continue --downstream")
+    document(cli, "nightly --from 2013-01-01 --to 2013-01-03 --on-failure continue --downstream")
 
     def first_fails(date: datetime) -> ProcessState:
         return ProcessState.FAILURE if date.day == 1 else ProcessState.SUCCESS
 
     World(db, first_fails).rest()
     assert states(db, 1) == ["failure", "success", "success"]
-    assert [row["state"] for row in asked(cli, "list")] == ["FAILURE", "FAILURE"]
-    shown = asked(cli, "show 1 --state failure")
+    assert [row["state"] for row in document(cli, "list")] == ["FAILURE", "FAILURE"]
+    shown = document(cli, "show 1 --state failure")
     assert shown["followers"] == [2]
     [failed] = shown["date_list"]
     assert f"process instance {failed['process_instance_id']} failed" == failed["reason"]
-    retried = asked(cli, "retry 1")
+    retried = document(cli, "retry 1")
     assert (retried["state"], retried["retried"], retried["followers"]) == ("RUNNING", 1, [2])
     World(db).rest()
-    assert [row["state"] for row in asked(cli, "list")] == ["SUCCESS", "SUCCESS"]
+    assert [row["state"] for row in document(cli, "list")] == ["SUCCESS", "SUCCESS"]
     with db.connect() as connection:
         again = dates_of_complement(connection, 1)[0]
     assert again.process_instance_id > failed["process_instance_id"]
@@ -520,7 +520,7 @@ def test_a_retry_runs_what_failed_again_and_what_waits_for_it(cli: Cli, db: Engi
 
 def test_a_retry_leaves_alone_what_somebody_has_asked_to_recover(cli: Cli, db: Engine) -> None:
     a_definition(db)
-    asked(cli, "nightly --date 2013-01-01")
+    document(cli, "nightly --date 2013-01-01")
     World(db, lambda _: ProcessState.FAILURE).rest()
     with db.connect() as connection:
         [date] = dates_of_complement(connection, 1)
@@ -535,7 +535,7 @@ def test_a_retry_leaves_alone_what_somebody_has_asked_to_recover(cli: Cli, db: E
 
 def test_a_retry_leaves_alone_what_was_recovered_meanwhile(cli: Cli, db: Engine) -> None:
     a_definition(db)
-    asked(cli, "nightly --date 2013-01-01")
+    document(cli, "nightly --date 2013-01-01")
     World(db, lambda _: ProcessState.FAILURE).rest()
     with db.begin() as connection:
         connection.execute(update(process_instance).values(state=int(ProcessState.SUCCESS)))

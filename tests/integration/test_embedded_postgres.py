@@ -50,7 +50,7 @@ def server(made_home: Path, tmp_path: Path) -> Iterator[EmbeddedPostgres]:
     server.stop(now=True)
 
 
-def ask(address: PostgresAddress, statement: str) -> list[tuple[object, ...]]:
+def query(address: PostgresAddress, statement: str) -> list[tuple[object, ...]]:
     connection = psycopg2.connect(address.dsn)
     try:
         with connection, connection.cursor() as cursor:
@@ -62,11 +62,11 @@ def ask(address: PostgresAddress, statement: str) -> list[tuple[object, ...]]:
 
 def test_data_and_port_are_kept_between_starts(server: EmbeddedPostgres) -> None:
     first = server.start()
-    ask(first, "CREATE TABLE kept AS SELECT 42 AS answer")
+    query(first, "CREATE TABLE kept AS SELECT 42 AS answer")
     server.stop()
     assert not server.is_running()
     second = server.start()
-    assert ask(second, "SELECT answer FROM kept") == [(42,)]
+    assert query(second, "SELECT answer FROM kept") == [(42,)]
     assert second.port == first.port
     assert second.pid != first.pid
 
@@ -80,12 +80,12 @@ def test_a_server_that_was_killed_starts_again_with_what_was_committed(
     server: EmbeddedPostgres,
 ) -> None:
     first = server.start()
-    ask(first, "CREATE TABLE kept AS SELECT 42 AS answer")
+    query(first, "CREATE TABLE kept AS SELECT 42 AS answer")
     os.kill(first.pid, signal.SIGKILL)
     psutil.Process(first.pid).wait()
     assert not server.is_running()
     second = server.start()
-    assert ask(second, "SELECT answer FROM kept") == [(42,)]
+    assert query(second, "SELECT answer FROM kept") == [(42,)]
 
 
 def test_only_the_password_lets_anyone_in_and_only_over_loopback(
@@ -95,29 +95,29 @@ def test_only_the_password_lets_anyone_in_and_only_over_loopback(
     assert stat.S_IMODE(address.password_file.stat().st_mode) == 0o600
     without_password = replace(address, password_file=Path(os.devnull))
     with pytest.raises(psycopg2.OperationalError, match="no password supplied"):
-        ask(without_password, "SELECT 1")
+        query(without_password, "SELECT 1")
     listening = {
         connection.laddr.ip
         for connection in psutil.Process(address.pid).net_connections()
         if connection.status == psutil.CONN_LISTEN
     }
     assert listening == {"127.0.0.1"}
-    assert ask(address, "SHOW unix_socket_directories") == [("",)]
-    assert ask(address, "SHOW password_encryption") == [("scram-sha-256",)]
+    assert query(address, "SHOW unix_socket_directories") == [("",)]
+    assert query(address, "SHOW password_encryption") == [("scram-sha-256",)]
 
 
 def test_writes_are_durable(server: EmbeddedPostgres) -> None:
     address = server.start()
-    assert ask(address, "SHOW fsync") == [("on",)]
-    assert ask(address, "SHOW synchronous_commit") == [("on",)]
-    assert ask(address, "SHOW full_page_writes") == [("on",)]
+    assert query(address, "SHOW fsync") == [("on",)]
+    assert query(address, "SHOW synchronous_commit") == [("on",)]
+    assert query(address, "SHOW full_page_writes") == [("on",)]
 
 
 def test_a_lost_password_is_replaced_at_the_next_start(server: EmbeddedPostgres) -> None:
     before = server.password_file.read_text()
     server.password_file.unlink()
     address = server.start()
-    assert ask(address, "SELECT 1") == [(1,)]
+    assert query(address, "SELECT 1") == [(1,)]
     assert server.password_file.read_text() != before
 
 
@@ -131,7 +131,7 @@ def test_a_pid_file_that_names_a_foreign_process_does_not_hinder_a_start(
     psutil.Process(address.pid).wait()
     pid_file.write_text(f"{os.getpid()}\n" + "".join(lines[1:]))
     assert not server.is_running()
-    assert ask(server.start(), "SELECT 1") == [(1,)]
+    assert query(server.start(), "SELECT 1") == [(1,)]
 
 
 def test_a_port_in_use_is_named_with_the_cure(server: EmbeddedPostgres) -> None:
@@ -174,7 +174,7 @@ def test_an_interrupted_making_is_begun_anew(tmp_path: Path) -> None:
     (tmp_path / "postgres.unfinished" / "base").mkdir(parents=True)
     server = EmbeddedPostgres(tmp_path)
     try:
-        assert ask(server.start(), "SELECT 1") == [(1,)]
+        assert query(server.start(), "SELECT 1") == [(1,)]
         assert not (tmp_path / "postgres.unfinished").exists()
     finally:
         server.stop(now=True)

@@ -27,7 +27,7 @@ def db_engine(migrated_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def heard(migrated_url: str, db_engine: Engine) -> Iterator[Notifications]:
+def notifications(migrated_url: str, db_engine: Engine) -> Iterator[Notifications]:
     """Listens to everything, with its connection open and its first reminder read."""
     with Notifications(
         migrated_url, tuple(Channel), application_name=f"heard-{id(db_engine)}"
@@ -64,35 +64,35 @@ def _a_process_with_tasks(db_engine: Engine, *, tasks: int) -> tuple[int, list[i
 
 
 def test_a_committed_command_is_heard_and_a_rolled_back_one_is_not(
-    db_engine: Engine, heard: Notifications
+    db_engine: Engine, notifications: Notifications
 ) -> None:
     with db_engine.connect() as db:
         db.execute(text("INSERT INTO t_ds_command (command_type) VALUES (0)"))
         db.rollback()
-    assert heard.wait(NO_TIME) == []
+    assert notifications.wait(NO_TIME) == []
     _do(db_engine, "INSERT INTO t_ds_command (command_type) VALUES (0), (0), (6)")
-    assert heard.wait(LONG) == [Notification(channel=Channel.COMMAND, payload="")]
+    assert notifications.wait(LONG) == [Notification(channel=Channel.COMMAND, payload="")]
 
 
 def test_a_definition_that_goes_online_is_heard_as_a_command(
-    db_engine: Engine, heard: Notifications
+    db_engine: Engine, notifications: Notifications
 ) -> None:
     _do(db_engine, "INSERT INTO t_ds_process_definition (name) VALUES ('heard online')")
     _do(
         db_engine,
         "UPDATE t_ds_process_definition SET release_state = 1 WHERE name = 'heard online'",
     )
-    assert heard.wait(LONG) == [Notification(channel=Channel.COMMAND, payload="")]
+    assert notifications.wait(LONG) == [Notification(channel=Channel.COMMAND, payload="")]
     _do(
         db_engine,
         "UPDATE t_ds_process_definition SET release_state = 0 WHERE name = 'heard online'",
         "DELETE FROM t_ds_process_definition WHERE name = 'heard online'",
     )
-    assert heard.wait(NO_TIME) == []
+    assert notifications.wait(NO_TIME) == []
 
 
 def test_finished_attempts_are_heard_with_their_process_unless_already_settled(
-    db_engine: Engine, heard: Notifications
+    db_engine: Engine, notifications: Notifications
 ) -> None:
     process_id, (started, settled, first, second) = _a_process_with_tasks(db_engine, tasks=4)
     _do(
@@ -106,18 +106,18 @@ def test_finished_attempts_are_heard_with_their_process_unless_already_settled(
         f"WHERE id = {second}",
         f"UPDATE t_ds_task_instance SET settled = true WHERE id = {first}",
     )
-    news = heard.wait(LONG)
+    news = notifications.wait(LONG)
     assert {one.channel for one in news} == {Channel.TASK}
-    told = [read_task_report(one.payload) for one in news]
-    assert {one.process_instance_id for one in told} == {process_id}
-    assert sorted(one.task_instance_id for one in told) == [first, second]
-    assert {(one.attempt, one.state) for one in told} == {(1, TaskState.SUCCESS)}
+    reports = [read_task_report(one.payload) for one in news]
+    assert {one.process_instance_id for one in reports} == {process_id}
+    assert sorted(one.task_instance_id for one in reports) == [first, second]
+    assert {(one.attempt, one.state) for one in reports} == {(1, TaskState.SUCCESS)}
     # Its outputs may be long: the notification says only that there are some.
-    assert [one.task_instance_id for one in told if one.has_output] == [second]
-    assert {one.var_pool for one in told} == {None}
+    assert [one.task_instance_id for one in reports if one.has_output] == [second]
+    assert {one.var_pool for one in reports} == {None}
     with db_engine.begin() as db:
         query = text("SELECT name, end_time FROM t_ds_task_instance WHERE id = :id")
-        for one in told:
+        for one in reports:
             row = db.execute(query, {"id": one.task_instance_id}).one()
             assert (one.name, one.end_time) == (row.name, row.end_time)
 
@@ -131,53 +131,57 @@ def test_what_is_no_report_is_refused(payload: str) -> None:
 
 
 def test_the_end_of_what_the_master_runs_itself_is_heard_like_a_workers(
-    db_engine: Engine, heard: Notifications
+    db_engine: Engine, notifications: Notifications
 ) -> None:
     _, (child,) = _a_process_with_tasks(db_engine, tasks=1)
     _do(
         db_engine,
         f"UPDATE t_ds_task_instance SET state = 1, task_type = 'SUB_PROCESS' WHERE id = {child}",
     )
-    assert heard.wait(NO_TIME) == []
+    assert notifications.wait(NO_TIME) == []
     _do(
         db_engine,
         f"UPDATE t_ds_task_instance SET state = 6, end_time = now() WHERE id = {child}",
     )
-    (told,) = heard.wait(LONG)
-    report = read_task_report(told.payload)
+    (notification,) = notifications.wait(LONG)
+    report = read_task_report(notification.payload)
     assert (report.task_instance_id, report.state) == (child, TaskState.FAILURE)
 
 
-def test_a_pool_of_another_size_is_heard(db_engine: Engine, heard: Notifications) -> None:
+def test_a_pool_of_another_size_is_heard(db_engine: Engine, notifications: Notifications) -> None:
     _do(
         db_engine,
         "INSERT INTO t_ds_task_group (name, group_size) VALUES ('heard', 2)",
         "UPDATE t_ds_task_group SET description = 'a', group_size = 2 WHERE name = 'heard'",
     )
-    assert heard.wait(NO_TIME) == []
+    assert notifications.wait(NO_TIME) == []
     _do(db_engine, "UPDATE t_ds_task_group SET group_size = 3 WHERE name = 'heard'")
-    assert heard.wait(LONG) == [Notification(channel=Channel.HOLD, payload="")]
+    assert notifications.wait(LONG) == [Notification(channel=Channel.HOLD, payload="")]
     _do(db_engine, "DELETE FROM t_ds_task_group WHERE name = 'heard'")
 
 
 def test_a_wanted_stop_and_the_end_of_a_process_are_heard_once_each(
-    db_engine: Engine, heard: Notifications
+    db_engine: Engine, notifications: Notifications
 ) -> None:
     process_id, _ = _a_process_with_tasks(db_engine, tasks=1)
     wanted = f"UPDATE t_ds_process_instance SET wanted_state = 5 WHERE id = {process_id}"
     _do(db_engine, wanted, wanted)
-    assert heard.wait(LONG) == [Notification(channel=Channel.WANTED, payload=str(process_id))]
+    assert notifications.wait(LONG) == [
+        Notification(channel=Channel.WANTED, payload=str(process_id))
+    ]
     _do(
         db_engine,
         f"UPDATE t_ds_process_instance SET state = 4 WHERE id = {process_id}",
         "UPDATE t_ds_process_instance SET state = 5, end_time = now(), wanted_state = NULL "
         f"WHERE id = {process_id}",
     )
-    assert heard.wait(LONG) == [Notification(channel=Channel.PROCESS, payload=str(process_id))]
+    assert notifications.wait(LONG) == [
+        Notification(channel=Channel.PROCESS, payload=str(process_id))
+    ]
 
 
 def test_a_lost_connection_is_made_anew_and_reminds_of_what_was_missed(
-    db_engine: Engine, heard: Notifications
+    db_engine: Engine, notifications: Notifications
 ) -> None:
     with db_engine.begin() as db:
         ended = db.execute(
@@ -189,28 +193,30 @@ def test_a_lost_connection_is_made_anew_and_reminds_of_what_was_missed(
         ).all()
     assert ended == [(True,)]
     _do(db_engine, "INSERT INTO t_ds_command (command_type) VALUES (0)")
-    news = heard.wait(LONG)
+    news = notifications.wait(LONG)
     assert [one.is_reminder for one in news] == [True]
     _do(db_engine, "INSERT INTO t_ds_command (command_type) VALUES (0)")
-    assert heard.wait(LONG) == [Notification(channel=Channel.COMMAND, payload="")]
+    assert notifications.wait(LONG) == [Notification(channel=Channel.COMMAND, payload="")]
 
 
-def test_a_waiting_thread_is_woken_from_another(heard: Notifications) -> None:
+def test_a_waiting_thread_is_woken_from_another(notifications: Notifications) -> None:
     answers: list[list[Notification]] = []
-    waiting = threading.Thread(target=lambda: answers.append(heard.wait(timedelta(hours=1))))
+    waiting = threading.Thread(
+        target=lambda: answers.append(notifications.wait(timedelta(hours=1)))
+    )
     waiting.start()
-    heard.wake()
+    notifications.wake()
     waiting.join(30)
     assert answers == [[]]
-    heard.wake()
-    heard.wake()
-    assert heard.wait(timedelta(hours=1)) == []
+    notifications.wake()
+    notifications.wake()
+    assert notifications.wait(timedelta(hours=1)) == []
 
 
-def test_a_wake_does_not_swallow_news(db_engine: Engine, heard: Notifications) -> None:
+def test_a_wake_does_not_swallow_news(db_engine: Engine, notifications: Notifications) -> None:
     _do(db_engine, "INSERT INTO t_ds_command (command_type) VALUES (0)")
-    heard.wake()
-    news = [*heard.wait(LONG), *heard.wait(LONG)]
+    notifications.wake()
+    news = [*notifications.wait(LONG), *notifications.wait(LONG)]
     assert news == [Notification(channel=Channel.COMMAND, payload="")]
 
 

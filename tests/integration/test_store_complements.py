@@ -126,7 +126,7 @@ def take(
     )
 
 
-def ask(made: Engine, state: ComplementState) -> None:
+def request(made: Engine, state: ComplementState) -> None:
     with made.begin() as db:
         db.execute(update(t.complement).values(state=int(state)))
 
@@ -257,7 +257,7 @@ def test_people_and_masters_at_once_bring_about_neither_a_deadlock_nor_a_second_
             pool.submit(drive, there, OTHER_MASTER),
         ):
             each.result()
-    ask(here, ComplementState.RUNNING)
+    request(here, ComplementState.RUNNING)
     while not state_of(here, complement_id).is_ended:
         advance(here)
         take(here)
@@ -274,7 +274,7 @@ def test_a_date_whose_complement_is_cancelled_while_its_command_is_planned_does_
     advance(here)
 
     def planner(command: Command, snapshot: Snapshot) -> Plan:
-        ask(there, ComplementState.READY_STOP)
+        request(there, ComplementState.READY_STOP)
         # The command is locked: it can't be withdrawn, and its date still counts as live.
         advance(there)
         assert date_states(there) == ["submitted", "pending"]
@@ -298,7 +298,7 @@ def test_a_date_that_begins_while_its_complement_is_cancelled_is_stopped(
     @event.listens_for(here, "before_cursor_execute")
     def _cancel(_connection: Any, _cursor: Any, statement: str, *_others: Any) -> None:
         if statement.startswith("DELETE FROM t_ds_command"):
-            ask(there, ComplementState.READY_STOP)
+            request(there, ComplementState.READY_STOP)
             advance(there)
 
     (handled,) = take(here)
@@ -322,7 +322,7 @@ def test_commands_that_nobody_holds_are_withdrawn_and_those_held_are_not(
     held, *_ = rows(here, t.command)
     with there.begin() as db:
         db.execute(select(t.command.c.id).where(t.command.c.id == held.id).with_for_update())
-        ask(here, ComplementState.READY_PAUSE)
+        request(here, ComplementState.READY_PAUSE)
         advance(here)
         assert [row.id for row in rows(here, t.command)] == [held.id]
     assert Counter(date_states(here)) == {"submitted": 1, "pending": 2}
@@ -351,7 +351,7 @@ def test_a_master_that_dies_while_a_date_begins_leaves_it_to_the_next(
     here: Engine, there: Engine, operation: str, table: str
 ) -> None:
     complement_id = a_complement(here, 2)
-    ask(here, ComplementState.SUBMITTED)
+    request(here, ComplementState.SUBMITTED)
     with failing(here, operation, table):
         assert advance(here) == Progressed(begun=0, moving=True)
     assert rows(here, t.command) == []

@@ -1,7 +1,7 @@
 """Every task type through the same life: success, failure, mistakes, time-out, stops, loss, flood.
 
-A *kind* is a task type with what it runs on: it says what to run so that something happens, how to
-see that it has come to run, and that nothing of it is left.
+A *kind* is a task type with what it runs on: it has params for each outcome,
+a check that the task runs, and a check that nothing of it is left.
 """
 
 from __future__ import annotations

@@ -579,12 +579,12 @@ def test_a_pid_that_is_reused_as_it_is_adopted_harms_nobody(
         f'{{"task_type": "SHELL", "execute_path": "/x", "log_path": "/x"}}\npid {bystander.pid}\n'
     )
 
-    def looked_just_before(pid: int, execute_path: str) -> Seen:
+    def seen_just_before(pid: int, execute_path: str) -> Seen:
         # The attempt's leader: it ends, and the bystander gets its pid, before the pid is pinned.
         (other,) = (each for each in look() if each.pid == pid)
         return replace(other, started=other.started - 1, execute_path=execute_path)
 
-    monkeypatch.setattr("worker.processes.attempt_processes.seen_with_marker", looked_just_before)
+    monkeypatch.setattr("worker.processes.attempt_processes.seen_with_marker", seen_just_before)
     host.supervisor.adopt(adopted)
     assert host.supervisor.running() == frozenset()
     assert {key: end.state for key, end in host.ends.items()} == dict.fromkeys(

@@ -52,7 +52,7 @@ from common.store.master.commands import (
 )
 from common.store.master.ports import CommandStore, Planner
 from common.store.transaction import storable, unstorable
-from tests.memory.complements import create_complements, wants_to_begin
+from tests.memory.complements import create_complements, may_begin_date
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.reading import names_in, task_row
 from tests.memory.rows import (
@@ -154,9 +154,9 @@ class MemoryCommandStore(CommandStore):
             for relation in self._db.relations
             if relation.parent_task_instance_id == parent.id
         ]
-        return any(child is not None and self._is_on_its_way_out(child) for child in children)
+        return any(child is not None and self._is_about_to_end(child) for child in children)
 
-    def _is_on_its_way_out(self, child: ProcessRecord) -> bool:
+    def _is_about_to_end(self, child: ProcessRecord) -> bool:
         former = self._db.tasks.get(child.parent_task_instance_id)
         return child.is_live and (
             child.state == ProcessState.READY_STOP
@@ -193,10 +193,10 @@ class MemoryCommandStore(CommandStore):
             asked_instance_id=command.process_instance_id,
             parent=self._parent(command.parent_task_instance_id),
             live_masters=live_masters,
-            **self._what_complements_need(command),
+            **self._complement_facts(command),
         )
 
-    def _what_complements_need(self, command: Command) -> dict[str, Any]:
+    def _complement_facts(self, command: Command) -> dict[str, Any]:
         if (
             command.command_type is not CommandType.COMPLEMENT_DATA
             or command.complement_date_id
@@ -367,7 +367,7 @@ class MemoryCommandStore(CommandStore):
                 "root_id": plan.child_of.root_id,
                 "parent_task_instance_id": plan.child_of.task_instance_id,
             }
-        others = self._in_its_way(plan.execution_type, plan.child_of, plan.process_definition_id)
+        others = self._blockers(plan.execution_type, plan.child_of, plan.process_definition_id)
         if others:
             columns |= self._held_up(tx, plan.execution_type, others, now)
         process_id = tx.insert(self._db.processes, ProcessRecord(**columns))
@@ -387,9 +387,9 @@ class MemoryCommandStore(CommandStore):
         return None if others else self._db.processes.the(process_id).ownership
 
     def _may_begin(self, complement_date_id: int, command_id: int) -> bool:
-        return wants_to_begin(self._db, complement_date_id, command_id)
+        return may_begin_date(self._db, complement_date_id, command_id)
 
-    def _in_its_way(
+    def _blockers(
         self, execution_type: ExecutionType, child_of: ChildOf | None, definition_id: int
     ) -> list[ProcessRecord]:
         """The runs that keep a top-level run from beginning now."""
@@ -468,7 +468,7 @@ class MemoryCommandStore(CommandStore):
                 "root_id": plan.child_of.root_id,
                 "parent_task_instance_id": plan.child_of.task_instance_id,
             }
-        others = self._in_its_way(plan.execution_type, plan.child_of, process.process_definition_id)
+        others = self._blockers(plan.execution_type, plan.child_of, process.process_definition_id)
         if others and plan.execution_type is ExecutionType.SERIAL_DISCARD:
             raise _DroppedError(
                 f"discarded: process instance {others[0].id} of this definition is still live"

@@ -114,7 +114,7 @@ def _why_skipped(database: MemoryDatabase, new: NewComplement, date: datetime) -
     return f"process instance {newest.id} {'is' if newest.is_live else 'ended as'} {state.name}"
 
 
-def wants_to_begin(database: MemoryDatabase, date_id: int, command_id: int) -> bool:
+def may_begin_date(database: MemoryDatabase, date_id: int, command_id: int) -> bool:
     """The fence: true if this command still stands for a date of a RUNNING complement."""
     date = database.complement_dates.get(date_id)
     return (

@@ -86,7 +86,7 @@ class RowRefusedError(Exception):
 class Change:
     """One row before and after one statement; None before an insert, and after a delete.
 
-    `by` is who acted: an incarnation, a run's owner as of its epoch, or None for a person.
+    `by` is the actor: an incarnation, a run's owner as of its epoch, or None for a person.
     """
 
     transaction: str
@@ -265,10 +265,10 @@ class MemoryDatabase:
     """The tables that the loops use, with the rows that a fresh database holds.
 
     `commit_hook(name, moment)` is called around each commit that changes something, with the name
-    of the store's method. What it raises `before` takes the transaction back; what it raises
-    `after` leaves it done. `begin_hook(name)` is called before a transaction looks at anything, so
-    that others may act while its maker is held up. `now` is the server's own clock, asked only
-    where a statement says `now()`.
+    of the store's method. An error raised `before` rolls the transaction back; one raised `after`
+    leaves it committed. `begin_hook(name)` is called before a transaction reads anything, so that
+    others may act while its maker is suspended. `now` is the server's own clock, read only where a
+    statement says `now()`.
     """
 
     def __init__(self, *, os_user: str = "orcaflow") -> None:

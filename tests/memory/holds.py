@@ -33,9 +33,9 @@ class _Candidate:
 
     @property
     def turn(self) -> tuple[int, bool, int, int]:
-        """The sort key: by process priority, smallest first, then runs of no complement first.
+        """The sort key: process priority, runs without a complement first, pool priority, id.
 
-        Then by priority in the pool, largest first, and by id.
+        Process priorities count upwards, pool priorities downwards.
         """
         return (
             self.process.process_instance_priority,
@@ -56,7 +56,7 @@ class MemoryHoldStore(HoldStore):
             self._sweep(tx)
             next_due = self._end_delays(tx, now)
             offers = self._fill_pools(tx, now)
-            instances = self._let_instances_go(tx, now)
+            instances = self._release_instances(tx, now)
             return Released(
                 offers=tuple(entry_of(self._db, task_id) for task_id in offers),
                 instances=instances,
@@ -155,7 +155,7 @@ class MemoryHoldStore(HoldStore):
 
     # Process instances
 
-    def _let_instances_go(self, tx: Transaction, now: datetime) -> int:
+    def _release_instances(self, tx: Transaction, now: datetime) -> int:
         for process in self._waiting():
             if process.wanted_state in (ProcessState.STOP, ProcessState.FAILURE):
                 tx.update(

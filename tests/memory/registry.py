@@ -53,7 +53,7 @@ class Znode:
 
 @dataclass(slots=True, kw_only=True)
 class _ServerSession:
-    heard: float
+    last_request: float
     alive: bool = True
 
 
@@ -88,8 +88,8 @@ class MemoryZooKeeper:
     ) -> MemoryRegistry:
         """A daemon's registry, in a session of its own.
 
-        `before_operation` hears `before <operation>` and `after <operation>` of each change and may
-        raise there. `is_process_alive` says of a pid on the daemon's host whether it lives.
+        `before_operation` is called with `before <operation>` and `after <operation>` of each
+        change and may raise there. `is_process_alive` is true for a live pid on the daemon's host.
         """
         return MemoryRegistry(
             self, before_operation=before_operation, is_process_alive=is_process_alive
@@ -100,7 +100,7 @@ class MemoryZooKeeper:
         if self.frozen:
             return
         for number, session in list(self._sessions.items()):
-            if session.alive and now - session.heard >= self.session_timeout.total_seconds():
+            if session.alive and now - session.last_request >= self.session_timeout.total_seconds():
                 self.end_session(number)
 
     def expire(self, registry: MemoryRegistry) -> None:
@@ -121,7 +121,7 @@ class MemoryZooKeeper:
         """Answer again; as after a restart, every session has a whole timeout left."""
         self.frozen = False
         for session in self._sessions.values():
-            session.heard = self.clock.monotonic()
+            session.last_request = self.clock.monotonic()
         self.events.extend(watch for watch in self._watches if watch not in self.events)
 
     def deliver(self, limit: int | None = None) -> int:
@@ -139,14 +139,14 @@ class MemoryZooKeeper:
     def open_session(self) -> int:
         """Open a session; return its number."""
         self._zxid += 1
-        self._sessions[self._zxid] = _ServerSession(heard=self.clock.monotonic())
+        self._sessions[self._zxid] = _ServerSession(last_request=self.clock.monotonic())
         return self._zxid
 
-    def hear(self, session: int) -> bool:
+    def touch(self, session: int) -> bool:
         """Note a request of a session; true if the session lives."""
         known = self._sessions[session]
         if known.alive:
-            known.heard = self.clock.monotonic()
+            known.last_request = self.clock.monotonic()
         return known.alive
 
     def end_session(self, session: int) -> None:
@@ -181,7 +181,7 @@ class MemoryZooKeeper:
         self._watches.append(watch)
         self.events.append(watch)
 
-    def tell(self, registry: MemoryRegistry) -> None:
+    def queue_watches(self, registry: MemoryRegistry) -> None:
         """Queue all watches of a daemon: its standing changed, or it may have missed changes."""
         self.events.extend(
             watch
@@ -250,7 +250,7 @@ class MemoryRegistry:
     def reconnect(self) -> None:
         """Restore the connection; missed watches fire."""
         self.is_cut_off = False
-        self.server.tell(self)
+        self.server.queue_watches(self)
 
     def pulse(self) -> None:
         """Do the work of the real session's thread, which runs a few times in each timeout."""
@@ -258,7 +258,7 @@ class MemoryRegistry:
             return
         link = self._link
         try:
-            self.ask()
+            self.request()
         except RegistryUnavailableError:
             pass
         else:
@@ -271,7 +271,7 @@ class MemoryRegistry:
         standing = self.standing()
         if standing is not self._announced:
             self._announced = standing
-            self.server.tell(self)
+            self.server.queue_watches(self)
 
     # For the parts.
 
@@ -280,7 +280,7 @@ class MemoryRegistry:
         """The registration of this daemon, now or until it was lost."""
         return self._link.registration
 
-    def ask(self, node: Node | None = None) -> None:
+    def request(self, node: Node | None = None) -> None:
         """Make a request; with a node, only if that incarnation may still act."""
         link = self._link
         if not self.is_running:
@@ -289,7 +289,7 @@ class MemoryRegistry:
         if self.is_cut_off or self.server.frozen:
             link.trust.suspend(now)
             raise RegistryUnavailableError("the connection is broken")
-        if not self.server.hear(self.session):
+        if not self.server.touch(self.session):
             link.trust.end()
             if link.registration is not None:
                 raise RegistryUnavailableError("the session is over")
@@ -306,7 +306,7 @@ class MemoryRegistry:
     @contextmanager
     def changing(self, operation: str, node: Node | None = None) -> Iterator[None]:
         """Make one change, before and after which the daemon may crash."""
-        self.ask(node)
+        self.request(node)
         self._hook(f"before {operation}")
         yield
         self._hook(f"after {operation}")
@@ -315,12 +315,12 @@ class MemoryRegistry:
         """Open a new session unless this one is alive and has no registration yet."""
         if self.is_cut_off or self.server.frozen or not self.is_running:
             raise RegistryUnavailableError("no session")
-        if self._link.registration is None and self.server.hear(self.session):
+        if self._link.registration is None and self.server.touch(self.session):
             return
         self.server.end_session(self.session)
         self.session = self.server.open_session()
         self._link = _Link(trust=TrustWindow(self.server.session_timeout))
-        self.server.tell(self)
+        self.server.queue_watches(self)
 
     def register(self, kind: NodeKind, node: Node) -> None:
         """Record the registration of this daemon."""
@@ -340,7 +340,7 @@ class MemoryRegistry:
         if self.is_running:
             self._link.repairs[(folder, name)] = None
             with suppress(RegistryUnavailableError):
-                self.ask()
+                self.request()
                 self.settle()
 
     def take_back_later(self, folder: str, name: str) -> None:
@@ -419,7 +419,7 @@ class MemoryMembership:
         return frozenset(self.heartbeats(kind))
 
     def heartbeats(self, kind: NodeKind) -> dict[Node, str]:
-        self._registry.ask()
+        self._registry.request()
         return {
             Node(address=address, incarnation=there.czxid): there.text
             for address, there in sorted(self._server.children(kind.value).items())
@@ -438,7 +438,7 @@ class MemoryMembership:
             self._registry.take_back(ADOPTING, address)
 
     def is_adopting(self, address: str) -> bool:
-        self._registry.ask()
+        self._registry.request()
         return address in self._server.children(ADOPTING)
 
     def watch(self, kind: NodeKind, changed: Callable[[], None]) -> None:
@@ -487,7 +487,7 @@ class _NameSet:
                 self._registry.server.delete(self._folder, name)
 
     def names(self) -> list[str]:
-        self._registry.ask()
+        self._registry.request()
         return list(self._registry.server.children(self._folder))
 
     def watch(self, changed: Callable[[], None]) -> None:

@@ -1,9 +1,9 @@
 """The store's protocols in memory, on which the simulator runs the real loops.
 
-One name for what stands in a module a subject: the tables and their rows (`rows`), transactions
-over them (`database`), and for each port of the master and the worker a store over the database.
-All is single-threaded and deterministic: rows are visited in order of id and nothing iterates over
-a set. `common.store` and these stores pass one conformance suite.
+Collects the names of one module per subject: the tables and their rows (`rows`), transactions over
+them (`database`), and for each port of the master and the worker a store over the database. All is
+single-threaded and deterministic: rows are visited in order of id and nothing iterates over a set.
+`common.store` and these stores pass one conformance suite.
 """
 
 from __future__ import annotations

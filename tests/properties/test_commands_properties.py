@@ -505,7 +505,7 @@ class Ended:
                 self.master.claim(self.run, task.name)
             end = AttemptEnd(task_instance_id=task.id, state=state, end_time=now)
             self.master.tasks.report(WORKER, [end])
-        self.master.hear()
+        self.master.deliver_notifications()
 
     def end_well(self) -> None:
         """Let every attempt succeed that is not to be killed, until the run has ended."""

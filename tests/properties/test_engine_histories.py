@@ -235,7 +235,7 @@ class History:
             strategy=shape.strategy,
             task_limit=shape.task_limit,
         )
-        self.told: list[TaskEvent] = []
+        self.delivered: list[TaskEvent] = []
         self.seen = 0
         self.last: tuple[Any, Any] = (ProcessState.RUNNING, None)
 
@@ -253,37 +253,37 @@ class History:
             case "both":
                 self.claim(number)
                 self.end(number)
-                self.tell(*self.kept.reports())
+                self.deliver(*self.kept.reports())
             case "hear":
-                self.tell(*self.kept.reports())
+                self.deliver(*self.kept.reports())
             case "wait":
                 self.wait(timedelta(seconds=number))
             case "forget" if not over:
                 self.kept.run = self.kept.load()
-                self.tell(RunOpened())
-            case "repeat" if self.told:
-                self.repeat(self.told[number % len(self.told)])
+                self.deliver(RunOpened())
+            case "repeat" if self.delivered:
+                self.repeat(self.delivered[number % len(self.delivered)])
             case "pause" if number % 2:
-                self.tell(PauseRequested())
+                self.deliver(PauseRequested())
             case "stop" if number % 4 == 3:
-                self.tell(stop(self.now + GRACE))
+                self.deliver(stop(self.now + GRACE))
             case "time-out" if number % 8 == 7:
-                self.tell(time_out(self.now + GRACE))
+                self.deliver(time_out(self.now + GRACE))
             case "deadline":
                 self.pass_deadline()
             case "recover" if over:
                 self.recover(number)
             case _:
-                self.tell(RunOpened())
+                self.deliver(RunOpened())
 
-    def tell(self, *events: Event) -> None:
+    def deliver(self, *events: Event) -> None:
         for event in events:
             if isinstance(event, TaskEvent) and not isinstance(event, TimerFired):
-                self.told.append(event)
+                self.delivered.append(event)
             if not self.kept.run.is_over:
                 # A stop and its purpose become visible before the run ends in the same step.
                 self.last = self._wanted(event)
-            self.kept.tell(event, now=self.now)
+            self.kept.deliver(event, now=self.now)
             self.check()
 
     def _wanted(self, event: Event) -> tuple[Any, Any]:
@@ -296,7 +296,7 @@ class History:
 
     def repeat(self, event: TaskEvent) -> None:
         """A report that was processed before changes nothing, however much has happened since."""
-        assert self.kept.tell(event, now=self.now) == []
+        assert self.kept.deliver(event, now=self.now) == []
 
     def claim(self, number: int) -> None:
         waiting = [row for row in self.live() if row.state in UNSTARTED_TASK_STATES]
@@ -319,13 +319,13 @@ class History:
         run = self.kept.run
         due = [(name, at) for name, at in run.retries.items() if at <= self.now]
         for name, _ in due:
-            self.tell(TimerFired(name=name, attempt=run.tasks[name].attempt))
+            self.deliver(TimerFired(name=name, attempt=run.tasks[name].attempt))
         if self.is_overdue():
             self.pass_deadline()
 
     def pass_deadline(self) -> None:
         # A loop that reads the clock reads the reports first.
-        self.tell(*self.kept.reports(), DeadlinePassed())
+        self.deliver(*self.kept.reports(), DeadlinePassed())
         assert self.kept.state() is not ProcessState.READY_STOP
 
     def is_overdue(self) -> bool:
@@ -354,8 +354,8 @@ class History:
             reset = scope
             if not scope:
                 return
-        self.told = [
-            event for event in self.told if event.name not in self.force(kind, mask, reset)
+        self.delivered = [
+            event for event in self.delivered if event.name not in self.force(kind, mask, reset)
         ]
         self.last = (ProcessState.RUNNING, None)
         self.kept.restart(reset, scope=scope, now=self.now)
@@ -384,7 +384,7 @@ class History:
                     self.kept.claim(row.name)
                 state = TaskState.KILL if row.kill_requested else TaskState.SUCCESS
                 self.kept.end(row.name, state, at=self.now, var_pool=put_out(x="1"))
-            self.tell(*self.kept.reports())
+            self.deliver(*self.kept.reports())
             self.wait(timedelta(minutes=3))
         raise AssertionError(f"no end: {self.kept.run.story()}")
 
@@ -424,7 +424,7 @@ def test_whatever_happens_the_engine_ends_and_ends_as_the_rows_and_the_dag_say(
     shape: Shape, happenings: list[tuple[str, int]]
 ) -> None:
     history = History(shape)
-    history.tell(RunOpened())
+    history.deliver(RunOpened())
     for what, number in happenings:
         history.happen(what, number)
     history.drain()
@@ -434,12 +434,12 @@ def test_whatever_happens_the_engine_ends_and_ends_as_the_rows_and_the_dag_say(
 @given(shape=shapes())
 def test_if_all_goes_well_each_task_runs_once_or_is_skipped(shape: Shape) -> None:
     history = History(shape)
-    history.tell(RunOpened())
+    history.deliver(RunOpened())
     history.drain()
     rows = history.kept.rows
     assert all(row.attempt == 1 for row in rows)
-    # A SWITCH fails that asks for a parameter which nobody has put out above it; and with it the
-    # run, unless a CONDITIONS looks at that.
+    # A SWITCH fails if its parameter was not put out above it, and so does the run, unless a
+    # CONDITIONS checks the SWITCH.
     assert history.kept.state() is ProcessState.FAILURE or all(
         row.state is TaskState.SUCCESS
         or row.branch is not None

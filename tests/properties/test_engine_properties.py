@@ -114,13 +114,13 @@ class Forgetful(LineThatBreaks):
 
     def __init__(self, database: MemoryDatabase) -> None:
         super().__init__(database)
-        self.told: list[TaskReport] = []
+        self.earlier: list[TaskReport] = []
         self.again = False
 
     def reports(self, node: Node) -> tuple[TaskReport, ...]:
         reports = super().reports(node)
-        repeated = tuple(self.told) if self.again else ()
-        self.told += reports
+        repeated = tuple(self.earlier) if self.again else ()
+        self.earlier += reports
         return repeated + reports
 
 
@@ -133,7 +133,7 @@ class History:
     worker: Node = WORKER
     violations: list[str] = field(default_factory=list)
     said: list[tuple[Node, AttemptEnd]] = field(default_factory=list)
-    heard: list[TaskReport] = field(default_factory=list)
+    notified: list[TaskReport] = field(default_factory=list)
     seen: int = 0
     run: int = 0
 
@@ -169,7 +169,7 @@ class History:
                 # Workers that repeat their reports, whoever owns the attempt by now.
                 for node, end in self.said:
                     self.master.tasks.report(node, [end])
-                for report in self.heard:
+                for report in self.notified:
                     self.master.runs.reported(report)
             case "again":
                 store = self.master.store
@@ -309,8 +309,8 @@ class History:
             self.master.tasks.report(self.worker, [end])
             for channel, payload in self.master.database.drain_notifications():
                 if channel == Channel.TASK:
-                    self.heard.append(read_task_report(payload))
-                    self.master.runs.reported(self.heard[-1])
+                    self.notified.append(read_task_report(payload))
+                    self.master.runs.reported(self.notified[-1])
 
     def _step_without_answer(self, moment: str) -> None:
         def hook(_: str, when: str) -> None:

@@ -156,14 +156,14 @@ def test_runs_of_serial_schedules_never_overlap(stage: Stage) -> None:
 @UNTIMED
 @given(stages(pools=False))
 def test_it_is_what_one_sees_who_looks_at_every_minute(stage: Stage) -> None:
-    assert _summary(simulate(stage)) == _looked_at_every_minute(stage)
+    assert _summary(simulate(stage)) == _simulated_every_minute(stage)
 
 
 # The reference: it visits all runs in every minute, and knows no other time.
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seen:
+class _Run:
     schedule: Schedule
     order: tuple[int, datetime, int]
     put: int
@@ -193,27 +193,27 @@ def _summary(result: Simulation) -> list[tuple[object, ...]]:
     ]
 
 
-def _looked_at_every_minute(stage: Stage) -> list[tuple[object, ...]]:
+def _simulated_every_minute(stage: Stage) -> list[tuple[object, ...]]:
     standing = {each.id: each for each in stage.schedules}
     fires: dict[int, list[Fire]] = {each.id: [] for each in stage.schedules}
-    runs: list[_Seen] = []
+    runs: list[_Run] = []
     overlaps: Counter[int] = Counter()
     for minute in range(MINUTES):
         if _is_out(stage, minute):
             continue
-        _look(stage, runs, minute, overlaps)
-        put: list[_Seen] = []
+        _settle(stage, runs, minute, overlaps)
+        put: list[_Run] = []
         for schedule in stage.schedules:
             due = _due(stage, standing, schedule, BEGIN + minute * MINUTE)
             fires[schedule.id] += due
             put += [
-                _seen(stage, schedule, fire, minute)
+                _run(stage, schedule, fire, minute)
                 for fire in due
                 if fire.outcome is FireOutcome.FIRED
             ]
         for new in sorted(put, key=lambda run: run.order):
             _put(stage, runs, new, minute)
-            _look(stage, runs, minute, overlaps)
+            _settle(stage, runs, minute, overlaps)
     last = stage.end - MINUTE
     return [
         (
@@ -241,9 +241,9 @@ def _due(
     return plan.fires
 
 
-def _seen(stage: Stage, schedule: Schedule, fire: Fire, minute: int) -> _Seen:
+def _run(stage: Stage, schedule: Schedule, fire: Fire, minute: int) -> _Run:
     run_cost = stage.run_costs[schedule.process_definition_id]
-    return _Seen(
+    return _Run(
         schedule=schedule,
         order=(schedule.priority, fire.fire_time, schedule.id),
         put=minute,
@@ -252,7 +252,7 @@ def _seen(stage: Stage, schedule: Schedule, fire: Fire, minute: int) -> _Seen:
     )
 
 
-def _put(stage: Stage, runs: list[_Seen], new: _Seen, minute: int) -> None:
+def _put(stage: Stage, runs: list[_Run], new: _Run, minute: int) -> None:
     others = [run for run in runs if run.outcome == "live" and _are_of_one_definition(run, new)]
     kind = stage.execution_type_of(new.schedule)
     if others and kind is ExecutionType.SERIAL_DISCARD:
@@ -265,7 +265,7 @@ def _put(stage: Stage, runs: list[_Seen], new: _Seen, minute: int) -> None:
     runs.append(new)
 
 
-def _look(stage: Stage, runs: Sequence[_Seen], minute: int, overlaps: Counter[int]) -> None:
+def _settle(stage: Stage, runs: Sequence[_Run], minute: int, overlaps: Counter[int]) -> None:
     """End every run that is over, then begin those that can, until nothing changes."""
     for run in runs:
         if run.goes_on and run.ends is not None and run.ends <= minute:
@@ -293,14 +293,14 @@ def _look(stage: Stage, runs: Sequence[_Seen], minute: int, overlaps: Counter[in
             for other in runs
         )
     if any(run.goes_on and run.ends == minute for run in runs):
-        _look(stage, runs, minute, overlaps)
+        _settle(stage, runs, minute, overlaps)
 
 
-def _are_of_one_definition(one: _Seen, other: _Seen) -> bool:
+def _are_of_one_definition(one: _Run, other: _Run) -> bool:
     return one.schedule.process_definition_id == other.schedule.process_definition_id
 
 
-def _numbers(runs: Sequence[_Seen]) -> list[int]:
+def _numbers(runs: Sequence[_Run]) -> list[int]:
     return [
         sum(run.outcome == "ended" or (run.goes_on and (run.ends or 0) < MINUTES) for run in runs),
         sum(run.goes_on and (run.ends or 0) >= MINUTES for run in runs),
@@ -310,7 +310,7 @@ def _numbers(runs: Sequence[_Seen]) -> list[int]:
     ]
 
 
-def _wait(run: _Seen) -> int:
+def _wait(run: _Run) -> int:
     if run.outcome == "discarded":
         return 0
     if run.begun is not None:

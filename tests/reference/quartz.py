@@ -1,9 +1,9 @@
 """A second opinion on Quartz cron lines, by looking at every day, hour, minute and second.
 
-It shares no code and no idea with `common.cron`: a line is a question that is put to one wall time
-after the other (`Quartz.matches`), days are asked about by looking at their neighbours, and
-instants are found by going through UTC and reading the clock of the zone
-(`WallClock`). It reads correct lines only; what is refused, and how, the unit tests say.
+It shares no code and no idea with `common.cron`: a line is a predicate that is applied to one wall
+time after the other (`Quartz.matches`), days are tested by their neighbours, and instants are found
+by going through UTC and reading the clock of the zone (`WallClock`). It reads correct lines only;
+the unit tests cover refusals.
 """
 
 # ruff: noqa: DTZ001 - wall times are what a line means, before any zone applies.

@@ -22,8 +22,8 @@ from tests.memory.store import (
     MemoryDatabase,
     ProcessRecord,
 )
-from tests.simulation.complements import free_chains, goes_on
-from tests.simulation.history import Tables, later, said
+from tests.simulation.complements import free_chains, is_moving
+from tests.simulation.history import Tables, described, later
 from tests.simulation.schedules import fires
 
 _RECOVERED = timedelta(seconds=25)
@@ -214,7 +214,7 @@ class ComplementsKeepTheirWord:
                 yield f"{place} is paused, and nothing is left of it to begin"
             case ComplementState.STOP:
                 if was.state != ComplementState.READY_STOP:
-                    yield f"{said(change)} cancelled it, and nobody wanted that"
+                    yield f"{described(change)} cancelled it, and nobody wanted that"
                 latest = later(was.update_time + _STOPPED_IN, self._healed + _RECOVERED)
                 if row.end_time is not None and row.end_time > latest:
                     yield f"{place} was to stop at {was.update_time}, and did at {row.end_time}"
@@ -225,7 +225,7 @@ class ComplementsKeepTheirWord:
         """Yield the violations left when everything is at rest."""
         for row in after.complements.values():
             dates = after.dates.get(row.id, {}).values()
-            if not row.is_ended or goes_on(database, row):
+            if not row.is_ended or is_moving(database, row):
                 yield f"complement {row.id} is still {ComplementState(row.state).name}"
             if row.state == ComplementState.STOP:
                 left = [date.id for date in dates if date.state == DateState.PENDING]
@@ -249,7 +249,7 @@ class ComplementsKeepTheirWord:
 def _dates_of(command: CommandRecord, row: ComplementRecord, before: Tables) -> list[datetime]:
     """The requested dates: as listed, or a single one, or fires, or one a day.
 
-    What was typed is read on the clock of the definition's schedules, if these have one.
+    Typed dates are read in the zone of the definition's schedules, if these have one.
     """
     online = [
         each

@@ -15,7 +15,7 @@ from tests.memory.store import (
     ProcessRecord,
     ScheduleRecord,
 )
-from tests.simulation.history import Tables, later, said
+from tests.simulation.history import Tables, described, later
 from tests.simulation.schedules import Fates, fires, first_fire, is_understood
 
 _MOMENT = timedelta(microseconds=1)
@@ -92,7 +92,7 @@ class FiresOnce:
     ) -> Iterator[str]:
         place = f"fire {fire.fire_time:%H:%M:%S} of schedule {fire.schedule_id}"
         if (was.fire_time, was.outcome, was.reason) != (fire.fire_time, fire.outcome, fire.reason):
-            yield f"{said(change)} rewrote history"
+            yield f"{described(change)} rewrote history"
         if not was.command_id and fire.command_id:
             command = self._put.get(fire.command_id)
             zone = before.schedules[fire.schedule_id].timezone_id

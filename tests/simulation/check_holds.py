@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from common.model.commands import CommandType
 from common.model.states import ExecutionType, ProcessState, TaskState
 from tests.memory.store import Change, CommandRecord, ProcessRecord, TaskRecord
-from tests.simulation.history import Tables, said
+from tests.simulation.history import Tables, described
 
 _TAKES_SLOTS = (TaskState.SUBMITTED, TaskState.RUNNING)
 _HELD = (TaskState.WAITING_DEPEND, TaskState.DELAY_EXECUTION)
@@ -25,7 +25,7 @@ class PoolsNeverOverfull:
         ):
             return
         if isinstance(old, TaskRecord) and old.state not in _HELD:
-            yield f"{said(change)} let go of what was not held"
+            yield f"{described(change)} let go of what was not held"
         asked = [row for row in before.pool_queue.values() if row.task_id == new.id]
         for row in asked:
             pool = before.pools.get(row.group_id)
@@ -72,9 +72,9 @@ class SerialRunsOneByOne:
         if kind == ExecutionType.PARALLEL:
             return
         others = _others(before, new.process_definition_id, apart_from=new.id)
-        goes_on = new.is_live and not new.is_waiting
+        continues = new.is_live and not new.is_waiting
         went_on = isinstance(old, ProcessRecord) and old.is_live and not old.is_waiting
-        if goes_on and not went_on:
+        if continues and not went_on:
             running = [process.id for process in others if not process.is_waiting]
             if running:
                 yield f"process instance {new.id} goes on beside {running} of a serial definition"

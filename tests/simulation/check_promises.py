@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from common.model.states import ProcessState, TaskState, TimeoutStrategy, WarningType
 from tests.memory.store import AlertRecord, Change, MemoryDatabase, ProcessRecord, TaskRecord
-from tests.simulation.history import Tables, has_ended, later, process_name, said
+from tests.simulation.history import Tables, described, has_ended, later, process_name
 
 _STOP_DEADLINE = timedelta(seconds=13)
 _SLACK = timedelta(seconds=5)
@@ -42,7 +42,7 @@ class StopsInTime:
             and old.wanted_state in _STOPPING
             and new.wanted_state not in _STOPPING
         ):
-            yield f"{said(change)} took a wanted stop back"
+            yield f"{described(change)} took a wanted stop back"
         if not has_ended(change) or old.wanted_state not in _STOPPING or old.wanted_at is None:
             return
         latest = later(old.wanted_at + _STOP_DEADLINE + _SLACK, self._healed + _RECOVERED)
@@ -138,17 +138,17 @@ class AlertsOnce:
 
     def missing(self) -> Iterator[str]:
         """Yield the alerts raised too often, or not at all; called at the end."""
-        told: Counter[str] = Counter()
+        raised: Counter[str] = Counter()
         for alert in self._alerts:
             match alert.title:
                 case "Process Timeout Warn" | "Task Timeout Warn":
                     found = _ID.search(alert.content)
                     assert found is not None
-                    told[f"{alert.title} {found[1]}"] += 1
+                    raised[f"{alert.title} {found[1]}"] += 1
                 case "Fault tolerance warning" | "worker fault tolerance":
                     continue
                 case _:
-                    told["end"] += 1
-        for key in sorted({*told, *self._due}):
-            if told[key] != self._due[key]:
-                yield f"alerts ({key}): {told[key]} were made, {self._due[key]} were due"
+                    raised["end"] += 1
+        for key in sorted({*raised, *self._due}):
+            if raised[key] != self._due[key]:
+                yield f"alerts ({key}): {raised[key]} were made, {self._due[key]} were due"

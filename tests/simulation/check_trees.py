@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from common.model.states import ProcessState, TaskState
 from tests.memory.store import Change, ProcessRecord, RelationRecord, TaskRecord
-from tests.simulation.history import Tables, has_ended, has_restarted, said, task_name
+from tests.simulation.history import Tables, described, has_ended, has_restarted, task_name
 
 _AS_THE_CHILD = {
     ProcessState.SUCCESS: TaskState.SUCCESS,
@@ -45,7 +45,7 @@ class ChildrenAndParents:
                 and old.state != TaskState.SUCCESS
                 and self._expected is not None
             ):
-                yield f"{said(change)} ended it, and no child has"
+                yield f"{described(change)} ended it, and no child has"
             yield from self._given_up(old, new, before)
 
     def _given_up(self, old: TaskRecord, new: TaskRecord, before: Tables) -> Iterator[str]:

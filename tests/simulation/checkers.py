@@ -34,10 +34,10 @@ from tests.simulation.check_upstream import EvidenceWasTrue
 from tests.simulation.computer import Computer
 from tests.simulation.history import (
     Tables,
+    described,
     has_ended,
     has_restarted,
     process_name,
-    said,
     task_name,
     watch,
 )
@@ -164,7 +164,7 @@ class StaleWrites:
             process = before.processes.get(change.by.process_instance_id)
             epoch = None if process is None else process.owner_epoch
             if epoch != change.by.epoch:
-                yield f"I3: {said(change)} by epoch {change.by.epoch}, the row has {epoch}"
+                yield f"I3: {described(change)} by epoch {change.by.epoch}, the row has {epoch}"
         if (
             isinstance(change.by, Node)
             and isinstance(change.old, TaskRecord)
@@ -174,7 +174,7 @@ class StaleWrites:
             and (change.old.host, change.old.worker_incarnation)
             != (change.by.address, change.by.incarnation)
         ):
-            yield f"I3: {said(change)} by {change.by}, which does not hold it"
+            yield f"I3: {described(change)} by {change.by}, which does not hold it"
 
 
 class FinalStates:
@@ -185,17 +185,17 @@ class FinalStates:
             case ProcessRecord(), ProcessRecord():
                 if has_restarted(change):
                     if change.transaction != "take":
-                        yield f"I4: {said(change)} made an ended process instance live"
+                        yield f"I4: {described(change)} made an ended process instance live"
                     if change.new.owner_epoch != change.old.owner_epoch + 1:
-                        yield f"I4: {said(change)} restarted it under the same epoch"
+                        yield f"I4: {described(change)} restarted it under the same epoch"
                 elif not change.old.is_live and change.new.state != change.old.state:
-                    yield f"I4: {said(change)} left {process_name(change.old.state)}"
+                    yield f"I4: {described(change)} left {process_name(change.old.state)}"
             case TaskRecord(), TaskRecord():
                 forced = (
                     change.by is None and change.new.state == TaskState.FORCED_SUCCESS
                 ) and change.transaction == "update"
                 if change.old.is_finished and change.new.state != change.old.state and not forced:
-                    yield f"I4: {said(change)} left the final state {change.old.state}"
+                    yield f"I4: {described(change)} left the final state {change.old.state}"
             case _:
                 pass
 
@@ -290,7 +290,7 @@ class Retries:
         process = before.processes[new.process_instance_id]
         graph = model.read(process.process_instance_json)
         if new.retry_at is not None and not model.is_worth_a_retry(graph, new):
-            yield f"{said(change)} promised a retry after {new.failure_reason}"
+            yield f"{described(change)} promised a retry after {new.failure_reason}"
 
 
 class Ends:
@@ -307,7 +307,7 @@ class Ends:
         rows = before.rows(new.id)
         if old.is_waiting:
             if new.state != ProcessState.STOP:
-                yield f"I8: {said(change)} ended it as {new.state} before its turn"
+                yield f"I8: {described(change)} ended it as {new.state} before its turn"
             return
         graph, whole, names = (
             model.read(old.process_instance_json),
@@ -336,7 +336,7 @@ def _fault_of_end(
     found = list(phases.values())
     is_good = all(phase in model.DONE for phase in everything.values())
     ends_early = old.failure_strategy == FailureStrategy.END and "bad" in found
-    goes_on = "ready" in found or "retry" in found
+    may_continue = "ready" in found or "retry" in found
     is_paused = any(name in phases and row.state == TaskState.PAUSE for name, row in rows.items())
     if "live" in found:
         return "an attempt is live"
@@ -349,11 +349,11 @@ def _fault_of_end(
             right = old.state == ProcessState.READY_STOP and old.wanted_state == ProcessState.STOP
         case ProcessState.PAUSE:
             right = not ends_early and (old.state == ProcessState.READY_PAUSE or is_paused)
-            right = right and (is_paused or goes_on)
+            right = right and (is_paused or may_continue)
         case ProcessState.FAILURE if old.state == ProcessState.READY_STOP:
             right = old.wanted_state == ProcessState.FAILURE
         case ProcessState.FAILURE:
-            right = ends_early or not (goes_on or is_paused)
+            right = ends_early or not (may_continue or is_paused)
         case _:
             right = False
     return None if right else "which it should not"
@@ -368,13 +368,13 @@ class Recoveries:
             first = (old.task_depend_type, model.params(old.command_param).get("StartNodeNameList"))
             later = (new.task_depend_type, model.params(new.command_param).get("StartNodeNameList"))
             if first != later or old.process_instance_json != new.process_instance_json:
-                yield f"{said(change)} changed what was selected at first"
+                yield f"{described(change)} changed what was selected at first"
             if (
                 new.run_scope is not None
                 and new.run_scope != old.run_scope
                 and new.command_type != CommandType.EXECUTE_TASK
             ):
-                yield f"{said(change)} left out what should run again, save {new.run_scope} (T71)"
+                yield f"{described(change)} left out what should run again, save {new.run_scope} (T71)"
         if (
             not isinstance(old, TaskRecord)
             or not isinstance(new, TaskRecord)

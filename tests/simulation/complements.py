@@ -9,7 +9,7 @@ from tests.memory.store import ComplementDateRecord, ComplementRecord, MemoryDat
 _OVER = (ComplementState.SUCCESS, ComplementState.FAILURE, ComplementState.STOP)
 
 
-def goes_on(database: MemoryDatabase, row: ComplementRecord) -> bool:
+def is_moving(database: MemoryDatabase, row: ComplementRecord) -> bool:
     """True if masters still have work on it, without a further request."""
     dates = database.dates(row.id)
     match ComplementState(row.state):

@@ -45,7 +45,7 @@ class SimProcess:
     yields: bool = False
     var_pool: str | None = None
     failure: FailureReason | None = None
-    told: bool = False
+    reported: bool = False
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class Computer:
 class SimAttempts:
     """The `LocalAttempts` of one start of a worker daemon; forgotten when the daemon dies.
 
-    What has ended stays on the computer until its end stands in the tables, like an exit file.
+    An ended process stays on the computer until its end is in the tables, like an exit file.
     """
 
     def __init__(self, computer: Computer, ended: Ended) -> None:
@@ -160,7 +160,9 @@ class SimAttempts:
         return {}
 
     def leftovers(self) -> tuple[int, ...]:
-        return tuple(p.task_instance_id for p in self._computer.processes.values() if not p.told)
+        return tuple(
+            p.task_instance_id for p in self._computer.processes.values() if not p.reported
+        )
 
     def adopt(self, adopted: Collection[int]) -> None:
         for task_instance_id in self.leftovers():
@@ -168,15 +170,15 @@ class SimAttempts:
                 self._mine[task_instance_id] = None
             else:
                 self._computer.end(task_instance_id, TaskState.KILL, after=timedelta())
-                self._computer.processes[task_instance_id].told = True
+                self._computer.processes[task_instance_id].reported = True
 
     def forget(self, ends: Iterable[AttemptEnd]) -> None:
         for end in ends:
             process = self._computer.processes.get(end.task_instance_id)
             if process is not None:
-                process.told = True
+                process.reported = True
 
-    def tell(self) -> None:
+    def report_ends(self) -> None:
         """Report ended processes, as the supervisor's thread does."""
         if not self._mine:
             return

@@ -1,7 +1,7 @@
 """Replays the audit of the tables: the state of every row at the time of each change.
 
-A `Watcher` is shown each change with the tables as they stood just before it, and answers with
-sentences about what is broken.
+A `Watcher` gets each change with the tables as they were just before it, and yields sentences about
+violations.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def watch(
         tables.apply(change)
 
 
-def said(change: Change) -> str:
+def described(change: Change) -> str:
     """A change, in words for a person."""
     return f"{change.transaction} of {change.table} {change.id}"
 

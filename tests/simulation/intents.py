@@ -50,7 +50,7 @@ def dates_of_a_complement(random: Random, *, has_schedule: bool) -> dict[str, ob
     return param
 
 
-def ask_of_complement(
+def change_complement(
     database: MemoryDatabase, row: ComplementRecord, state: ComplementState, now: datetime
 ) -> None:
     """Pause, resume or cancel a complement, if its state allows that."""

@@ -1,6 +1,6 @@
 """People's requests to the cluster at any moment: runs, and every other command.
 
-They write rows as a person would with psql or the command line, and never read a daemon. What
+They write rows as a person would with psql or the command line, and never read a daemon. Their
 requests may be refused, may be in vain, and may be made twice.
 """
 
@@ -97,7 +97,7 @@ class People:
         """True if they have no more requests of their own."""
         return not self._acts and not self._starts
 
-    def look(self, now: timedelta) -> None:
+    def act_when_due(self, now: timedelta) -> None:
         """Act as far as it is time."""
         while self._starts and self._starts[0][0] <= now:
             _, index = self._starts.popleft()
@@ -106,13 +106,13 @@ class People:
             self._acts.popleft()
             self.act()
 
-    def heard_of_an_end(self) -> None:
+    def react_to_end(self) -> None:
         """An attempt has just ended, and its end is not settled yet."""
         if self._quick_acts and self._random.random() < 0.25:
             self._quick_acts -= 1
             self.act()
 
-    def go_home(self) -> None:
+    def stop_acting(self) -> None:
         """Make no more requests, and open every closed pool."""
         self._acts.clear()
         self._quick_acts = 0
@@ -120,7 +120,7 @@ class People:
             if pool.status != 1:
                 self._database.update(self._database.pools, pool.id, status=1)
 
-    def let_go_on(self) -> bool:
+    def resume_once(self) -> bool:
         """Once: resume paused runs, and many stopped or failed ones; true if there were any."""
         if self._tidied:
             return False
@@ -136,7 +136,7 @@ class People:
                     self._command(CommandType.START_FAILURE_TASK_PROCESS, process)
         for row in self._database.complements:
             if row.state in intents.RESUMABLE:
-                self._ask_of(row, intents.resumed(self._database, row))
+                self._change_complement(row, intents.resumed(self._database, row))
             elif row.state == ComplementState.FAILURE and self._random.random() < 0.3:
                 self._try_again(row)
         return len(self._database.changes) > before
@@ -274,17 +274,17 @@ class People:
     def _act_pause_complement(self) -> None:
         row = self._complement(*intents.PAUSABLE)
         if row is not None:
-            self._ask_of(row, ComplementState.READY_PAUSE)
+            self._change_complement(row, ComplementState.READY_PAUSE)
 
     def _act_resume_complement(self) -> None:
         row = self._complement(*intents.RESUMABLE)
         if row is not None:
-            self._ask_of(row, intents.resumed(self._database, row))
+            self._change_complement(row, intents.resumed(self._database, row))
 
     def _act_cancel_complement(self) -> None:
         row = self._complement(*intents.CANCELLABLE)
         if row is not None:
-            self._ask_of(row, ComplementState.READY_STOP)
+            self._change_complement(row, ComplementState.READY_STOP)
 
     def _act_retry_complement(self) -> None:
         row = self._complement(*intents.RETRIABLE)
@@ -301,9 +301,9 @@ class People:
         found = [row for row in self._database.complements if row.state in states]
         return self._random.choice(found) if found else None
 
-    def _ask_of(self, row: ComplementRecord, state: ComplementState) -> None:
+    def _change_complement(self, row: ComplementRecord, state: ComplementState) -> None:
         self._log(f"people want {state.name} of complement {row.id}")
-        intents.ask_of_complement(self._database, row, state, self._clock.now())
+        intents.change_complement(self._database, row, state, self._clock.now())
 
     def _try_again(self, row: ComplementRecord) -> None:
         self._log(f"people try what failed of complement {row.id} again")

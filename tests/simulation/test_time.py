@@ -309,7 +309,7 @@ def test_no_date_begins_once_a_complement_is_cancelled_though_a_master_dies_just
     cluster.live_for(20 * timedelta(seconds=1))
     (complement,) = cluster.database.complements
     asked = cluster.clock.now()
-    intents.ask_of_complement(
+    intents.change_complement(
         cluster.database, complement, ComplementState.READY_STOP, cluster.clock.now()
     )
     begun = len(roots(cluster))

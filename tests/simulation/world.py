@@ -42,7 +42,7 @@ from tests.memory.store import (
     MemoryTimeoutStore,
 )
 from tests.simulation import faults
-from tests.simulation.complements import goes_on
+from tests.simulation.complements import is_moving
 from tests.simulation.computer import Computer, SimAttempts
 from tests.simulation.definitions import draw_definitions
 from tests.simulation.fingerprint import differences
@@ -98,7 +98,7 @@ class Daemon:
             if step.loop.name == name:
                 step.due = now
 
-    def look_around(self) -> None:
+    def tick_host(self) -> None:
         """Do what happens on a host as time passes, besides the loops."""
         self.registry.pulse()
         if self.after_step is not None:
@@ -233,7 +233,9 @@ class World:
         while self._lived < _FAULTY and not self._at_rest():
             self._turn()
         self.heal()
-        while self._lived < _FAULTY + _HEALED and (not self._at_rest() or self.people.let_go_on()):
+        while self._lived < _FAULTY + _HEALED and (
+            not self._at_rest() or self.people.resume_once()
+        ):
             self._turn()
             self._close()
 
@@ -258,7 +260,7 @@ class World:
             self.skip(2 * _HOUR)
             self.log.append(f"{self.clock.elapsed} the clock is right again")
         self.healed_at = self.clock.elapsed
-        self.people.go_home()
+        self.people.stop_acting()
         for daemon in self.daemons.values():
             daemon.frozen_until = timedelta()
         for name in list(self._to_restart):
@@ -296,11 +298,11 @@ class World:
             and not any(process.is_live for process in self.database.processes)
             and not any(computer.alive() for computer in self.computers.values())
             and all(
-                process.told or process.ends <= self.clock.true_now()
+                process.reported or process.ends <= self.clock.true_now()
                 for computer in self.computers.values()
                 for process in computer.processes.values()
             )
-            and not any(goes_on(self.database, row) for row in self.database.complements)
+            and not any(is_moving(self.database, row) for row in self.database.complements)
             and not any(row.fires and row.counted_from for row in self.database.schedules)
             and not any(row.fires and row.next_fire_time for row in self.database.schedules)
         )
@@ -309,7 +311,7 @@ class World:
         """Step a loop that is due, or advance time until one is."""
         now = self.clock.elapsed
         before, self._current = self._current, None
-        self.people.look(self._lived)
+        self.people.act_when_due(self._lived)
         self._current = before
         self._outage_or_jump()
         if self._to_restart:
@@ -385,7 +387,7 @@ class World:
         self.zookeeper.tick(self.clock.monotonic())
         for daemon in list(self.daemons.values()):
             if daemon.frozen_until <= latest and daemon is not self._paused:
-                self._act(daemon, daemon.look_around)
+                self._act(daemon, daemon.tick_host)
 
     def _step(self, daemon: Daemon, step: Step) -> None:
         if self._happens(self.options.freeze):
@@ -451,7 +453,7 @@ class World:
                 daemon.wake(NoticeLoop.name, self.clock.elapsed)
             if channel == Channel.TASK and not self._healed:
                 before, self._current = self._current, None
-                self.people.heard_of_an_end()
+                self.people.react_to_end()
                 self._current = before
 
     # Faults
@@ -572,7 +574,7 @@ class World:
         )
         for loop in worker.loops:
             self.add(daemon, loop, worker.wakes.by_name)
-        daemon.after_step = attempts[0].tell
+        daemon.after_step = attempts[0].report_ends
 
     def add(self, daemon: Daemon, loop: Loop, wakes: dict[str, Callable[[], None]]) -> None:
         """Add a loop to a daemon, and its wake to `wakes`."""
@@ -600,12 +602,12 @@ def watched(runs: RunWorker, database: MemoryDatabase, violations: list[str]) ->
     """
     suspect = runs._suspect
 
-    def tell(ownership: Ownership, error: Exception) -> bool:
+    def record(ownership: Ownership, error: Exception) -> bool:
         process = database.processes.the(ownership.process_instance_id)
         is_stale = process.owner_epoch != ownership.epoch
         if not (is_stale and isinstance(error, ImpossibleError)):
             violations.append(f"process instance {process.id}: {error!r}")
         return suspect(ownership, error)
 
-    runs._suspect = tell  # type: ignore[method-assign]  # A test's ear at a closed door.
+    runs._suspect = record  # type: ignore[method-assign]  # The loop offers no hook.
     return runs

@@ -285,8 +285,8 @@ def test_a_warning_has_its_place_and_keeps_nothing_out(tmp_path: Path) -> None:
             "globalParams": [{"prop": "known", "value": "1"}, {"prop": "known", "value": "2"}],
         },
     )
-    told = {(each.node, each.key): str(each) for each in found.findings}
-    assert set(told) == {
+    texts = {(each.node, each.key): str(each) for each in found.findings}
+    assert set(texts) == {
         (None, "globalParams[1].prop"),
         ("a", "maxRetryTime"),
         ("a", "params.rawScript"),
@@ -295,8 +295,8 @@ def test_a_warning_has_its_place_and_keeps_nothing_out(tmp_path: Path) -> None:
         ("d", "dependence.dependTaskList[0].dependItemList[0]"),
         ("e", "conditionResult"),
     }
-    assert "did you mean 'maxRetryTimes'?" in told["a", "maxRetryTime"]
-    assert "${day}" in told["q", "params.sql"]
+    assert "did you mean 'maxRetryTimes'?" in texts["a", "maxRetryTime"]
+    assert "${day}" in texts["q", "params.sql"]
 
 
 def test_a_plain_definition_has_no_warnings(tmp_path: Path) -> None:

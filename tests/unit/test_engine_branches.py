@@ -24,13 +24,13 @@ from tests.builders import (
     a_definition_json,
     a_run,
     conditions,
+    deliver,
     failed,
     lost,
     put_out,
     read_graph,
     succeeded,
     switch,
-    tell,
 )
 
 SUCCESS, FAILURE = Outcome.SUCCESS, Outcome.FAILURE
@@ -41,16 +41,16 @@ BRANCHES = "a >> c >> go mail"
 def branch_run(text: str = BRANCHES, **of_run: Any) -> KeptRun:
     """A stored run with a CONDITIONS `c`, which checks `a` by default."""
     kept = KeptRun(text, **{"of_node": IF_A, **of_run})
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     return kept
 
 
 def good(kept: KeptRun, name: str, var_pool: str | None = None) -> list[object]:
-    return list(kept.tell(kept.end(name, TaskState.SUCCESS, var_pool=var_pool)))
+    return list(kept.deliver(kept.end(name, TaskState.SUCCESS, var_pool=var_pool)))
 
 
 def bad(kept: KeptRun, name: str) -> list[object]:
-    return list(kept.tell(kept.end(name, TaskState.FAILURE)))
+    return list(kept.deliver(kept.end(name, TaskState.FAILURE)))
 
 
 # CONDITIONS
@@ -58,7 +58,7 @@ def bad(kept: KeptRun, name: str) -> list[object]:
 
 def test_conditions_are_decided_in_the_step_that_settles_their_upstream() -> None:
     run = a_run(BRANCHES, of_node=IF_A)
-    decided = [one for one in tell(run, succeeded("a")) if isinstance(one, DecideTask)]
+    decided = [one for one in deliver(run, succeeded("a")) if isinstance(one, DecideTask)]
     (decision,) = decided
     assert (decision.name, decision.attempt, decision.state) == ("c", 1, TaskState.SUCCESS)
     assert decision.branch == ("go",)
@@ -100,7 +100,7 @@ def test_t42_branch_heads_that_have_not_run_are_not_passed_over_after_a_failover
 
 def test_the_failure_of_an_upstream_of_conditions_comes_after_its_retries() -> None:
     run = a_run(BRANCHES, of_node=IF_A, retries={"a": 1})
-    assert not [one for one in tell(run, failed("a")) if isinstance(one, DecideTask)]
+    assert not [one for one in deliver(run, failed("a")) if isinstance(one, DecideTask)]
 
 
 def test_under_end_the_failure_of_an_upstream_of_conditions_kills_nothing() -> None:
@@ -230,7 +230,7 @@ def test_a_plain_task_below_a_failure_that_conditions_look_at_never_runs_and_is_
 
 def test_a_lost_worker_of_an_upstream_of_conditions_is_made_up_for_first() -> None:
     run = a_run(BRANCHES, of_node=IF_A)
-    (again,) = [one for one in tell(run, lost("a")) if isinstance(one, SubmitTask)]
+    (again,) = [one for one in deliver(run, lost("a")) if isinstance(one, SubmitTask)]
     assert (again.name, again.attempt) == ("a", 2)
     assert run.tasks["c"].phase.value == "idle"
 
@@ -251,7 +251,7 @@ def switch_run(
         ),
     )
     kept = KeptRun(CHOICE, of_node=of_node, context=context, command_param=command_param)
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     return kept
 
 
@@ -311,7 +311,7 @@ def test_a_switch_may_look_at_the_business_date_of_its_run() -> None:
         of_node={"s": switch(("${day} == '20260101'", "big"), default="small", local=local)},
         context=RunContext(moment=datetime(2026, 1, 2, tzinfo=UTC), zone=ZoneInfo("UTC")),
     )
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     good(kept, "a")
     assert kept.phases()["big"] == "live"
 
@@ -341,7 +341,7 @@ def test_t45_a_switch_reads_dates_in_the_zone_of_its_run(
         nodes=kept.nodes,
         complement_uses_chosen_date=uses_chosen_date,
     )
-    tell(run, RunOpened(), succeeded("a"))
+    deliver(run, RunOpened(), succeeded("a"))
     assert (run.tasks["big"].phase.value, run.tasks["small"].phase.value) == ("live", "skipped")
 
 
@@ -366,7 +366,7 @@ def test_a_missing_parameter_fails_the_switch_and_the_reason_names_it() -> None:
 
 def test_a_switch_that_failed_is_failed_again_after_loading() -> None:
     kept = KeptRun(CHOICE + "; b", of_node=SIZE)
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     good(kept, "a")
     kept.forget()
     assert kept.phases()["s"] == "failed"
@@ -376,7 +376,7 @@ def test_a_switch_that_failed_is_failed_again_after_loading() -> None:
 
 def test_under_end_a_switch_that_can_not_be_decided_kills_what_is_live() -> None:
     kept = KeptRun(CHOICE + "; b", of_node=SIZE, strategy=FailureStrategy.END)
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     assert KillTask(name="b", attempt=1) in good(kept, "a")
 
 
@@ -388,7 +388,7 @@ def test_conditions_may_look_at_a_switch_that_failed() -> None:
             "c": conditions("ok", "mail", s=SUCCESS),
         },
     )
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     good(kept, "a")
     assert kept.phases()["mail"] == "live"
 

@@ -33,14 +33,14 @@ MINUTE = timedelta(minutes=1)
 def kept(text: str, *running: str, **of_run: Any) -> KeptRun:
     """A stored run in which a worker has begun these tasks."""
     run = KeptRun(text, **of_run)
-    run.tell(RunOpened())
+    run.deliver(RunOpened())
     for name in running:
         run.claim(name)
     return run
 
 
 def end(run: KeptRun, name: str, state: TaskState = TaskState.SUCCESS) -> list[Decision]:
-    return run.tell(run.end(name, state))
+    return run.deliver(run.end(name, state))
 
 
 def names(decisions: list[Decision], kind: type[KillTask | PauseTask | SubmitTask]) -> list[str]:
@@ -52,7 +52,7 @@ def names(decisions: list[Decision], kind: type[KillTask | PauseTask | SubmitTas
 
 def test_t41_a_pause_withdraws_what_no_worker_has_begun() -> None:
     run = kept("a; b", "a")
-    assert run.tell(PauseRequested()) == [
+    assert run.deliver(PauseRequested()) == [
         PauseProcess(),
         PauseTask(name="a", attempt=1),
         PauseTask(name="b", attempt=1),
@@ -62,7 +62,7 @@ def test_t41_a_pause_withdraws_what_no_worker_has_begun() -> None:
 
 def test_a_pause_lets_running_tasks_end() -> None:
     run = kept("a; b", "a")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     run.settle()
     assert run.state() is ProcessState.READY_PAUSE
     end(run, "a")
@@ -72,7 +72,7 @@ def test_a_pause_lets_running_tasks_end() -> None:
 
 def test_what_becomes_ready_while_pausing_is_held() -> None:
     run = kept("a >> b", "a")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     decisions = end(run, "a")
     assert names(decisions, SubmitTask) == []
     assert decisions[-1] == FinishProcess(state=ProcessState.PAUSE, reason="paused on request")
@@ -80,7 +80,7 @@ def test_what_becomes_ready_while_pausing_is_held() -> None:
 
 def test_t24_what_waits_for_a_paused_task_does_not_keep_the_process_alive() -> None:
     run = kept("a >> b")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     run.settle()
     assert run.state() is ProcessState.PAUSE
     assert run.phases() == {"a": "paused", "b": "idle"}
@@ -90,21 +90,21 @@ def test_t24_what_waits_for_a_paused_task_does_not_keep_the_process_alive() -> N
 def test_a_pause_withdraws_attempts_that_are_held_back(held: str) -> None:
     of_node = {"delay": {"delay": MINUTE}, "pools": {"pools": (PoolShare(pool_id=1),)}}[held]
     run = kept("a", of_node={"a": of_node})
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     run.settle()
     assert run.state() is ProcessState.PAUSE
 
 
 def test_a_pause_that_is_repeated_is_harmless() -> None:
     run = kept("a", "a")
-    run.tell(PauseRequested())
-    assert run.tell(PauseRequested()) == []
+    run.deliver(PauseRequested())
+    assert run.deliver(PauseRequested()) == []
 
 
 def test_t49_a_pause_keeps_a_promised_retry_and_ends_as_pause() -> None:
     run = kept("a", retries={"a": 1})
     end(run, "a", TaskState.FAILURE)
-    assert run.tell(PauseRequested()) == [
+    assert run.deliver(PauseRequested()) == [
         PauseProcess(),
         FinishProcess(state=ProcessState.PAUSE, reason="paused on request"),
     ]
@@ -113,7 +113,7 @@ def test_t49_a_pause_keeps_a_promised_retry_and_ends_as_pause() -> None:
 
 def test_t49_a_failure_while_pausing_still_is_promised_its_retry() -> None:
     run = kept("a", "a", retries={"a": 1})
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     decisions = end(run, "a", TaskState.FAILURE)
     assert isinstance(decisions[0], RetryTask)
     assert run.state() is ProcessState.PAUSE
@@ -122,8 +122,8 @@ def test_t49_a_failure_while_pausing_still_is_promised_its_retry() -> None:
 def test_a_retry_that_is_due_while_pausing_waits_for_the_recovery() -> None:
     run = kept("a; b", "b", retries={"a": 1})
     end(run, "a", TaskState.FAILURE)
-    run.tell(PauseRequested())
-    assert run.tell(TimerFired(name="a", attempt=1), now=SOON) == []
+    run.deliver(PauseRequested())
+    assert run.deliver(TimerFired(name="a", attempt=1), now=SOON) == []
     end(run, "b")
     assert run.state() is ProcessState.PAUSE
 
@@ -131,7 +131,7 @@ def test_a_retry_that_is_due_while_pausing_waits_for_the_recovery() -> None:
 def test_a_recovery_after_a_pause_goes_on_with_what_was_promised_and_withdrawn_15611() -> None:
     run = kept("a >> c; b", retries={"a": 1})
     end(run, "a", TaskState.FAILURE)
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     run.settle()
     decisions = run.restart(["b"], now=SOON)
     assert [(one.name, one.attempt) for one in decisions if isinstance(one, SubmitTask)] == [
@@ -149,7 +149,7 @@ def test_a_recovery_after_a_pause_goes_on_with_what_was_promised_and_withdrawn_1
 
 def test_a_worker_that_is_lost_while_pausing_is_made_up_for_after_the_recovery() -> None:
     run = kept("a", "a")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     assert names(end(run, "a", TaskState.NEED_FAULT_TOLERANCE), SubmitTask) == []
     assert run.state() is ProcessState.PAUSE
     (again,) = run.restart([])
@@ -159,14 +159,14 @@ def test_a_worker_that_is_lost_while_pausing_is_made_up_for_after_the_recovery()
 
 def test_t49b_a_pause_with_nothing_left_ends_as_success() -> None:
     run = kept("a", "a")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     end(run, "a")
     assert run.state() is ProcessState.SUCCESS
 
 
 def test_a_pause_with_nothing_left_but_a_failure_ends_as_failure() -> None:
     run = kept("a >> b; c", "a", "c")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     end(run, "a", TaskState.FAILURE)
     end(run, "c")
     assert run.state() is ProcessState.FAILURE
@@ -174,7 +174,7 @@ def test_a_pause_with_nothing_left_but_a_failure_ends_as_failure() -> None:
 
 def test_a_pause_with_something_left_beside_a_failure_ends_as_pause() -> None:
     run = kept("a; c >> d", "a", "c")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     end(run, "a", TaskState.FAILURE)
     end(run, "c")
     assert run.state() is ProcessState.PAUSE
@@ -182,7 +182,7 @@ def test_a_pause_with_something_left_beside_a_failure_ends_as_pause() -> None:
 
 def test_forbidden_and_skipped_tasks_are_settled_while_pausing() -> None:
     run = kept("a >> f >> b", "a", forbidden=["f"])
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     end(run, "a")
     assert run.phases()["f"] == "passed"
     assert run.state() is ProcessState.PAUSE
@@ -191,7 +191,7 @@ def test_forbidden_and_skipped_tasks_are_settled_while_pausing() -> None:
 def test_a_pause_holds_a_branch_back() -> None:
     of_node = {"c": conditions("go", "mail", a=Outcome.SUCCESS)}
     run = kept("a >> c >> go mail", "a", of_node=of_node)
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     end(run, "a")
     assert run.phases()["c"] == "idle"
     assert run.state() is ProcessState.PAUSE
@@ -201,7 +201,7 @@ def test_a_pause_holds_a_branch_back() -> None:
 
 def test_under_end_a_failure_while_pausing_kills_what_is_live() -> None:
     run = kept("a; b", "a", "b", strategy=END)
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     assert names(end(run, "a", TaskState.FAILURE), KillTask) == ["b"]
     end(run, "b", TaskState.KILL)
     assert run.state() is ProcessState.FAILURE
@@ -217,7 +217,7 @@ def test_a_sub_process_that_was_paused_by_itself_pauses_its_parent_at_the_end() 
 
 def test_a_pause_is_gone_on_with_after_a_failover() -> None:
     run = kept("a >> c; b", "a")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     assert run.forget() == []
     run.settle()
     end(run, "a")
@@ -226,7 +226,7 @@ def test_a_pause_is_gone_on_with_after_a_failover() -> None:
 
 def test_t49b_a_pause_of_killed_tasks_allows_a_recovery() -> None:
     run = kept("a; b", "a", "b")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     end(run, "a", TaskState.KILL)
     end(run, "b", TaskState.PAUSE)
     assert run.state() is ProcessState.PAUSE
@@ -238,24 +238,24 @@ def test_t49b_a_pause_of_killed_tasks_allows_a_recovery() -> None:
 
 def test_t49_a_stop_outranks_a_pause_and_kills_what_that_let_go_on() -> None:
     run = kept("a >> b", "a")
-    run.tell(PauseRequested())
-    assert run.tell(stop()) == [StopProcess(deadline=SOON), KillTask(name="a", attempt=1)]
+    run.deliver(PauseRequested())
+    assert run.deliver(stop()) == [StopProcess(deadline=SOON), KillTask(name="a", attempt=1)]
     end(run, "a", TaskState.KILL)
     assert run.state() is ProcessState.STOP
 
 
 def test_a_pause_that_comes_after_a_stop_changes_nothing() -> None:
     run = kept("a", "a")
-    run.tell(stop())
-    assert run.tell(PauseRequested()) == []
+    run.deliver(stop())
+    assert run.deliver(PauseRequested()) == []
     assert run.state() is ProcessState.READY_STOP
 
 
 def test_what_was_held_by_a_pause_is_not_begun_by_a_stop() -> None:
     run = kept("a >> b; c", "a", "c")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     end(run, "a")
-    assert names(run.tell(stop()), SubmitTask) == []
+    assert names(run.deliver(stop()), SubmitTask) == []
     end(run, "c", TaskState.KILL)
     assert run.state() is ProcessState.STOP
 
@@ -263,17 +263,17 @@ def test_what_was_held_by_a_pause_is_not_begun_by_a_stop() -> None:
 def test_a_stop_ends_as_stop_even_if_something_has_failed() -> None:
     run = kept("a; b", "b")
     end(run, "a", TaskState.FAILURE)
-    run.tell(stop())
+    run.deliver(stop())
     end(run, "b", TaskState.KILL)
     assert run.state() is ProcessState.STOP
 
 
 def test_a_stop_is_gone_on_with_after_a_failover_with_its_deadline() -> None:
     run = kept("a", "a")
-    run.tell(stop())
+    run.deliver(stop())
     assert run.forget() == []
     assert run.run.deadline == SOON
-    assert run.tell(stop(deadline=SOON + MINUTE)) == []
+    assert run.deliver(stop(deadline=SOON + MINUTE)) == []
     end(run, "a", TaskState.KILL)
     assert run.state() is ProcessState.STOP
 
@@ -283,9 +283,9 @@ def test_a_stop_is_gone_on_with_after_a_failover_with_its_deadline() -> None:
 
 def test_a_deadline_abandons_what_has_not_ended_and_ends_the_run() -> None:
     run = kept("a >> c; b", "a", "b")
-    run.tell(stop())
+    run.deliver(stop())
     end(run, "b", TaskState.KILL)
-    assert run.tell(DeadlinePassed(), now=SOON) == [
+    assert run.deliver(DeadlinePassed(), now=SOON) == [
         AbandonTask(name="a", attempt=1),
         FinishProcess(state=ProcessState.STOP, reason="stopped on request"),
     ]
@@ -294,37 +294,37 @@ def test_a_deadline_abandons_what_has_not_ended_and_ends_the_run() -> None:
 
 def test_a_deadline_without_a_stop_is_late() -> None:
     run = kept("a", "a")
-    assert run.tell(DeadlinePassed()) == []
-    run.tell(PauseRequested())
-    assert run.tell(DeadlinePassed()) == []
+    assert run.deliver(DeadlinePassed()) == []
+    run.deliver(PauseRequested())
+    assert run.deliver(DeadlinePassed()) == []
     assert run.phases() == {"a": "live"}
 
 
 def test_a_deadline_that_passes_after_the_end_is_late() -> None:
     run = kept("a")
     end(run, "a")
-    assert run.tell(DeadlinePassed()) == []
+    assert run.deliver(DeadlinePassed()) == []
 
 
 def test_a_deadline_is_kept_by_whoever_takes_the_run_over() -> None:
     run = kept("a", "a")
-    run.tell(stop())
+    run.deliver(stop())
     run.forget()
-    assert run.tell(DeadlinePassed(), now=SOON)[-1] == FinishProcess(
+    assert run.deliver(DeadlinePassed(), now=SOON)[-1] == FinishProcess(
         state=ProcessState.STOP, reason="stopped on request"
     )
 
 
 def test_an_abandoned_attempt_that_reports_after_all_changes_nothing() -> None:
     run = kept("a >> b", "a")
-    run.tell(stop(), DeadlinePassed())
-    assert run.tell(succeeded("a")) == []
+    run.deliver(stop(), DeadlinePassed())
+    assert run.deliver(succeeded("a")) == []
     assert run.state() is ProcessState.STOP
 
 
 def test_an_abandoned_attempt_is_run_afresh_by_a_recovery() -> None:
     run = kept("a >> b", "a")
-    run.tell(stop(), DeadlinePassed())
+    run.deliver(stop(), DeadlinePassed())
     assert names(run.restart(["a"]), SubmitTask) == ["a"]
     assert run.row("a").attempt == 2
 
@@ -334,7 +334,7 @@ def test_an_abandoned_attempt_is_run_afresh_by_a_recovery() -> None:
 
 def test_a_process_that_timed_out_is_stopped_and_ends_as_failure() -> None:
     run = kept("a >> b", "a")
-    assert run.tell(time_out()) == [
+    assert run.deliver(time_out()) == [
         StopProcess(deadline=SOON, failing=True),
         KillTask(name="a", attempt=1),
     ]
@@ -346,40 +346,40 @@ def test_a_process_that_timed_out_is_stopped_and_ends_as_failure() -> None:
 
 def test_t46b_a_time_out_is_remembered_across_a_failover() -> None:
     run = kept("a", "a")
-    run.tell(time_out())
+    run.deliver(time_out())
     run.forget()
-    assert run.tell(time_out()) == []
+    assert run.deliver(time_out()) == []
     end(run, "a", TaskState.KILL)
     assert run.state() is ProcessState.FAILURE
 
 
 def test_a_time_out_does_not_outrun_a_stop() -> None:
     run = kept("a", "a")
-    run.tell(stop())
-    assert run.tell(time_out()) == []
+    run.deliver(stop())
+    assert run.deliver(time_out()) == []
     end(run, "a", TaskState.KILL)
     assert run.state() is ProcessState.STOP
 
 
 def test_a_stop_after_a_time_out_still_ends_as_failure() -> None:
     run = kept("a", "a")
-    run.tell(time_out())
-    assert run.tell(stop()) == []
+    run.deliver(time_out())
+    assert run.deliver(stop()) == []
     end(run, "a", TaskState.KILL)
     assert run.state() is ProcessState.FAILURE
 
 
 def test_a_process_times_out_while_it_is_pausing() -> None:
     run = kept("a", "a")
-    run.tell(PauseRequested())
-    run.tell(time_out())
+    run.deliver(PauseRequested())
+    run.deliver(time_out())
     end(run, "a", TaskState.KILL)
     assert run.state() is ProcessState.FAILURE
 
 
 def test_a_process_whose_last_task_succeeds_after_all_has_succeeded() -> None:
     run = kept("a", "a")
-    run.tell(time_out())
+    run.deliver(time_out())
     end(run, "a")
     assert run.state() is ProcessState.SUCCESS
 
@@ -387,7 +387,7 @@ def test_a_process_whose_last_task_succeeds_after_all_has_succeeded() -> None:
 def test_a_time_out_gives_up_promised_retries() -> None:
     run = kept("a", retries={"a": 3})
     end(run, "a", TaskState.FAILURE)
-    assert run.tell(time_out()) == [
+    assert run.deliver(time_out()) == [
         StopProcess(deadline=SOON, failing=True),
         GiveUpRetry(name="a", attempt=1),
         FinishProcess(state=ProcessState.FAILURE, reason="it took longer than its time-out"),
@@ -396,7 +396,7 @@ def test_a_time_out_gives_up_promised_retries() -> None:
 
 def test_a_deadline_ends_a_process_that_timed_out_as_failure() -> None:
     run = kept("a", "a")
-    run.tell(time_out(), DeadlinePassed())
+    run.deliver(time_out(), DeadlinePassed())
     assert run.state() is ProcessState.FAILURE
 
 
@@ -412,7 +412,7 @@ def test_t21b_under_end_no_retry_is_promised_after_a_failure() -> None:
 
 def test_t49_no_retry_is_promised_while_stopping() -> None:
     run = kept("a", "a", retries={"a": 1})
-    run.tell(stop())
+    run.deliver(stop())
     decisions = end(run, "a", TaskState.FAILURE)
     assert not [one for one in decisions if isinstance(one, RetryTask)]
     assert run.state() is ProcessState.STOP
@@ -420,7 +420,7 @@ def test_t49_no_retry_is_promised_while_stopping() -> None:
 
 def test_t23b_only_a_kill_that_was_asked_for_is_no_failure() -> None:
     asked, unasked = kept("a; b", "a", "b"), kept("a; b", "a", "b")
-    asked.tell(stop())
+    asked.deliver(stop())
     end(asked, "a", TaskState.KILL)
     end(unasked, "a", TaskState.KILL)
     assert asked.phases()["a"] == "killed"
@@ -455,7 +455,7 @@ def test_t21b_under_end_the_result_does_not_depend_on_which_failure_comes_first(
 )
 def test_an_intent_is_held_against_one_column_of_a_row(events: tuple[Event, ...]) -> None:
     run = kept("a; b", "a")
-    run.tell(*events)
+    run.deliver(*events)
     assert run.row("a").kill_requested
     assert not run.row("a").pause_requested
     assert not run.run.tasks["a"].pause_requested

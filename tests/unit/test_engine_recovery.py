@@ -34,18 +34,18 @@ GOOD = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 def kept(text: str, *, ends: dict[str, TaskState] | None = None, **of_run: Any) -> KeptRun:
     """A stored run in which these tasks have ended like this, and all others well, in order."""
     run = KeptRun(text, **of_run)
-    run.tell(RunOpened())
+    run.deliver(RunOpened())
     for name in run.dag.names:
         if name in run.run.live:
             run.claim(name)
     for name in run.dag.names:
         if ends is not None and name in run.run.live:
-            run.tell(run.end(name, ends.get(name, TaskState.SUCCESS)))
+            run.deliver(run.end(name, ends.get(name, TaskState.SUCCESS)))
     return run
 
 
 def end(run: KeptRun, name: str, state: TaskState = TaskState.SUCCESS) -> list[Decision]:
-    return run.tell(run.end(name, state))
+    return run.deliver(run.end(name, state))
 
 
 def submitted(decisions: list[Decision]) -> list[str]:
@@ -70,15 +70,15 @@ def test_t56_a_report_that_was_not_settled_is_live_until_it_is_read() -> None:
     run = kept("a >> b")
     report = run.end("a", TaskState.SUCCESS)
     assert run.forget() == []
-    assert submitted(run.tell(report)) == ["b"]
-    assert run.tell(report) == []
+    assert submitted(run.deliver(report)) == ["b"]
+    assert run.deliver(report) == []
 
 
 def test_t56_an_attempt_that_was_made_up_for_is_late() -> None:
     run = kept("a >> b")
     late = succeeded("a")
     end(run, "a", TaskState.NEED_FAULT_TOLERANCE)
-    assert run.tell(late) == []
+    assert run.deliver(late) == []
     assert [(row.attempt, row.valid) for row in run.rows] == [(1, False), (2, True)]
 
 
@@ -138,7 +138,7 @@ def test_a_recovery_keeps_every_good_result() -> None:
 
 def test_a_task_that_was_put_aside_has_all_its_retries_again() -> None:
     run = KeptRun("a", retries={"a": 1}, interval=timedelta())
-    run.tell(RunOpened())
+    run.deliver(RunOpened())
     end(run, "a", TaskState.FAILURE)
     end(run, "a", TaskState.FAILURE)
     run.restart(["a"])
@@ -150,7 +150,7 @@ def test_a_late_report_of_an_attempt_that_was_put_aside_changes_nothing() -> Non
     run = kept("b >> a >> d; c", ends=FAILED)
     run.restart(["a", "b"])
     # Its number is still the latest, but it no longer counts.
-    assert run.tell(succeeded("a")) == []
+    assert run.deliver(succeeded("a")) == []
     assert run.phases()["a"] == "idle"
 
 
@@ -166,7 +166,7 @@ def test_a_promised_retry_below_what_was_put_aside_comes_after_it() -> None:
     run = kept("a >> b; c", retries={"b": 1})
     end(run, "a")
     end(run, "b", TaskState.FAILURE)
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     end(run, "c")
     assert run.state() is ProcessState.PAUSE
     assert submitted(run.restart(["a"], now=SOON)) == ["a"]
@@ -216,7 +216,7 @@ def test_t71_a_failover_after_a_recovery_goes_on_with_the_whole_selection() -> N
 
 def test_t71_a_recovery_of_a_pause_runs_what_was_ready_and_had_no_row() -> None:
     run = kept("a >> b")
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     end(run, "a")
     assert run.state() is ProcessState.PAUSE
     assert submitted(run.restart([])) == ["b"]
@@ -236,7 +236,7 @@ def test_t72_a_recovery_keeps_the_selection_that_was_first_asked_for(
     run = KeptRun("a >> b >> c >> d; other")
     run.dag = select(a_dag("a >> b >> c >> d; other"), start.split(), mode)
     run.run = run.load()
-    run.tell(RunOpened())
+    run.deliver(RunOpened())
     first, *others = runs.split()
     end(run, first, TaskState.FAILURE)
     assert run.state() is ProcessState.FAILURE
@@ -251,7 +251,7 @@ def test_t25_t27_an_upstream_that_is_not_selected_holds_nothing_up() -> None:
     run = KeptRun("a >> b >> c; x >> c")
     run.dag = select(run.dag, ["b"], TaskDependType.TASK_POST)
     run.run = run.load()
-    assert submitted(run.tell(RunOpened())) == ["b"]
+    assert submitted(run.deliver(RunOpened())) == ["b"]
     assert submitted(end(run, "b")) == ["c"]
 
 
@@ -297,7 +297,7 @@ def test_a_forced_success_is_a_success_for_what_is_downstream() -> None:
 def test_a_forced_success_is_not_retried_though_a_retry_had_been_promised() -> None:
     run = kept("a >> b", retries={"a": 1})
     end(run, "a", TaskState.FAILURE)
-    run.tell(PauseRequested())
+    run.deliver(PauseRequested())
     run._change(run.row("a"), state=TaskState.FORCED_SUCCESS)
     assert submitted(run.restart([], now=SOON)) == ["b"]
 
@@ -373,7 +373,7 @@ def test_forbidden_nodes_below_a_chosen_one_are_done_when_it_is() -> None:
 
 def test_a_chosen_node_is_given_what_its_upstream_has_put_out() -> None:
     run = kept("a >> b >> c; x", ends=None)
-    run.tell(run.end("a", TaskState.SUCCESS, var_pool=put_out(size="5")))
+    run.deliver(run.end("a", TaskState.SUCCESS, var_pool=put_out(size="5")))
     end(run, "b")
     end(run, "c")
     end(run, "x")
@@ -385,7 +385,7 @@ def test_a_chosen_node_is_given_what_its_upstream_has_put_out() -> None:
 def test_a_chosen_switch_is_chosen_by_what_its_upstream_has_put_out() -> None:
     of_node = {"s": switch(("${size} > 10", "big"), default="small")}
     run = kept("a >> s >> big small", of_node=of_node)
-    run.tell(run.end("a", TaskState.SUCCESS, var_pool=put_out(size="50")))
+    run.deliver(run.end("a", TaskState.SUCCESS, var_pool=put_out(size="50")))
     end(run, "big")
     run.restart(["s"], scope=["s"])
     assert run.row("s").attempt == 2
@@ -440,21 +440,21 @@ def test_chosen_nodes_survive_a_failover() -> None:
 def test_a_late_report_of_a_node_that_was_not_chosen_changes_nothing() -> None:
     run = kept("a >> b", ends={})
     run.restart(["b"], scope=["b"])
-    assert run.tell(succeeded("a")) == []
+    assert run.deliver(succeeded("a")) == []
 
 
 def test_a_report_of_a_task_that_nobody_selected_is_impossible() -> None:
     run = kept("a >> b", ends={})
     run.restart(["b"], scope=["b"])
     with pytest.raises(ImpossibleError, match="can't have happened"):
-        run.tell(succeeded("z"))
+        run.deliver(succeeded("z"))
 
 
 def test_chosen_nodes_can_be_paused_stopped_and_retried() -> None:
     run = kept("a >> b", retries={"b": 1}, ends={})
     run.restart(["b"], scope=["b"])
     end(run, "b", TaskState.FAILURE)
-    assert submitted(run.tell(TimerFired(name="b", attempt=2), now=SOON)) == ["b"]
-    run.tell(stop())
+    assert submitted(run.deliver(TimerFired(name="b", attempt=2), now=SOON)) == ["b"]
+    run.deliver(stop())
     run.settle()
     assert run.state() is ProcessState.STOP

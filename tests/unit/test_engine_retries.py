@@ -14,7 +14,18 @@ from common.model.retry_policy import MAX_MEMORY_FACTOR, MemoryRetry, RetryPolic
 from common.model.states import ProcessState, TaskState
 from master.engine.events import RunOpened, TaskFailed, TaskKilled
 from master.engine.retries import retry_due
-from tests.builders import NOON, SOON, KeptRun, a_node, a_run, failed, killed, lost, succeeded, tell
+from tests.builders import (
+    NOON,
+    SOON,
+    KeptRun,
+    a_node,
+    a_run,
+    deliver,
+    failed,
+    killed,
+    lost,
+    succeeded,
+)
 
 MINUTE = timedelta(minutes=1)
 
@@ -72,23 +83,23 @@ def test_chance_is_the_same_for_the_same_attempt_on_every_machine() -> None:
 
 def test_a_retry_is_counted_from_the_end_of_the_attempt_and_not_from_its_report() -> None:
     run = a_run("a", retries={"a": 1})
-    (retry,) = tell(run, failed("a", at=NOON - timedelta(seconds=30)), now=NOON)
+    (retry,) = deliver(run, failed("a", at=NOON - timedelta(seconds=30)), now=NOON)
     assert isinstance(retry, RetryTask)
     assert retry.at == NOON + timedelta(seconds=30)
 
 
 def test_the_interval_grows_with_the_retries_that_were_made_and_not_with_lost_workers() -> None:
     run = a_run("a", retries={"a": 3}, of_node={"a": {"backoff": Backoff(factor=10.0)}})
-    tell(run, lost("a"))
-    (retry,) = tell(run, failed("a", attempt=2))
+    deliver(run, lost("a"))
+    (retry,) = deliver(run, failed("a", attempt=2))
     assert isinstance(retry, RetryTask)
     assert retry.at == NOON + MINUTE
 
 
 def test_t48_after_a_failover_a_retry_is_due_when_it_was_promised() -> None:
     kept = KeptRun("a", retries={"a": 1})
-    kept.tell(RunOpened())
-    kept.tell(kept.end("a", TaskState.FAILURE))
+    kept.deliver(RunOpened())
+    kept.deliver(kept.end("a", TaskState.FAILURE))
     assert kept.forget(now=SOON - timedelta(microseconds=1)) == []
     (again,) = kept.forget(now=SOON)
     assert isinstance(again, SubmitTask)
@@ -97,13 +108,13 @@ def test_t48_after_a_failover_a_retry_is_due_when_it_was_promised() -> None:
 
 def test_a_delayed_task_is_submitted_with_the_time_until_which_it_is_held() -> None:
     run = a_run("a >> b", of_node={"b": {"delay": 5 * MINUTE}})
-    (one,) = [each for each in tell(run, succeeded("a")) if isinstance(each, SubmitTask)]
+    (one,) = [each for each in deliver(run, succeeded("a")) if isinstance(each, SubmitTask)]
     assert one.due_at == NOON + 5 * MINUTE
 
 
 def test_a_retry_of_a_delayed_task_is_not_delayed_again() -> None:
     run = a_run("a", retries={"a": 1}, interval=timedelta(), of_node={"a": {"delay": MINUTE}})
-    (again,) = [one for one in tell(run, failed("a")) if isinstance(one, SubmitTask)]
+    (again,) = [one for one in deliver(run, failed("a")) if isinstance(one, SubmitTask)]
     assert again.due_at is None
 
 
@@ -116,7 +127,7 @@ OUT_OF_MEMORY, FETCH_FAILED = FailureReason.OUT_OF_MEMORY, FailureReason.FETCH_F
 def tried_again(event: TaskFailed | TaskKilled, **policy: Any) -> bool:
     """True if another attempt is promised after this end of the only task."""
     run = a_run("a", retries={"a": 2}, of_node={"a": {"retry_policy": RetryPolicy(**policy)}})
-    return any(isinstance(each, RetryTask) for each in tell(run, event))
+    return any(isinstance(each, RetryTask) for each in deliver(run, event))
 
 
 def test_without_a_policy_every_failure_is_tried_again() -> None:
@@ -152,14 +163,14 @@ def test_a_kill_that_nobody_asked_for_is_one_by_its_reason_or_as_killed() -> Non
 def test_a_lost_worker_is_made_up_for_whatever_the_policy_says() -> None:
     policy = RetryPolicy(retry_on=(FETCH_FAILED,))
     run = a_run("a", of_node={"a": {"retry_policy": policy}})
-    assert any(isinstance(each, SubmitTask) for each in tell(run, lost("a")))
+    assert any(isinstance(each, SubmitTask) for each in deliver(run, lost("a")))
 
 
 def test_a_failure_that_is_not_tried_again_ends_the_run_at_once() -> None:
     policy = RetryPolicy(no_retry_on=(FETCH_FAILED,))
     kept = KeptRun("a", retries={"a": 5}, of_node={"a": {"retry_policy": policy}})
-    kept.tell(RunOpened())
-    kept.tell(kept.end("a", TaskState.FAILURE, failure=FETCH_FAILED))
+    kept.deliver(RunOpened())
+    kept.deliver(kept.end("a", TaskState.FAILURE, failure=FETCH_FAILED))
     assert kept.state() is ProcessState.FAILURE
 
 
@@ -174,13 +185,13 @@ def memory_factors(
     kept = KeptRun(
         "a", retries={"a": 1000}, interval=timedelta(), of_node={"a": {"retry_policy": policy}}
     )
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     for state, failure in ends:
         kept.claim("a")
         report = kept.end("a", state, failure=failure)
         if forget:
             kept.forget()
-        kept.tell(report)
+        kept.deliver(report)
     return [row.memory_factor for row in kept.rows]
 
 
@@ -205,7 +216,9 @@ def test_the_factor_never_outgrows_what_a_row_can_hold() -> None:
 def test_without_a_word_of_the_author_the_memory_stays_as_it_is() -> None:
     run = a_run("a", retries={"a": 1}, interval=timedelta())
     (again,) = [
-        one for one in tell(run, failed("a", failure=OUT_OF_MEMORY)) if isinstance(one, SubmitTask)
+        one
+        for one in deliver(run, failed("a", failure=OUT_OF_MEMORY))
+        if isinstance(one, SubmitTask)
     ]
     assert again.memory_factor == 1
 
@@ -215,8 +228,8 @@ def test_a_task_that_a_recovery_starts_afresh_starts_with_its_own_memory() -> No
     kept = KeptRun(
         "a", retries={"a": 1}, interval=timedelta(), of_node={"a": {"retry_policy": policy}}
     )
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     for _ in range(2):
-        kept.tell(kept.end("a", TaskState.FAILURE, failure=OUT_OF_MEMORY))
+        kept.deliver(kept.end("a", TaskState.FAILURE, failure=OUT_OF_MEMORY))
     kept.restart(["a"])
     assert [row.memory_factor for row in kept.rows] == [1, 2, 1]

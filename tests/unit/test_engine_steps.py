@@ -64,7 +64,7 @@ def cost(run: ProcessRun, event: Event) -> int:
     return instructions(lambda: advance(run, event, now=NOON))
 
 
-def told(run: ProcessRun, *events: Event) -> ProcessRun:
+def advanced(run: ProcessRun, *events: Event) -> ProcessRun:
     """The run after these events; unchecked, since a check costs what the DAG costs."""
     for event in events:
         advance(run, event, now=NOON)
@@ -79,31 +79,31 @@ def beside(size: int, text: str = "a >> b", **of_run: Any) -> ProcessRun:
 
 def in_a_chain(size: int) -> tuple[ProcessRun, Event]:
     chain = " >> ".join(f"t{index}" for index in range(size))
-    return told(a_run(chain, opened=False), RunOpened()), succeeded("t0")
+    return advanced(a_run(chain, opened=False), RunOpened()), succeeded("t0")
 
 
 def in_a_fan_out(size: int) -> tuple[ProcessRun, Event]:
     leaves = " ".join(f"t{index}" for index in range(size))
-    run = told(a_run(f"root >> {leaves}", opened=False), RunOpened(), succeeded("root"))
+    run = advanced(a_run(f"root >> {leaves}", opened=False), RunOpened(), succeeded("root"))
     return run, succeeded("t5")
 
 
 def in_a_fan_in(size: int) -> tuple[ProcessRun, Event]:
     heads = " ".join(f"t{index}" for index in range(size))
-    return told(a_run(f"{heads} >> join", opened=False), RunOpened()), succeeded("t5")
+    return advanced(a_run(f"{heads} >> join", opened=False), RunOpened()), succeeded("t5")
 
 
 def while_many_retries_are_promised(size: int) -> tuple[ProcessRun, Event]:
     retries = {f"t{index}": 1 for index in range(size)}
-    run = told(beside(size, retries=retries), RunOpened(), *map(failed, retries))
+    run = advanced(beside(size, retries=retries), RunOpened(), *map(failed, retries))
     return run, succeeded("a")
 
 
 def when_one_of_many_retries_is_due(size: int) -> tuple[ProcessRun, Event]:
     retries = {f"t{index}": 1 for index in range(size)}
     early = failed("t7", at=NOON - timedelta(minutes=1))
-    run = told(beside(size, retries=retries), RunOpened())
-    told(run, *(failed(name) for name in retries if name != "t7"))
+    run = advanced(beside(size, retries=retries), RunOpened())
+    advanced(run, *(failed(name) for name in retries if name != "t7"))
     # Decided, but not followed up: the next step has to find that it is due.
     for decision in decide(run, early, now=NOON):
         run.apply(decision)
@@ -111,32 +111,32 @@ def when_one_of_many_retries_is_due(size: int) -> tuple[ProcessRun, Event]:
 
 
 def while_pausing(size: int) -> tuple[ProcessRun, Event]:
-    return told(beside(size), RunOpened(), PauseRequested()), succeeded("a")
+    return advanced(beside(size), RunOpened(), PauseRequested()), succeeded("a")
 
 
 def while_much_is_held(size: int) -> tuple[ProcessRun, Event]:
     heads = " ".join(f"h{index}" for index in range(3))
     leaves = " ".join(f"t{index}" for index in range(size))
     run = a_run(f"root >> {leaves}; {heads}; a >> b", opened=False)
-    return told(run, RunOpened(), PauseRequested(), succeeded("root")), succeeded("a")
+    return advanced(run, RunOpened(), PauseRequested(), succeeded("root")), succeeded("a")
 
 
 def while_stopping(size: int) -> tuple[ProcessRun, Event]:
-    return told(beside(size), RunOpened(), stop()), killed("a")
+    return advanced(beside(size), RunOpened(), stop()), killed("a")
 
 
 def while_failing_under_end(size: int) -> tuple[ProcessRun, Event]:
     run = beside(size, strategy=FailureStrategy.END)
-    return told(run, RunOpened(), failed("t3")), killed("a")
+    return advanced(run, RunOpened(), failed("t3")), killed("a")
 
 
 def with_conditions_below(size: int) -> tuple[ProcessRun, Event]:
     of_node = {"c": conditions("go", "mail", a=Outcome.SUCCESS)}
-    return told(beside(size, "a >> c >> go mail", of_node=of_node), RunOpened()), failed("a")
+    return advanced(beside(size, "a >> c >> go mail", of_node=of_node), RunOpened()), failed("a")
 
 
 def with_values_put_out(size: int) -> tuple[ProcessRun, Event]:
-    return told(beside(size), RunOpened()), succeeded("a", var_pool=put_out(x="1"))
+    return advanced(beside(size), RunOpened()), succeeded("a", var_pool=put_out(x="1"))
 
 
 @pytest.mark.parametrize(
@@ -170,12 +170,12 @@ def test_a_step_costs_the_same_whatever_the_size_of_the_dag(
 class Counted(Mapping[str, tuple[str, ...]]):
     """Neighbours that count the look-ups of each name."""
 
-    def __init__(self, neighbours: Mapping[str, tuple[str, ...]], asked: Counter[str]) -> None:
+    def __init__(self, neighbours: Mapping[str, tuple[str, ...]], lookups: Counter[str]) -> None:
         self._neighbours = neighbours
-        self._asked = asked
+        self._lookups = lookups
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        self._asked[name] += 1
+        self._lookups[name] += 1
         return self._neighbours[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -185,12 +185,12 @@ class Counted(Mapping[str, tuple[str, ...]]):
         return len(self._neighbours)
 
 
-def counted(dag: Dag, asked: Counter[str]) -> Dag:
+def counted(dag: Dag, lookups: Counter[str]) -> Dag:
     """The DAG, with each look-up in it counted."""
     return replace(
         dag,
-        upstream=Counted(dag.upstream, asked),
-        downstream=Counted(dag.downstream, asked),
+        upstream=Counted(dag.upstream, lookups),
+        downstream=Counted(dag.downstream, lookups),
     )
 
 
@@ -203,7 +203,7 @@ def layers(depth: int, width: int) -> dict[str, list[str]]:
     }
 
 
-def rerun_of_the_first(depth: int, asked: Counter[str]) -> KeptRun:
+def rerun_of_the_first(depth: int, lookups: Counter[str]) -> KeptRun:
     """Dense layers in which all succeeded but the first and the last, which were reset."""
     kept = KeptRun("x")
     kept.dag = build_dag(layers(depth, 4) | {"first": [], "last": [f"{depth - 1}.0"]})
@@ -213,39 +213,39 @@ def rerun_of_the_first(depth: int, asked: Counter[str]) -> KeptRun:
     kept.dag = build_dag(upstream)
     kept.nodes = {name: a_node(name) for name in kept.dag.names}
     kept.run = kept.load()
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     while not kept.run.is_over:
         name = next(iter(kept.run.live))
         state = TaskState.FAILURE if name == "last" else TaskState.SUCCESS
-        kept.tell(kept.end(name, state))
-    kept.dag = counted(kept.dag, asked)
+        kept.deliver(kept.end(name, state))
+    kept.dag = counted(kept.dag, lookups)
     kept.restart(["first", "last"])
-    asked.clear()
+    lookups.clear()
     return kept
 
 
 def test_new_values_pour_through_what_was_done_before_along_each_edge_once() -> None:
-    asked: Counter[str] = Counter()
-    kept = rerun_of_the_first(6, asked)
+    lookups: Counter[str] = Counter()
+    kept = rerun_of_the_first(6, lookups)
     event = kept.end("first", TaskState.SUCCESS, var_pool=put_out(x="1"))
     advance(kept.run, event, now=NOON)
     assert values_of(kept.run.input_variables("last")) == {"x": "1"}
-    assert max(asked.values()) <= 4
+    assert max(lookups.values()) <= 4
 
 
 def test_loading_looks_at_each_edge_a_few_times_whatever_was_put_out() -> None:
     def look_ups(depth: int) -> float:
-        asked: Counter[str] = Counter()
+        lookups: Counter[str] = Counter()
         kept = KeptRun("x")
         kept.dag = build_dag(layers(depth, 5))
         kept.nodes = {name: a_node(name) for name in kept.dag.names}
         kept.run = kept.load()
-        kept.tell(RunOpened())
+        kept.deliver(RunOpened())
         for name in kept.dag.names[:-1]:
-            kept.tell(kept.end(name, TaskState.SUCCESS, var_pool=put_out(**{f"n{name}": "1"})))
-        kept.dag = counted(kept.dag, asked)
+            kept.deliver(kept.end(name, TaskState.SUCCESS, var_pool=put_out(**{f"n{name}": "1"})))
+        kept.dag = counted(kept.dag, lookups)
         load_run(kept.run.ownership, kept.process, kept.rows, dag=kept.dag, nodes=kept.nodes)
-        return asked.total() / len(kept.dag.names)
+        return lookups.total() / len(kept.dag.names)
 
     assert look_ups(16) <= look_ups(8) * 1.1
 

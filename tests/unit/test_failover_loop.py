@@ -34,14 +34,14 @@ class Pass:
         self.new_run = self.new_task = 0
         self.states_at_recovery: list[TaskState] = []
         self.loop = FailoverLoop(
-            AskedFailoverStore(self.database, self.asked, self.recovering),
+            ObservedFailoverStore(self.database, self.queried, self.recovering),
             mutex=registry.mutex,
-            membership=AskedMembership(registry, self.asked),
+            membership=ObservedMembership(registry, self.queried),
             identity=identity,
             clock=self.clock,
         )
 
-    def asked(self) -> None:
+    def queried(self) -> None:
         self._questions_left -= 1
         if self._questions_left == 0:
             master = self.zookeeper.registry().membership.join(NodeKind.MASTER, "m2:5678", "")
@@ -85,8 +85,8 @@ class Pass:
         return run, task
 
 
-class AskedFailoverStore(MemoryFailoverStore):
-    """Calls `asked` after each query for owners, when the answer can't change any more.
+class ObservedFailoverStore(MemoryFailoverStore):
+    """Calls `queried` after each query for owners, when the answer can't change any more.
 
     Calls `recovering` before it writes commands for the runs of a lost master.
     """
@@ -94,11 +94,11 @@ class AskedFailoverStore(MemoryFailoverStore):
     def __init__(
         self,
         database: MemoryDatabase,
-        asked: Callable[[], None],
+        queried: Callable[[], None],
         recovering: Callable[[], None],
     ) -> None:
         super().__init__(database)
-        self._asked = asked
+        self._queried = queried
         self._recovering = recovering
 
     def recover_runs(self, dead: Node, *, now: datetime) -> int:
@@ -107,25 +107,25 @@ class AskedFailoverStore(MemoryFailoverStore):
 
     def task_owners(self) -> frozenset[Node]:
         owners = super().task_owners()
-        self._asked()
+        self._queried()
         return owners
 
     def run_owners(self) -> frozenset[Node]:
         owners = super().run_owners()
-        self._asked()
+        self._queried()
         return owners
 
 
-class AskedMembership(MemoryMembership):
-    """Calls `asked` after each query for the living, when the answer can't change any more."""
+class ObservedMembership(MemoryMembership):
+    """Calls `queried` after each query for the living, when the answer can't change any more."""
 
-    def __init__(self, registry: MemoryRegistry, asked: Callable[[], None]) -> None:
+    def __init__(self, registry: MemoryRegistry, queried: Callable[[], None]) -> None:
         super().__init__(registry)
-        self._asked = asked
+        self._queried = queried
 
     def nodes(self, kind: NodeKind) -> frozenset[Node]:
         nodes = super().nodes(kind)
-        self._asked()
+        self._queried()
         return nodes
 
 

@@ -111,11 +111,11 @@ def test_a_missing_day_is_named_and_counts_nowhere(
     shutil.rmtree(days.results_of("2013-02-08").parent)
     days.results_of("2013-02-10").unlink()
     assert days.report() == 1
-    said = capsys.readouterr().err
-    assert "2 of 6 days are missing in it:" in said
-    assert "2013-02-08: the day has never been run" in said
-    assert "2013-02-10: the day has not passed its checks" in said
-    assert "orcaflow complement flights --dates 2013-02-08,2013-02-10 --wait" in said
+    printed = capsys.readouterr().err
+    assert "2 of 6 days are missing in it:" in printed
+    assert "2013-02-08: the day has never been run" in printed
+    assert "2013-02-10: the day has not passed its checks" in printed
+    assert "orcaflow complement flights --dates 2013-02-08,2013-02-10 --wait" in printed
     assert "**2 of 6 days are missing**" in days.text()
     assert [row["day"] for row in days.rows() if not row["flights"]] == ["2013-02-08", "2013-02-10"]
     results = days.results()

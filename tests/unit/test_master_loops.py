@@ -82,11 +82,11 @@ class Holds:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.answers: list[Released] = []
-        self.asked: list[datetime] = []
+        self.calls: list[datetime] = []
         self.takes = timedelta()
 
     def release(self, *, now: datetime) -> Released:
-        self.asked.append(now)
+        self.calls.append(now)
         self.place.pass_by(self.takes)
         if self.answers:
             return self.answers.pop(0)
@@ -159,10 +159,10 @@ def test_between_two_releases_others_have_their_turn(place: Place) -> None:
     loop.run_once()
     # As one that every end of a task with a pool wakes.
     assert loop.run_once() == 80 * MILLISECOND
-    assert len(store.asked) == 1
+    assert len(store.calls) == 1
     place.pass_by(80 * MILLISECOND)
     loop.run_once()
-    assert len(store.asked) == 2
+    assert len(store.calls) == 2
 
 
 def test_a_master_that_is_not_trusted_lets_nothing_go(place: Place) -> None:
@@ -170,7 +170,7 @@ def test_a_master_that_is_not_trusted_lets_nothing_go(place: Place) -> None:
     loop, _ = a_hold_loop(place, store)
     place.identity.become(None)
     assert loop.run_once() == 2 * SECOND
-    assert store.asked == []
+    assert store.calls == []
 
 
 # TimeoutLoop
@@ -178,10 +178,10 @@ def test_a_master_that_is_not_trusted_lets_nothing_go(place: Place) -> None:
 
 class Timeouts:
     def __init__(self) -> None:
-        self.asked: list[datetime] = []
+        self.calls: list[datetime] = []
 
     def time_out(self, *, now: datetime) -> int:
-        self.asked.append(now)
+        self.calls.append(now)
         return 3
 
 
@@ -191,7 +191,7 @@ def test_time_outs_are_checked_at_the_interval(place: Place) -> None:
         store, identity=place.identity, clock=place.clock, config=TimeoutConfig(interval=SECOND)
     )
     assert loop.run_once() == SECOND
-    assert store.asked == [place.clock.now()]
+    assert store.calls == [place.clock.now()]
 
 
 def test_a_master_that_is_not_trusted_ends_nothing_for_taking_too_long(place: Place) -> None:
@@ -199,7 +199,7 @@ def test_a_master_that_is_not_trusted_ends_nothing_for_taking_too_long(place: Pl
     place.identity.become(None)
     loop = TimeoutLoop(store, identity=place.identity, clock=place.clock)
     assert loop.run_once() == SECOND
-    assert store.asked == []
+    assert store.calls == []
 
 
 # ScheduleLoop
@@ -565,16 +565,18 @@ def test_a_task_that_was_taken_over_is_found_and_ends_are_news_again(waiter: Wai
     assert 1 in waiter.store.decided
 
 
-@pytest.mark.parametrize("told", ["heard", "look"])
-def test_a_notification_while_rows_are_read_causes_another_check(waiter: Waiter, told: str) -> None:
-    def tell() -> None:
+@pytest.mark.parametrize("method", ["heard", "look"])
+def test_a_notification_while_rows_are_read_causes_another_check(
+    waiter: Waiter, method: str
+) -> None:
+    def notify() -> None:
         waiter.store.read = lambda: None
         waiter.store.add(a_dependent())
         waiter.store.upstream[1] = ProcessState.SUCCESS
-        getattr(waiter.loop, told)()
+        getattr(waiter.loop, method)()
 
     # The rows were read before this change, and lack it.
-    waiter.store.read = tell
+    waiter.store.read = notify
     assert waiter.loop.run_once() == 50 * MILLISECOND
     assert waiter.store.decided == {}
     assert waiter.wakes == 1

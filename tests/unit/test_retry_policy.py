@@ -173,8 +173,8 @@ def test_every_mistake_of_a_policy_is_told_at_once() -> None:
 
 
 def test_a_policy_without_retries_is_warned_of() -> None:
-    told = lint_warnings("d", document(maxRetryTimes=0, retryOn=["KILLED"], memoryRetry=RAISE))
-    assert [(one.key, one.problem) for one in told] == [
+    warnings = lint_warnings("d", document(maxRetryTimes=0, retryOn=["KILLED"], memoryRetry=RAISE))
+    assert [(one.key, one.problem) for one in warnings] == [
         (key, "has no effect: maxRetryTimes is 0, so nothing is tried again")
         for key in ("retryOn", "memoryRetry")
     ]
@@ -232,8 +232,8 @@ def test_whatever_is_written_is_read_or_refused(
     retry_on: object, memory: object, ceiling: object, factor: object
 ) -> None:
     for raised in (memory, {"factor": factor, "ceiling": ceiling}):
-        told: list[str] = []
+        warnings: list[str] = []
         entry = {"retryOn": retry_on, "memoryRetry": raised}
-        policy = read_retry_policy("SPARK", entry, "here", told, task_types=known_task_types())
-        assert all(each.startswith("here, ") for each in told)
+        policy = read_retry_policy("SPARK", entry, "here", warnings, task_types=known_task_types())
+        assert all(each.startswith("here, ") for each in warnings)
         assert 1 <= policy.next_memory_factor(1.0, OUT_OF_MEMORY) <= MAX_MEMORY_FACTOR

@@ -17,12 +17,12 @@ from master.engine.events import RunOpened, TaskSucceeded, TimerFired
 from master.engine.task_run import ImpossibleError
 from master.engine.variables import Variable, merged, properties_of, put_out, values_of
 from tests import builders
-from tests.builders import NOON, KeptRun, a_run, conditions, failed, lost, succeeded, tell
+from tests.builders import NOON, KeptRun, a_run, conditions, deliver, failed, lost, succeeded
 
 SECOND = timedelta(seconds=1)
 
 
-def given(decisions: list[object], name: str) -> dict[str, str]:
+def input_pool(decisions: list[object], name: str) -> dict[str, str]:
     """The input pool of a submitted attempt."""
     (one,) = [each for each in decisions if isinstance(each, SubmitTask) and each.name == name]
     return {each["prop"]: each["value"] for each in json.loads(one.input_pool or "[]")}
@@ -30,31 +30,31 @@ def given(decisions: list[object], name: str) -> dict[str, str]:
 
 def opened(text: str, **of_run: Any) -> KeptRun:
     kept = KeptRun(text, **of_run)
-    kept.tell(RunOpened())
+    kept.deliver(RunOpened())
     return kept
 
 
 def good(kept: KeptRun, name: str, seconds: int = 0, **values: str) -> list[object]:
     at = NOON + seconds * SECOND
     pool = builders.put_out(**values) if values else None
-    return list(kept.tell(kept.end(name, TaskState.SUCCESS, at=at, var_pool=pool)))
+    return list(kept.deliver(kept.end(name, TaskState.SUCCESS, at=at, var_pool=pool)))
 
 
 def test_a_task_is_given_what_its_upstream_put_out() -> None:
     kept = opened("a >> b")
-    assert given(good(kept, "a", size="3"), "b") == {"size": "3"}
+    assert input_pool(good(kept, "a", size="3"), "b") == {"size": "3"}
 
 
 def test_a_task_is_given_what_tasks_further_up_put_out() -> None:
     kept = opened("a >> b >> c")
     good(kept, "a", x="1", y="1")
-    assert given(good(kept, "b", y="2", seconds=1), "c") == {"x": "1", "y": "2"}
+    assert input_pool(good(kept, "b", y="2", seconds=1), "c") == {"x": "1", "y": "2"}
 
 
 def test_a_task_is_not_given_what_others_beside_it_put_out() -> None:
     kept = opened("a >> b; other")
     good(kept, "other", x="1")
-    assert given(good(kept, "a"), "b") == {}
+    assert input_pool(good(kept, "a"), "b") == {}
 
 
 def test_the_pool_stands_in_rows_as_a_list_of_properties() -> None:
@@ -66,7 +66,7 @@ def test_the_pool_stands_in_rows_as_a_list_of_properties() -> None:
 
 
 def test_a_task_without_upstream_is_given_nothing() -> None:
-    (one,) = tell(a_run("a", opened=False), RunOpened())
+    (one,) = deliver(a_run("a", opened=False), RunOpened())
     assert isinstance(one, SubmitTask)
     assert one.input_pool is None
 
@@ -75,47 +75,47 @@ def test_a_task_without_upstream_is_given_nothing() -> None:
 def test_of_equal_names_the_value_that_was_put_out_last_counts(first: str, second: str) -> None:
     kept = opened("a b >> c")
     good(kept, first, x="early", seconds=1)
-    assert given(good(kept, second, x="late", seconds=2), "c") == {"x": "late"}
+    assert input_pool(good(kept, second, x="late", seconds=2), "c") == {"x": "late"}
 
 
 def test_the_end_of_the_task_counts_and_not_the_order_of_its_report() -> None:
     kept = opened("a b >> c")
     good(kept, "a", x="late", seconds=2)
-    assert given(good(kept, "b", x="early", seconds=1), "c") == {"x": "late"}
+    assert input_pool(good(kept, "b", x="early", seconds=1), "c") == {"x": "late"}
 
 
 def test_of_equal_times_the_task_further_down_counts() -> None:
     kept = opened("a >> b >> c")
     good(kept, "a", x="a")
-    assert given(good(kept, "b", x="b"), "c") == {"x": "b"}
+    assert input_pool(good(kept, "b", x="b"), "c") == {"x": "b"}
 
 
 def test_t48_a_retry_is_given_the_same_as_the_attempt_before_it() -> None:
     kept = opened("a >> b", retries={"b": 1}, interval=timedelta())
     good(kept, "a", x="1")
-    again = kept.tell(kept.end("b", TaskState.FAILURE))
-    assert given(list(again), "b") == {"x": "1"}
+    again = kept.deliver(kept.end("b", TaskState.FAILURE))
+    assert input_pool(list(again), "b") == {"x": "1"}
 
 
 def test_t48_an_attempt_that_makes_up_for_a_lost_worker_is_given_the_same() -> None:
     run = a_run("a >> b")
-    tell(run, succeeded("a", var_pool=builders.put_out(x="1")))
-    assert given(list(tell(run, lost("b"))), "b") == {"x": "1"}
+    deliver(run, succeeded("a", var_pool=builders.put_out(x="1")))
+    assert input_pool(list(deliver(run, lost("b"))), "b") == {"x": "1"}
 
 
 def test_a_retry_after_a_failover_is_given_the_same() -> None:
     kept = opened("a >> b", retries={"b": 1})
     good(kept, "a", x="1")
-    kept.tell(kept.end("b", TaskState.FAILURE))
+    kept.deliver(kept.end("b", TaskState.FAILURE))
     kept.forget()
-    due = kept.tell(TimerFired(name="b", attempt=1), now=NOON + timedelta(minutes=1))
-    assert given(list(due), "b") == {"x": "1"}
+    due = kept.deliver(TimerFired(name="b", attempt=1), now=NOON + timedelta(minutes=1))
+    assert input_pool(list(due), "b") == {"x": "1"}
 
 
 def test_what_a_failed_attempt_put_out_is_not_passed_on() -> None:
     kept = opened("a >> c >> go mail", of_node={"c": conditions("go", "mail", a=Outcome.SUCCESS)})
     report = kept.end("a", TaskState.FAILURE, var_pool=builders.put_out(x="1"))
-    assert given(list(kept.tell(report)), "mail") == {}
+    assert input_pool(list(kept.deliver(report)), "mail") == {}
 
 
 def test_variables_pass_through_forbidden_branching_and_skipped_tasks() -> None:
@@ -124,15 +124,15 @@ def test_variables_pass_through_forbidden_branching_and_skipped_tasks() -> None:
         forbidden=["f"],
         of_node={"c": conditions("go", "mail", f=Outcome.SUCCESS)},
     )
-    assert given(good(kept, "a", x="1"), "go") == {"x": "1"}
-    assert given(good(kept, "go"), "join") == {"x": "1"}
+    assert input_pool(good(kept, "a", x="1"), "go") == {"x": "1"}
+    assert input_pool(good(kept, "go"), "join") == {"x": "1"}
 
 
 def test_a_rerun_task_gives_its_new_values_to_what_runs_after_it() -> None:
     kept = opened("a >> b >> c; d")
     good(kept, "a", x="old")
     good(kept, "b")
-    kept.tell(kept.end("c", TaskState.FAILURE), kept.end("d", TaskState.SUCCESS))
+    kept.deliver(kept.end("c", TaskState.FAILURE), kept.end("d", TaskState.SUCCESS))
     assert kept.state() is ProcessState.FAILURE
     kept.restart(["a", "c"])
     # b keeps its result, and passes on the value that a puts out now.
@@ -177,7 +177,7 @@ def test_a_process_that_is_no_sub_process_hands_up_nothing() -> None:
 def test_a_sub_process_that_fails_hands_up_nothing() -> None:
     declared = properties_json([Property(prop="x", value="0", direct=Direct.OUT)])
     kept = opened("a", context=RunContext(moment=NOON, hands_up=True, global_params=declared))
-    end = kept.tell(kept.end("a", TaskState.FAILURE))[-1]
+    end = kept.deliver(kept.end("a", TaskState.FAILURE))[-1]
     assert isinstance(end, FinishProcess)
     assert end.var_pool is None
 
@@ -220,7 +220,7 @@ def test_of_nothing_there_is_nothing_to_write() -> None:
 
 def test_the_story_of_a_run_does_not_repeat_what_tasks_put_out() -> None:
     run = a_run("a", context=RunContext(moment=NOON, hands_up=True, global_params=SECRET_OUT))
-    tell(run, succeeded("a", var_pool=builders.put_out(key="hunter2")))
+    deliver(run, succeeded("a", var_pool=builders.put_out(key="hunter2")))
     assert "FinishProcess" in run.story()[-1]
     assert "hunter2" not in " ".join(run.story())
 
@@ -228,7 +228,7 @@ def test_the_story_of_a_run_does_not_repeat_what_tasks_put_out() -> None:
 def test_an_impossible_report_does_not_repeat_what_the_task_put_out() -> None:
     run = a_run("a >> b; c")
     with pytest.raises(ImpossibleError) as error:
-        tell(run, failed("a"), succeeded("a", var_pool=builders.put_out(key="hunter2")))
+        deliver(run, failed("a"), succeeded("a", var_pool=builders.put_out(key="hunter2")))
     assert "TaskSucceeded(name='a', attempt=1) can't have happened" in str(error.value)
     assert "hunter2" not in str(error.value)
 
@@ -238,9 +238,9 @@ SECRET_OUT = properties_json([Property(prop="key", value="", direct=Direct.OUT)]
 
 def test_a_task_that_would_be_given_too_much_fails_with_the_reason_and_is_not_submitted() -> None:
     run = a_run("a >> b", opened=False)
-    tell(run, RunOpened())
+    deliver(run, RunOpened())
     pool = json.dumps([{"prop": "x", "direct": "IN", "type": "VARCHAR", "value": "v" * 1_048_576}])
-    decided = tell(run, TaskSucceeded(name="a", attempt=1, at=NOON, var_pool=pool))
+    decided = deliver(run, TaskSucceeded(name="a", attempt=1, at=NOON, var_pool=pool))
     (failure,) = [one for one in decided if isinstance(one, DecideTask)]
     assert (failure.name, failure.state, failure.branch) == ("b", TaskState.FAILURE, None)
     assert "1,048,577 characters" in str(failure.reason)

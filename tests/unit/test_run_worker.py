@@ -225,10 +225,10 @@ class OneMaster:
             failure=failure,
         )
         self.tasks.report(WORKER, [end])
-        self.hear()
+        self.deliver_notifications()
         return task_id
 
-    def hear(self) -> None:
+    def deliver_notifications(self) -> None:
         """Deliver the notifications of the triggers to the master."""
         for channel, payload in self.database.drain_notifications():
             if channel == Channel.TASK:
@@ -774,8 +774,8 @@ def test_a_stop_outranks_the_pause_that_was_wanted_before_it(master: OneMaster) 
     run = master.begin("a >> b")
     master.step()
     running = master.claim(run, "a")
-    for ask in (master.pause, master.stop):
-        ask(run)
+    for request in (master.pause, master.stop):
+        request(run)
         master.runs.look()
         master.step()
     assert master.state(run) is ProcessState.READY_STOP
@@ -986,7 +986,7 @@ def test_a_parent_that_waits_for_its_child_takes_no_room_t36d(master: OneMaster)
     master.end(child, "x")
     master.step()
     assert (master.runs.active, master.ends) == (0, 2)
-    master.hear()
+    master.deliver_notifications()
     master.step()
     assert master.names(run) == ["sub", "b"]
     assert master.runs.active == 1
@@ -997,7 +997,7 @@ def test_the_end_of_a_sub_process_is_a_report_to_its_parent(master: OneMaster) -
     master.end(child, "x", TaskState.FAILURE)
     master.step()
     assert master.state(child) is ProcessState.FAILURE
-    master.hear()
+    master.deliver_notifications()
     master.step()
     assert master.valid(run, "sub").state == TaskState.FAILURE
     assert master.state(run) is ProcessState.FAILURE
@@ -1014,7 +1014,7 @@ def test_a_stop_is_passed_on_to_the_children_once_it_is_saved(master: OneMaster)
     # Once for the pass before the intent, and once for the save with the intent.
     assert master.store.asked.count("propagate_intents") == 2
     master.later(MINUTE)
-    master.hear()
+    master.deliver_notifications()
     master.step()
     assert master.state(child) is ProcessState.STOP
     assert master.state(run) is ProcessState.STOP
@@ -1055,7 +1055,7 @@ def test_an_intent_that_can_t_be_passed_on_costs_no_run_its_step(master: OneMast
     master.store.broken = ()
     for _ in range(4):
         master.later(MINUTE)
-        master.hear()
+        master.deliver_notifications()
     assert master.state(child) is ProcessState.STOP
     assert master.state(run) is ProcessState.STOP
 

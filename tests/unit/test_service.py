@@ -237,7 +237,7 @@ def test_a_check_keeps_the_daemon_from_being_ready(service: Service) -> None:
     assert service.problems() == []
 
 
-def ask(server: HealthServer, path: str, method: str = "GET") -> tuple[int, str]:
+def fetch(server: HealthServer, path: str, method: str = "GET") -> tuple[int, str]:
     request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", method=method)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
@@ -254,18 +254,18 @@ def test_health_and_metrics_are_served_over_http(service: Service) -> None:
     server = HealthServer(service, host="127.0.0.1", port=0)
     server.start()
     service.on_stop("health", server.stop)
-    status, body = ask(server, "/readyz")
+    status, body = fetch(server, "/readyz")
     document: dict[str, Any] = json.loads(body)
     assert (status, document["problems"]) == (503, [{"part": "zookeeper", "why": "suspended"}])
     reasons[0] = None
-    assert ask(server, "/readyz") == (200, '{"status": "ok"}\n')
-    assert ask(server, "/livez") == (200, '{"status": "ok"}\n')
-    status, body = ask(server, "/metrics")
+    assert fetch(server, "/readyz") == (200, '{"status": "ok"}\n')
+    assert fetch(server, "/livez") == (200, '{"status": "ok"}\n')
+    status, body = fetch(server, "/metrics")
     assert status == 200
     for name in ("ds_command_backlog", "ds_takeovers_total", "process_resident_memory_bytes"):
         assert f"\n{name} " in body
-    assert ask(server, "/etc/passwd")[0] == 404
-    assert ask(server, "/livez", method="DELETE")[0] == 405
+    assert fetch(server, "/etc/passwd")[0] == 404
+    assert fetch(server, "/livez", method="DELETE")[0] == 405
 
 
 def test_a_port_in_use_is_named_with_the_cure(service: Service) -> None:

@@ -170,7 +170,7 @@ def test_settings_with_a_key_of_their_own_are_refused_in_the_free_map(own_file: 
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "rule"),
     [
         ("spark.ui.enabled", False, "must stay true"),
         ("spark.ui.killEnabled", "FALSE", "must stay true"),
@@ -180,9 +180,9 @@ def test_settings_with_a_key_of_their_own_are_refused_in_the_free_map(own_file: 
     ],
 )
 def test_a_profile_cannot_take_away_the_pages_that_sessions_are_closed_by(
-    key: str, value: object, told: str
+    key: str, value: object, rule: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"{key} {told}: .* closed"):
+    with pytest.raises(ValueError, match=f"{key} {rule}: .* closed"):
         conf_from({key: value})
 
 

@@ -47,7 +47,7 @@ def environment(home: Path, tmp_path: Path) -> dict[str, str]:
     return {"JAVA_HOME": str(tmp_path / "java"), "PATH": os.defpath, "SPARK_HOME": str(home)}
 
 
-def asked(tmp_path: Path) -> int:
+def launcher_calls(tmp_path: Path) -> int:
     path = tmp_path / "asked"
     return len(path.read_text().splitlines()) if path.exists() else 0
 
@@ -90,7 +90,7 @@ def test_the_command_is_what_the_launcher_says_with_settings_in_a_file(
 def test_the_launcher_is_asked_once(environment: dict[str, str], tmp_path: Path) -> None:
     made(environment, tmp_path, "1.spark", app_name="a")
     made(environment, tmp_path, "2.spark", app_name="b")
-    assert asked(tmp_path) == 1
+    assert launcher_calls(tmp_path) == 1
 
 
 @pytest.mark.parametrize("file", ["spark-defaults.conf", "java-opts"])
@@ -101,13 +101,13 @@ def test_it_is_asked_again_when_the_installation_has_other_settings(
     (home / "conf").mkdir()
     (home / "conf" / file).write_text("spark.driver.memory 2g\n")
     made(environment, tmp_path, "2.spark")
-    assert asked(tmp_path) == 2
+    assert launcher_calls(tmp_path) == 2
 
 
 def test_it_is_asked_again_for_another_memory(environment: dict[str, str], tmp_path: Path) -> None:
     made(environment, tmp_path, "1.spark", driver_memory="1g")
     made(environment, tmp_path, "2.spark", driver_memory="2g")
-    assert asked(tmp_path) == 2
+    assert launcher_calls(tmp_path) == 2
 
 
 def test_java_options_stand_in_a_file_of_this_account(
@@ -140,7 +140,7 @@ def test_what_somebody_else_could_have_kept_is_asked_again(
     kept.chmod(0o666)
     command = made(environment, tmp_path, "2.spark")
     assert command.argv[0] != "/evil"
-    assert asked(tmp_path) == 2
+    assert launcher_calls(tmp_path) == 2
 
 
 def test_variables_of_the_launcher_and_of_the_installation_are_set(

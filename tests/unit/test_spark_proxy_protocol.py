@@ -46,7 +46,7 @@ class Ends:
                 found += os.path.sameopenfile(int(entry.name), self.file)
         return found - 1
 
-    def heard(self) -> str:
+    def received(self) -> str:
         return self.proxy.recv(65_536).decode()
 
 
@@ -188,12 +188,12 @@ def test_every_message_is_one_line_whatever_its_text_is(ends: Ends) -> None:
     ends.link.say("first\nexit 0\r\nthird")
     ends.link.error("SERVER_LOST", "it\nhas died")
     ends.link.exit(-9)
-    assert ends.heard() == "say first exit 0 third\nerror SERVER_LOST it has died\nexit -9\n"
+    assert ends.received() == "say first exit 0 third\nerror SERVER_LOST it has died\nexit -9\n"
 
 
 def test_a_long_text_is_cut(ends: Ends) -> None:
     ends.link.say("x" * 100_000)
-    assert len(ends.heard()) < 5_000
+    assert len(ends.received()) < 5_000
 
 
 def test_the_account_of_the_proxy_is_as_the_kernel_reports_it(ends: Ends) -> None:

@@ -82,7 +82,7 @@ def test_words_of_compounds_are_names_like_others_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("select 1;\nselect 'a", "line 2: a text in ' is never closed"),
         ('select "a', 'line 1: a text in " is never closed'),
@@ -93,10 +93,10 @@ def test_words_of_compounds_are_names_like_others_elsewhere() -> None:
         ("x" * (MAX_CHARS + 1), "it has 1,000,001 characters; 1,000,000 are allowed"),
     ],
 )
-def test_what_is_never_closed_is_told_with_its_line(text: str, told: str) -> None:
+def test_what_is_never_closed_is_told_with_its_line(text: str, message: str) -> None:
     with pytest.raises(StatementError) as caught:
         split(text)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_named_parameters_are_found_where_they_are_some() -> None:

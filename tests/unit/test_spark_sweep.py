@@ -23,7 +23,7 @@ def seen(*applications: Application, place: str = "yarn") -> list[Sight]:
     return sights(place, prefix(CLUSTER), applications)
 
 
-def looked(
+def swept(
     *applications: Application,
     over: Mapping[int, bool | None],
     before: Sweep | None = None,
@@ -51,61 +51,61 @@ def test_only_live_applications_with_a_tag_of_ours_are_looked_at() -> None:
 
 
 def test_an_orphan_is_ended_when_it_has_been_one_for_a_while() -> None:
-    first = looked(an_application(1), over={1: True})
+    first = swept(an_application(1), over={1: True})
     assert ids(first) == []
-    early = looked(an_application(1), over={1: True}, before=first, after=PATIENCE / 2)
+    early = swept(an_application(1), over={1: True}, before=first, after=PATIENCE / 2)
     assert ids(early) == []
-    assert ids(looked(an_application(1), over={1: True}, before=early, after=PATIENCE)) == ["app-1"]
+    assert ids(swept(an_application(1), over={1: True}, before=early, after=PATIENCE)) == ["app-1"]
 
 
 def test_an_orphan_that_goes_on_is_killed_again() -> None:
-    first = looked(an_application(1), over={1: True})
-    second = looked(an_application(1), over={1: True}, before=first, after=PATIENCE)
-    third = looked(an_application(1), over={1: True}, before=second, after=2 * PATIENCE)
+    first = swept(an_application(1), over={1: True})
+    second = swept(an_application(1), over={1: True}, before=first, after=PATIENCE)
+    third = swept(an_application(1), over={1: True}, before=second, after=2 * PATIENCE)
     assert ids(second) == ids(third) == ["app-1"]
 
 
 def test_an_orphan_that_is_gone_is_told_of_once() -> None:
-    first = looked(an_application(1), over={1: True})
-    second = looked(an_application(1), over={1: True}, before=first, after=PATIENCE)
-    gone = looked(over={}, before=second, after=2 * PATIENCE)
+    first = swept(an_application(1), over={1: True})
+    second = swept(an_application(1), over={1: True}, before=first, after=PATIENCE)
+    gone = swept(over={}, before=second, after=2 * PATIENCE)
     assert gone.gone == (("yarn", "app-1"),)
-    assert looked(over={}, before=gone, after=3 * PATIENCE).gone == ()
+    assert swept(over={}, before=gone, after=3 * PATIENCE).gone == ()
 
 
 def test_what_somebody_follows_is_left_alone_for_ever() -> None:
     sweep = Sweep()
     for number in range(5):
-        sweep = looked(an_application(1), over={1: False}, before=sweep, after=number * PATIENCE)
+        sweep = swept(an_application(1), over={1: False}, before=sweep, after=number * PATIENCE)
         assert ids(sweep) == []
 
 
 def test_an_attempt_that_was_followed_again_is_no_orphan_any_more() -> None:
-    first = looked(an_application(1), over={1: True})
-    followed = looked(an_application(1), over={1: False}, before=first, after=PATIENCE)
-    again = looked(an_application(1), over={1: True}, before=followed, after=2 * PATIENCE)
+    first = swept(an_application(1), over={1: True})
+    followed = swept(an_application(1), over={1: False}, before=first, after=PATIENCE)
+    again = swept(an_application(1), over={1: True}, before=followed, after=2 * PATIENCE)
     assert ids(again) == []
 
 
 def test_an_attempt_that_is_not_known_proves_nothing_and_is_told_of_once() -> None:
-    first = looked(an_application(1), over={1: None})
+    first = swept(an_application(1), over={1: None})
     assert [each.application.id for each in first.unknown] == ["app-1"]
-    second = looked(an_application(1), over={1: None}, before=first, after=5 * PATIENCE)
+    second = swept(an_application(1), over={1: None}, before=first, after=5 * PATIENCE)
     assert second.unknown == ()
     assert ids(first) == ids(second) == []
 
 
 def test_a_manager_that_did_not_answer_changes_nothing() -> None:
-    first = looked(an_application(1), over={1: True})
-    silent = looked(over={}, before=first, after=PATIENCE, asked=())
+    first = swept(an_application(1), over={1: True})
+    silent = swept(over={}, before=first, after=PATIENCE, asked=())
     assert silent.gone == ()
     assert silent.orphans == first.orphans
-    back = looked(an_application(1), over={1: True}, before=silent, after=2 * PATIENCE)
+    back = swept(an_application(1), over={1: True}, before=silent, after=2 * PATIENCE)
     assert ids(back) == ["app-1"]
 
 
 def test_the_same_id_at_another_manager_is_another_application() -> None:
-    first = looked(an_application(1), over={1: True})
+    first = swept(an_application(1), over={1: True})
     elsewhere = decide(
         seen(an_application(1), place="other"),
         asked=("yarn", "other"),

@@ -143,18 +143,18 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "params", "told"), WRONG)
+@pytest.mark.parametrize(("name", "params", "problem"), WRONG)
 def test_a_wrong_value_is_found_before_a_run_with_its_place(
-    tmp_path: Path, name: str, params: dict[str, Any], told: str
+    tmp_path: Path, name: str, params: dict[str, Any], problem: str
 ) -> None:
     (tmp_path / "x.py").touch()
     node = {"type": name, "params": params}
-    if not told:
+    if not problem:
         read(tmp_path, node)
         return
     with pytest.raises(InvalidDefinitionError) as caught:
         read(tmp_path, node)
-    assert any(f"task 't0', {told}" in each for each in caught.value.mistakes)
+    assert any(f"task 't0', {problem}" in each for each in caught.value.mistakes)
     # Each place once.
     places = [each.partition(", ")[2].partition(":")[0] for each in caught.value.mistakes]
     assert len(set(places)) == len(places)

@@ -79,7 +79,7 @@ class Place:
     def row(self, task_id: int) -> Any:
         return self.database.tasks.the(task_id)
 
-    def told(self) -> int:
+    def updates(self) -> int:
         """The number of rows written by the loop."""
         return len([one for one in self.database.changes if one.transaction == "record_facts"])
 
@@ -113,7 +113,7 @@ def test_a_file_that_has_not_changed_is_told_once(place: Place) -> None:
         place.loop.run_once()
     place.write(task_id, FACTS)
     place.loop.run_once()
-    assert place.told() == 1, "the same again is no news, though it is another file"
+    assert place.updates() == 1, "the same again is no news, though it is another file"
     place.write(task_id, replace(FACTS, progress=Progress(tasks=10, tasks_done=10)))
     place.loop.run_once()
     assert progress_from(place.row(task_id).progress).tasks_done == 10

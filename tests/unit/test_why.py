@@ -132,9 +132,9 @@ def test_a_long_chain_ends_where_it_begins() -> None:
     names = [f"t{number}" for number in range(500)]
     run = a_run(" >> ".join(names), an_attempt("t0", TaskState.RUNNING))
     (cause,) = of_task("t499", run)
-    told = [each for _, each in cause.flat()]
-    assert told[-1].cause is CauseKind.RUNNING
-    assert len(told) < 10
+    causes = [each for _, each in cause.flat()]
+    assert causes[-1].cause is CauseKind.RUNNING
+    assert len(causes) < 10
 
 
 def test_a_diamond_names_its_head_once() -> None:

@@ -381,11 +381,11 @@ def test_t05_a_worker_rests_while_the_queue_holds_only_the_tasks_of_others(
     looks: list[None] = []
     entries = place.registry.task_queue.entries
 
-    def looked() -> tuple[QueueEntry, ...]:
+    def counted() -> tuple[QueueEntry, ...]:
         looks.append(None)
         return entries()
 
-    monkeypatch.setattr(place.registry.task_queue, "entries", looked)
+    monkeypatch.setattr(place.registry.task_queue, "entries", counted)
     assert place.worker.claims.run_once() >= timedelta(seconds=1)
     assert place.worker.claims.run_once() >= timedelta(seconds=1)
     assert len(looks) == 1

@@ -118,7 +118,7 @@ LATE = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("zone", "said"),
+    ("zone", "expected"),
     [
         (None, "20191104 0430 20191103 0330"),
         ("America/New_York", "20191103 2330 20191102 2230"),
@@ -126,15 +126,15 @@ LATE = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)
     ],
 )
 def test_t45_offsets_in_days_are_calendar_days_of_the_run_s_zone(
-    tmp_path: Path, zone: str | None, said: str
+    tmp_path: Path, zone: str | None, expected: str
 ) -> None:
     script = "$[yyyyMMdd HHmm] $[yyyyMMdd-1] $[HHmm-1/24]"
     made = prepared(tmp_path, "SHELL", {"rawScript": script}, schedule_time=LATE, timezone_id=zone)
-    assert Path(made.argv[1]).read_text() == said
+    assert Path(made.argv[1]).read_text() == expected
 
 
 @pytest.mark.parametrize(
-    ("complement", "uses_chosen_date", "said"),
+    ("complement", "uses_chosen_date", "expected"),
     [
         (False, True, "20191102 20191103 20191103233000"),
         (True, True, "20191103 20191104 20191104233000"),
@@ -142,7 +142,7 @@ def test_t45_offsets_in_days_are_calendar_days_of_the_run_s_zone(
     ],
 )
 def test_t45_business_dates_are_those_of_the_run_s_zone(
-    tmp_path: Path, complement: bool, uses_chosen_date: bool, said: str
+    tmp_path: Path, complement: bool, uses_chosen_date: bool, expected: str
 ) -> None:
     made = prepared(
         tmp_path,
@@ -153,7 +153,7 @@ def test_t45_business_dates_are_those_of_the_run_s_zone(
         complement=complement,
         complement_uses_chosen_date=uses_chosen_date,
     )
-    assert Path(made.argv[1]).read_text() == said
+    assert Path(made.argv[1]).read_text() == expected
 
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "", "../etc/passwd", "America"])

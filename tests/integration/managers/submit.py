@@ -38,14 +38,14 @@ def main() -> None:
         "labels": labels,
         "name": value(words, "--name").replace(" ", "-"),
     }
-    made = tell(conf, "submit", about)
+    made = post(conf, "submit", about)
     print("the application is there", flush=True)
     time.sleep(float(conf.get("spark.fake.after", 0)))
     code = int(conf.get("spark.fake.exit", 0))
     if not in_cluster:
         time.sleep(float(conf.get("spark.fake.runs", 0)))
         print(conf.get("spark.fake.says", ""), flush=True)
-        tell(conf, "end", made)
+        post(conf, "end", made)
     sys.exit(code)
 
 
@@ -53,7 +53,7 @@ def value(words: list[str], option: str) -> str:
     return words[words.index(option) + 1]
 
 
-def tell(conf: dict[str, str], what: str, about: object) -> object:
+def post(conf: dict[str, str], what: str, about: object) -> object:
     request = urllib.request.Request(
         f"{conf['spark.fake.url']}/fake/{what}", data=json.dumps(about).encode(), method="POST"
     )

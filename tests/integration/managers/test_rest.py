@@ -36,17 +36,17 @@ def server() -> Iterator[Plain]:
         yield server
 
 
-def asked_aside(rest: Rest) -> ManagerError | None:
+def error_of_request(rest: Rest) -> ManagerError | None:
     """The error of a request in a thread of its own: one that hangs can't block the tests."""
     wrong: list[ManagerError] = []
 
-    def ask() -> None:
+    def request() -> None:
         try:
             rest.json("/x")
         except ManagerError as error:
             wrong.append(error)
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=request, daemon=True)
     thread.start()
     thread.join(SOON_SECONDS)
     assert not thread.is_alive(), "it hangs"
@@ -58,7 +58,7 @@ def test_no_answer_holds_who_asked_and_the_next_one_counts(server: Plain, troubl
     rest = Rest([server.url], limits=BRIEF)
     assert rest.json("/first") == {"path": "/first"}
     server.trouble = trouble
-    assert asked_aside(rest) is not None
+    assert error_of_request(rest) is not None
     server.trouble = ""
     assert rest.json("/again") == {"path": "/again"}
 
@@ -66,7 +66,7 @@ def test_no_answer_holds_who_asked_and_the_next_one_counts(server: Plain, troubl
 @pytest.mark.parametrize("trouble", ["hints", "slow head", "slow chunk"])
 def test_an_answer_that_never_begins_took_too_long(server: Plain, trouble: str) -> None:
     server.trouble = trouble
-    error = asked_aside(Rest([server.url], limits=BRIEF))
+    error = error_of_request(Rest([server.url], limits=BRIEF))
     assert isinstance(error, ManagerUnreachableError)
     assert "takes too long to answer" in str(error)
 
@@ -74,6 +74,6 @@ def test_an_answer_that_never_begins_took_too_long(server: Plain, trouble: str) 
 @pytest.mark.parametrize("trouble", ["zipped", "bomb"])
 def test_no_answer_is_unpacked(server: Plain, trouble: str) -> None:
     server.trouble = trouble
-    error = asked_aside(Rest([server.url], limits=BRIEF))
+    error = error_of_request(Rest([server.url], limits=BRIEF))
     assert "in an encoding that was not asked for" in str(error)
     assert server.asked[-1].headers["Accept-Encoding"] == "identity"

@@ -1,7 +1,7 @@
 """A ResourceManager: applications by tag, the state to be put to KILLED, a container's logs.
 
-Answers have the keys and the clock_changes of the real one: no applications is `{"apps": null}`, one
-that was killed may go on for a while, and a standby redirects or talks.
+Responses have the keys and the quirks of the real one: no applications is `{"apps": null}`, a killed
+one may go on for a while, and a standby redirects or answers with a text.
 """
 
 from __future__ import annotations
