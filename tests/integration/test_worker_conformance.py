@@ -24,6 +24,7 @@ import pytest
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
 from common.store.worker.ports import AttemptEnd, ClaimedTask, DataSource
+from common.task_types import find_task_types
 from tests.integration.spark_host import WARM_PROFILES, SparkHost
 from tests.integration.test_worker_host import Host, Signpost
 from worker.launcher import seen_by_tasks
@@ -559,6 +560,10 @@ def hasty_place(
 
 def ended(place: Place, kind: Kind, params: Mapping[str, Any], **changes: Any) -> AttemptEnd:
     return place.host.run(kind.task(place.host, params, **changes))
+
+
+def test_every_built_in_type_is_in_the_suite() -> None:
+    assert {name.partition(" on ")[0] for name in KINDS} == set(find_task_types().built_in)
 
 
 @EVERY_QUICK

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from common.errors import InvalidDefinitionError
+from common.model.control_types import MASTER_TASK_TYPES
 from common.model.task_type import Shape
 from common.store.worker.ports import DataSource
-from common.task_types import known_task_types
+from common.task_types import find_task_types, known_task_types
 from operations.definition_files import DefinitionDocument, read_definition_files
 from tests.unit.test_worker_tasks import prepared
 from worker.launching.base import TaskParameterError
@@ -24,7 +25,7 @@ SOURCE = DataSource(
 )
 RULES = [{"type": "row_count", "min": 1}]
 
-# For each type the params of a task that can be launched.
+# The built-in types, each with the params of a task that can be launched.
 GOOD: dict[str, dict[str, Any]] = {
     "SHELL": {"rawScript": "true"},
     "PYTHON": {"rawScript": "1"},
@@ -57,6 +58,15 @@ _PLACES = (
     # The dialect depends on the data source.
     "is never closed",
 )
+
+
+def test_every_type_that_a_definition_may_name_is_there() -> None:
+    types = find_task_types()
+    assert set(types.built_in) == set(GOOD)
+    assert set(types) == {*types.built_in, *MASTER_TASK_TYPES}
+    assert all(types[name].name == name for name in types)
+    assert all(types[name].problem == "" for name in types)
+    assert all(hasattr(types.maker(name)(), "launch") for name in types.built_in)
 
 
 def launched(home: Path, name: str, params: dict[str, Any]) -> str:

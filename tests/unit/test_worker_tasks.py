@@ -13,9 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from common.errors import SchedulerError
-from common.model.control_types import MASTER_TASK_TYPES
 from common.params import DataType
-from common.task_types import find_task_types
 from tests.claims import WHEN, a_claimed_task
 from worker import task_log
 from worker.launcher import Launcher, seen_by_tasks
@@ -230,25 +228,6 @@ def test_an_artefact_stands_beside_the_log_and_is_made_afresh(tmp_path: Path) ->
     make_artefact(path, None)
     assert path.is_file()
     assert not path.is_symlink()
-
-
-def test_every_type_that_a_definition_may_name_is_there() -> None:
-    types = find_task_types()
-    assert set(types.built_in) == {
-        "SHELL",
-        "PYTHON",
-        "SPARK",
-        "PYSPARK",
-        "SPARK_SQL",
-        "DATA_QUALITY",
-        "SQL",
-        "PROCEDURE",
-        "HTTP",
-    }
-    assert set(types) == {*types.built_in, *MASTER_TASK_TYPES}
-    assert all(types[name].name == name for name in types)
-    assert all(types[name].problem == "" for name in types)
-    assert all(hasattr(types.maker(name)(), "launch") for name in types.built_in)
 
 
 def test_a_log_is_cut_as_often_as_it_grows_and_counts_all_that_is_gone(tmp_path: Path) -> None:
