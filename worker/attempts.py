@@ -15,10 +15,10 @@ from typing import Protocol, TypeAlias
 from common.store.worker.ports import AttemptEnd, ClaimedTask
 
 Ended: TypeAlias = Callable[[AttemptEnd], None]
-"""Told of an attempt whose processes are gone; on any thread, so it must not wait."""
+"""Receives the end of an attempt whose processes are gone or given up. It must not wait."""
 
 Started: TypeAlias = Callable[[int, int, float], None]
-"""Told of an attempt that has run for a while: its id, the pid and start time of its leader."""
+"""Receives the start of an attempt that has run a while: id, the leader's pid and start time."""
 
 
 class Attempts(Protocol):

@@ -20,6 +20,7 @@ from common.store.worker.ports import ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from worker.launching.base import TaskSettings
 from worker.processes.attempt_processes import Seen, look
+from worker.processes.ending import KILLED_LATE
 from worker.processes.starting import Prepared
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +91,7 @@ def test_t17_a_kill_lets_the_task_clean_up(host: Host, signpost: Signpost) -> No
     end = host.end_of(1)
     assert (end.state, end.exit_code) == (TaskState.KILL, 5)
     assert "cleaned" in host.log(1)
+    assert KILLED_LATE not in host.log(1)
 
 
 def test_t17_a_task_that_ignores_term_is_killed_when_its_grace_is_over(
@@ -103,6 +105,7 @@ def test_t17_a_task_that_ignores_term_is_killed_when_its_grace_is_over(
     host.supervisor.kill(1)
     host.supervisor.kill(1)
     assert host.end_of(1).state is TaskState.KILL
+    assert host.log(1).count(KILLED_LATE) == 1
     wait_until_gone(pid)
     host.supervisor.close()
 

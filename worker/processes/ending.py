@@ -1,11 +1,12 @@
 """Ends live attempts: by a kill, by a time-out, or because their leader has ended by itself.
 
 A killed attempt gets TERM, a grace period, and KILL. To *sweep* is to look through all processes
-for those of an attempt and kill them; the attempt has ended when a sweep finds none. The leader
-stays unreaped until then, so that its pid can't come to mean somebody else. An attempt whose time
-is out is ended in the same way, and fails. Processes that a task leaves behind in its group get
-TERM and the grace period too, before they are swept. The outputs of an attempt are read after it
-has succeeded, a step at each pass. Everything here runs on the supervisor's thread.
+for those of an attempt and kill them. The attempt has ended when a sweep finds none, or after
+`SWEEPS_GIVE_UP_SECONDS`; its reason then names the processes that are left. The leader stays
+unreaped until then, so that its pid can't come to mean somebody else. An attempt whose time is out
+is ended in the same way, and fails. Processes that a task leaves behind in its group get TERM and
+the grace period too, before they are swept. The outputs of an attempt are read after it has
+succeeded, a step at each pass. Everything here runs on the supervisor's thread.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 
 SWEEPS_GIVE_UP_SECONDS = 30.0
 """The longest that an attempt's processes are swept before it ends in spite of them."""
+KILLED_LATE = "killed before it had ended by itself"
+"""In the log of an attempt: whatever it works for elsewhere may not have confirmed its end."""
 _FIRST_SWEEP_REST = 0.005
 _LONGEST_SWEEP_REST = 0.5
 _LONGEST_GROUP_REST = 0.05
@@ -116,6 +119,7 @@ class Ending:
             else:
                 # Ended leaders are noticed by their pidfd; until then the pid is the group's.
                 attempt.act_at = None
+                attempt.note(KILLED_LATE)
                 signal_group(attempt.pid, signal.SIGKILL)
         if sweeping:
             self._sweep(sweeping, now)

@@ -1,8 +1,11 @@
 """Claims, reports and re-adopts attempts for the worker that runs them, and records their facts.
 
-A worker's writes are fenced by its address and incarnation together: the address alone would let a
-restarted worker write as its former self. Used by the claim loop, the supervisor and the
-reporter of a worker.
+A claim expects an attempt that is SUBMITTED and records its holder: the worker's address and
+incarnation together, since the address alone would let a restarted worker write as its former
+self. Later writes are fenced by the holder; `adopt` alone replaces it, at the same address. No
+claim is fenced against the death of its worker: the trust window (`common.registry.trust`) keeps a
+worker that may have been declared dead from claiming and starting, and failover takes what it
+holds. Used by the claim loop, the supervisor and the reporter of a worker.
 """
 
 from __future__ import annotations

@@ -3,6 +3,10 @@
     asked → waits for a session → forked → ended → its sessions closed (by itself, or by a probe if
     it was killed, until the server runs nothing for it any more) → its proxy gets the exit code
 
+Closing is given up after a minute: the attempt's log says so, and the server takes no further task.
+A proxy that is killed meanwhile, at the end of a kill's grace period, is not waited for: its
+attempt ends, and closing goes on without it.
+
 Which server a task gets is decided elsewhere (`worker/spark/host/pool.py`). What it does in its
 process is `worker/spark/session/warm.py`.
 """
