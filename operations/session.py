@@ -50,7 +50,6 @@ class Session:
             self.url,
             pool_size=1,
             max_overflow=1,
-            application_name="orcaflow-cli",
             connect_timeout=timedelta(seconds=settings.connect_timeout_seconds),
             statement_timeout=timedelta(seconds=settings.statement_timeout_seconds),
         )
