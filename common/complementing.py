@@ -1,4 +1,4 @@
-"""The dates of a complement, and the definitions that follow it (§8.6). Pure.
+"""The dates of a complement, and the definitions that follow it (contract §8.6). Pure.
 
 `COMPLEMENT_DATA` rows, `orcaflow complement` and its `--plan` all use it, so that the plan shown
 beforehand is the one that runs. The dates are computed once, sorted, without repetition and with

@@ -28,7 +28,7 @@ from common.model.schedules import Fire, FireOutcome, FirePlan, MisfirePolicy, S
 from common.zones import UnknownZoneError, zone_named
 
 MISFIRE_THRESHOLD: Final = timedelta(seconds=60)
-"""A fire that is carried out within this is in time, as in Quartz (§8.2)."""
+"""A fire that is carried out within this is in time, as in Quartz (contract §8.2)."""
 
 _MOMENT: Final = timedelta(microseconds=1)
 

@@ -19,7 +19,7 @@ _GIB = 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLoad:
-    """The figures of one heartbeat, defined as in the contract's heartbeat text (§4.3)."""
+    """The figures of one heartbeat, defined as in contract §4.3."""
 
     cpu_usage: float
     """Share of all cores that was busy since the last reading, 0 … 1."""

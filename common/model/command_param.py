@@ -1,4 +1,4 @@
-"""The parameters of a command: a JSON object that the contract treats as text → text (§3.1). Pure.
+"""The parameters of a command: JSON, read as text → text (contract §3.1). Pure.
 
 They stand in `t_ds_command.command_param`, and in the row of the process instance that the command
 began. The one place that knows the names of the keys. Rows may be typed by hand, so the text is

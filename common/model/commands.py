@@ -62,7 +62,7 @@ SIGNALLING_COMMANDS = (CommandType.PAUSE, CommandType.STOP)
 
 
 def child_command_type(history: Sequence[str], *, has_child: bool) -> CommandType:
-    """The command type for a SUB_PROCESS attempt's child (§3.8, by the simpler rule of 1.3; T34).
+    """The command type for a SUB_PROCESS attempt's child (contract §3.8; 1.3's rule, T34).
 
     `history`: the names in the parent's `history_cmd`. A new child begins with the type by which
     the parent began, so that its dates are computed alike; an existing one gets the type of the

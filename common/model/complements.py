@@ -1,4 +1,4 @@
-"""Complements as values: many past dates of one process definition, run as one object (§8.6).
+"""Complements as values: past dates of a process definition as one object (contract §8.6).
 
 Pure. A complement (backfill) holds its dates, computed once; a *date* becomes one process instance.
 It runs in as many *chains* as its parallelism says: whenever a chain is free, the next date in

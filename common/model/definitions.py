@@ -276,7 +276,7 @@ class _Reader:
         )
 
     def _timeout(self, entry: dict[str, Any], place: str) -> TaskTimeout | None:
-        """`{"strategy": "WARN,FAILED", "interval": 30, "enable": true}`, in minutes (§1.20.2)."""
+        """`{"strategy": "WARN,FAILED", "interval": 30, "enable": true}` (contract §1.20.2)."""
         timeout: dict[str, Any] = self._nested(entry, "timeout", place, dict, default={})
         if timeout.get("enable") not in (True, "true", "TRUE", 1, "1"):
             return None
@@ -475,8 +475,8 @@ class _Reader:
 def _fault_of_name(name: str) -> str | None:
     """Return why a task can't have this name; None if it can.
 
-    A name is a vertex key, stands in comma-joined start lists (§1.20.2), in PostgreSQL text (no
-    NUL) and on terminals; it never becomes part of a path.
+    A name is a vertex key, stands in comma-joined start lists (contract §1.20.2), in PostgreSQL
+    text (no NUL) and on terminals; it never becomes part of a path.
     """
     if len(name) > MAX_NAME_LENGTH:
         return f"has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed"

@@ -170,7 +170,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complement:
-    """Write complements, all or none; each `after` names a place in this very list (§8.6)."""
+    """Write complements, all or none; each `after` names a place in this list (contract §8.6)."""
 
     complements: tuple[NewComplement, ...]
 

@@ -1,4 +1,4 @@
-"""Beginning a new process instance, as all command types that start one do (§3.4, §3.5). Pure."""
+"""Beginning a new process instance, for all types that do so (contract §3.4, §3.5). Pure."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _no_definition(command: Command) -> str:
 
 
 def _fault_of_selection(command: Command) -> str | None:
-    """Return the fault of ONLY and PRE without start nodes (§3.4, step 4)."""
+    """Return the fault of ONLY and PRE without start nodes (contract §3.4, step 4)."""
     if command.task_depend_type is TaskDependType.TASK_POST or command.start_node_names:
         return None
     return (

@@ -1,4 +1,4 @@
-"""COMPLEMENT_DATA (5): many past dates as one object, and the run of each of them (§8.6).
+"""COMPLEMENT_DATA (5): many past dates as one object, and the run of each of them (contract §8.6).
 
 A row that a person or a program has put becomes a complement; the rows that masters put for its
 dates, and for the sub processes of these, become runs.

@@ -20,4 +20,4 @@ class Origin:
     zone: ZoneInfo
     graph: Callable[[str], ProcessGraph]
     complement_uses_chosen_date: bool = True
-    """True if the business date of a complement run is the chosen date itself (§9.2)."""
+    """True if the business date of a complement run is the chosen date itself (contract §9.2)."""

@@ -2,7 +2,7 @@
 
 Global parameters are *resolved*: their values are computed (contract §9.3). A sub process also
 inherits: the local parameters of the task that began it replace values of its own; the output of
-the tasks above, and then the parent's globals, fill in what it does not have (§3.7, §9.8).
+the tasks above, and then the parent's globals, fill in what it does not have (contract §3.7, §9.8).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def resolved_global_params(
 
 
 def is_complement(history: Sequence[str]) -> bool:
-    """Return True if the first command of an instance makes its dates count as chosen (§9.2)."""
+    """Return True if an instance's first command was COMPLEMENT_DATA (contract §9.2)."""
     return bool(history) and history[0] == CommandType.COMPLEMENT_DATA.name
 
 

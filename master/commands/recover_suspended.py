@@ -1,4 +1,4 @@
-"""RECOVER_SUSPENDED_PROCESS (3): go on with what was paused or stopped (§3.4)."""
+"""RECOVER_SUSPENDED_PROCESS (3): go on with what was paused or stopped (contract §3.4)."""
 
 from __future__ import annotations
 

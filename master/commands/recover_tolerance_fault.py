@@ -1,4 +1,4 @@
-"""RECOVER_TOLERANCE_FAULT_PROCESS (2): go on with a run whose master is gone (§7.5)."""
+"""RECOVER_TOLERANCE_FAULT_PROCESS (2): go on with a run whose master is gone (contract §7.5)."""
 
 from __future__ import annotations
 

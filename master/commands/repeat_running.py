@@ -1,4 +1,4 @@
-"""REPEAT_RUNNING (7): the same instance again, from scratch (§3.4)."""
+"""REPEAT_RUNNING (7): the same instance again, from scratch (contract §3.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""START_FAILURE_TASK_PROCESS (4): run again what failed, and what never began (§3.4, trap T71)."""
+"""START_FAILURE_TASK_PROCESS (4): run what failed or never began (contract §3.4, trap T71)."""
 
 from __future__ import annotations
 

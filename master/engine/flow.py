@@ -156,7 +156,7 @@ def _due(run: ProcessRun, now: datetime) -> list[Decision]:
 
 
 def outcome(run: ProcessRun) -> FinishProcess | None:
-    """Decide the end of a run in which nothing is live, promised or released (§5.9, DO)."""
+    """Decide the end of a run without anything live, promised or released (contract §5.9, DO)."""
     if run.live:
         return None
     if run.unfinished == 0 and not run.left_over():

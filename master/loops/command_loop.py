@@ -55,7 +55,7 @@ class CommandConfig:
 
 
 class CommandLoop:
-    """Turns commands into runs of this master, while `admitted` (the host's load) allows (§5.0).
+    """Turns commands into runs of this master, while the host's load allows (contract §5.0).
 
     Callbacks: `waits` after an instance was created in a serial wait; `taken_over` after a
     take-over, as tasks of the run may wait already; `dates_changed` after a command without effect,

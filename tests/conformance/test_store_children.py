@@ -303,7 +303,7 @@ def test_a_child_begins_and_its_parents_attempt_with_it(db: Tables) -> None:
     assert has(the_task(db, task_id), state=1, start_time=LATER, host=None, settled=False)
     relation = the_relation(db, task_id)
     assert relation["process_instance_id"] == child.process_instance_id
-    # §3.1: in the child's own row all of them are text.
+    # contract §3.1: in the child's own row all of them are text.
     assert json.loads(the_process(db, child)["command_param"]) == {
         "id": str(relation["id"]),
         "parentProcessInstanceId": str(parent.process_instance_id),

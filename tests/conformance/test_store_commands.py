@@ -242,7 +242,7 @@ def test_a_planner_is_told_which_instance_was_named_though_there_is_none(db: Tab
 def test_t14_of_two_recoveries_of_an_instance_that_people_type_the_second_is_refused(
     db: Tables, command_type: int
 ) -> None:
-    """T14, and §3.9."""
+    """T14, and contract §3.9."""
     a_command(db, command_type=command_type, command_param='{"ProcessInstanceId": 12}')
     a_command(db, command_type=command_type, command_param='{"ProcessInstanceId":"13"}')
     for other_type, text in ((3, '{"x":1,"ProcessInstanceId":"12"}'), (7, about(13))):

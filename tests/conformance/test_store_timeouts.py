@@ -1,4 +1,4 @@
-"""Time-outs: each raises one alert and ends its attempt or run once (§13, T46a and T46b)."""
+"""Time-outs: each raises one alert and ends its attempt or run once (traps T46a, T46b)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked traces of the behavioural contract (§14), told by the rows of real daemons.
+"""The worked traces of contract §14, told by the rows of real daemons.
 
 In two places Orcaflow does otherwise on purpose: no instance is made to wait for threads (14.7), but
 one that another release left waiting goes on; and a backfill has an instance for each date (14.9).

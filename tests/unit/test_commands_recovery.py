@@ -161,7 +161,7 @@ def test_an_id_of_thousands_of_digits_is_refused_and_no_error() -> None:
     assert "ProcessInstanceId must be the id of an instance" in why(found)
 
 
-# The states that a recovery is for (§11.2)
+# The states that a recovery is for (contract §11.2)
 
 ALLOWED = {
     SUSPENDED: (ProcessState.PAUSE, ProcessState.STOP),

@@ -2,7 +2,7 @@
 
 `worker.runners.spark_submit` runs it, follows its application and ends that. The command is a list
 of arguments from the start, never a line that a shell reads, so that no key can smuggle in another
-program. The keys are those of contract §1.20.4, the order is that of §6.7; additions are
+program. The keys are those of contract §1.20.4, their order is that of contract §6.7; additions are
 `master` in place of `yarn` or `local`, `conf`, `env`, `name`, `queue`, `namespace`, `files`,
 `archives`, `pyFiles`, `jars`, `packages`, `principal` with `keytab`, and the overheads of memory.
 All of `conf` goes by a file that only the attempt can read; `others` must hold nothing secret.

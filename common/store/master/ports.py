@@ -233,9 +233,9 @@ class TimeoutStore(Protocol):
     def time_out(self, *, now: datetime) -> int:
         """Act on the time-outs that are due; return their number.
 
-        Warnings: an alert (§5.14) and its flag in one transaction. Failures: a SUB_PROCESS attempt
-        has its child stopped, a DEPENDENT attempt ends, a process instance gets the intent FAILURE.
-        Attempts on workers are ended by their worker.
+        Warnings: an alert (contract §5.14) and its flag in one transaction. Failures: a SUB_PROCESS
+        attempt has its child stopped, a DEPENDENT attempt ends, a process instance gets the intent
+        FAILURE. Attempts on workers are ended by their worker.
         """
         ...
 

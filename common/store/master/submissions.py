@@ -280,7 +280,7 @@ def _request_slots(db: Connection, pooled: Mapping[int, Submission]) -> None:
 def _request_children(
     db: Connection, children: Mapping[int, Submission], runs: Mapping[int, AnyRow]
 ) -> None:
-    """Write a relation row and a child command for each of these SUB_PROCESS attempts (§3.8)."""
+    """Write a relation row and a child command for each SUB_PROCESS attempt (contract §3.8)."""
     existing = _earlier_children(db, list(children.values()))
     relations = db.scalars(
         _INSERT_RELATIONS,

@@ -77,7 +77,7 @@ _EXECUTOR: Final = user.alias("executor")
 
 
 def _of_tenant(column: str) -> ColumnElement[Any]:
-    """Select a column of the run's tenant: its own, else its definition's creator's (§6.3)."""
+    """Select a column of the run's tenant: its own, else the creator's (contract §6.3)."""
     return case(
         (process_definition.c.id.is_(None), None),
         (_OWN_TENANT.c.id.is_not(None), _OWN_TENANT.c[column]),
@@ -114,7 +114,7 @@ _CLAIMABLE: Final = (
         IS_COMPLEMENT.label("complement"),
         process_instance.c.timezone_id,
         _of_tenant("tenant_code").label("tenant_code"),
-        # The executing user's own queue goes before the tenant's (§6.2).
+        # The executing user's own queue goes before the tenant's (contract §6.2).
         func.coalesce(func.nullif(_EXECUTOR.c.queue, ""), queue.c.queue).label("queue"),
         process_instance.c.executor_id,
     )
