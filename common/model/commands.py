@@ -57,7 +57,7 @@ RESTARTING_COMMANDS = (
 OWN_RECOVERIES = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, CommandType.RECOVER_SERIAL_WAIT)
 """Commands that masters put for themselves; requests of people do not delay them."""
 
-SIGNALLING_COMMANDS = (CommandType.PAUSE, CommandType.STOP)
+INTENT_COMMANDS = (CommandType.PAUSE, CommandType.STOP)
 """Commands that store an intent for a live process instance; they need no room."""
 
 
@@ -133,7 +133,7 @@ class Command:
 
     @property
     def process_instance_id(self) -> int | None:
-        """The instance that a recovery or a signal is about; None if it names none."""
+        """The instance that a recovery, a pause or a stop is about; None if it names none."""
         if (
             self.command_type is CommandType.RECOVER_WAITTING_THREAD
             and ParamKey.PROCESS_INSTANCE_ID not in self.param

@@ -210,7 +210,7 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
+class SetIntent:
     """Store an intent for a running instance; its owner drives towards it."""
 
     process_instance_id: int
@@ -232,7 +232,7 @@ class Reject:
     reason: str
 
 
-Plan: TypeAlias = Begin | Complement | Resume | Restart | Signal | Drop | Reject
+Plan: TypeAlias = Begin | Complement | Resume | Restart | SetIntent | Drop | Reject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +240,7 @@ class Handled:
     """A command that is gone from the table, and the run that is now this master's, if any.
 
     `plan` may differ from what the planner returned: a `Begin` that PostgreSQL refused, or a
-    `Signal` that met a finished instance, ends as a `Reject` or a `Drop`.
+    `SetIntent` that met a finished instance, ends as a `Reject` or a `Drop`.
     """
 
     command_id: int

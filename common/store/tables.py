@@ -35,7 +35,7 @@ from sqlalchemy import (
     text,
 )
 
-from common.model.commands import OWN_RECOVERIES, SIGNALLING_COMMANDS, CommandType
+from common.model.commands import INTENT_COMMANDS, OWN_RECOVERIES, CommandType
 from common.model.complements import ComplementState, DateState, OnFailure, Reprocess, RunOrder
 from common.model.quality import QualityLevel, QualityState
 from common.model.retry_policy import MAX_MEMORY_FACTOR
@@ -175,7 +175,7 @@ Index(
     command.c.id,
 )
 # The commands that a master takes without room for another run.
-_NEED_NO_ROOM: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *SIGNALLING_COMMANDS)
+_NEED_NO_ROOM: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *INTENT_COMMANDS)
 Index(
     "t_ds_command_roomless_idx",
     command.c.id,

@@ -7,10 +7,10 @@ from datetime import datetime
 from common.model.commands import Command
 from common.model.plans import Plan, Snapshot
 from common.model.states import ProcessState
+from master.commands.intent import plan_intent
 from master.commands.origin import Origin
-from master.commands.signal import plan_signal
 
 
 def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
-    """Plan a signal for the whole tree that the instance belongs to."""
-    return plan_signal(command, snapshot, ProcessState.PAUSE)
+    """Plan an intent for the whole tree that the instance belongs to."""
+    return plan_intent(command, snapshot, ProcessState.PAUSE)

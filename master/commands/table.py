@@ -33,7 +33,7 @@ from common.model.plans import (
     Reject,
     Restart,
     Resume,
-    Signal,
+    SetIntent,
     Snapshot,
 )
 from common.model.states import ProcessState, ReleaseState, TaskDependType, TaskState
@@ -116,8 +116,8 @@ def _word(found: Plan) -> str:
             return "goes on"
         case Restart():
             return f"**restarts: {_restarted(found)}**"
-        case Signal():
-            return f"signal: {found.wanted_state.name}"
+        case SetIntent():
+            return f"intent: {found.wanted_state.name}"
         case Drop():
             return "dropped"
         case Reject():

@@ -23,7 +23,7 @@ from common.model.plans import (
     Reject,
     Restart,
     Resume,
-    Signal,
+    SetIntent,
     Snapshot,
 )
 from common.registry.protocol import Membership, Mutex
@@ -144,7 +144,7 @@ class CommandLoop:
             self._dates_changed()
         if any(isinstance(one.plan, Restart) for one in handled):
             self._recovered()
-        if any(isinstance(one.plan, Signal) for one in handled):
+        if any(isinstance(one.plan, SetIntent) for one in handled):
             self._runs.look()
         if any(isinstance(one.plan, Begin | Restart) and not one.ownership for one in handled):
             self._waits()

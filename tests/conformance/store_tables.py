@@ -27,7 +27,7 @@ from common.model.decisions import (
     SubmitTask,
 )
 from common.model.instances import Ownership
-from common.model.plans import Begin, ChildOf, Drop, Handled, Plan, Resume, Signal, Snapshot
+from common.model.plans import Begin, ChildOf, Drop, Handled, Plan, Resume, SetIntent, Snapshot
 from common.model.states import (
     FailureStrategy,
     Priority,
@@ -360,13 +360,13 @@ def take_over(db: Tables, owned: Ownership, *, node: Node = OTHER_MASTER) -> Own
     return handled.ownership
 
 
-def a_stop(owned: Ownership) -> Signal:
-    return a_signal(owned.process_instance_id, CommandType.STOP)
+def a_stop(owned: Ownership) -> SetIntent:
+    return an_intent(owned.process_instance_id, CommandType.STOP)
 
 
-def a_signal(process_instance_id: int, command_type: CommandType) -> Signal:
+def an_intent(process_instance_id: int, command_type: CommandType) -> SetIntent:
     wanted = ProcessState.STOP if command_type is CommandType.STOP else ProcessState.PAUSE
-    return Signal(
+    return SetIntent(
         process_instance_id=process_instance_id, command_type=command_type, wanted_state=wanted
     )
 

@@ -15,7 +15,7 @@ from common.model.decisions import (
     FinishProcess,
 )
 from common.model.instances import Ownership
-from common.model.plans import Begin, Drop, Handled, Plan, Reject, Resume, Signal, Snapshot
+from common.model.plans import Begin, Drop, Handled, Plan, Reject, Resume, SetIntent, Snapshot
 from common.model.states import (
     ExecutionType,
     ProcessState,
@@ -37,10 +37,10 @@ from tests.conformance.store_tables import (
     a_command,
     a_definition,
     a_run,
-    a_signal,
     a_stop,
     about,
     always,
+    an_intent,
     by_id,
     carry_out,
     has,
@@ -504,7 +504,7 @@ def test_a_second_stop_is_dropped_also_within_one_batch(db: Tables) -> None:
     a_command(db, command_type=9)
     a_command(db, command_type=9)
     first, second = take(db, always(a_stop(owned)))
-    assert isinstance(first.plan, Signal)
+    assert isinstance(first.plan, SetIntent)
     assert isinstance(second.plan, Drop)
     a_command(db, command_type=9)
     assert isinstance(take(db, always(a_stop(owned)))[0].plan, Drop)
@@ -533,7 +533,7 @@ def test_an_end_that_comes_after_a_stop_keeps_the_state_that_it_ended_in(db: Tab
 
 def test_a_pause_is_stored_and_a_stop_takes_its_place(db: Tables) -> None:
     owned = a_run(db)
-    pause_it = a_signal(owned.process_instance_id, CommandType.PAUSE)
+    pause_it = an_intent(owned.process_instance_id, CommandType.PAUSE)
     assert carry_out(db, pause_it).plan == pause_it
     assert db.runs.wanted(MASTER) == {owned: Intent(state=ProcessState.PAUSE, at=NOON)}
     assert isinstance(carry_out(db, pause_it, now=LATER).plan, Drop)
@@ -549,7 +549,7 @@ def test_a_pause_takes_the_place_of_nothing_stronger(db: Tables, wanted: Process
     db.update(
         t.process_instance, owned.process_instance_id, wanted_state=int(wanted), wanted_at=NOON
     )
-    pause_it = a_signal(owned.process_instance_id, CommandType.PAUSE)
+    pause_it = an_intent(owned.process_instance_id, CommandType.PAUSE)
     assert isinstance(carry_out(db, pause_it, now=LATER).plan, Drop)
     assert db.runs.wanted(MASTER) == {owned: Intent(state=wanted, at=NOON)}
 

@@ -15,7 +15,17 @@ from common.model.decisions import (
     FinishProcess,
 )
 from common.model.instances import Ownership
-from common.model.plans import Begin, Drop, Handled, Plan, Reject, Restart, Resume, Signal, Snapshot
+from common.model.plans import (
+    Begin,
+    Drop,
+    Handled,
+    Plan,
+    Reject,
+    Restart,
+    Resume,
+    SetIntent,
+    Snapshot,
+)
 from common.model.states import (
     ExecutionType,
     ProcessState,
@@ -36,9 +46,9 @@ from tests.conformance.store_tables import (
     a_command,
     a_definition,
     a_run,
-    a_signal,
     about,
     always,
+    an_intent,
     begin_child,
     by_id,
     call_child,
@@ -306,10 +316,12 @@ def test_a_stop_ends_a_waiting_run_at_once_and_a_pause_does_nothing(db: Tables) 
     one_more(db, definition_id, WAIT)
     waiting = the_newest(db)["id"]
     db.notifications()
-    assert isinstance(carry_out(db, a_signal(waiting, CommandType.PAUSE)).plan, Drop)
+    assert isinstance(carry_out(db, an_intent(waiting, CommandType.PAUSE)).plan, Drop)
     assert the_newest(db)["state"] == ProcessState.SERIAL_WAIT
     db.notifications()
-    assert isinstance(carry_out(db, a_signal(waiting, CommandType.STOP), now=LATER).plan, Signal)
+    assert isinstance(
+        carry_out(db, an_intent(waiting, CommandType.STOP), now=LATER).plan, SetIntent
+    )
     assert has(
         the_newest(db),
         state=5,

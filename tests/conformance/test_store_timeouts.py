@@ -33,9 +33,9 @@ from tests.conformance.store_tables import (
     a_begin,
     a_definition,
     a_run,
-    a_signal,
     a_submit,
     an_end,
+    an_intent,
     begin_child,
     carry_out,
     claim,
@@ -269,7 +269,7 @@ def test_a_time_out_takes_the_place_of_a_pause_and_not_of_a_stop(db: Tables) -> 
     pausing, stopping = (a_run(db, timeout_minutes=1, timeout_strategy=fails) for _ in range(2))
     save(db, pausing, PauseProcess())
     for owned, command_type in ((pausing, CommandType.PAUSE), (stopping, CommandType.STOP)):
-        carry_out(db, a_signal(owned.process_instance_id, command_type))
+        carry_out(db, an_intent(owned.process_instance_id, command_type))
     assert db.timeouts.time_out(now=LATER) == 2
     assert db.runs.wanted(MASTER) == {
         pausing: Intent(state=ProcessState.FAILURE, at=LATER),

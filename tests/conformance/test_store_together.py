@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Table
 
 from common.model.cluster import Node
-from common.model.commands import RESTARTING_COMMANDS, SIGNALLING_COMMANDS, Command, CommandType
+from common.model.commands import INTENT_COMMANDS, RESTARTING_COMMANDS, Command, CommandType
 from common.model.complements import (
     ComplementState,
     NewComplement,
@@ -78,10 +78,10 @@ from tests.conformance.store_tables import (
     a_begin,
     a_command,
     a_definition,
-    a_signal,
     a_submit,
     about,
     an_end,
+    an_intent,
     finish,
     kill,
     pause,
@@ -132,7 +132,7 @@ class _Walk:
         self._both(_a_schedule)
         self._deeds: tuple[tuple[Callable[[], Callable[[Tables], Any]], float], ...] = (
             (self._start, 2),
-            (self._signal, 2),
+            (self._intent, 2),
             (self._restart, 3),
             (self._take, 6),
             (self._save, 8),
@@ -228,8 +228,8 @@ class _Walk:
             update_time=NOON,
         )
 
-    def _signal(self) -> Callable[[Tables], Any]:
-        return self._about_some_run(self._random.choice(SIGNALLING_COMMANDS), terminal=False)
+    def _intent(self) -> Callable[[Tables], Any]:
+        return self._about_some_run(self._random.choice(INTENT_COMMANDS), terminal=False)
 
     def _restart(self) -> Callable[[Tables], Any]:
         if self._random.random() < 0.8:
@@ -636,8 +636,8 @@ def _plain_plan(command: Command, snapshot: Snapshot, *, all_serial: bool) -> Pl
         )
     if instance is None:
         return Reject(reason="there is no such instance")
-    if kind in SIGNALLING_COMMANDS:
-        return a_signal(instance.id, kind)
+    if kind in INTENT_COMMANDS:
+        return an_intent(instance.id, kind)
     if kind in RESTARTING_COMMANDS:
         return Restart(
             process_instance_id=instance.id,

@@ -8,11 +8,11 @@ import pytest
 
 from common.model.commands import (
     BEGINNING_COMMANDS,
+    INTENT_COMMANDS,
     RESTARTING_COMMANDS,
-    SIGNALLING_COMMANDS,
     CommandType,
 )
-from common.model.plans import Begin, Complement, Drop, Reject, Restart, Signal
+from common.model.plans import Begin, Complement, Drop, Reject, Restart, SetIntent
 from common.model.states import ProcessState
 from master.commands import PLANNERS
 from master.commands.table import outcome, table_text
@@ -39,10 +39,10 @@ def test_only_an_ended_instance_is_restarted(state: ProcessState) -> None:
 
 @pytest.mark.parametrize("state", ProcessState)
 def test_only_a_live_instance_takes_an_intent(state: ProcessState) -> None:
-    for command_type in SIGNALLING_COMMANDS:
-        assert isinstance(outcome(command_type, state), Signal | Drop)
-    signalled = isinstance(outcome(CommandType.STOP, state), Signal)
-    assert signalled != (state.is_terminal or state is ProcessState.READY_STOP)
+    for command_type in INTENT_COMMANDS:
+        assert isinstance(outcome(command_type, state), SetIntent | Drop)
+    wants_it = isinstance(outcome(CommandType.STOP, state), SetIntent)
+    assert wants_it != (state.is_terminal or state is ProcessState.READY_STOP)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from common.model.decisions import (
 )
 from common.model.definitions import PoolShare, TaskTimeout
 from common.model.instances import Ownership
-from common.model.plans import Begin, ChildOf, Drop, Plan, Reject, Resume, Signal, Snapshot
+from common.model.plans import Begin, ChildOf, Drop, Plan, Reject, Resume, SetIntent, Snapshot
 from common.model.states import (
     ExecutionType,
     FailureStrategy,
@@ -277,7 +277,7 @@ def test_t37_a_stop_that_waits_for_the_end_of_a_run_changes_nothing(
 ) -> None:
     owned = a_run(here)
     (command_id,) = commands(here, 1, command_type=9)
-    stop = Signal(
+    stop = SetIntent(
         process_instance_id=owned.process_instance_id,
         command_type=CommandType.STOP,
         wanted_state=ProcessState.STOP,
@@ -418,7 +418,7 @@ def test_a_frozen_masters_run_does_not_hold_up_the_commands_of_others(
     def plan(command: Command, snapshot: Snapshot) -> Plan:
         if command.command_type is not CommandType.STOP:
             return a_begin(command, snapshot)
-        return Signal(
+        return SetIntent(
             process_instance_id=owned.process_instance_id,
             command_type=CommandType.STOP,
             wanted_state=ProcessState.STOP,

@@ -11,8 +11,8 @@ from common.errors import BadCommandError
 from common.model.cluster import Node
 from common.model.command_param import CommandParam
 from common.model.commands import (
+    INTENT_COMMANDS,
     RESTARTING_COMMANDS,
-    SIGNALLING_COMMANDS,
     Command,
     CommandRow,
     CommandType,
@@ -33,7 +33,7 @@ from common.model.plans import (
     Reject,
     Restart,
     Resume,
-    Signal,
+    SetIntent,
     Snapshot,
 )
 from common.model.states import (
@@ -74,7 +74,7 @@ _ABOUT_THE_NAMED_ONE = (
 )
 """Commands about a sub process itself; all others go to the root of its tree."""
 
-_ROOMLESS = (*SIGNALLING_COMMANDS, CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)
+_ROOMLESS = (*INTENT_COMMANDS, CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)
 """A run that has begun must continue: others may wait for a slot or a turn that it holds."""
 
 
@@ -343,8 +343,8 @@ class MemoryCommandStore(CommandStore):
                 return self._restart(tx, plan, node, now)
             case Resume():
                 return self._resume(tx, plan, node, now)
-            case Signal():
-                self._signal(tx, plan, now)
+            case SetIntent():
+                self._set_intent(tx, plan, now)
             case Drop() | Reject():
                 pass
             case _:
@@ -544,7 +544,7 @@ class MemoryCommandStore(CommandStore):
         )
         return self._db.processes.the(process.id).ownership
 
-    def _signal(self, tx: Transaction, plan: Signal, now: datetime) -> None:
+    def _set_intent(self, tx: Transaction, plan: SetIntent, now: datetime) -> None:
         process = self._db.processes.get(plan.process_instance_id)
         # A pause does not replace an intent to stop or to fail.
         replaced = (None, ProcessState.PAUSE) if plan.wanted_state is ProcessState.STOP else (None,)

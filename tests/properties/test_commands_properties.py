@@ -38,7 +38,7 @@ from common.model.plans import (
     Reject,
     Restart,
     Resume,
-    Signal,
+    SetIntent,
     Snapshot,
 )
 from common.model.states import (
@@ -57,7 +57,7 @@ from tests.memory.store import TaskRecord
 from tests.unit.test_run_worker import WORKER, OneMaster
 
 ZONES = ("UTC", "America/New_York", "Asia/Shanghai", "Pacific/Apia")
-PLANS = (Begin, Complement, Resume, Restart, Signal, Drop, Reject)
+PLANS = (Begin, Complement, Resume, Restart, SetIntent, Drop, Reject)
 MASTERS = (Node(address="m1:5678", incarnation=7), Node(address="m2:5678", incarnation=8))
 
 # Hostile rows

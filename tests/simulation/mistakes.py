@@ -20,7 +20,7 @@ from common.model.complements import (
     DateState,
 )
 from common.model.instances import Ownership
-from common.model.plans import ChildOf, ParentSnapshot, Plan, Restart, Signal
+from common.model.plans import ChildOf, ParentSnapshot, Plan, Restart, SetIntent
 from common.model.retry_policy import RetryPolicy
 from common.model.schedules import Fire, FirePlan, FirePlanner, Schedule
 from common.model.states import TaskState
@@ -136,7 +136,7 @@ class HastyCommandStore(MemoryCommandStore):
 class LastWordCommandStore(MemoryCommandStore):
     """Gives an instance the latest intent, even a pause after a stop."""
 
-    def _signal(self, tx: Transaction, plan: Signal, now: datetime) -> None:
+    def _set_intent(self, tx: Transaction, plan: SetIntent, now: datetime) -> None:
         process = self._db.processes.the(plan.process_instance_id)
         if process.is_live and not process.is_waiting:
             wanted = int(plan.wanted_state)

@@ -167,12 +167,12 @@ class People:
         self._start(self._random.choice(self._definitions))
 
     def _act_pause(self) -> None:
-        self._signal(CommandType.PAUSE)
+        self._put_intent(CommandType.PAUSE)
 
     def _act_stop(self) -> None:
-        self._signal(CommandType.STOP)
+        self._put_intent(CommandType.STOP)
 
-    def _signal(self, command_type: CommandType) -> None:
+    def _put_intent(self, command_type: CommandType) -> None:
         process = self._any(lambda p: p.is_live)
         if process is not None:
             for _ in range(self._random.choice((1, 1, 3))):

@@ -27,7 +27,7 @@ from common.model.plans import (
     Reject,
     Restart,
     Resume,
-    Signal,
+    SetIntent,
 )
 from common.model.states import ExecutionType, ProcessState, ReleaseState, TaskDependType, TaskState
 from tests.builders import NOON, a_definition_json
@@ -576,9 +576,9 @@ def test_a_refusal_says_to_which_root_the_sub_process_belongs() -> None:
 
 
 @pytest.mark.parametrize("command_type", [CommandType.PAUSE, CommandType.STOP])
-def test_a_signal_to_a_sub_process_is_one_to_its_root(command_type: CommandType) -> None:
+def test_an_intent_for_a_sub_process_is_one_for_its_root(command_type: CommandType) -> None:
     found = planned(about(command_type), instance=an_instance(id=2), asked=12)
-    assert isinstance(found, Signal)
+    assert isinstance(found, SetIntent)
     assert found.process_instance_id == 2
 
 
@@ -773,17 +773,17 @@ def test_a_waiting_instance_is_named_by_the_original_s_key(value: str) -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in LIVE if state is not ProcessState.READY_STOP])
-def test_a_stop_is_a_signal_to_whoever_owns_the_run(state: ProcessState) -> None:
+def test_a_stop_is_an_intent_for_whoever_owns_the_run(state: ProcessState) -> None:
     found = planned(about(CommandType.STOP), instance=an_instance(state))
-    assert found == Signal(
+    assert found == SetIntent(
         process_instance_id=12, command_type=CommandType.STOP, wanted_state=ProcessState.STOP
     )
 
 
 @pytest.mark.parametrize("state", [ProcessState.RUNNING, ProcessState.READY_PAUSE])
-def test_a_pause_is_a_signal_to_whoever_owns_the_run(state: ProcessState) -> None:
+def test_a_pause_is_an_intent_for_whoever_owns_the_run(state: ProcessState) -> None:
     found = planned(about(CommandType.PAUSE), instance=an_instance(state))
-    assert found == Signal(
+    assert found == SetIntent(
         process_instance_id=12, command_type=CommandType.PAUSE, wanted_state=ProcessState.PAUSE
     )
 

@@ -21,7 +21,7 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, NodeKind, QueueEntry
 from common.model.commands import CommandType
 from common.model.instances import Ownership
-from common.model.plans import Drop, Handled, Plan, Reject, Resume, Signal
+from common.model.plans import Drop, Handled, Plan, Reject, Resume, SetIntent
 from common.model.schedules import FireOutcome, FirePlan, FirePlanner, MisfirePolicy, Schedule
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question, UpstreamRun
@@ -904,7 +904,7 @@ def a_handled(plan: Plan, ownership: Ownership | None = None) -> Handled:
 
 
 RESUMED = Resume(process_instance_id=7, epoch=1, command_type=CommandType.RECOVER_SERIAL_WAIT)
-STOPPED = Signal(
+STOPPED = SetIntent(
     process_instance_id=7, command_type=CommandType.STOP, wanted_state=ProcessState.STOP
 )
 

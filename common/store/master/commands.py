@@ -38,8 +38,8 @@ from sqlalchemy.exc import DBAPIError
 from common.errors import BadCommandError, SchedulerError
 from common.model.cluster import Node
 from common.model.commands import (
+    INTENT_COMMANDS,
     RESTARTING_COMMANDS,
-    SIGNALLING_COMMANDS,
     Command,
     CommandRow,
     CommandType,
@@ -54,7 +54,7 @@ from common.model.plans import (
     Reject,
     Restart,
     Resume,
-    Signal,
+    SetIntent,
     Snapshot,
 )
 from common.model.states import (
@@ -170,7 +170,7 @@ def _bad_time(*moments: Any) -> Any:
 
 
 # A run that is recovered may, like a sub process, hold what those that took all room wait for.
-_ROOMLESS_COMMANDS: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *SIGNALLING_COMMANDS)
+_ROOMLESS_COMMANDS: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *INTENT_COMMANDS)
 _NEEDS_NO_ROOM: Final = or_(
     command.c.command_type.in_(_ROOMLESS_COMMANDS), command.c.parent_task_instance_id != 0
 )
@@ -477,8 +477,8 @@ def _handle(
             return recoverer.resume(db, command_id, plan)
         case Restart():
             return recoverer.restart(db, command_id, plan)
-        case Signal():
-            return recoverer.signal(db, command_id, plan)
+        case SetIntent():
+            return recoverer.set_intent(db, command_id, plan)
         case Drop() | Reject():
             return Handled(command_id=command_id, plan=plan)
         case _:

@@ -36,7 +36,7 @@ from sqlalchemy.exc import DBAPIError
 from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.instances import Ownership
-from common.model.plans import Drop, Handled, Reject, Restart, Resume, Signal
+from common.model.plans import Drop, Handled, Reject, Restart, Resume, SetIntent
 from common.model.states import (
     FINISHED_TASK_STATES,
     LIVE_PROCESS_STATES,
@@ -211,13 +211,13 @@ class Recoverer:
             return Handled(command_id=command_id, plan=Drop(reason=reason))
         return self._owned(command_id, plan, epoch)
 
-    def signal(self, db: Connection, command_id: int, plan: Signal) -> Handled:
+    def set_intent(self, db: Connection, command_id: int, plan: SetIntent) -> Handled:
         """Store an intent by one narrow update, so that a run that ends now stays ended."""
         asked: ColumnElement[bool] = process_instance.c.wanted_state.is_(None)
         if plan.wanted_state is ProcessState.STOP:
             # A run that is being ended since it took too long has failed, whoever stops it now.
             asked |= process_instance.c.wanted_state == ProcessState.PAUSE
-        signalled = {
+        recorded = {
             "command_type": int(plan.command_type),
             "history_cmd": _history(plan.command_type),
             "update_time": self.now,
@@ -227,14 +227,14 @@ class Recoverer:
             .where(process_instance.c.id == plan.process_instance_id)
             .where(process_instance.c.state.in_(BEGUN))
             .where(asked)
-            .values(wanted_state=int(plan.wanted_state), wanted_at=self.now, **signalled)
+            .values(wanted_state=int(plan.wanted_state), wanted_at=self.now, **recorded)
         ).rowcount
         if changed == 0:
-            return self._signal_waiting(db, command_id, plan, signalled)
+            return self._end_waiting(db, command_id, plan, recorded)
         return Handled(command_id=command_id, plan=plan)
 
-    def _signal_waiting(
-        self, db: Connection, command_id: int, plan: Signal, signalled: dict[str, Any]
+    def _end_waiting(
+        self, db: Connection, command_id: int, plan: SetIntent, recorded: dict[str, Any]
     ) -> Handled:
         state = db.scalar(_STATE, {"run_id": plan.process_instance_id})
         if state == ProcessState.SERIAL_WAIT and plan.wanted_state is ProcessState.STOP:
@@ -246,7 +246,7 @@ class Recoverer:
                     state=int(ProcessState.STOP),
                     end_time=self.now,
                     state_reason=ENDED_WAITING,
-                    **signalled,
+                    **recorded,
                 )
             )
             if changed.rowcount == 1:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from common.model.commands import Command
-from common.model.plans import Drop, Plan, Reject, Signal, Snapshot
+from common.model.plans import Drop, Plan, Reject, SetIntent, Snapshot
 from common.model.states import ProcessState
 from master.commands.restart import NAME_IT
 
 
-def plan_signal(command: Command, snapshot: Snapshot, wanted: ProcessState) -> Plan:
-    """Plan a signal; repeating it, or sending it to an ended instance, is harmless."""
+def plan_intent(command: Command, snapshot: Snapshot, wanted: ProcessState) -> Plan:
+    """Plan an intent; a repeated one, or one for an ended instance, is harmless."""
     if command.process_instance_id is None:
         return Reject(reason=NAME_IT)
     instance = snapshot.instance
@@ -22,7 +22,7 @@ def plan_signal(command: Command, snapshot: Snapshot, wanted: ProcessState) -> P
         return Drop(reason=f"process instance {instance.id} is being stopped")
     if wanted is ProcessState.PAUSE and instance.state is ProcessState.SERIAL_WAIT:
         return Drop(reason=f"process instance {instance.id} has not begun")
-    return Signal(
+    return SetIntent(
         process_instance_id=instance.id,
         command_type=command.command_type,
         wanted_state=wanted,
