@@ -93,7 +93,7 @@ class Master:
             ended=lambda: self.wakes.wake(CommandLoop.name),
             wake=lambda: self.wakes.wake(RunWorker.name),
             config=RunWorkerConfig(
-                look_interval=timedelta(seconds=config.repair_interval_seconds),
+                check_interval=timedelta(seconds=config.repair_interval_seconds),
                 stop_deadline=timedelta(seconds=config.stop_deadline_seconds),
                 exec_task_num=config.exec_task_num,
                 zone=zone,
@@ -152,7 +152,7 @@ class Master:
             clock=clock,
             admitted=admitted,
             waits=lambda: self.wakes.wake(HoldLoop.name),
-            taken_over=self.dependents.look,
+            taken_over=self.dependents.on_new_wait,
             dates_changed=lambda: self.wakes.wake(ComplementLoop.name),
             recovered=self.complements.recovered,
             config=CommandConfig(
@@ -213,7 +213,7 @@ class Master:
         if saved.holds:
             self.wakes.wake(HoldLoop.name)
         if saved.dependents:
-            self.dependents.look()
+            self.dependents.on_new_wait()
 
     def _is_clean(self, node: Node) -> bool:
         return node not in self._failover_store.run_owners()

@@ -83,7 +83,7 @@ class ComplementWatcher:
         self._briefly = briefly
         self._dates: dict[int, _ReportedDates] = {}
 
-    def look(self) -> list[Sight]:
+    def observe(self) -> list[Sight]:
         """The complements, all as of one moment, so that counts and dates agree."""
         with moment(self._session.engine) as db:
             views = complements_of(db, self._ids)

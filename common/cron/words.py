@@ -147,14 +147,14 @@ def _of_week(part: Part) -> str:
             raise AssertionError(part)
 
 
-def _span(span: Span, said: Callable[[int], str], unit: str, first: int, circle: int) -> str:
+def _span(span: Span, named: Callable[[int], str], unit: str, first: int, circle: int) -> str:
     if span.step > 1:
         if circle and len(values := list(span.values(first, circle))) <= _MAX_TIMES:
-            return _list([said(value) for value in values])
-        return f"every {_ordinal(span.step)} {unit} from {said(span.low)} to {said(span.high)}"
+            return _list([named(value) for value in values])
+        return f"every {_ordinal(span.step)} {unit} from {named(span.low)} to {named(span.high)}"
     if span.low == span.high:
-        return said(span.low)
-    return f"{said(span.low)} to {said(span.high)}"
+        return named(span.low)
+    return f"{named(span.low)} to {named(span.high)}"
 
 
 def _month(month: int) -> str:

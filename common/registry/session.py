@@ -301,7 +301,7 @@ class Session:
         )
         link = _Link(client, timeout)
         self._note_negotiation(link)
-        client.add_listener(partial(self._heard, link))
+        client.add_listener(partial(self._on_connection_change, link))
         patience = config.connection_timeout.total_seconds()
         client.start_async().wait(patience)
         if not client.connected:
@@ -334,7 +334,7 @@ class Session:
 
         connection._invoke = noting  # noqa: SLF001  (as above)
 
-    def _heard(self, link: _Link, state: str) -> None:
+    def _on_connection_change(self, link: _Link, state: str) -> None:
         """Handle a change of the connection; called first by kazoo's connection thread."""
         with self._lock:
             link.broken_at = None
@@ -414,7 +414,7 @@ class Session:
         if now >= self._next_look:
             self._next_look = now + link.timeout.total_seconds() / _LOOKS_PER_TIMEOUT
             if link.client.connected and not link.over:
-                self._look(link)
+                self._check_znode(link)
         if link.client.connected and not link.over:
             self._arm_again(link)
             if link.repairs and not self._settling.locked():
@@ -434,7 +434,7 @@ class Session:
                 link.over = True
                 link.trust.end()
 
-    def _look(self, link: _Link) -> None:
+    def _check_znode(self, link: _Link) -> None:
         """Read the own znode: one round trip proves that the session and the znode are there."""
         registration = link.registration
         sent = self._clock.monotonic()

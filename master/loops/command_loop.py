@@ -145,6 +145,6 @@ class CommandLoop:
         if any(isinstance(one.plan, Restart) for one in handled):
             self._recovered()
         if any(isinstance(one.plan, SetIntent) for one in handled):
-            self._runs.look()
+            self._runs.check_tables()
         if any(isinstance(one.plan, Begin | Restart) and not one.ownership for one in handled):
             self._waits()

@@ -79,7 +79,7 @@ class DependentConfig:
 
 
 class DependentLoop:
-    """Decides waiting tasks; `heard` (an end) and `look` (a new task) may come from any thread."""
+    """Decides waiting tasks; `on_end` and `on_new_wait` (a new task) may come from any thread."""
 
     name = "dependent"
 
@@ -112,7 +112,7 @@ class DependentLoop:
         self._cycles_sought_at: float | None = None
         self._followed = 0
 
-    def heard(self) -> None:
+    def on_end(self) -> None:
         """Note that something has ended somewhere."""
         with self._lock:
             if self._changed or not self._any_waits:
@@ -120,7 +120,7 @@ class DependentLoop:
             self._changed = True
         self._wake()
 
-    def look(self) -> None:
+    def on_new_wait(self) -> None:
         """Note that a waiting task has begun."""
         with self._lock:
             self._changed = True

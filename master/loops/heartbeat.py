@@ -33,7 +33,7 @@ class HeartbeatLoop:
         text: Callable[[], str],
         is_clean: Callable[[Node], bool],
         interval: timedelta = timedelta(seconds=10),
-        look_interval: timedelta = timedelta(seconds=1),
+        check_interval: timedelta = timedelta(seconds=1),
     ) -> None:
         self._membership = membership
         self._identity = identity
@@ -41,8 +41,8 @@ class HeartbeatLoop:
         self._address = address
         self._text = text
         self._is_clean = is_clean
-        self._passes = max(1, round(interval / look_interval))
-        self._look_interval = look_interval
+        self._passes = max(1, round(interval / check_interval))
+        self._check_interval = check_interval
         self._passed = 0
 
     def run_once(self) -> timedelta:
@@ -59,7 +59,7 @@ class HeartbeatLoop:
             if self._passed >= self._passes:
                 self._passed = 0
                 self._membership.beat(self._text())
-        return self._look_interval
+        return self._check_interval
 
     def join(self) -> None:
         """Become an incarnation that never existed before. Raises `AddressInUseError`."""
@@ -71,4 +71,4 @@ class HeartbeatLoop:
         self._identity.become(node)
         self._passed = 0
         log.info("joined", extra={"address": node.address, "incarnation": node.incarnation})
-        self._runs.look()
+        self._runs.check_tables()

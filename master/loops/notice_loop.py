@@ -65,7 +65,7 @@ class NoticeLoop:
                     self._reported(notification.payload)
                     self._upstream_changed()
                 case Channel.WANTED:
-                    self._runs.look()
+                    self._runs.check_tables()
                 case Channel.PROCESS:
                     self._upstream_changed()
                     self._complement_changed()
@@ -82,7 +82,7 @@ class NoticeLoop:
                     self._hold_changed()
                     self._schedule_changed()
                     self._complement_changed()
-                    self._runs.look()
+                    self._runs.check_tables()
         return timedelta()
 
     def _reported(self, payload: str) -> None:
@@ -90,4 +90,4 @@ class NoticeLoop:
             self._runs.reported(read_task_report(payload))
         except ValueError:
             # Not one of ours; if it meant anything, the rows show it.
-            self._runs.look()
+            self._runs.check_tables()

@@ -5,7 +5,7 @@ decisions in one fenced transaction. Memory is a cache: a run whose step was not
 and loaded from the tables when it is opened next. Notifications only wake the loop early; about
 once a second it compares all it owns with the tables, so a lost one costs a second.
 
-Other loops call `open`, `reported`, `look` and `forget_all`, from any thread.
+Other loops call `open`, `reported`, `check_tables` and `forget_all`, from any thread.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RunWorkerConfig:
     `stop_deadline`: the time after its request by which a stop is over, whatever workers do.
     """
 
-    look_interval: timedelta = timedelta(seconds=1)
+    check_interval: timedelta = timedelta(seconds=1)
     opened_at_once: int = 25
     faults_until_failure: int = 3
     stop_deadline: timedelta = timedelta(seconds=13)
@@ -115,7 +115,7 @@ class RunWorker:
         self._config = config or RunWorkerConfig()
         # Filled by other threads; `deque.append` and `popleft` are atomic.
         self._to_open: deque[Ownership] = deque()
-        self._heard: deque[TaskReport] = deque()
+        self._notified: deque[TaskReport] = deque()
         self._orders: deque[str] = deque()
         # Ids of the runs in memory and of those whose step is being saved; never iterated.
         self._known: set[int] = set()
@@ -125,7 +125,7 @@ class RunWorker:
         # The members of `_timers`, so that a step does not arm the same timer again.
         self._armed: set[_Timer] = set()
         self._faults: dict[int, int] = {}
-        self._looked_at: float | None = None
+        self._checked_at: float | None = None
         # Ids of the runs that occupy room (few; others may be many), true for a complement's.
         self._occupying: dict[int, bool] = {}
         self._active = 0
@@ -157,14 +157,14 @@ class RunWorker:
         """Take a notified report of an ended attempt; ignored if its run is not in memory."""
         if not report.state.is_finished:
             # Anybody may notify; one that is not of an end is a reason to read the rows.
-            self.look()
+            self.check_tables()
         elif report.process_instance_id in self._known:
-            self._heard.append(report)
+            self._notified.append(report)
             self._wake()
 
-    def look(self) -> None:
+    def check_tables(self) -> None:
         """Compare everything with the tables: a report may be lost, or an intent written."""
-        self._orders.append("look")
+        self._orders.append("check")
         self._wake()
 
     def forget_all(self) -> None:
@@ -195,7 +195,7 @@ class RunWorker:
             self._active_live = self._active - sum(self._occupying.values())
             if self.active < before or self.active_live < live_before:
                 self._ended()
-        if self._to_open or self._heard or self._orders:
+        if self._to_open or self._notified or self._orders:
             return timedelta()
         return self._rest(now)
 
@@ -203,42 +203,42 @@ class RunWorker:
 
     def _gather(self, events: dict[Ownership, list[Event]], now: datetime) -> None:
         """Add the events of this pass, by run, in a reproducible order."""
-        look = self._obey()
+        check = self._take_orders()
         node = self._identity.node
         if node is None:
             self._to_open.clear()
-            self._heard.clear()
+            self._notified.clear()
             return
         monotonic = self._clock.monotonic()
-        if self._looked_at is None or (
-            monotonic - self._looked_at >= self._config.look_interval.total_seconds()
+        if self._checked_at is None or (
+            monotonic - self._checked_at >= self._config.check_interval.total_seconds()
         ):
-            look = True
+            check = True
         if self._is_deadline_due(now):
             # An attempt must not be abandoned that has ended in its row by now.
-            look = True
-        if look:
+            check = True
+        if check:
             self._compare_with_tables()
         self._open(events)
         # Runs taken over may have reports that only the former owner was notified of.
-        look = look or any(ownership.epoch > 1 for ownership in events)
-        heard = _drain(self._heard)
+        check = check or any(ownership.epoch > 1 for ownership in events)
+        notified = _drain(self._notified)
         # The output of an attempt is in its row alone, not in the notification.
-        reports = [report for report in heard if not report.has_output]
-        if look or len(reports) < len(heard):
+        reports = [report for report in notified if not report.has_output]
+        if check or len(reports) < len(notified):
             reports += self._store.reports(node)
         for report in reports:
             run = self._runs.get(report.process_instance_id)
             if run is not None:
                 events.setdefault(run.ownership, []).append(_event(report))
-        if look:
+        if check:
             for ownership, intent in self._store.wanted(node).items():
                 event = self._wanted(intent, now)
                 if event is not None and self._has(ownership):
                     events.setdefault(ownership, []).append(event)
             if self._runs:
                 self._store.propagate_intents(node)
-            self._looked_at = monotonic
+            self._checked_at = monotonic
         for run, due in self._due(now):
             events.setdefault(run.ownership, []).append(due)
 
@@ -257,7 +257,7 @@ class RunWorker:
             case _:
                 return None
 
-    def _obey(self) -> bool:
+    def _take_orders(self) -> bool:
         orders = _drain(self._orders)
         if "forget" in orders:
             self._runs.clear()
@@ -265,9 +265,9 @@ class RunWorker:
             self._armed.clear()
             self._faults.clear()
             self._to_open.clear()
-            self._heard.clear()
-            self._looked_at = None
-        return "look" in orders
+            self._notified.clear()
+            self._checked_at = None
+        return "check" in orders
 
     def _compare_with_tables(self) -> None:
         """Open own runs that are not in memory; forget those in memory that are no longer own."""
@@ -525,8 +525,8 @@ class RunWorker:
     def _rest(self, now: datetime) -> timedelta:
         if self._timers:
             until = max(self._timers[0][0] - now, timedelta())
-            return min(until, self._config.look_interval)
-        return self._config.look_interval
+            return min(until, self._config.check_interval)
+        return self._config.check_interval
 
 
 def _takes_room(run: ProcessRun) -> bool:

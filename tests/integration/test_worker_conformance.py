@@ -137,7 +137,7 @@ class Place:
     def nothing_left(self) -> bool:
         """True if no process carries the attempt's marker."""
         paths = {str(self.host.directory(1)): 1}
-        return not attempt_processes.belonging(attempt_processes.look(), paths=paths, sessions={})
+        return not attempt_processes.belonging(attempt_processes.scan(), paths=paths, sessions={})
 
 
 def rows(url: str, statement: str) -> list[tuple[Any, ...]]:

@@ -19,7 +19,7 @@ from common.model.states import TaskState
 from common.store.worker.ports import ClaimedTask
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from worker.launching.base import TaskSettings
-from worker.processes.attempt_processes import Seen, look
+from worker.processes.attempt_processes import Seen, scan
 from worker.processes.ending import KILLED_LATE
 from worker.processes.starting import Prepared
 
@@ -584,7 +584,7 @@ def test_a_pid_that_is_reused_as_it_is_adopted_harms_nobody(
 
     def seen_just_before(pid: int, execute_path: str) -> Seen:
         # The attempt's leader: it ends, and the bystander gets its pid, before the pid is pinned.
-        (other,) = (each for each in look() if each.pid == pid)
+        (other,) = (each for each in scan() if each.pid == pid)
         return replace(other, started=other.started - 1, execute_path=execute_path)
 
     monkeypatch.setattr("worker.processes.attempt_processes.seen_with_marker", seen_just_before)

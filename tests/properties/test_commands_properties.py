@@ -487,7 +487,7 @@ class Ended:
                 if number < 2 and not self.state().is_terminal:
                     wanted = CommandType.STOP if what == "stop" else CommandType.PAUSE
                     self.command(wanted)
-                    self.master.runs.look()
+                    self.master.runs.check_tables()
         self.master.step()
 
     def command(self, command_type: CommandType, *names: str, **columns: Any) -> None:

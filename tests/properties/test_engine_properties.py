@@ -178,7 +178,7 @@ class History:
             case "wait":
                 self.step(timedelta(seconds=20 * number))
             case "look":
-                self.master.runs.look()
+                self.master.runs.check_tables()
             case "stop":
                 if number == 7:
                     self.master.stop(self.run)

@@ -547,7 +547,7 @@ class World:
             Mailbox(daemon.source),
             runs=master.runs,
             command_waiting=lambda: master.wakes.wake(master.commands.name),
-            upstream_changed=master.dependents.heard,
+            upstream_changed=master.dependents.on_end,
             hold_changed=lambda: master.wakes.wake(master.holds.name),
             schedule_changed=lambda: master.wakes.wake(master.schedules.name),
             complement_changed=lambda: master.wakes.wake(master.complements.name),

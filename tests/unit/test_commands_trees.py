@@ -51,7 +51,7 @@ class Tree:
         )
         if ownership is not None:
             self.master.runs.open([ownership])
-        self.master.runs.look()
+        self.master.runs.check_tables()
         self.settle()
 
     def end(self, run: int, name: str, state: TaskState = TaskState.SUCCESS) -> None:

@@ -508,7 +508,7 @@ def test_an_end_anywhere_has_waiting_tasks_checked_at_once(waiter: Waiter) -> No
     waiter.later(SECOND)
     waiter.store.upstream[1] = ProcessState.SUCCESS
     waiter.place.pass_by(SECOND)
-    waiter.loop.heard()
+    waiter.loop.on_end()
     assert waiter.wakes == 1
     waiter.loop.run_once()
     assert waiter.store.decided[1] == (TaskState.SUCCESS, None)
@@ -528,7 +528,7 @@ def test_a_burst_of_ends_shares_one_check(waiter: Waiter) -> None:
     waiter.store.add(a_dependent())
     waiter.loop.run_once()
     for _ in range(100):
-        waiter.loop.heard()
+        waiter.loop.on_end()
     assert waiter.wakes == 1
     assert waiter.later(20 * MILLISECOND) == 30 * MILLISECOND
     assert waiter.later(30 * MILLISECOND) == 5 * SECOND
@@ -538,7 +538,7 @@ def test_a_burst_of_ends_shares_one_check(waiter: Waiter) -> None:
 def test_ends_elsewhere_are_no_news_while_nothing_waits(waiter: Waiter) -> None:
     waiter.loop.run_once()
     for _ in range(3):
-        waiter.loop.heard()
+        waiter.loop.on_end()
     assert waiter.wakes == 0
     assert waiter.later(SECOND) == 4 * SECOND
 
@@ -548,7 +548,7 @@ def test_a_task_that_begins_to_wait_is_checked_though_nothing_waited(waiter: Wai
     waiter.store.add(a_dependent())
     waiter.store.upstream[1] = ProcessState.SUCCESS
     waiter.place.pass_by(SECOND)
-    waiter.loop.look()
+    waiter.loop.on_new_wait()
     assert waiter.wakes == 1
     waiter.loop.run_once()
     assert 1 in waiter.store.decided
@@ -560,12 +560,12 @@ def test_a_task_that_was_taken_over_is_found_and_ends_are_news_again(waiter: Wai
     waiter.later(5 * SECOND)
     waiter.store.upstream[1] = ProcessState.SUCCESS
     waiter.place.pass_by(SECOND)
-    waiter.loop.heard()
+    waiter.loop.on_end()
     waiter.loop.run_once()
     assert 1 in waiter.store.decided
 
 
-@pytest.mark.parametrize("method", ["heard", "look"])
+@pytest.mark.parametrize("method", ["on_end", "on_new_wait"])
 def test_a_notification_while_rows_are_read_causes_another_check(
     waiter: Waiter, method: str
 ) -> None:
@@ -587,7 +587,7 @@ def test_a_notification_while_rows_are_read_causes_another_check(
 def test_a_check_that_takes_long_leaves_as_much_time_to_others(waiter: Waiter) -> None:
     def take_long() -> None:
         waiter.place.pass_by(SECOND)
-        waiter.loop.heard()
+        waiter.loop.on_end()
 
     waiter.store.add(a_dependent())
     waiter.store.read = take_long
@@ -624,7 +624,7 @@ def test_a_master_that_is_not_trusted_decides_nothing_and_forgets_no_news(waiter
     waiter.loop.run_once()
     waiter.store.upstream[1] = ProcessState.SUCCESS
     waiter.place.identity.become(None)
-    waiter.loop.heard()
+    waiter.loop.on_end()
     assert waiter.later(SECOND) == 5 * SECOND
     assert waiter.store.looks == 1
     waiter.place.identity.become(waiter.place.node)
@@ -712,7 +712,7 @@ def test_wait_cycles_are_sought_at_the_interval(waiter: Waiter) -> None:
     waiter.store.add(a_dependent())
     waiter.store.waited_for = {1: 7}
     for _ in range(5):
-        waiter.loop.heard()
+        waiter.loop.on_end()
         waiter.later(SECOND)
     assert waiter.store.followed == [[7]]
     waiter.later(5 * SECOND)
@@ -794,14 +794,14 @@ def test_no_wake_up_is_lost_between_threads(place: Place) -> None:
     def begin() -> None:
         for number in numbers:
             store.add(a_dependent(number))
-            loop.look()
+            loop.on_new_wait()
             begun[number].set()
 
     def end(part: int) -> None:
         for number in numbers[part::2]:
             begun[number].wait(60)
             store.upstream[number] = ProcessState.SUCCESS
-            loop.heard()
+            loop.on_end()
 
     others = [Thread(target=begin), Thread(target=end, args=(0,)), Thread(target=end, args=(1,))]
     thread.start()

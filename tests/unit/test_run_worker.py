@@ -745,7 +745,7 @@ def test_a_stop_that_is_wanted_is_found_by_comparison(master: OneMaster) -> None
     master.step()
     running = master.claim(run, "a")
     master.stop(run)
-    master.runs.look()
+    master.runs.check_tables()
     master.step()
     assert master.state(run) is ProcessState.READY_STOP
     assert master.valid(run, "b").state == TaskState.KILL
@@ -760,7 +760,7 @@ def test_a_pause_that_is_wanted_is_found_by_comparison(master: OneMaster) -> Non
     master.step()
     master.claim(run, "a")
     master.pause(run)
-    master.runs.look()
+    master.runs.check_tables()
     master.step()
     assert master.state(run) is ProcessState.READY_PAUSE
     assert master.valid(run, "b").state == TaskState.PAUSE
@@ -776,7 +776,7 @@ def test_a_stop_outranks_the_pause_that_was_wanted_before_it(master: OneMaster) 
     running = master.claim(run, "a")
     for request in (master.pause, master.stop):
         request(run)
-        master.runs.look()
+        master.runs.check_tables()
         master.step()
     assert master.state(run) is ProcessState.READY_STOP
     assert [kill.task_instance_id for kill in master.saved[-1].kills] == [running]
@@ -789,7 +789,7 @@ def test_a_process_that_took_too_long_ends_as_a_failure(master: OneMaster) -> No
     master.database.update(master.database.processes, run, timeout=1, timeout_strategy=1)
     master.clock.move_to(MINUTE)
     assert master.timeouts.time_out(now=master.clock.now()) == 1
-    master.runs.look()
+    master.runs.check_tables()
     master.step()
     assert master.state(run) is ProcessState.READY_STOP
     assert [kill.task_instance_id for kill in master.saved[-1].kills] == [running]
@@ -805,7 +805,7 @@ def test_a_stop_is_over_by_its_deadline_whatever_workers_do() -> None:
     master.step()
     master.claim(run, "a")
     master.stop(run)
-    master.runs.look()
+    master.runs.check_tables()
     master.step()
     assert master.later(timedelta(seconds=4.7)) == timedelta(seconds=0.3)
     assert master.state(run) is ProcessState.READY_STOP
@@ -821,7 +821,7 @@ def test_a_deadline_counts_from_the_intent_and_survives_a_restart() -> None:
     master.claim(run, "a")
     master.stop(run)
     master.clock.move_to(timedelta(seconds=3))
-    master.runs.look()
+    master.runs.check_tables()
     master.step()
     master.start()
     master.later(timedelta(seconds=1.9))
@@ -845,7 +845,7 @@ def test_a_timer_of_a_run_that_has_ended_since_changes_nothing() -> None:
     master.step()
     master.claim(run, "a")
     master.stop(run)
-    master.runs.look()
+    master.runs.check_tables()
     master.step()
     master.end(run, "a", TaskState.KILL)
     master.step()
@@ -933,7 +933,7 @@ def test_a_paused_attempt_is_reported_as_such(master: OneMaster) -> None:
     run = master.begin("a b")
     master.step()
     master.pause(run)
-    master.runs.look()
+    master.runs.check_tables()
     master.step()
     # A withdrawn attempt is settled by its own report, like any other.
     master.later(MINUTE)
@@ -1006,7 +1006,7 @@ def test_the_end_of_a_sub_process_is_a_report_to_its_parent(master: OneMaster) -
 def test_a_stop_is_passed_on_to_the_children_once_it_is_saved(master: OneMaster) -> None:
     run, child = _with_child(master)
     master.stop(run)
-    master.runs.look()
+    master.runs.check_tables()
     master.store.asked.clear()
     master.step()
     assert master.saved[-1].intents
@@ -1025,7 +1025,7 @@ def test_an_intent_that_was_not_propagated_is_propagated_at_the_next_comparison(
 ) -> None:
     run, child = _with_child(master)
     master.stop(run)
-    master.runs.look()
+    master.runs.check_tables()
     master.step()
     # As if this master had died in between.
     master.database.update(master.database.processes, child, wanted_state=None)
@@ -1048,7 +1048,7 @@ def test_an_intent_that_can_t_be_passed_on_costs_no_run_its_step(master: OneMast
     run, child = _with_child(master)
     master.later(timedelta(seconds=1))
     master.stop(run)
-    master.runs.look()
+    master.runs.check_tables()
     master.store.broken = ("propagate_intents",)
     with pytest.raises(ServiceUnreachableError):
         master.step()
@@ -1095,7 +1095,7 @@ def test_a_run_that_can_neither_go_on_nor_be_ended_is_left_to_the_next_compariso
         assert master.later(timedelta(seconds=1)) == timedelta(seconds=1)
 
 
-def test_the_loop_rests_no_longer_than_its_look_interval(master: OneMaster) -> None:
+def test_the_loop_rests_no_longer_than_its_check_interval(master: OneMaster) -> None:
     master.begin("a", of_task={"a": {"maxRetryTimes": 1, "retryInterval": 100}})
     assert master.step() == timedelta(seconds=1)
 

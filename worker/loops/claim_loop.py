@@ -96,7 +96,7 @@ class ClaimLoop:
         self._idle = idle
         self._entries: tuple[QueueEntry, ...] = ()
         self._changed = True
-        self._look_again_at = 0.0
+        self._read_again_at = 0.0
         self._unsure: tuple[QueueEntry, ...] = ()
         self._unsure_node: Node | None = None
         self._to_release: tuple[QueueEntry, ...] = ()
@@ -177,7 +177,7 @@ class ClaimLoop:
         groups = self._group_ids()
         if not self._changed:
             suiting = self._suiting(groups, room)
-            if suiting or now < self._look_again_at:
+            if suiting or now < self._read_again_at:
                 return suiting
         # Before the look: what changes during it is looked at once more.
         self._changed = False
@@ -186,7 +186,7 @@ class ClaimLoop:
         except ServiceUnreachableError:
             self._changed = True
             raise
-        self._look_again_at = now + self._idle.total_seconds()
+        self._read_again_at = now + self._idle.total_seconds()
         return self._suiting(groups, room)
 
     def _suiting(self, groups: Collection[int], room: _Room) -> tuple[QueueEntry, ...]:
@@ -275,10 +275,10 @@ class ClaimLoop:
         self._begin(node, claimed)
         for entry in entries:
             if entry.task_instance_id in held:
-                self._give_back(entry.task_instance_id, killed=held[entry.task_instance_id])
+                self._report_unstarted(entry.task_instance_id, killed=held[entry.task_instance_id])
         self._settle(entries)
 
-    def _give_back(self, task_instance_id: int, *, killed: bool) -> None:
+    def _report_unstarted(self, task_instance_id: int, *, killed: bool) -> None:
         """Report an attempt that became ours without our learning what it is: it never ran."""
         self._ended(
             AttemptEnd(

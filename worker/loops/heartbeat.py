@@ -22,8 +22,8 @@ from worker.identity import Identity
 
 log = logging.getLogger(__name__)
 
-_LOOK = timedelta(milliseconds=500)
-_LOOK_WHILE_KILLING = timedelta(milliseconds=20)
+_CHECK_INTERVAL = timedelta(milliseconds=500)
+_CHECK_WHILE_KILLING = timedelta(milliseconds=20)
 _LOST_WAIT = timedelta(seconds=30)
 
 
@@ -66,29 +66,29 @@ class HeartbeatLoop:
         """
         if not self._has_adopted:
             self._join_first()
-            return _LOOK
+            return _CHECK_INTERVAL
         try:
-            rest = self._look(self._clock.monotonic())
+            rest = self._check_standing(self._clock.monotonic())
         except ServiceUnreachableError as error:
             # The rest stays short: that the session is lost must be noticed in time.
             if not self._unreachable:
                 log.warning("registry or tables unreachable", extra={"cause": str(error)})
             self._unreachable = True
-            return _LOOK
+            return _CHECK_INTERVAL
         self._unreachable = False
         return rest
 
-    def _look(self, now: float) -> timedelta:
+    def _check_standing(self, now: float) -> timedelta:
         if self._membership.standing() is Standing.LOST:
             if not self._is_empty(now):
-                return _LOOK_WHILE_KILLING
+                return _CHECK_WHILE_KILLING
             self._identity.become(None)
             self._join()
             self._lost_at = None
         elif now >= self._beat_at:
             self._membership.beat(self._text())
             self._beat_at = now + self._interval
-        return _LOOK
+        return _CHECK_INTERVAL
 
     def _is_empty(self, now: float) -> bool:
         """Kill what runs; whether it is gone, or has had all the time there is for that."""

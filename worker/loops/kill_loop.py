@@ -22,7 +22,7 @@ from worker.attempts import Attempts, Ended
 log = logging.getLogger(__name__)
 
 _IDLE = timedelta(seconds=1)
-_LOOK_INTERVAL = timedelta(seconds=5)
+_CHECK_INTERVAL = timedelta(seconds=5)
 
 
 class KillLoop:
@@ -43,7 +43,7 @@ class KillLoop:
         in_hand: Callable[[], Collection[int]],
         wake: Callable[[], None] = lambda: None,
         idle: timedelta = _IDLE,
-        look_interval: timedelta = _LOOK_INTERVAL,
+        check_interval: timedelta = _CHECK_INTERVAL,
     ) -> None:
         """`in_hand` tells the attempts that are being claimed or whose end is being reported."""
         self._store = store
@@ -56,10 +56,10 @@ class KillLoop:
         self._in_hand = in_hand
         self._wake = wake
         self._idle = idle
-        self._look_interval = look_interval.total_seconds()
+        self._check_interval = check_interval.total_seconds()
         self._changed = True
         self._ask_again_at = 0.0
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._unknown: tuple[int, ...] = ()
         kills.watch(self._kills_changed)
 
@@ -72,12 +72,12 @@ class KillLoop:
         if node is None or self._membership.standing() is Standing.LOST:
             return self._idle
         now = self._clock.monotonic()
-        if now >= self._look_at:
-            self._look(node)
-            self._look_at = now + self._look_interval
+        if now >= self._check_at:
+            self._compare_with_rows(node)
+            self._check_at = now + self._check_interval
         if self._changed or now >= self._ask_again_at:
-            self._obey(node)
-            self._ask_again_at = now + self._look_interval
+            self._pass_on_requests(node)
+            self._ask_again_at = now + self._check_interval
         return self._idle
 
     def _kills_changed(self) -> None:
@@ -85,7 +85,7 @@ class KillLoop:
         self._changed = True
         self._wake()
 
-    def _obey(self, node: Node) -> None:
+    def _pass_on_requests(self, node: Node) -> None:
         self._changed = False
         try:
             asked = self._kills.asked(node.address)
@@ -104,7 +104,7 @@ class KillLoop:
         if len(met) < len(asked):
             self._changed = True
 
-    def _look(self, node: Node) -> None:
+    def _compare_with_rows(self, node: Node) -> None:
         # First what runs, then the rows: whatever ran before the look had its row before that.
         running = sorted(self._attempts.running())
         held = self._store.running(node)
@@ -117,9 +117,9 @@ class KillLoop:
                     "attempt is not ours any more", extra={"task_instance_id": task_instance_id}
                 )
                 self._attempts.kill(task_instance_id)
-        self._give_back_unknown(held)
+        self._report_unknown(held)
 
-    def _give_back_unknown(self, held: dict[int, bool]) -> None:
+    def _report_unknown(self, held: dict[int, bool]) -> None:
         """Report attempts that are ours by their row but were never started here.
 
         That happens when a claim takes effect after its connection was given up. Only what two

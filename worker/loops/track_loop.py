@@ -20,7 +20,7 @@ from common.runtime import metrics
 from common.store.worker.ports import TaskStore
 from worker.processes.spark_facts import read_facts
 
-_LOOK = timedelta(seconds=0.5)
+_CHECK_INTERVAL = timedelta(seconds=0.5)
 _IDLE = timedelta(seconds=1)
 _NOTHING = SparkFacts()
 
@@ -81,7 +81,7 @@ class TrackLoop:
             self._store.record_facts(node, news)
         self._known |= changed
         _measure(known.facts for known in self._known.values())
-        return _LOOK if live else _IDLE
+        return _CHECK_INTERVAL if live else _IDLE
 
     def _facts(self, task_id: int) -> SparkFacts:
         known = self._known.get(task_id)

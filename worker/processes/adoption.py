@@ -193,6 +193,6 @@ class Adoption:
 def _kill_rest(record: Record) -> None:
     """Kill the processes that an attempt without its leader has left behind."""
     paths = {record.execute_path: record.task_instance_id}
-    left = attempt_processes.belonging(attempt_processes.look(), paths=paths, sessions={})
+    left = attempt_processes.belonging(attempt_processes.scan(), paths=paths, sessions={})
     for each in left.get(record.task_instance_id, []):
         kill_exactly(each)

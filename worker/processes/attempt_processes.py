@@ -35,7 +35,7 @@ class Seen:
     execute_path: str | None
 
 
-def look() -> Iterator[Seen]:
+def scan() -> Iterator[Seen]:
     """Yield every live process whose environment may be read; zombies are over and left out."""
     own = os.getpid()
     for entry in _PROC.iterdir():

@@ -96,7 +96,7 @@ class Ending:
             elif not attempt.leader_ended:
                 self._begin_to_end(attempt, grace=0.0)
 
-    def end_what_is_overdue(self, now: float) -> None:
+    def end_overdue(self, now: float) -> None:
         """Begin to end the attempts whose time is out."""
         for attempt in self._live:
             if attempt.times_out_at is not None and attempt.times_out_at <= now:
@@ -106,8 +106,8 @@ class Ending:
                     attempt.note(timeout_reason(attempt.timeout))
                     self._begin_to_end(attempt, grace=self._grace)
 
-    def go_on(self, now: float) -> None:
-        """Take the next step with each attempt for which one is due."""
+    def step(self, now: float) -> None:
+        """Take each step that is due: a KILL after the grace period, a wait, or a sweep."""
         sweeping: list[LiveAttempt] = []
         for attempt in self._live:
             if attempt.act_at is None or attempt.act_at > now:
@@ -124,11 +124,11 @@ class Ending:
         if sweeping:
             self._sweep(sweeping, now)
 
-    def leader_ended(self, attempt: LiveAttempt) -> None:
-        """Go on after the end of an attempt's leader."""
-        self._guarded(attempt, self._leader_ended)
+    def on_leader_exit(self, attempt: LiveAttempt) -> None:
+        """Take the result of an attempt whose leader has ended, or begin to sweep first."""
+        self._guarded(attempt, self._on_leader_exit)
 
-    def go_on_reading(self) -> None:
+    def step_reading(self) -> None:
         """Read a step of the outputs of each attempt that has succeeded."""
         for attempt in list(self._reading.values()):
             self._guarded(attempt, self._read)
@@ -161,7 +161,7 @@ class Ending:
     def _sweep(self, attempts: list[LiveAttempt], now: float) -> None:
         """Kill what is left of attempts whose leader has ended; end those of which nothing is."""
         found = attempt_processes.belonging(
-            attempt_processes.look(),
+            attempt_processes.scan(),
             paths={attempt.execute_path: attempt.id for attempt in attempts},
             # Only an unreaped leader keeps the session's id from meaning somebody else's.
             sessions={a.pid: a.id for a in attempts if a.process is not None and a.reaped is None},
@@ -174,11 +174,11 @@ class Ending:
                 attempt.act_at = now + attempt.sweep_rest
                 attempt.sweep_rest = min(2 * attempt.sweep_rest, _LONGEST_SWEEP_REST)
             else:
-                self._guarded(attempt, partial(self._finish, left=left))
+                self._guarded(attempt, partial(self._take_result, left=left))
 
     # After the leader's end.
 
-    def _leader_ended(self, attempt: LiveAttempt) -> None:
+    def _on_leader_exit(self, attempt: LiveAttempt) -> None:
         self._live.unwatch(attempt)
         attempt.leader_ended = True
         now = self._clock.monotonic()
@@ -190,7 +190,7 @@ class Ending:
             return
         attempt.reaped = attempt.process.wait()
         if not attempt_processes.group_lives(attempt.pid):
-            self._finish(attempt, left=[])
+            self._take_result(attempt, left=[])
             return
         # What it has left behind may be a Java machine that is just going down in good order.
         signal_group(attempt.pid, signal.SIGTERM)
@@ -202,7 +202,7 @@ class Ending:
         """End an attempt whose group is empty; sweep the group once the grace period is over."""
         now = self._clock.monotonic()
         if not attempt_processes.group_lives(attempt.pid):
-            self._finish(attempt, left=[])
+            self._take_result(attempt, left=[])
         elif attempt.group_awaited_until is not None and now < attempt.group_awaited_until:
             attempt.act_at = now + attempt.sweep_rest
             attempt.sweep_rest = min(2 * attempt.sweep_rest, _LONGEST_GROUP_REST)
@@ -218,7 +218,7 @@ class Ending:
 
     # The result.
 
-    def _finish(self, attempt: LiveAttempt, *, left: list[Seen]) -> None:
+    def _take_result(self, attempt: LiveAttempt, *, left: list[Seen]) -> None:
         result = self._result(attempt)
         if left:
             pids = ", ".join(str(each.pid) for each in left)
@@ -233,7 +233,7 @@ class Ending:
             attempt.reading = OutputReader(attempt.outputs, attempt.log)
             self._reading[attempt.id] = attempt
         else:
-            self._end(attempt, result)
+            self._report_end(attempt, result)
 
     def _read(self, attempt: LiveAttempt) -> None:
         reader, result = attempt.reading, attempt.result
@@ -242,7 +242,7 @@ class Ending:
         if result.state is TaskState.SUCCESS and (taken := reader.summary()):
             attempt.note(taken)
         del self._reading[attempt.id]
-        self._end(attempt, result)
+        self._report_end(attempt, result)
 
     def _result(self, attempt: LiveAttempt) -> Result:
         if attempt.process is not None:
@@ -259,7 +259,7 @@ class Ending:
             return timed_out(exit_code, attempt.timeout)
         return of_exit_code(exit_code, attempt.job_file)
 
-    def _end(self, attempt: LiveAttempt, result: Result) -> None:
+    def _report_end(self, attempt: LiveAttempt, result: Result) -> None:
         self._live.remove(attempt.id)
         read_what_it_left(result, attempt.facts_file, attempt.quality_of)
         os.close(attempt.pidfd)

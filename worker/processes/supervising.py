@@ -27,7 +27,7 @@ from worker.processes.results import LOST_SESSION
 from worker.processes.starting import Prepare, Starter
 
 _LONGEST_REST = 1.0
-_LOG_LOOK_SECONDS = 1.0
+_LOG_CHECK_SECONDS = 1.0
 _REMEMBERED_KILLS = 10_000
 
 
@@ -104,7 +104,7 @@ class Supervisor:
         self._put_off: deque[_Start] = deque()
         self._kill_all_asked = False
         self._kills_before_start: OrderedDict[int, None] = OrderedDict()
-        self._look_at_logs = 0.0
+        self._check_logs_at = 0.0
 
     # The port, for any thread.
 
@@ -159,17 +159,17 @@ class Supervisor:
     def run_once(self) -> timedelta:
         """Wait for something to do, for a second at most, and do it. Never asks to be rested."""
         for attempt in self._live.wait(self._rest()):
-            self._ending.leader_ended(attempt)
+            self._ending.on_leader_exit(attempt)
         if self._kill_all_asked:
             self._kill_everything()
         self._take_messages()
-        self._ending.go_on_reading()
+        self._ending.step_reading()
         now = self._clock.monotonic()
         self._live.report_starts(now)
-        self._ending.end_what_is_overdue(now)
-        self._ending.go_on(now)
-        if self._live and now >= self._look_at_logs:
-            self._look_at_logs = now + _LOG_LOOK_SECONDS
+        self._ending.end_overdue(now)
+        self._ending.step(now)
+        if self._live and now >= self._check_logs_at:
+            self._check_logs_at = now + _LOG_CHECK_SECONDS
             for attempt in self._live:
                 if attempt.reading is None:
                     attempt.cut_log(self._log_limit)
@@ -185,7 +185,7 @@ class Supervisor:
         now = self._clock.monotonic()
         due = list(self._live.due())
         if self._live:
-            due.append(self._look_at_logs)
+            due.append(self._check_logs_at)
         return min(max(0.0, min(due, default=now + _LONGEST_REST) - now), _LONGEST_REST)
 
     def _take_messages(self) -> None:

@@ -33,8 +33,8 @@ class OwnPage:
         self.application_id = ""
         self.link = ""
 
-    def look(self) -> bool:
-        """True if it is known by now."""
+    def find(self) -> bool:
+        """Look for the page unless it is known; True if it is."""
         if self.ask is None:
             for port in _ports_of_group(os.getpgrp()):
                 if port not in self._foreign and self._is_it(port):

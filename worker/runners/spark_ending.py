@@ -52,7 +52,7 @@ def end(
             return False
         if submission.is_running() and now - begun > _SUBMIT_GRACE_SECONDS:
             submission.kill()
-        seen = watch.look(tags)
+        seen = watch.find(tags)
         if seen is not None and not killer.has_work(seen) and not submission.is_running():
             # Not from when spark-submit ended, but from when it was first known that nothing was.
             quiet_since = now if quiet_since is None else quiet_since

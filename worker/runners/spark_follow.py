@@ -143,7 +143,7 @@ class Follower:
             return None
         begun = time.monotonic()
         while True:
-            seen = self._watch.look([*self.tags, *self._ended])
+            seen = self._watch.find([*self.tags, *self._ended])
             if seen is None:
                 if not is_needed:
                     return None
@@ -195,7 +195,7 @@ class Follower:
         ids = {each.id for each in others}
         said_at = time.monotonic()
         while ids:
-            seen = self._watch.look([*self.tags, *self._ended])
+            seen = self._watch.find([*self.tags, *self._ended])
             if seen is not None:
                 if not killer.has_work([each for each in seen if each.id in ids]):
                     return
@@ -219,7 +219,7 @@ class Follower:
             self._end_strays(application)
             self._pause(_LOOK_SECONDS if application is None else _FOLLOW_SECONDS)
             code = self._submission.wait(0)
-            seen = self._watch.look(self.tags if self._was_refound else [self._tag])
+            seen = self._watch.find(self.tags if self._was_refound else [self._tag])
             if seen is None:
                 # Only times at which there was an answer count.
                 gone_at = late_from = None
@@ -247,7 +247,7 @@ class Follower:
         if self._was_refound or not self._lost or now < self._strays_at:
             return
         self._strays_at = now + _STRAYS_SECONDS
-        for each in self._watch.look(self._lost) or ():
+        for each in self._watch.find(self._lost) or ():
             is_other = application is None or each.id != application.id
             if is_other and not each.state.is_final:
                 self._watch.say_once(f"{each.id} of a lost attempt showed up late: it is ended")
@@ -262,9 +262,9 @@ class Follower:
             self._check()
             now = time.monotonic()
             if now >= look_at and not self._is_local:
-                live = self._reporting.see_all(self._watch.look([self._tag]))
+                live = self._reporting.see_all(self._watch.find([self._tag]))
                 look_at = now + (_FOLLOW_SECONDS if live else 0.0)
-            if self._page.look():
+            if self._page.find():
                 self._reporting.see_page(self._page)
                 if not self._reporting.progress(self._page.ask, self._page.application_id):
                     self._page.forget()
@@ -284,7 +284,7 @@ class Follower:
             return None
         begun = time.monotonic()
         while True:
-            seen = self._watch.look([self._tag])
+            seen = self._watch.find([self._tag])
             live = self._reporting.see_all(seen)
             if seen is not None and not live:
                 break

@@ -33,7 +33,7 @@ class Watch:
         self._said_at = 0.0
         self._said: set[str] = set()
 
-    def look(self, tags: Iterable[str]) -> list[Application] | None:
+    def find(self, tags: Iterable[str]) -> list[Application] | None:
         """The applications with any of these tags, first those of the first; None if not sure."""
         found: dict[str, Application] = {}
         try:

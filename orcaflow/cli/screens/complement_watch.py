@@ -101,7 +101,7 @@ def _follow(
             before = clock.monotonic()
             if before >= look_at:
                 try:
-                    sights = watcher.look()
+                    sights = watcher.observe()
                     lost = False
                 except ServiceUnreachableError as error:
                     if not lost:

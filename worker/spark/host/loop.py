@@ -172,7 +172,7 @@ class Host:
             log.exception("task proxy could not be served")
             link.is_over = True
         if link.is_over:
-            self._hang_up(link)
+            self._disconnect(link)
 
     def _take_what_came(self, link: Link) -> None:
         link.receive()
@@ -210,7 +210,7 @@ class Host:
             case "follow", (document,):
                 self._follow(link, document)
 
-    def _hang_up(self, link: Link) -> None:
+    def _disconnect(self, link: Link) -> None:
         self._watch.remove(link.fileno())
         link.close()
         if link is self._follower:
@@ -218,7 +218,7 @@ class Host:
             log.info("worker daemon is gone")
         for known in (self._tasks, self._pythons):
             if link in known:
-                known.hung_up(link)
+                known.on_disconnect(link)
 
     def _start_python(
         self, link: Link, request: Request, session_id: str, arguments: list[str]
@@ -273,8 +273,8 @@ class Host:
                 case pool.Refuse(key, why):
                     self._tasks.refuse(self._tasks[key], "CONFIGURATION", why)
         for task in self._tasks.waiting():
-            if not task.said_wait:
-                task.said_wait = True
+            if not task.wait_reported:
+                task.wait_reported = True
                 task.link.say(f"waiting for a session of Spark profile {task.profile}")
 
     def _limits_at(self, now: float) -> dict[str, Limits]:

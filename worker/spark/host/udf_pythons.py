@@ -69,8 +69,8 @@ class UdfPythons:
         """Pass a signal on."""
         signal_fork(self._by_link[link].pid, number)
 
-    def hung_up(self, link: Link) -> None:
-        """Nobody stands for it any more."""
+    def on_disconnect(self, link: Link) -> None:
+        """Kill the Python of a task proxy that is gone."""
         signal_fork(self._by_link.pop(link).pid, signal.SIGKILL)
 
     def end(self, sessions: Collection[str]) -> None:

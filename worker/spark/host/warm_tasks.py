@@ -46,12 +46,12 @@ class WarmTask:
     """None once it has a process of its own: that has all that it came with."""
     profile: str
     job: str
-    said_wait: bool = False
+    wait_reported: bool = False
     pid: int = 0
     """Of its process, while there is one."""
     reading: int = -1
     """The pipe by which its process reports its sessions, while there is one."""
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     server: Server | None = None
     place: Place | None = None
     exit_code: int | None = None
@@ -65,10 +65,10 @@ class WarmTask:
         """True if it has no session yet."""
         return self.server is None and not self.pid
 
-    def listen(self) -> None:
-        """Take what its process has told so far."""
+    def take_reports(self) -> None:
+        """Read what its process has reported so far."""
         if self.pid:
-            self.told += take_all(self.reading).decode("utf-8", "replace").splitlines()
+            self.reported += take_all(self.reading).decode("utf-8", "replace").splitlines()
 
 
 class WarmTasks:
@@ -95,11 +95,11 @@ class WarmTasks:
         return self._tasks[key]
 
     def waiting(self) -> list[WarmTask]:
-        """Those without a session, in the order of their coming."""
+        """Return the tasks without a session, oldest first."""
         return [task for task in self._tasks.values() if task.is_waiting]
 
     def add(self, link: Link, request: Request, *, profile: str, job: str) -> None:
-        """A task proxy has come."""
+        """Take the request of a task proxy."""
         self._keys += 1
         task = WarmTask(key=self._keys, link=link, request=request, profile=profile, job=job)
         self._tasks[task.key] = task
@@ -114,8 +114,11 @@ class WarmTasks:
         else:
             signal_fork(task.pid, number)
 
-    def hung_up(self, link: Link) -> None:
-        """Nobody stands for it any more."""
+    def on_disconnect(self, link: Link) -> None:
+        """Kill the fork, or forget the request, of a task proxy that is gone.
+
+        The sessions of a killed fork are closed as those of any other (`close_sessions`).
+        """
         task = self._by_link.pop(link)
         if task.is_waiting:
             self._forget(task)
@@ -123,12 +126,12 @@ class WarmTasks:
             signal_fork(task.pid, signal.SIGKILL)
 
     def refuse(self, task: WarmTask, failure: str, why: str) -> None:
-        """It can't have a session."""
+        """Answer that the task can't have a session."""
         task.link.error(failure, why)
         self._forget(task)
 
     def start(self, task: WarmTask, server: Server) -> None:
-        """Have it run with a session of its own in this server."""
+        """Fork the task's process, with a session of its own in this server."""
         request = task.request
         assert request is not None
         place = server.place()
@@ -161,15 +164,15 @@ class WarmTasks:
         """The Python that a session's task runs in, if that is another than the host's."""
         for task in self._tasks.values():
             if task.place is not None and task.place.session_id == session_id:
-                task.listen()
-                for line in task.told:
+                task.take_reports()
+                for line in task.reported:
                     word, _, path = line.partition(" ")
                     if word == INTERPRETER:
                         return path
         return ""
 
     def server_died(self, died: Died) -> None:
-        """All tasks with a session in it end with it."""
+        """End all tasks with a session in a server that has died."""
         for task in list(self._tasks.values()):
             if task.server is not died.server:
                 continue
@@ -191,13 +194,13 @@ class WarmTasks:
                 self._close(task, task.place)
 
     def _ended(self, task: WarmTask, code: int) -> None:
-        task.listen()
+        task.take_reports()
         os.close(task.reading)
         task.pid = 0
         task.exit_code = code
         if task.server is None:
             self._forget(task)  # Its server has died, which its task proxy was told.
-        elif CLOSED in task.told:
+        elif CLOSED in task.reported:
             self._closed(task)
         else:
             task.close_at = self._clock()
@@ -205,7 +208,7 @@ class WarmTasks:
             self.close_sessions()
 
     def _close(self, task: WarmTask, place: Place) -> None:
-        further = [each for each in task.told if _SESSION_ID.fullmatch(each)]
+        further = [each for each in task.reported if _SESSION_ID.fullmatch(each)]
 
         def done(answer: bytes | None) -> None:
             if task.server is None:
@@ -225,7 +228,7 @@ class WarmTasks:
                 self._closed(task)
 
         if not self._forks.probe(lambda: b"%d" % close_sessions(place, further), done):
-            # That says nothing of the session, nor of its server.
+            # This host lacks processes; neither the session nor the server is to blame.
             task.close_at = self._clock() + _RETRY_SECONDS
             task.give_up_at += _RETRY_SECONDS
 

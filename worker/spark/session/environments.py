@@ -73,13 +73,13 @@ def main() -> int:
     )
     try:
         python = python_for(job)
-        go_on(python, path)
+        become_driver(python, path)
     except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
         path.unlink(missing_ok=True)
         return work.failed(job, error)
 
 
-def go_on(python: str, job: Path) -> NoReturn:
+def become_driver(python: str, job: Path) -> NoReturn:
     """Become the driver of a classic task, in that Python; its UDFs get the same."""
     os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ["PYSPARK_PYTHON"] = python

@@ -31,13 +31,13 @@ INTERPRETER = "python"
 class OwnSessions:
     """The sessions of one task, of which `first` is open from the start."""
 
-    def __init__(self, place: Place, *, told: int) -> None:
-        """`told`: where the host hears of further sessions, line by line, and of the end."""
+    def __init__(self, place: Place, *, reports: int) -> None:
+        """`reports`: a descriptor that tells the host of further sessions and the end, in lines."""
         self._place = place
         # The host listens only when the task has ended: there may be no room for more words, and
         # no word is worth waiting for that.
-        os.set_blocking(told, False)
-        self._words = told
+        os.set_blocking(reports, False)
+        self._reports = reports
         self._further: list[Session] = []
         self._are_closed = True
         self.first = open_clone(place)
@@ -103,7 +103,7 @@ class OwnSessions:
         # A script may have closed what it didn't open, or have more sessions than can be told;
         # those that aren't end with the server, or when they were idle for an hour.
         with contextlib.suppress(OSError):
-            os.write(self._words, f"{word}\n".encode())
+            os.write(self._reports, f"{word}\n".encode())
 
 
 def _released(session: Session) -> bool:

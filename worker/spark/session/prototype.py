@@ -54,11 +54,11 @@ def guard() -> None:
     execute, iterate = Client.execute_command, Client.execute_command_as_iterator
 
     def execute_command(client: Client, command: Any, *args: Any, **others: Any) -> Any:
-        _look_at(command)
+        _refuse_bringing(command)
         return execute(client, command, *args, **others)
 
     def as_iterator(client: Client, command: Any, *args: Any, **others: Any) -> Any:
-        _look_at(command)
+        _refuse_bringing(command)
         return iterate(client, command, *args, **others)
 
     def add_artifacts(_client: Client, *_paths: str, **_others: Any) -> None:
@@ -69,7 +69,7 @@ def guard() -> None:
     Client.add_artifacts = add_artifacts  # type: ignore[method-assign,assignment]
 
 
-def _look_at(command: Any) -> None:
+def _refuse_bringing(command: Any) -> None:
     if command.WhichOneof("command_type") == _SQL:
         text = command.sql_command.SerializeToString().decode("utf-8", "replace")
         if statement_brings(text):

@@ -37,7 +37,7 @@ def do_task(place: Place, job_path: str, *, closed: int) -> int:
                 os.write(closed, f"{INTERPRETER} {interpreter}\n".encode())
             else:
                 place = place.for_udfs_by(interpreter)
-            _go_on_in(interpreter, place, job, closed=closed)
+            _become(interpreter, place, job, closed=closed)
     except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
         _never_opened(closed)
         return work.failed(job, error)
@@ -52,7 +52,7 @@ def do_job(place: Place, job: Job, *, closed: int) -> int:
         _never_opened(closed)
         return work.failed(job, error)
     try:
-        own = OwnSessions(place, told=closed)
+        own = OwnSessions(place, reports=closed)
         facts = work.facts()
         facts.update(
             application_ids=(place.application_id,) if place.application_id else (),
@@ -95,7 +95,7 @@ def warm_up(place: Place) -> int:
     return 0
 
 
-def _go_on_in(interpreter: str, place: Place, job: Job, *, closed: int) -> NoReturn:
+def _become(interpreter: str, place: Place, job: Job, *, closed: int) -> NoReturn:
     """Become that interpreter, and do the job there. Raises `OSError` if there is none."""
     document = {
         "place": asdict(place),
