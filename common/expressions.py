@@ -338,7 +338,7 @@ class _Parser:
         return Expression(text, tuple(self._names), tuple(self._steps))
 
     def _take(self, token: re.Match[str], *, wants_value: bool) -> bool:
-        """Read one token; whether a value must follow it."""
+        """Read one token; return True if a value must follow it."""
         found = token.group()
         position = token.start() + 1
         word = found.lower()

@@ -53,7 +53,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The cost of an attempt that is over."""
+    """The cost of an ended attempt."""
 
     run_seconds: float = 0.0
     cpu_seconds: float = 0.0

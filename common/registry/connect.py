@@ -1,4 +1,4 @@
-"""Puts the registry together: one session, and all that is asked of it."""
+"""Assembles the registry: one session, and the parts that use it."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Service:
         self.request_stop()
 
     def stop(self) -> bool:
-        """Stop everything in reverse order; whether it was done before the deadline.
+        """Stop everything in reverse order; return True if done before the deadline.
 
         Each part has what is left of the time. A thread that does not end is left behind: it is
         a daemon thread, and what it might still write is fenced like any late write.

@@ -162,9 +162,13 @@ def _markdown(
         "| " + " | ".join((corner, *(event.__name__ for event in events))) + " |",
         "|" + "---|" * (len(events) + 1),
     ]
+    # States that answer every event alike share a line.
+    names: dict[tuple[str, ...], list[str]] = {}
     for state, row in table.items():
-        cells = (_word(row[event]) for event in events)
-        lines.append("| " + " | ".join((state.name, *cells)) + " |")
+        names.setdefault(tuple(_word(row[event]) for event in events), []).append(state.name)
+    lines += [
+        "| " + " | ".join((", ".join(alike), *cells)) + " |" for cells, alike in names.items()
+    ]
     return "\n".join(lines)
 
 

@@ -1,9 +1,8 @@
-"""Removes directories of attempts that are over, apart from everything that is in a hurry.
+"""Removes directories of ended attempts, off the supervisor's thread.
 
-Removing a directory may take a disk longer than starting a process takes, so it is kept away from
-the supervisor's thread, and done for all that ended within about a second at once: the folders of a
-run that goes on are then not removed between one task of it and the next. What a crash leaves
-undone stays on the disk; nothing else depends on it.
+A disk may take longer to remove a directory than to start a process. Those of attempts that ended
+within about a second are removed together, so that a run's directories are not removed between two
+of its tasks. After a crash some stay on the disk; nothing depends on them.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class HeartbeatLoop:
         return _CHECK_INTERVAL
 
     def _is_empty(self, now: float) -> bool:
-        """Kill what runs; whether it is gone, or has had all the time there is for that."""
+        """Kill the attempts; return True if none is left, or their time for that is over."""
         left = len(self._attempts.running())
         if self._lost_at is None:
             self._lost_at = now

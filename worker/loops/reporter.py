@@ -2,7 +2,7 @@
 
 Ends are collected from whatever thread they come on and written together: while one transaction is
 under way, the next one fills. An end is kept until the tables have answered, however long they are
-away. One that they don't accept is dropped, because somebody else speaks for that attempt by now.
+away. One that they don't accept is dropped, because the attempt has another holder by now.
 No threads and no time of its own: a service or a simulator calls `run_once`.
 """
 
@@ -63,7 +63,7 @@ class Reporter:
         self._starts: dict[int, _Start] = {}
 
     def ended(self, end: AttemptEnd) -> None:
-        """An attempt is over."""
+        """Take the end of an attempt."""
         node = self._node()
         if node is None:
             # Between two incarnations: the former one's attempts are failed over with it.

@@ -1,10 +1,10 @@
-"""Ends Spark applications whose attempts are over, whoever left them behind.
+"""Ends Spark applications whose attempts have ended.
 
-An attempt's own process ends its application; but it may be killed over that, or its host may die.
+An attempt's own process ends its application, but may be killed before it has, or its host may die.
 So every worker asks the managers from time to time for all applications with a tag of this
-database, and the tables whose attempts are over (`worker.spark.managers.sweep` decides). Several
-workers may do the same at once: a kill may be asked for twice. A manager that gives no sure answer
-is told of and asked again; nothing follows from it. A loop with a step, and no thread of its own.
+database, and the tables for the attempts that have ended (`worker.spark.managers.sweep` decides).
+Several workers may do the same at once: a kill may be requested twice. A manager without a
+conclusive answer is logged and asked again. A loop with a step, and no thread of its own.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Seen:
 
 
 def scan() -> Iterator[Seen]:
-    """Yield every live process whose environment may be read; zombies are over and left out."""
+    """Yield every live process whose environment may be read; zombies are left out."""
     own = os.getpid()
     for entry in _PROC.iterdir():
         if entry.name.isdecimal() and int(entry.name) != own:
@@ -46,7 +46,7 @@ def scan() -> Iterator[Seen]:
 
 
 def group_lives(group: int) -> bool:
-    """True if a process group has a live member; zombies are over, whoever is to reap them."""
+    """True if a process group has a live member; zombies don't count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

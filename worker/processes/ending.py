@@ -148,7 +148,7 @@ class Ending:
             self._begin_to_end(attempt, grace=grace)
 
     def _begin_to_end(self, attempt: LiveAttempt, *, grace: float) -> None:
-        """TERM at once, KILL when the grace is over; repeated, it can only become sooner."""
+        """Send TERM at once, and KILL after the grace period; a repeated call can shorten that."""
         kill_at = self._clock.monotonic() + grace
         if not attempt.is_ending:
             attempt.is_ending = True
@@ -159,7 +159,7 @@ class Ending:
             attempt.act_at = min(attempt.act_at, kill_at)
 
     def _sweep(self, attempts: list[LiveAttempt], now: float) -> None:
-        """Kill what is left of attempts whose leader has ended; end those of which nothing is."""
+        """Kill the processes left by ended leaders; end each attempt without any, or overdue."""
         found = attempt_processes.belonging(
             attempt_processes.scan(),
             paths={attempt.execute_path: attempt.id for attempt in attempts},

@@ -75,7 +75,7 @@ def timeout_reason(timeout: timedelta | None) -> str:
 
 
 def read_outputs(reader: OutputReader, result: Result, read: Callable[[], bool | None]) -> bool:
-    """Read outputs into a result, which fails if they can't be taken; whether that is over."""
+    """Read outputs into a result, which fails if they can't be taken; return True when done."""
     try:
         if read() is False:
             return False

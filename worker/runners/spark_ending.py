@@ -1,10 +1,10 @@
-"""Ends an attempt's applications, and does not rest before their manager says that they are over.
+"""Ends an attempt's applications, and waits until their manager reports their end.
 
-spark-submit goes first, so that nothing new comes into being. Then every application with one of
-the attempt's tags is killed, and asked after until it is final; a manager that refuses, fails or
-hangs is asked again. If there never was one, the manager has to say so for a while: an application
-may show up late, and of a driver it may not be known yet whose it is. Whoever is killed over this
-leaves the rest to the workers' sweep.
+spark-submit is ended first, so that it submits nothing more. Then every application with one of the
+attempt's tags is killed, and its state is requested until it is final; a manager that refuses,
+fails or hangs is asked again. If no application is seen, the manager must report none for a while:
+one may show up late, and the owner of a driver may not be known yet. If this process is killed
+meanwhile, the workers' sweep ends the rest.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def end(
     limit_seconds: float = float("inf"),
     may_be_ours: Callable[[ApplicationManager], Collection[str]] = lambda _: (),
 ) -> bool:
-    """End it all; whether the manager has confirmed it within the limit.
+    """End the attempt's applications; True if the manager has confirmed that within the limit.
 
-    `tags` begins with the attempt's own. If that was submitted and was never seen, it may still
-    show up for so many seconds. `may_be_ours` says, after a look, which drivers may be the
-    attempt's and don't show it yet: none is killed for that, but they are waited for.
+    `tags` begins with the attempt's own. An application that was submitted and never seen may show
+    up for `late_seconds`. `may_be_ours` returns the drivers that may be the attempt's and don't
+    show it yet: they are waited for, but not killed.
     """
     begun = time.monotonic()
     submission.never_start()
@@ -78,14 +78,14 @@ def end(
 
 
 class Killer:
-    """Kills what lives, and again if it goes on living."""
+    """Kills live applications, and again if they stay alive."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._asked_at: dict[str, float] = {}
 
     def has_work(self, seen: Sequence[Application]) -> bool:
-        """Kill what lives among these; whether anything does."""
+        """Kill the live ones of these applications; True if there are any."""
         live = [each for each in seen if not each.state.is_final]
         for each in live:
             now = time.monotonic()

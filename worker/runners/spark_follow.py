@@ -1,10 +1,10 @@
-"""Sees one submission through: what was there before it, the application, and how that ended.
+"""Follows one submission: the applications before it, its own application, and that one's end.
 
-Before anything is submitted the manager is asked for applications that earlier attempts may have
-left. One of an attempt whose worker was lost is followed, if its driver runs in the cluster, and
-nothing is submitted; all others are ended first, those with the attempt's own tag among them. While
-the manager can't be asked, nothing is submitted either. Everything here may be given up at any
-point: it is the program's main thread that ends what there is (`spark_ending`).
+Before a submission the manager is asked for applications of earlier attempts. One of an attempt
+whose worker was lost is followed instead of a submission, if its driver runs in the cluster. All
+others are ended first, those with the attempt's own tag among them. While the manager does not
+answer, nothing is submitted. The main thread may stop this one at any point, and then ends the
+applications itself (`spark_ending`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""spark-submit as a child process: what it is given, its life, and the end of what it has printed.
+"""spark-submit as a child process: its arguments, its life, and the end of its output.
 
-It writes straight into the attempt's log, which is this program's own standard output, and belongs
-to the attempt's process group, so that whoever ends that ends it too.
+It writes straight into the attempt's log, which is this program's own standard output. It belongs
+to the attempt's process group and ends with it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Submission:
         return True
 
     def never_start(self) -> None:
-        """From here on nothing is submitted."""
+        """Refuse every later submission."""
         with self._lock:
             self._may_start = False
 

@@ -49,7 +49,7 @@ class Reporting:
         return [*reversed(self._applications.values())]
 
     def see_all(self, seen: Sequence[Application] | None) -> bool:
-        """Note what was seen; whether any of it lives."""
+        """Record the applications seen; return True if any of them is live."""
         for each in seen or ():
             self.see(each)
         return any(not each.state.is_final for each in seen or ())

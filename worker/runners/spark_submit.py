@@ -2,8 +2,8 @@
 
 The main thread only waits: for the thread that follows the application (`spark_follow`), or for a
 signal. On TERM it ends spark-submit and every application that carries the attempt's tag, and
-comes back when the manager has confirmed it, or not at all if it is killed before that; then the
-workers' sweep does the rest.
+exits when the manager has confirmed that. If it is killed first, at the end of the grace period,
+the workers' sweep does the rest.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Watch:
         return list(found.values())
 
     def kill(self, application: Application) -> None:
-        """Ask for an application's end; whether that comes is seen by looking."""
+        """Request an application's end; `find` shows if it has come."""
         try:
             self.manager.kill(application)
         except ManagerError as error:
@@ -63,7 +63,7 @@ class Watch:
             self.say_once(f"{self.manager.name} was asked to kill {application.id}")
 
     def say_once(self, text: str) -> None:
-        """Say something in the log, the first time only."""
+        """Log a text, the first time only."""
         if text not in self._said:
             self._said.add(text)
             self._say(text)

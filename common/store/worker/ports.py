@@ -74,12 +74,12 @@ class ClaimedTask:
     """The attempts that it replaces, newest first: those right before it whose workers were lost.
     Their applications may still run."""
     ended_attempts: tuple[int, ...] = ()
-    """The other attempts before it, newest first, of which nothing should be left."""
+    """The other attempts before it, newest first; no process of them should be left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    """A worker's report of an attempt that is over.
+    """A worker's report of an ended attempt.
 
     `var_pool`: the properties that the attempt puts out for tasks downstream, as a JSON list.
     `facts`: its last facts of its Spark application; fields left empty keep their former value in
@@ -195,14 +195,14 @@ class TaskStore(Protocol):
         ...
 
     def over(self, task_instance_ids: Collection[int]) -> dict[int, bool | None]:
-        """Report for every id whether the attempt is over, so that nothing of it may run any more.
+        """Return for each id whether the attempt has ended for good.
 
-        True: it is over for good, and an application that still runs for it is an orphan. False: it
-        may have an application. None: there is no such attempt; the id may be another database's.
+        True: an application that still runs for it is an orphan. False: it may have an application.
+        None: there is no such attempt; the id may be another database's.
 
-        An attempt whose worker was lost is not over while its substitute is still to come or is not
-        over itself, since the substitute may take its application up; a paused run keeps its
-        promised substitutes. It is over once a later attempt has ended otherwise, no substitute is
-        to come, or its run has ended.
+        An attempt whose worker was lost has not ended for good while its substitute is promised or
+        has not ended for good itself, since the substitute may adopt its application; a paused run
+        keeps its promised substitutes. It has once a later attempt ended otherwise, no substitute
+        is promised, or its run has ended.
         """
         ...

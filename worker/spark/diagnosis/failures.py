@@ -144,7 +144,7 @@ def _of_condition(name: str, state: str, text: str, error: str) -> Explained | N
 
 
 def _of_library(classes: Sequence[str], short: str) -> Explained:
-    """An error of PySpark's, Py4J's or gRPC's of which nothing else is known."""
+    """An error of PySpark's, Py4J's or gRPC's without any other detail."""
     names = {each.rpartition(".")[2] for each in classes}
     if "AnalysisException" in names:
         reason = FailureReason.ANALYSIS_ERROR

@@ -1,8 +1,8 @@
 """The folders for files that are made only once for an installation of Spark.
 
 In the installation itself if that can be written, else under ORCAFLOW_HOME, else in the account's
-own cache. What stands there is started as a program, or as good as: nothing is taken that another
-account could have put there, but for root and whoever owns the installation. Standard library only.
+own cache. Files from there are executed, so none is taken that another account could have written,
+except root and the owner of the installation. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The port to a *manager*, which rules the applications of a cluster.
 
-Pure. An answer that isn't sure is no answer but an error: nobody is told that an application is
-gone because somebody could not be asked. A kill is a request; whether it came about is asked after.
+Pure. An inconclusive answer is an error, so an application never counts as gone because its manager
+did not answer. A kill is a request; its effect is seen by asking for the application again.
 """
 
 from __future__ import annotations

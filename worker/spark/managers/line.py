@@ -1,9 +1,8 @@
 """The connection that a request goes over, which is cut when the request takes too long.
 
-The time limits of a socket are for each read: who sends a byte now and then, in the head of an
-answer or before it, keeps all of them. So another thread shuts the connection down in time, and
-whoever reads there comes to its end. It is not closed: its number could be another file's before
-the reader goes on.
+The time limits of a socket apply to each read: a server that sends a byte now and then, in the head
+of an answer or before it, keeps all of them. So another thread shuts the connection down in time,
+which ends the read. It does not close it: the reader could then read another file of that number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A `local` master: the application is a process of the attempt's own, and nobody has to be asked.
+"""A `local` master: the application is a process of the attempt's own, without a manager.
 
-It ends with that process, which whoever started it watches.
+It ends with that process, which the supervisor watches.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Decides which applications are nobody's any more and have to be ended.
+"""Decides which applications are orphans and have to be ended.
 
 Pure. An *orphan* is a live application with a tag of ours whose attempt is over for good. It is
 ended if it has been one for a while, since one that has just ended may not have been struck off by
-its manager yet, or is being ended by its own runner. An attempt that the tables don't know proves
-nothing: its application is left alone and told of.
+its manager yet, or is being ended by its own runner. The application of an attempt
+that the tables don't know is left alone and logged.
 """
 
 from __future__ import annotations

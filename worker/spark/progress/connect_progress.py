@@ -1,9 +1,9 @@
-"""Tells how far a task is in its session of a Connect server, and at its end what it has taken.
+"""Reports the progress of a task in its session of a Connect server, and its usage at the end.
 
 Runs in a warm task's own process. The server's progress messages come with every query and say how
-many of its tasks are done. What they don't say (rows out, shuffle, spill) is asked of the server's
-REST API, about this session's own jobs alone, by a thread of its own that begins after a while: a
-task that is over by then asks nothing. An answer that doesn't come costs what it was to show.
+many of its tasks are done. The rest (rows out, shuffle, spill) comes from the server's REST API,
+for this session's own jobs alone, by a thread that begins after a while, so a short task asks
+nothing. Without an answer those figures are missing.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _named(kind: str, parts: list[Any]) -> str:
 
 @contextlib.contextmanager
 def _making(folder: Path, place: Path) -> Iterator[bool]:
-    """Hold the lock of an environment; whether it is there, else it has to be made now."""
+    """Hold the lock of an environment; yield True if it exists, else it has to be made now."""
     with (folder / f"{place.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,7 +17,7 @@ from worker.spark.session import parameters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The work that the worker daemon has asked of this process."""
+    """The work of this process, as the worker daemon wrote it."""
 
     kind: str
     name: str

@@ -107,10 +107,10 @@ class OwnSessions:
 
 
 def _released(session: Session) -> bool:
-    """Release a session, which `stop` would do without a word if it fails; whether it worked.
+    """Release a session; return True if that worked, where `stop` would hide a failure.
 
-    One that runs something yet, in a thread of the script's, is left to the host, which sees to it
-    that this ends too.
+    A session that still runs something, in a thread of the script's, is left to the host, which
+    ends that too.
     """
     session.release_session_on_close = False
     try:

@@ -1,7 +1,7 @@
-"""A session in a Connect server: where it is, how it is opened, and how it is closed for sure.
+"""A session in a Connect server: its place, its opening, and its verified closing.
 
-Runs in processes that the Spark host has forked, for it blocks. Closing is only done when the
-server itself says that it runs nothing for the session any more.
+Runs in processes that the Spark host has forked, since it blocks. A session counts as closed only
+after the server itself reports that it runs nothing for it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def operates(session: SparkSession) -> bool:
 def close_sessions(place: Place, others: Collection[str] = ()) -> bool:
     """Close a session whose task is gone, with all that it runs, and others of that task.
 
-    Whether nothing runs for them any more; False if that takes longer.
+    True once the server runs nothing for them; False if that takes longer than `_CLOSE_SECONDS`.
     """
     places = (place, *map(place.beside, others))
     operations = {each for at in places for each in _release(at)}
@@ -167,7 +167,7 @@ def _listed(place: Place, what: str) -> list[dict[str, Any]]:
 
 
 def _kill(place: Place, jobs: Collection[int]) -> None:
-    """Have the UI kill jobs, as a person would who clicks there."""
+    """Kill jobs by the form on the UI's page of jobs."""
     token = re.search(rb'name="csrfToken"\s+value="([^"]+)"', _ask_page(place, "/jobs/"))
     form = {"csrfToken": token[1].decode()} if token else {}
     for job in jobs:

@@ -3,11 +3,12 @@
 Spark writes and compiles Java for each query, which is most of the work of a small one. A Connect
 server does that anew for each session, as each is *isolated*: executors load its classes apart, for
 it may bring some (`ArtifactManager` in Spark's source). Few tasks do. Sessions that aren't isolated
-share that code, and nothing else: views, settings, functions, UDFs' Pythons are their own. But what
-anybody in their server brought (artifacts; ADD JAR and the like in SQL) all of them would have
-(`JobArtifactSet.getActiveOrDefault`). So nobody brings anything there: tasks that do, as far as can
-be seen, have other servers of their profile, where each session is isolated; the rest are told how
-to get there. Rules alone, of the standard library, for daemon, host and tasks.
+share that code, and nothing else: views, settings, functions, UDFs' Pythons are their own. But
+additions (artifacts; ADD JAR and the like in SQL) of one would be visible to all of them
+(`JobArtifactSet.getActiveOrDefault`). So their servers refuse additions: tasks that make some, as
+far as can be seen beforehand, get other servers of their profile, where each session is isolated;
+the error tells the rest how to get one. Rules alone, of the standard library, for daemon, host and
+tasks.
 """
 
 from __future__ import annotations
