@@ -30,6 +30,8 @@ WORDS = {
 """Parts of names, each with the words to use instead."""
 NAMES = frozenset({"_born", "_hold", "_tell", "_teller", "_told", "_untie", "pour"})
 """Whole names, whose parts are good elsewhere."""
+OF_LIBRARIES = frozenset({"SO_LINGER"})
+"""Names that others have given."""
 
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
@@ -52,6 +54,8 @@ def is_given_up(name: str) -> bool:
     parts = {part.lower() for part in _PART.findall(name)}
     singular = {re.sub(r"(?<=[a-z])(es|s)$", "", part) for part in parts}
     plain = {part.removesuffix("s") for part in parts}
+    if name in OF_LIBRARIES:
+        return False
     return name.lower() in NAMES or not WORDS.keys().isdisjoint(parts | singular | plain)
 
 
@@ -74,6 +78,7 @@ def test_no_name_is_one_that_was_given_up(package: str) -> None:
         ("_untie", True),
         ("_told", True),
         ("told", False),
+        ("SO_LINGER", False),
         ("bellows", False),
     ],
 )
