@@ -47,7 +47,7 @@ MIGRATED = "migrated"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZookeeperRoot:
-    """Where a test may do in ZooKeeper as it likes."""
+    """A node of ZooKeeper that belongs to one test."""
 
     hosts: str
     root: str

@@ -41,7 +41,7 @@ def wait():
     print("ready", flush=True)
     open("go").read()
 """
-"""What every script begins with: `tell` some values to the test, and `wait` for it to go on."""
+"""The beginning of every script: `tell` reports values to the test, `wait` waits for it."""
 
 GOOD = """
 from pyspark.sql.functions import udf
@@ -229,12 +229,12 @@ class SparkHost:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
     def running_jobs(self) -> list[dict[str, Any]]:
-        """What all servers run now."""
+        """The running jobs of all servers."""
         return running_jobs(self.directory)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it serves nobody, and nothing runs in any server."""
+        """True if it serves no task, and no server runs a job."""
         return self.pythons() == [] and self.running_jobs() == []
 
     # Tasks
@@ -306,7 +306,7 @@ class SparkHost:
         return attempt.end(), attempt
 
     def works(self, **changes: Any) -> bool:
-        """Whether a good task, UDF and all, comes through."""
+        """Run a good task with a UDF; fails if it does not succeed."""
         code, attempt = self.run(GOOD, **changes)
         assert (code, attempt.values) == (0, [55]), attempt.output
         return True
@@ -359,7 +359,7 @@ def a_loop(home: Path, config: SparkConfig, **changes: Any) -> HostLoop:
 
 
 def running_jobs(directory: Path) -> list[dict[str, Any]]:
-    """What all servers of a host in this directory run, as their own REST API tells it."""
+    """The running jobs of all servers of a host, from their own REST API."""
     return [job for conf in _servers(directory).values() for job in _running_jobs(conf)]
 
 
@@ -369,7 +369,7 @@ def children(pid: int) -> dict[int, str]:
 
 
 def listener(address: str) -> int:
-    """Whoever listens at a socket."""
+    """The pid of the process that listens at a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.connect(address)
         told = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)

@@ -36,7 +36,7 @@ _SEEN = {
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """What a task left."""
+    """The results of a task that has ended."""
 
     code: int
     log: str
@@ -45,7 +45,7 @@ class End:
     folder: Path
 
     def told(self) -> list[Any]:
-        """What the script has told the test."""
+        """The values that the script has printed for the test."""
         lines = self.log.splitlines()
         return [json.loads(line[2:]) for line in lines if line.startswith("= ")]
 

@@ -48,7 +48,7 @@ PROFILES = {
 }
 
 TENANT = 65534
-"""Whom no file belongs to, on any Linux."""
+"""The id of an account that owns no file, on any Linux."""
 
 LONG_JOB = 'spark.range(0, 10**15, 1, 4).selectExpr("sum(id % 7)").collect()'
 ENDLESS_UDF = """
@@ -168,7 +168,7 @@ def test_no_open_file_of_the_host_comes_into_a_task(host: SparkHost) -> None:
 
 
 def links(pid: int) -> set[str]:
-    """What the descriptors of a process are."""
+    """The targets of a process's descriptors."""
     found = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -575,7 +575,7 @@ def test_who_waits_for_a_second_server_that_cannot_start_gets_a_session_of_the_f
 
 
 def refusals(host: SparkHost) -> list[object]:
-    """How often a server could not be started."""
+    """The failed starts of servers, from the host's log."""
     return [each for each in host.log() if each["message"] == "no server"]
 
 

@@ -1,4 +1,4 @@
-"""What sessions that share generated code keep apart, and where those go that bring something."""
+"""Isolation of sessions that share generated code, and of those that add files of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a task is: told while it runs, for this session alone, and in full at its end."""
+"""Progress of a task: reported while it runs, for its session alone, and in full at its end."""
 
 from __future__ import annotations
 

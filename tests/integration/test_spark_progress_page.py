@@ -1,4 +1,4 @@
-"""How a session's progress is asked of its server's page."""
+"""Requests for a session's progress to its server's page."""
 
 from __future__ import annotations
 

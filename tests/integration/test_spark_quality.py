@@ -42,7 +42,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 class Tried:
-    """What became of some rules."""
+    """The outcome of some rules."""
 
     def __init__(self, jobs: Jobs, code: int, told: str) -> None:
         self.code = code

@@ -1,4 +1,4 @@
-"""What a Spark host does when a server, a fork or the computer fails it at a bad moment."""
+"""A Spark host whose server, fork or computer fails at a bad moment."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 class Run:
-    """What became of a text of statements."""
+    """The outcome of a text of statements."""
 
     def __init__(self, jobs: Jobs, code: int, told: str) -> None:
         self.code = code

@@ -92,7 +92,7 @@ class PrivateCluster:
         assert self.daemons.stop_one(kind, port)
 
     def metrics(self, kind: Kind, port: int) -> dict[str, float]:
-        """What `/metrics` of a daemon serves, by sample name with its labels."""
+        """The samples of a daemon's `/metrics`, by name with labels."""
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
         samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
@@ -105,7 +105,7 @@ class PrivateCluster:
         return config.libpq_dsn(config.database_url(self.daemons.config))
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """What a statement answers; it is committed at once."""
+        """Execute a statement in a transaction of its own, and return its rows."""
         if self._connection is None:
             self._connection = psycopg2.connect(self.dsn)
             self._connection.autocommit = True

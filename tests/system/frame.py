@@ -1,4 +1,4 @@
-"""What every test of bad input does besides: it looks that nobody else has felt anything of it.
+"""The frame of every test of bad input: nothing but the input itself may be affected.
 
 After each test a good definition runs to its end, the daemons are the processes that they were, no
 command is left over, and a task that ran before the first mistake runs still.
@@ -38,7 +38,7 @@ def nothing_else_is_touched(cluster: PrivateCluster, good: int, bystander: int) 
 
 
 def refusal(cluster: PrivateCluster, command_id: int) -> str:
-    """What stands in the error table for a command."""
+    """The message in the error table for a command, once it is there."""
     found: list[tuple[str]] = []
 
     def is_there() -> bool:
@@ -54,7 +54,7 @@ def refusal(cluster: PrivateCluster, command_id: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a cluster answered to a command: `state` is None if it was refused with the `text`.
+    """The answer of a cluster to a command: `state` is None if it was refused with the `text`.
 
     Else the text is made of the reasons of the instance and of its attempts.
     """

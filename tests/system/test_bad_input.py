@@ -1,4 +1,4 @@
-"""What nobody should type, typed into a real cluster: each gets its answer, and nothing else happens.
+"""Bad input to a real cluster: each case gets its answer, and has no other effect.
 
 Recoveries, control tasks, pools and spoilt rows have a file of their own beside this one; what holds
 after each test of both stands in `tests.system.frame`.
@@ -543,7 +543,7 @@ def _procedure(source: object, method: str) -> dict[str, object]:
 
 
 def _seen_anywhere(cluster: PrivateCluster, home: Path, text: str) -> list[str]:
-    """Where a text can be read: logs, artefacts, tables of reasons, and what processes show."""
+    """The places where a text shows: logs, artefacts, tables of reasons, arguments of processes."""
     files = [each for part in ("logs", "tasks") for each in (home / part).rglob("*")]
     places = [str(each) for each in files if each.is_file() and text.encode() in each.read_bytes()]
     for table, column in (

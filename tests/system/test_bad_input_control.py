@@ -1,4 +1,4 @@
-"""What nobody should type about recoveries, control tasks and pools, and rows that were spoilt.
+"""Bad input about recoveries, control tasks and pools, and corrupted rows.
 
 Each is refused with a message that names the place, or ends with a reason; what may have to wait
 costs next to nothing while it does. What holds after each test stands in `tests.system.frame`.

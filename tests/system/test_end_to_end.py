@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster
 
 
 def _script(name: str, *arguments: str) -> str:
-    """What a script prints, which must succeed."""
+    """Run a script that must succeed, and return its output."""
     done = subprocess.run(
         [str(ROOT / "bin" / name), *arguments],
         # Not from the checkout: it must not matter where an operator stands.

@@ -31,7 +31,7 @@ ASKED = {"stop": STOP, "pause": PAUSE}
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """What is asked of an instance, how, and so long after it has begun."""
+    """One request to an instance: its kind, its way, and its delay after the start."""
 
     instance: int
     definition: str
@@ -243,7 +243,7 @@ def _nodes(race: Race) -> int:
 
 
 def _go_on(cluster: PrivateCluster, races: Sequence[Race]) -> None:
-    """What was paused is resumed and comes to its own end; what is to be run again, is."""
+    """Resume what was paused, and wait until all instances have ended."""
     paused = [race for race in races if cluster.state_of(race.instance) == PAUSE]
     for race in paused:
         cluster.put(None, f'{{"ProcessInstanceId": {race.instance}}}', command_type=3)

@@ -1,4 +1,4 @@
-"""What goes wrong in warm Spark tasks of a real cluster: each ends with its state and its reason.
+"""Failures of warm Spark tasks on a real cluster: each ends with its state and its reason.
 
 After each test a good run of warm tasks succeeds, and the daemons and the Spark host are the
 processes that they were.

@@ -81,7 +81,7 @@ def _kill_masters(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storm:
-    """What was under way together while masters were killed, and is over now."""
+    """The schedule and the complement that ran while masters were killed; both have ended."""
 
     kills: int
     often: int

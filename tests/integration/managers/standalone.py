@@ -49,7 +49,7 @@ class StandaloneCluster:
             process.wait()
 
     def sees(self) -> dict[str, Any]:
-        """What the Master's page says."""
+        """The Master's page, as JSON."""
         with urllib.request.urlopen(f"{self.page}/json/", timeout=10) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
