@@ -179,6 +179,7 @@ _JAVA = """
 import org.apache.spark.sql.SparkSession;
 public class Job {
     public static void main(String[] words) throws Exception {
+        if (words[0].equals("end")) return;
         SparkSession spark = SparkSession.builder().appName("my own name").getOrCreate();
         System.out.println("count " + spark.range(1000).count());
         Thread.sleep(Long.parseLong(words[0]));
@@ -213,7 +214,7 @@ def test_a_driver_that_runs_in_the_cluster_is_ended_with_its_application(
     assert drivers[driver] == "KILLED"
     assert f"{app_id} is KILLED, says the Spark Master" in programs.host.log(1)
     # Killed drivers take no place: the next one comes to its end.
-    programs.begin(2, "", params={**java, "mainArgs": "1"})
+    programs.begin(2, "", params={**java, "mainArgs": "end"})
     assert programs.host.end_of(2).state is TaskState.SUCCESS, programs.host.log(2)
 
 
