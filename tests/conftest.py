@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import hypothesis
 import psycopg2
 import pytest
 
@@ -96,6 +97,14 @@ def _place_in_line(item: pytest.Item) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget())
+    # A busy machine is slow, and no test may fail for that.
+    hypothesis.settings.register_profile(
+        "unhurried",
+        hypothesis.settings(),
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+    hypothesis.settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -18,7 +18,8 @@ from tests.integration.managers.server import (
 from worker.spark.managers.base import ManagerError, ManagerUnreachableError
 from worker.spark.managers.rest import Limits, Rest
 
-BRIEF = Limits(connect_seconds=1.0, read_seconds=0.5, whole_seconds=1.0, tries=1)
+BRIEF = Limits(connect_seconds=2.0, read_seconds=1.0, whole_seconds=2.0, tries=1)
+AMPLE = Limits(connect_seconds=30.0, read_seconds=30.0, whole_seconds=30.0, tries=1)
 SOON_SECONDS = 20.0
 """Far more than a request may take, and far less than for ever."""
 
@@ -74,6 +75,6 @@ def test_an_answer_that_never_begins_took_too_long(server: Plain, trouble: str) 
 @pytest.mark.parametrize("trouble", ["zipped", "bomb"])
 def test_no_answer_is_unpacked(server: Plain, trouble: str) -> None:
     server.trouble = trouble
-    error = error_of_request(Rest([server.url], limits=BRIEF))
+    error = error_of_request(Rest([server.url], limits=AMPLE))
     assert "in an encoding that was not asked for" in str(error)
     assert server.asked[-1].headers["Accept-Encoding"] == "identity"
