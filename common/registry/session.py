@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 Repair = Callable[[KazooClient], None]
 
 _LOOKS_PER_TIMEOUT = 6
+_CONNECTS_PER_TIMEOUT = 4
+"""A server that takes a connection and never answers must not cost the session."""
 _CLOSING_SECONDS = 5.0
 
 
@@ -318,12 +320,17 @@ class Session:
         return link
 
     def _note_negotiation(self, link: _Link) -> None:
-        """Record the timeout that the server grants at each connect; kazoo keeps it to itself."""
+        """Record the timeout that the server grants at each connect; kazoo keeps it to itself.
+
+        A connect is given up after a part of the session timeout: kazoo would wait for all of it.
+        """
         connection = link.client._connection  # noqa: SLF001  (kazoo hides it)
         invoke = connection._invoke  # noqa: SLF001  (as above)
 
         def noting(timeout: float, request: Any, xid: int | None = None) -> Any:
             sent = self._clock.monotonic()
+            if isinstance(request, Connect):
+                timeout = min(timeout, link.timeout.total_seconds() / _CONNECTS_PER_TIMEOUT)
             answer = invoke(timeout, request, xid)
             if isinstance(request, Connect) and answer[0].time_out > 0:
                 with self._lock:

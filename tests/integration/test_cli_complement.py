@@ -343,7 +343,7 @@ def test_a_mistake_is_named_and_nothing_is_written(cli: Cli, db: Engine) -> None
         ("--date 2013-01-01 --parallel 0", 2, "1 to 1000 dates may run"),
         ("--date 2013-01-01 --parallel -1", 2, "1 to 1000 dates may run"),
         ("--date 2013-01-01 --parallel 1000000000", 2, "1 to 1000 dates may run"),
-        ("--date 2013-01-01 --parallel two", 2, "valid integer"),
+        ("--date 2013-01-01 --parallel two", 2, "'two' is not a valid int"),
         ("--dates 2013-01-01 --from 2013-01-01", 2, "either --from and --to, or a list"),
         ("--date 2013-01-01 --zone America/NewYork", 2, "did you mean America/New_York?"),
         ("--date 2013-01-01 --start-node c", 3, "has no task 'c'"),

@@ -133,7 +133,7 @@ BAD = (
     (("--from", "2026-01-01 03:00:00", "--to", "2026-01-01 03:00:00"), 2, "ends as it starts"),
     (("--deadline", "soon"), 2, "'soon' is no span of time"),
     (("--deadline", "99999999999d"), 2, "is no span of time"),
-    (("--misfire-limit", "1001"), 2, "less than or equal to 1000"),
+    (("--misfire-limit", "1001"), 2, "1001 is not in the range 1<=x<=1000"),
     (("--misfire", "sometimes"), 2, "sometimes"),
     (("--param", "region"), 2, "is not NAME=VALUE"),
     (("--worker-group", "ghost"), 3, "there is no worker group 'ghost' (there are: 'default')"),

@@ -351,12 +351,14 @@ def test_what_was_written_with_a_digest_is_closed_to_others(zk_root: ZookeeperRo
 
 @dataclass
 class Proxy:
-    """Stands between a daemon and the server; can swallow the server's answers and hang up."""
+    """Stands between a daemon and the server; can swallow answers, hang up, and not pass on."""
 
     target: tuple[str, int]
     listener: socket.socket = field(default_factory=socket.socket)
     swallowing: threading.Event = field(default_factory=threading.Event)
     connections: list[socket.socket] = field(default_factory=list)
+    not_passed_on: int = 0
+    """The next connections that nobody will answer, so many of them."""
 
     def start(self) -> str:
         """Listen; where."""
@@ -383,6 +385,10 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = self.listener.accept()
+                if self.not_passed_on:
+                    self.not_passed_on -= 1
+                    self.connections.append(client)
+                    continue
                 server = socket.create_connection(self.target)
                 self.connections += [client, server]
                 for source, sink, is_answer in ((client, server, False), (server, client, True)):
@@ -406,6 +412,19 @@ def proxy(own_server: EmbeddedZookeeper) -> Iterator[Proxy]:
     proxy = Proxy(target=(address.host, address.port))
     yield proxy
     proxy.stop()
+
+
+def test_a_server_that_takes_the_connection_and_never_answers_costs_no_session(
+    proxy: Proxy, a_registry: Callable[..., Registry]
+) -> None:
+    registry = a_registry(via=proxy.start(), timeout=timedelta(seconds=12))
+    node = join(registry)
+    proxy.not_passed_on = 1
+    proxy.hang_up()
+    until(lambda: registry.membership.standing() is Standing.SUSPENDED)
+    until(lambda: registry.membership.standing() is not Standing.SUSPENDED)
+    assert registry.membership.standing() is Standing.TRUSTED
+    assert registry.membership.nodes(NodeKind.WORKER) == {node}
 
 
 def test_a_claim_whose_answer_was_lost_is_given_up(

@@ -556,7 +556,7 @@ def test_a_lost_connection_costs_a_look_nothing_and_a_save_a_clear_error(
 def _end_sessions_of(made: Engine, application: str) -> None:
     end = text(
         "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
-        " WHERE application_name LIKE :name"
+        " WHERE application_name LIKE :name AND datname = current_database()"
     )
     with made.begin() as db:
         assert db.scalar(end, {"name": f"{application}:%"})
