@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -58,6 +59,14 @@ class Cluster:
         )
         self.daemons.append(daemon)
         return daemon
+
+    def is_ready(self) -> bool:
+        """True if the worker at the port says that it is ready."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5):
+                return True
+        except OSError:
+            return False
 
     def submit(
         self,
@@ -236,6 +245,8 @@ def test_a_worker_that_is_killed_and_started_again_goes_on_with_its_tasks(
     daemon.wait()
     daemon = cluster.start()
     assert cluster.end_of(ends) is TaskState.SUCCESS
+    # The former one may have reported that end: this one must be ready to handle a signal.
+    until(cluster.is_ready)
     # And once more, gracefully.
     daemon.terminate()
     assert daemon.wait(PATIENCE_SECONDS) == 0

@@ -29,9 +29,9 @@ PAGES = (
     "docs/commands.md",
     "docs/time.md",
     "docs/tasks.md",
+    "docs/spark.md",
     "docs/operations.md",
     "docs/configuration.md",
-    "docs/spark.md",
 )
 END = "--- the end of a command, with the exit code"
 
