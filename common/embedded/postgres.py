@@ -208,10 +208,10 @@ class EmbeddedPostgres:
                     environment=_environment(),
                 )
             except ServerStartError as error:
-                # The children of a killed server notice within moments; until then the data is
-                # theirs.
                 if _ORPHANS_HOLD_MEMORY not in str(error) or _clock.monotonic() > deadline:
                     raise
+                # The children of a killed server notice within moments, and tell nobody; until then
+                # the data is theirs.
                 time.sleep(0.1)
             else:
                 return self._address_at(port, pid, start_time)

@@ -45,6 +45,8 @@ Repair = Callable[[KazooClient], None]
 _LOOKS_PER_TIMEOUT = 6
 _CONNECTS_PER_TIMEOUT = 4
 """A server that takes a connection and never answers must not cost the session."""
+_LEAST_CONNECT_SECONDS = 1.0
+"""Of a short session too: a server that is only slow would else be hung up on for ever."""
 _CLOSING_SECONDS = 5.0
 
 
@@ -330,7 +332,8 @@ class Session:
         def noting(timeout: float, request: Any, xid: int | None = None) -> Any:
             sent = self._clock.monotonic()
             if isinstance(request, Connect):
-                timeout = min(timeout, link.timeout.total_seconds() / _CONNECTS_PER_TIMEOUT)
+                part = link.timeout.total_seconds() / _CONNECTS_PER_TIMEOUT
+                timeout = min(timeout, max(part, _LEAST_CONNECT_SECONDS))
             answer = invoke(timeout, request, xid)
             if isinstance(request, Connect) and answer[0].time_out > 0:
                 with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from common import config as configuration
-from common.config import Config, effective, get, libpq_dsn, load
+from common.config import Config, effective, get, home, libpq_dsn, load
 from common.embedded.addresses import (
     PostgresAddress,
     ZookeeperAddress,
@@ -74,6 +75,35 @@ def test_an_own_file_overrides_key_by_key_and_a_variable_overrides_both(
 def test_the_home_is_a_variable_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORCAFLOW_HOME", "~/elsewhere")
     assert load().home == Path("~/elsewhere").expanduser()
+
+
+@pytest.mark.parametrize("named", [None, "", "~/elsewhere", "relative", "/absolute"])
+def test_the_home_alone_is_the_home_of_all_settings(
+    named: str | None, own_file: OwnFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_file("common.toml", 'home = "/of/the/file"\n')
+    monkeypatch.delenv("ORCAFLOW_HOME", raising=False)
+    if named is not None:
+        monkeypatch.setenv("ORCAFLOW_HOME", named)
+    assert home() == load().home
+
+
+def test_the_home_alone_needs_no_other_setting_to_be_right(
+    own_file: OwnFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ORCAFLOW_HOME", raising=False)
+    own_file("common.toml", 'home = "/of/the/file"\ntime_zone = "Mars/Olympus"\n')
+    assert home() == Path("/of/the/file")
+
+
+@pytest.mark.parametrize("text", ["home = 5\n", "home = \n"])
+def test_a_home_that_can_not_be_read_is_told_with_its_place(
+    text: str, own_file: OwnFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ORCAFLOW_HOME", raising=False)
+    path = own_file("common.toml", text)
+    with pytest.raises(ConfigurationError, match=re.escape(str(path))):
+        home()
 
 
 def test_all_mistakes_are_reported_together_with_their_places(
