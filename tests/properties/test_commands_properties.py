@@ -54,7 +54,7 @@ from master.commands import plan
 from master.commands.origin import Origin
 from tests.builders import NOON, a_definition_json, read_graph
 from tests.memory.store import TaskRecord
-from tests.unit.test_run_worker import WORKER, OneMaster
+from tests.one_master import WORKER, OneMaster
 
 ZONES = ("UTC", "America/New_York", "Asia/Shanghai", "Pacific/Apia")
 PLANS = (Begin, Complement, Resume, Restart, SetIntent, Drop, Reject)

@@ -23,9 +23,9 @@ from common.store.listen import Channel, read_task_report
 from common.store.worker.ports import AttemptEnd, AttemptFolders
 from master.engine.invariants import check
 from tests.memory.store import MemoryDatabase, MemoryRunStore, ProcessRecord, TaskRecord
+from tests.one_master import WORKER, LineThatBreaks, OneMaster
 from tests.simulation.fingerprint import differences
 from tests.simulation.world import watched
-from tests.unit.test_run_worker import WORKER, LineThatBreaks, OneMaster
 
 NAMES = "abcdef"
 ENDS = (TaskState.SUCCESS, TaskState.SUCCESS, TaskState.FAILURE, TaskState.KILL)

@@ -11,7 +11,7 @@ import pytest
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState
 from tests.builders import a_definition_json
-from tests.unit.test_run_worker import MINUTE, OneMaster
+from tests.one_master import MINUTE, OneMaster
 
 OF_CHILD = {"sub": {"type": "SUB_PROCESS", "params": {"processDefinitionName": "child"}}}
 DATE = "2020-01-01 00:00:00"
