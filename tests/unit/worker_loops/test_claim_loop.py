@@ -1,0 +1,218 @@
+"""The loop that claims: slots, complements, groups, and claims whose answer is late or lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Literal
+
+import pytest
+
+from common.errors import ServiceUnreachableError
+from common.model.cluster import QueueEntry
+from common.model.states import TaskState
+from tests.unit.worker_loops.place import Place
+
+
+def test_what_is_submitted_is_claimed_started_and_released(place: Place) -> None:
+    place.join()
+    tasks = [place.submit(), place.submit()]
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks
+    assert place.store.running(place.node) == dict.fromkeys(tasks, False)
+    # The claims are released by the next pass, when the processes have been started.
+    place.worker.claims.run_once()
+    assert place.registry.task_queue.entries() == ()
+    assert place.registry.task_queue.claimed() == frozenset()
+
+
+def test_nothing_is_claimed_before_the_worker_has_joined(place: Place) -> None:
+    place.submit()
+    place.worker.claims.run_once()
+    assert place.attempts.started == []
+
+
+def test_no_more_is_claimed_than_there_are_slots() -> None:
+    place = Place(slots=2, batch=10)
+    place.join()
+    tasks = [place.submit() for _ in range(3)]
+    place.worker.claims.run_once()
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks[:2]
+    place.attempts.end(tasks[0])
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks
+
+
+def test_the_more_urgent_is_claimed_first() -> None:
+    place = Place(slots=1)
+    place.join()
+    place.submit(priority=3)
+    urgent = place.submit(priority=0)
+    place.worker.claims.run_once()
+    assert place.attempts.started == [urgent]
+
+
+def test_a_complement_fills_all_the_slots_that_are_empty() -> None:
+    place = Place(slots=3)
+    place.join()
+    live = place.submit()
+    complement = place.submit_complement(4)
+    assert place.claim() == [live, *complement[:2]]
+    place.attempts.end(complement[0])
+    assert place.claim() == [live, *complement[:3]]
+
+
+def test_a_live_task_takes_a_slot_as_if_no_complement_were_there() -> None:
+    place = Place(slots=2)
+    place.join()
+    complement = place.submit_complement(3)
+    assert place.claim() == complement[:2]
+    live = [place.submit() for _ in range(3)]
+    assert place.claim() == [*complement[:2], *live[:2]]
+    # Neither of them ran into a slot that it may have: those of live tasks are all taken.
+    place.attempts.end(complement[0])
+    assert place.claim() == [*complement[:2], *live[:2]]
+    place.attempts.end(live[0])
+    assert place.claim() == [*complement[:2], *live]
+
+
+def test_a_complement_goes_on_only_when_nothing_holds_the_slot() -> None:
+    place = Place(slots=2)
+    place.join()
+    complement = place.submit_complement(3)
+    place.claim()
+    live = place.submit()
+    place.claim()
+    place.attempts.end(complement[0])
+    assert place.claim() == [*complement[:2], live]
+    place.attempts.end(complement[1])
+    assert place.claim() == [*complement[:2], live, complement[2]]
+
+
+def test_a_complement_takes_no_more_slots_than_are_meant_for_it() -> None:
+    place = Place(slots=4, complement_slots=1)
+    place.join()
+    complement = place.submit_complement(2)
+    live = [place.submit() for _ in range(2)]
+    assert place.claim() == [*live, complement[0]]
+    place.attempts.end(complement[0])
+    assert place.claim() == [*live, *complement]
+
+
+def test_an_urgent_complement_goes_first_and_keeps_nobody_out() -> None:
+    place = Place(slots=1)
+    place.join()
+    urgent = place.submit(complement=True, priority=0)
+    live = place.submit()
+    assert place.claim() == [urgent, live]
+
+
+def test_a_complement_s_task_that_was_adopted_counts_as_one() -> None:
+    place = Place(slots=1)
+    adopted = place.row(
+        process_instance_id=place.complement, state=1, host="w:1", worker_incarnation=7
+    )
+    place.attempts.left = (adopted,)
+    place.attempts.complements.add(adopted)
+    place.join()
+    waits = place.submit(complement=True)
+    live = place.submit()
+    assert place.claim() == [live]
+    place.attempts.end(live)
+    place.attempts.end(adopted)
+    assert place.claim() == [live, waits]
+
+
+def test_a_task_bound_to_a_group_is_left_to_workers_of_that_group() -> None:
+    place = Place(group_ids=(7,))
+    place.join()
+    place.submit(group=8)
+    ours = place.submit(group=7)
+    place.worker.claims.run_once()
+    assert place.attempts.started == [ours]
+
+
+@pytest.mark.parametrize(
+    ("group", "hosts"), [(8, "-1"), (8, "167772164"), (-1, "167772164"), (-1, "not an address")]
+)
+def test_t05_a_worker_rests_while_the_queue_holds_only_the_tasks_of_others(
+    monkeypatch: pytest.MonkeyPatch, group: int, hosts: str
+) -> None:
+    place = Place(group_ids=(7,))
+    place.join()
+    others = replace(place.entry(place.row(), group=group), hosts=hosts)
+    place.registry.task_queue.offer([others])
+    place.zookeeper.deliver()
+    looks: list[None] = []
+    entries = place.registry.task_queue.entries
+
+    def counted() -> tuple[QueueEntry, ...]:
+        looks.append(None)
+        return entries()
+
+    monkeypatch.setattr(place.registry.task_queue, "entries", counted)
+    assert place.worker.claims.run_once() >= timedelta(seconds=1)
+    assert place.worker.claims.run_once() >= timedelta(seconds=1)
+    assert len(looks) == 1
+    assert place.attempts.started == []
+
+
+def test_a_row_that_somebody_else_has_claimed_is_not_started(place: Place) -> None:
+    place.join()
+    task = place.row(state=1, host="other:1", worker_incarnation=5)
+    place.registry.task_queue.offer([place.entry(task)])
+    place.worker.claims.run_once()
+    place.worker.claims.run_once()
+    assert place.attempts.started == []
+    assert place.registry.task_queue.claimed() == frozenset()
+
+
+def test_while_the_session_is_in_doubt_nothing_is_claimed(place: Place) -> None:
+    place.join()
+    place.submit()
+    place.registry.cut_off()
+    place.pass_time(2)
+    place.worker.claims.run_once()
+    assert place.attempts.started == []
+
+
+def test_a_claim_that_surely_failed_is_made_again(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.no_answer("claim", "before")
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    assert place.registry.task_queue.claimed() == {task}
+    place.worker.claims.run_once()
+    assert place.attempts.started == [task]
+    assert place.registry.task_queue.claimed() == frozenset()
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_unstarted(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    place.no_answer("claim", "after")
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    assert place.worker.claims.claiming() == {task}
+    place.worker.claims.run_once()
+    place.worker.reporter.run_once()
+    assert place.attempts.started == []
+    assert place.state(task) is TaskState.NEED_FAULT_TOLERANCE
+    assert place.worker.claims.claiming() == frozenset()
+
+
+def test_a_claim_that_is_answered_after_the_session_was_lost_is_not_started(place: Place) -> None:
+    place.join()
+    task = place.submit()
+
+    def lose_session(name: str, moment: Literal["before", "after"]) -> None:
+        if (name, moment) == ("claim", "after"):
+            place.zookeeper.expire(place.registry)
+            place.pass_time(1)
+
+    place.database.commit_hook = lose_session
+    place.worker.claims.run_once()
+    assert place.state(task) is TaskState.RUNNING
+    assert place.attempts.started == []
