@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tests.system.cluster import PrivateCluster, a_task, until
 
-FAILURE, SUCCESS = 6, 7
+RUNNING, STOP, FAILURE, SUCCESS = 1, 5, 6, 7
 
 
 def good_definition(cluster: PrivateCluster) -> int:

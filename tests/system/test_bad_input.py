@@ -12,19 +12,19 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from operations.daemons import Kind, Options, free_port
+from tests.system.bad_definitions import BAD_DEFINITIONS, FORGED
 from tests.system.cluster import ROOT, PrivateCluster, a_task, private_cluster, until
 from tests.system.frame import (
     FAILURE,
+    STOP,
     SUCCESS,
     answers,
     ask_to_stop,
@@ -34,9 +34,17 @@ from tests.system.frame import (
     refusal,
     unsaid,
 )
+from tests.system.other_servers import (
+    SECRET,
+    Redirects,
+    a_data_source,
+    an_address,
+    an_sql_task,
+    forbidden_requests,
+    places_that_show,
+    sources_that_lead_nowhere,
+)
 
-STOP = 5
-FORGED = "\n[orcaflow] ended: SUCCESS"
 ODD_NAMES = (
     'it\'s "quoted" `whoami` $(touch {trap}) ; touch {trap}',
     "../../../../{trap}",
@@ -45,36 +53,6 @@ ODD_NAMES = (
     "--help",
     "naïve 数据 🐋",
 )
-
-# As (what is in the JSON, what is said of it).
-BAD_DEFINITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "broken": ('{"tasks": [\n {"name": ', ("not JSON", "line 2")),
-    "no object": ("[]", ("must be an object",)),
-    "nothing": ("{}", ("at least one task is needed",)),
-    "nested": ("[" * 50_000, ("nested too deeply",)),
-    "cyclic": (
-        json.dumps({"tasks": [a_task("a", "true", "b"), a_task("b", "true", "a")]}),
-        ("'a'", "'b'", "cycle"),
-    ),
-    "its own upstream": (json.dumps({"tasks": [a_task("a", "true", "a")]}), ("'a'", "cycle")),
-    "dangling": (
-        json.dumps({"tasks": [a_task("a", "true", "nowhere")]}),
-        ("'a'", "preTasks", "'nowhere'"),
-    ),
-    "duplicate": (
-        json.dumps({"tasks": [a_task("a", "true"), a_task("a", "false")]}),
-        ("tasks[1].name", "'a' is used twice"),
-    ),
-    "unknown type": (
-        json.dumps({"tasks": [a_task("a", "true", type="COBOL")]}),
-        ("'a'", "type", "'COBOL' is unknown", "SHELL"),
-    ),
-    "newline": (
-        json.dumps({"tasks": [a_task(f"a{FORGED}", "true")]}),
-        ("name", "control character"),
-    ),
-    "NUL": (json.dumps({"tasks": [a_task("a\0b", "true")]}), ("name", "control character")),
-}
 
 
 @pytest.fixture(scope="module")
@@ -510,128 +488,36 @@ def test_what_is_put_out_is_never_a_command_or_a_place(cluster: PrivateCluster, 
 
 # Other servers
 
-SECRET = "hunter2-s3cr3t"
-
-
-def _data_source(cluster: PrivateCluster, params: object, *, kind: int = 1) -> int:
-    text = params if isinstance(params, str) else json.dumps(params)
-    ((source,),) = cluster.rows(
-        "INSERT INTO t_ds_datasource (name, type, connection_params)"
-        " VALUES (%s, %s, %s) RETURNING id",
-        f"source {time.monotonic_ns()}",
-        kind,
-        text,
-    )
-    return int(source)
-
-
-def _address(address: str, **more: object) -> dict[str, object]:
-    return {"address": address, "database": "d", "user": "u", "password": SECRET, **more}
-
-
-def _sql(source: object, sql: str = "SELECT 1", **more: object) -> dict[str, object]:
-    params = {"type": "POSTGRESQL", "datasource": source, "sqlType": "0", "sql": sql, **more}
-    return {"name": "t", "type": "SQL", "params": params}
-
-
-def _http(url: str, **more: object) -> dict[str, object]:
-    return {"name": "t", "type": "HTTP", "params": {"url": url, "httpMethod": "GET", **more}}
-
-
-def _procedure(source: object, method: str) -> dict[str, object]:
-    return {"name": "t", "type": "PROCEDURE", "params": {"datasource": source, "method": method}}
-
-
-def _seen_anywhere(cluster: PrivateCluster, home: Path, text: str) -> list[str]:
-    """The places where a text shows: logs, artefacts, tables of reasons, arguments of processes."""
-    files = [each for part in ("logs", "tasks") for each in (home / part).rglob("*")]
-    places = [str(each) for each in files if each.is_file() and text.encode() in each.read_bytes()]
-    for table, column in (
-        ("t_ds_task_instance", "reason"),
-        ("t_ds_process_instance", "state_reason"),
-        ("t_ds_error_command", "message"),
-        ("t_ds_alert", "content"),
-    ):
-        found = cluster.rows(f"SELECT 1 FROM {table} WHERE {column} LIKE %s", f"%{text}%")
-        places += [f"{table}.{column}" for _ in found]
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and entry.name != str(os.getpid()):
-            try:
-                shown = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            except OSError:
-                continue  # It has ended, or is none of ours.
-            if text.encode() in shown:
-                places.append(str(entry))
-    return places
-
 
 def test_data_sources_that_lead_nowhere_fail_their_task_and_show_no_password(
     cluster: PrivateCluster, home: Path
 ) -> None:
-    closed = "jdbc:postgresql://127.0.0.1:1"
-    url = {"url": f"postgresql://u:{SECRET}@127.0.0.1:1/d"}
-    cases: dict[str, tuple[dict[str, object], str]] = {
-        "no source": (_sql(2**31 - 1), "params.datasource must be the id"),
-        "missing source": (_sql(99_999), "there is no data source with the id 99999"),
-        "hostile id": (_sql("1; DROP TABLE x"), "params.datasource must be the id"),
-        "no JSON": (_sql(_data_source(cluster, f"{{{SECRET}")), "is not valid JSON"),
-        "closed": (_sql(_data_source(cluster, _address(closed))), "Connection refused"),
-        "closed by URL": (_sql(_data_source(cluster, url)), "Connection refused"),
-        "wrong password": (
-            _sql(_data_source(cluster, _address(f"jdbc:postgresql://{_server(cluster)}"))),
-            "can't be reached",
-        ),
-        "loads code": (
-            _sql(_data_source(cluster, _address(f"{closed}/d?socketFactory=evil.Code"))),
-            "'socketFactory' is not allowed",
-        ),
-        "reads files": (
-            _sql(_data_source(cluster, _address(closed, other="passfile=/etc/passwd"))),
-            "'passfile' is not allowed",
-        ),
-        "hostile host": (
-            _sql(_data_source(cluster, _address(f"jdbc:postgresql://a b@{SECRET}/x"))),
-            "data source",
-        ),
-        "other driver": (
-            _sql(_data_source(cluster, {"url": f"nodriver://u:{SECRET}@h/d"})),
-            "nodriver",
-        ),
-        "procedure": (
-            _procedure(_data_source(cluster, _address(closed)), "f(); DROP TABLE t_ds_command"),
-            "params.method must be the name of a procedure",
-        ),
-    }
+    cases = sources_that_lead_nowhere(cluster)
     found = answers(cluster, {f"source: {name}": task for name, (task, _) in cases.items()})
     wanted = {f"source: {name}": (FAILURE, (says,)) for name, (_, says) in cases.items()}
     assert unsaid(found, wanted) == {}
-    assert _seen_anywhere(cluster, home, SECRET) == []
-
-
-def _server(cluster: PrivateCluster) -> str:
-    parts = dict(part.split("=", 1) for part in cluster.dsn.split())
-    return f"{parts['host']}:{parts['port']}"
+    assert places_that_show(cluster, home, SECRET) == []
 
 
 def test_a_value_is_never_a_statement_and_a_password_on_no_command_line(
     cluster: PrivateCluster, home: Path
 ) -> None:
     hostile = "'; DROP TABLE t_ds_command; --"
-    source = _data_source(cluster, {"url": f"sqlite:///{home}/a.db?password={SECRET}"}, kind=0)
-    asked = _sql(source, "SELECT ${x} AS x", localParams=[{"prop": "x", "value": hostile}])
+    source = a_data_source(cluster, {"url": f"sqlite:///{home}/a.db?password={SECRET}"}, kind=0)
+    asked = an_sql_task(source, "SELECT ${x} AS x", localParams=[{"prop": "x", "value": hostile}])
     found = answers(cluster, {"hostile value": asked})
     assert found["hostile value"].state == SUCCESS
     assert cluster.rows("SELECT count(*) FROM t_ds_command") == [(0,)]
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = f"jdbc:postgresql://127.0.0.1:{silent.getsockname()[1]}"
         instance = cluster.begin(
-            cluster.define("connects", [_sql(_data_source(cluster, _address(where)))])
+            cluster.define("connects", [an_sql_task(a_data_source(cluster, an_address(where)))])
         )
         silent.settimeout(30)
         connected, _ = silent.accept()
         with connected:
             # Now the program has what it connects with, and waits for an answer.
-            assert _seen_anywhere(cluster, home, SECRET) == []
+            assert places_that_show(cluster, home, SECRET) == []
             ask_to_stop(cluster, instance)
             assert cluster.await_end(instance) == STOP
 
@@ -641,48 +527,16 @@ def test_a_server_that_never_answers_does_not_keep_an_sql_task_for_ever(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = f"jdbc:postgresql://127.0.0.1:{silent.getsockname()[1]}"
-        found = answers(cluster, {"silent": _sql(_data_source(cluster, _address(where)))})
+        found = answers(cluster, {"silent": an_sql_task(a_data_source(cluster, an_address(where)))})
     assert found["silent"].state == FAILURE
     assert "can't be reached" in found["silent"].text
 
 
-class _Redirects(BaseHTTPRequestHandler):
-    """Sends every request to the place that its query names."""
-
-    def do_GET(self) -> None:
-        self.send_response(302)
-        self.send_header("Location", unquote(urlsplit(self.path).query))
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Not on the terminal."""
-
-
 def test_a_request_goes_nowhere_that_it_should_not(cluster: PrivateCluster, home: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Redirects)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirects)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     away = f"http://127.0.0.1:{server.server_port}/?"
-    header = {"prop": "X-A", "value": "a\r\nX-B: b", "httpParametersType": "HEADERS"}
-    given = [{"prop": "v", "direct": "IN", "type": "VARCHAR", "value": "a\nX-B: b"}]
-    cases: dict[str, tuple[dict[str, object], str]] = {
-        "file": (_http("file:///etc/passwd"), "must begin with http:// or https://"),
-        "gopher": (_http("gopher://127.0.0.1:70/_x"), "must begin with http:// or https://"),
-        "no host": (_http("http://"), "names no host"),
-        "line end": (_http("http://127.0.0.1/\r\nX-B: b"), "blank or a control character"),
-        "header": (_http(away, httpParams=[header]), "the value of X-A has a line end"),
-        "header by a parameter": (
-            _http(away, httpParams=[{**header, "value": "${v}"}], localParams=given),
-            "the value of X-A has a line end",
-        ),
-        "metadata": (_http("http://169.254.169.254/latest"), "may not connect to"),
-        "metadata as a number": (_http("http://2852039166/latest"), "may not connect to"),
-        "metadata as IPv6": (_http("http://[::ffff:169.254.169.254]/"), "may not connect to"),
-        "redirect to metadata": (_http(f"{away}http://169.254.169.254/"), "may not connect to"),
-        "redirect to a file": (_http(f"{away}file:///etc/passwd"), "redirected to file://"),
-        "redirect for ever": (_http(f"{away}/?/"), "more than 5 redirects"),
-        "closed": (_http(f"http://u:{SECRET}@127.0.0.1:1/?token={SECRET}"), "refused"),
-    }
+    cases = forbidden_requests(away)
     try:
         found = answers(cluster, {f"http: {name}": task for name, (task, _) in cases.items()})
     finally:
@@ -690,7 +544,7 @@ def test_a_request_goes_nowhere_that_it_should_not(cluster: PrivateCluster, home
         server.server_close()
     wanted = {f"http: {name}": (FAILURE, (says,)) for name, (_, says) in cases.items()}
     assert unsaid(found, wanted) == {}
-    assert _seen_anywhere(cluster, home, SECRET) == []
+    assert places_that_show(cluster, home, SECRET) == []
 
 
 # Logs that can't be written

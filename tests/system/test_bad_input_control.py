@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg2
@@ -18,9 +17,18 @@ import psycopg2.errors
 import pytest
 
 from operations.daemons import Kind
+from tests.system.absurd_numbers import absurd_numbers
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
+from tests.system.control_tasks import (
+    BAD_BRANCHES,
+    a_dependent,
+    a_sub_process,
+    a_switch,
+    redefine,
+)
 from tests.system.frame import (
     FAILURE,
+    STOP,
     SUCCESS,
     answers,
     ask_to_stop,
@@ -30,8 +38,9 @@ from tests.system.frame import (
     refusal,
     unsaid,
 )
+from tests.system.spoilt_rows import NESTED, SPOILT, going_on, mend, spoil
 
-SUBMITTED, RUNNING, STOP = 0, 1, 5
+SUBMITTED = 0
 RECOVERIES = (3, 4, 7, 12)
 ALL_THAT_NAME_AN_INSTANCE = (*RECOVERIES, 2, 8, 9, 10, 11)
 
@@ -138,97 +147,9 @@ def test_start_nodes_that_are_not_there_are_refused(
 # Control tasks
 
 
-def _switch(condition: object, **more: object) -> list[object]:
-    result = {"dependTaskList": [{"condition": condition, "nextNode": "a"}], "nextNode": "b"}
-    return [
-        {"name": "s", "type": "SWITCH", "switchResult": result | more},
-        a_task("a", "true", "s"),
-        a_task("b", "true", "s"),
-    ]
-
-
-def _conditions(item: object, *, success: str = "b", relation: str = "AND") -> list[object]:
-    groups = [{"relation": "AND", "dependItemList": [item]}]
-    return [
-        a_task("a", "true"),
-        {
-            "name": "c",
-            "type": "CONDITIONS",
-            "preTasks": ["a"],
-            "conditionResult": {"successNode": [success], "failedNode": ["b"]},
-            "dependence": {"relation": relation, "dependTaskList": groups},
-        },
-        a_task("b", "true", "c"),
-    ]
-
-
-def _dependent(**item: object) -> dict[str, object]:
-    whole = {"depTasks": "ALL", "cycle": "day", "dateValue": "today", **item}
-    groups = [{"relation": "AND", "dependItemList": [whole]}]
-    return {
-        "name": "w",
-        "type": "DEPENDENT",
-        "dependence": {"relation": "AND", "dependTaskList": groups},
-    }
-
-
-def _sub_process(definition: int | str) -> dict[str, object]:
-    key = "processDefinitionId" if isinstance(definition, int) else "processDefinitionName"
-    return {"name": "s", "type": "SUB_PROCESS", "params": {key: definition}}
-
-
-def _now_with(cluster: PrivateCluster, definition_id: int, tasks: list[object]) -> None:
-    """Give a definition other tasks, by hand."""
-    cluster.rows(
-        "UPDATE t_ds_process_definition SET process_definition_json = %s WHERE id = %s",
-        json.dumps({"tasks": tasks}),
-        definition_id,
-    )
-
-
 def test_branches_that_lead_nowhere_are_refused_with_the_place(cluster: PrivateCluster) -> None:
-    far = [*_switch("1 == 1", nextNode="far"), a_task("far", "true", "b")]
-    nowhere = {"dependTaskList": [{"condition": "1 == 1", "nextNode": "gone"}]}
-    cases: dict[str, tuple[list[object], tuple[str, ...]]] = {
-        "no default": (
-            _switch("1 == 1", nextNode=""),
-            ("task 's', switchResult.nextNode: the switch has no default",),
-        ),
-        "no direct successor": (
-            far,
-            ("task 's', switchResult.nextNode: 'far' is not a direct successor",),
-        ),
-        "successor in no branch": (
-            _switch("1 == 1", nextNode="a"),
-            ("task 's': its successor 'b' is in no branch",),
-        ),
-        "branch to nothing": (
-            _switch("1 == 1", **nowhere),
-            ("switchResult.dependTaskList[0].nextNode: there is no task 'gone'",),
-        ),
-        "no switch at all": (
-            [{"name": "s", "type": "SWITCH"}, a_task("a", "true", "s")],
-            ("task 's', switchResult.nextNode: the switch has no default",),
-        ),
-        "success upstream": (
-            _conditions({"depTasks": "a", "status": "SUCCESS"}, success="a"),
-            ("task 'c', conditionResult.successNode: 'a' is not a direct successor",),
-        ),
-        "odd status": (
-            _conditions({"depTasks": "a", "status": "MAYBE"}),
-            ("dependTaskList[0].dependItemList[0].status", "'MAYBE'"),
-        ),
-        "odd relation": (
-            _conditions({"depTasks": "a", "status": "SUCCESS"}, relation="XOR"),
-            ("dependence.relation", "'XOR'"),
-        ),
-        "condition on nothing": (
-            _conditions({"depTasks": "gone", "status": "SUCCESS"}),
-            ("dependItemList[0].depTasks: there is no task 'gone'",),
-        ),
-    }
-    found = answers(cluster, {name: tasks for name, (tasks, _) in cases.items()})
-    assert unsaid(found, {name: (None, says) for name, (_, says) in cases.items()}) == {}
+    found = answers(cluster, {name: tasks for name, (tasks, _) in BAD_BRANCHES.items()})
+    assert unsaid(found, {name: (None, says) for name, (_, says) in BAD_BRANCHES.items()}) == {}
 
 
 def test_an_expression_is_read_and_never_run(cluster: PrivateCluster, home: Path) -> None:
@@ -253,7 +174,7 @@ def test_an_expression_is_read_and_never_run(cluster: PrivateCluster, home: Path
     }
     places = "task 's', switchResult.dependTaskList[0].condition: "
     named = {f"expression {number}": each for number, each in enumerate(cases)}
-    found = answers(cluster, {name: _switch(each) for name, each in named.items()})
+    found = answers(cluster, {name: a_switch(each) for name, each in named.items()})
     wanted: _Wanted = {name: (None, (places, cases[each])) for name, each in named.items()}
     assert unsaid(found, wanted) == {}
     assert max(len(answer.text) for answer in found.values()) < 1_000
@@ -264,9 +185,9 @@ def test_a_condition_without_its_parameter_fails_the_switch_with_the_place(
     cluster: PrivateCluster,
 ) -> None:
     many = json.dumps(
-        {"tasks": _switch("${n} > 1"), "globalParams": [{"prop": "n", "value": "9" * 5_000}]}
+        {"tasks": a_switch("${n} > 1"), "globalParams": [{"prop": "n", "value": "9" * 5_000}]}
     )
-    found = answers(cluster, {"missing": _switch("${rows} > 1"), "digits": many})
+    found = answers(cluster, {"missing": a_switch("${rows} > 1"), "digits": many})
     assert (
         unsaid(
             found,
@@ -281,16 +202,16 @@ def test_a_condition_without_its_parameter_fails_the_switch_with_the_place(
 def test_a_wait_for_what_is_not_there_ends_with_the_reason(cluster: PrivateCluster) -> None:
     place = "task 'w', dependence.dependTaskList[0].dependItemList[0]"
     cases: dict[str, tuple[object, int | None, str]] = {
-        "missing id": (_dependent(definitionId=2**31 - 1), FAILURE, "there is no such definition"),
+        "missing id": (a_dependent(definitionId=2**31 - 1), FAILURE, "there is no such definition"),
         "missing name": (
-            _dependent(definitionName="'; DROP TABLE t_ds_command; --"),
+            a_dependent(definitionName="'; DROP TABLE t_ds_command; --"),
             FAILURE,
             "--ALL-day-today: there is no such definition",
         ),
-        "no id": (_dependent(definitionId=-3), None, f"{place}.definitionId"),
-        "huge id": (_dependent(definitionId=2**40), None, f"{place}.definitionId"),
-        "no cycle": (_dependent(definitionId=1, cycle="decade"), None, f"{place}.cycle"),
-        "no date": (_dependent(definitionId=1, dateValue="tomorrow"), None, f"{place}.dateValue"),
+        "no id": (a_dependent(definitionId=-3), None, f"{place}.definitionId"),
+        "huge id": (a_dependent(definitionId=2**40), None, f"{place}.definitionId"),
+        "no cycle": (a_dependent(definitionId=1, cycle="decade"), None, f"{place}.cycle"),
+        "no date": (a_dependent(definitionId=1, dateValue="tomorrow"), None, f"{place}.dateValue"),
         "no items": ({"name": "w", "type": "DEPENDENT"}, None, "at least one group is needed"),
     }
     found = answers(cluster, {name: case[0] for name, case in cases.items()})
@@ -304,7 +225,7 @@ def test_definitions_that_wait_for_each_other_are_refused_by_an_import(
     files = []
     for name, other in (("hen", "egg"), ("egg", "hen")):
         files.append(tmp_path / f"{name}.json")
-        tasks = [_dependent(definitionName=other)]
+        tasks = [a_dependent(definitionName=other)]
         files[-1].write_text(json.dumps({"name": name, "processDefinitionJson": {"tasks": tasks}}))
     done = cluster.orcaflow("definition", "import", *map(str, files))
     assert done.returncode == 1
@@ -312,7 +233,7 @@ def test_definitions_that_wait_for_each_other_are_refused_by_an_import(
 
 
 def test_the_first_run_that_waits_for_an_own_run_does_not_wait(cluster: PrivateCluster) -> None:
-    found = answers(cluster, {"own": _dependent(definitionName="own")})
+    found = answers(cluster, {"own": a_dependent(definitionName="own")})
     assert found["own"].state == SUCCESS
 
 
@@ -323,7 +244,7 @@ def test_runs_that_wait_for_each_other_come_to_an_end(
     """Typed by hand, past the check of an import; each sees the other as a run that goes on."""
     definitions = {name: cluster.define(name, []) for name in dict.fromkeys(names)}
     for name, other in (names, names[::-1]):
-        _now_with(cluster, definitions[name], [_dependent(definitionName=other)])
+        redefine(cluster, definitions[name], [a_dependent(definitionName=other)])
     if len(definitions) == 1:
         # An own run that was there before, else the first of the twins would not wait.
         assert cluster.await_end(cluster.begin(definitions[names[0]])) == SUCCESS
@@ -348,14 +269,14 @@ def test_a_sub_process_that_can_not_be_begun_fails_its_task_with_the_reason(
     broken = cluster.define("broken child", "{broken")
     empty = cluster.define("empty child", "{}")
     own = cluster.define("own child", [])
-    _now_with(cluster, own, [_sub_process(own)])
+    redefine(cluster, own, [a_sub_process(own)])
     cases: dict[str, tuple[int | str, str]] = {
         "missing child": (2**31 - 1, f"there is no process definition with the id {2**31 - 1}"),
         "unnamed child": ("no such", "there is no process definition 'no such'"),
         "broken parent": (broken, "'broken child' can't run: not JSON"),
         "empty parent": (empty, "'empty child' can't run: tasks: at least one task is needed"),
     }
-    found = answers(cluster, {name: _sub_process(child) for name, (child, _) in cases.items()})
+    found = answers(cluster, {name: a_sub_process(child) for name, (child, _) in cases.items()})
     wanted: _Wanted = {name: (FAILURE, (says,)) for name, (_, says) in cases.items()}
     assert unsaid(found, wanted) == {}
     instance = cluster.begin(own)
@@ -368,13 +289,13 @@ def test_a_sub_process_that_can_not_be_begun_fails_its_task_with_the_reason(
 
 def test_an_offline_definition_runs_as_a_sub_process(cluster: PrivateCluster) -> None:
     child = cluster.define("offline child", [a_task("a", "true")], release_state=0)
-    assert answers(cluster, {"its parent": _sub_process(child)})["its parent"].state == SUCCESS
+    assert answers(cluster, {"its parent": a_sub_process(child)})["its parent"].state == SUCCESS
 
 
 def test_a_ring_of_sub_processes_ends_with_the_ring_in_the_reason(cluster: PrivateCluster) -> None:
     ring = [cluster.define(f"ring {number}", []) for number in range(3)]
     for number, definition in enumerate(ring):
-        _now_with(cluster, definition, [_sub_process(ring[(number + 1) % 3])])
+        redefine(cluster, definition, [a_sub_process(ring[(number + 1) % 3])])
     instance = cluster.begin(ring[0])
     assert cluster.await_end(instance) == FAILURE
     tree = cluster.rows(
@@ -389,7 +310,7 @@ def test_a_ring_of_sub_processes_ends_with_the_ring_in_the_reason(cluster: Priva
 def test_sixty_levels_of_sub_processes_come_to_their_end(cluster: PrivateCluster) -> None:
     definition = cluster.define("level 0", [a_task("deepest", "true")])
     for level in range(1, 61):
-        definition = cluster.define(f"level {level}", [_sub_process(definition)])
+        definition = cluster.define(f"level {level}", [a_sub_process(definition)])
     instance = cluster.begin(definition)
     assert cluster.await_end(instance) == SUCCESS
     assert cluster.rows(
@@ -454,44 +375,7 @@ def test_slots_that_nobody_can_have_end_the_task_with_the_pool_in_the_reason(
 
 
 def test_absurd_numbers_are_refused_with_the_place(cluster: PrivateCluster) -> None:
-    bad: tuple[object, ...] = (-5, 1e300, "NaN", 2**63, 1.5, True, [], "1_0", "٣", "9" * 1_000)
-    documents: dict[str, object] = {}
-    wanted: _Wanted = {}
-
-    def add(key: str, document: object) -> None:
-        name = f"number {len(documents)}"
-        documents[name] = document
-        wanted[name] = None, (key,)
-
-    for key in ("maxRetryTimes", "retryInterval", "delayTime", "workerGroupId"):
-        for value in bad:
-            add(f"task 't', {key}: must be ", a_task("t", "true", **{key: value}))
-    for number in (0, -1, 10**12, "1e3"):
-        limit = {"enable": True, "interval": number, "strategy": "WARN"}
-        add("task 't', timeout.interval: ", a_task("t", "true", timeout=limit))
-    for strategy in ("EXPLODE", 7, ""):
-        limit = {"enable": True, "interval": 5, "strategy": strategy}
-        add("task 't', timeout.strategy: ", a_task("t", "true", timeout=limit))
-    backoffs: dict[str, tuple[object, ...]] = {
-        "factor": (1e308, "nan", 0, -1),
-        "jitter": (2, -0.1),
-        "maxInterval": (-1, 10**15),
-        "speed": (1,),
-    }
-    for key, values in backoffs.items():
-        for value in values:
-            add(f"task 't', retryBackoff.{key}: ", a_task("t", "true", retryBackoff={key: value}))
-    for priority in ("EXTREME", -1, 5):
-        add("taskInstancePriority: ", a_task("t", "true", taskInstancePriority=priority))
-    whole: dict[str, tuple[object, ...]] = {
-        "timeout": (-1, 10**20, "soon"),
-        "timeoutStrategy": ("BOOM",),
-        "tenantId": (-7, 10**20),
-        "globalParams": ({"a": 1}, [{"value": "1"}], "[{"),
-    }
-    for key, values in whole.items():
-        for value in values:
-            add(key, json.dumps({"tasks": [a_task("t", "true")], key: value}))
+    documents, wanted = absurd_numbers()
     assert unsaid(answers(cluster, documents), wanted) == {}
 
 
@@ -548,7 +432,7 @@ def test_what_has_to_wait_costs_the_daemons_next_to_nothing(cluster: PrivateClus
     cluster.rows("INSERT INTO t_ds_task_group (name, group_size, status) VALUES ('closed', 1, 0)")
     never = cluster.define("never run", [a_task("a", "true")])
     tasks = [
-        _dependent(definitionId=never),
+        a_dependent(definitionId=never),
         a_task("nowhere", "true", workerGroupId=2**31 - 1),
         a_task("held", "true", taskGroups=["closed"]),
         a_task("late", "true", delayTime=10_000_000),
@@ -579,111 +463,13 @@ def _ticks_of(pid: int) -> int:
 # Rows that were spoilt by hand while their run was going on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Spoilt:
-    """Columns of the process instance, or with `task` of the attempt at it, and what follows."""
-
-    columns: str
-    state: int
-    says: str = ""
-    task: str | None = None
-
-
-_NESTED = "repeat('[', 50000)"
-
-SPOILT = (
-    _Spoilt(columns="run_scope = '[]'", state=FAILURE, says="not chosen"),
-    _Spoilt(columns="run_scope = '[\"gone\"]'", state=FAILURE, says="not chosen"),
-    _Spoilt(columns="global_params = '{broken'", state=FAILURE, says="global parameters"),
-    _Spoilt(columns=f"global_params = {_NESTED}", state=FAILURE, says="nested too deeply"),
-    _Spoilt(columns="global_params = '5'", state=FAILURE, says="must be a JSON list"),
-    _Spoilt(columns="global_params = '[{\"prop\": 7}]'", state=SUCCESS),
-    _Spoilt(columns="command_param = '{broken'", state=FAILURE, says="command_param"),
-    _Spoilt(columns=f"command_param = {_NESTED}", state=FAILURE, says="command_param"),
-    _Spoilt(columns="command_param = '[1]'", state=SUCCESS),
-    _Spoilt(
-        columns='command_param = \'{"StartNodeNameList": "gone"}\'',
-        state=FAILURE,
-        says="not selected",
-    ),
-    _Spoilt(columns="process_instance_json = '{broken'", state=FAILURE, says="not JSON"),
-    _Spoilt(columns="process_instance_json = '{}'", state=FAILURE, says="at least one task"),
-    _Spoilt(columns="history_cmd = 'nonsense,,'", state=SUCCESS),
-    _Spoilt(columns="task_depend_type = 0", state=FAILURE, says="not selected"),
-    _Spoilt(columns="state = 0", state=FAILURE, says="can't have happened"),
-    _Spoilt(columns="state = 2", state=FAILURE, says="pausing"),
-    _Spoilt(columns="state = 4", state=FAILURE, says="halting"),
-    _Spoilt(columns="state = 10", state=FAILURE, says="can't have happened"),
-    _Spoilt(columns="state = 14", state=SUCCESS),
-    _Spoilt(columns="timeout = -5", state=SUCCESS),
-    _Spoilt(columns="root_id = -1, parent_task_instance_id = -1", state=SUCCESS),
-    _Spoilt(columns="host = 'nobody:1'", state=SUCCESS),
-    _Spoilt(task="s", columns="branch = '[\"gone\"]'", state=FAILURE, says="upstream is not done"),
-    _Spoilt(task="s", columns="branch = '[]'", state=FAILURE, says="upstream is not done"),
-    _Spoilt(task="a", columns="var_pool = '{broken'", state=SUCCESS),
-    _Spoilt(task="a", columns=f"var_pool = {_NESTED}", state=SUCCESS),
-    _Spoilt(task="a", columns='var_pool = \'[{"prop": "x", "value": {}}]\'', state=SUCCESS),
-    _Spoilt(task="a", columns="name = 'foreign'", state=FAILURE, says="'foreign'"),
-    _Spoilt(task="a", columns="settled = false", state=SUCCESS),
-    _Spoilt(task="a", columns="flag = 0", state=SUCCESS),
-    _Spoilt(task="b", columns="task_json = '{broken'", state=SUCCESS),
-    _Spoilt(task="b", columns="pid = -1", state=SUCCESS),
-    _Spoilt(task="b", columns="timeout_seconds = -5, timeout_strategy = 0", state=SUCCESS),
-)
-
-
-def _going_on(cluster: PrivateCluster, names: Iterable[str], gate: Path) -> list[int]:
-    """Runs whose task 'b' runs until there is a file at the gate."""
-    switch = {"dependTaskList": [], "nextNode": "b"}
-    tasks = [
-        a_task("a", "true"),
-        {"name": "s", "type": "SWITCH", "preTasks": ["a"], "switchResult": switch},
-        a_task("b", f"while [ ! -e '{gate}' ]; do sleep 0.05; done", "s"),
-        a_task("c", "true", "b"),
-    ]
-    instances = [cluster.begin(cluster.define(name, tasks)) for name in names]
-
-    def are_there() -> bool:
-        return all(("b", RUNNING) in cluster.tasks_of(each, "name", "state") for each in instances)
-
-    until(are_there)
-    return instances
-
-
-def _spoil(cluster: PrivateCluster, instance: int, columns: str, task: str | None = None) -> None:
-    """Spoil a row, and have its master read the run again as after a failover."""
-    if task is None:
-        where = "id = %s"
-        cluster.rows(f"UPDATE t_ds_process_instance SET {columns} WHERE {where}", instance)
-    else:
-        where = "process_instance_id = %s AND name = %s"
-        cluster.rows(f"UPDATE t_ds_task_instance SET {columns} WHERE {where}", instance, task)
-    cluster.rows(
-        "UPDATE t_ds_process_instance SET owner_epoch = owner_epoch + 1 WHERE id = %s", instance
-    )
-
-
-def _mend(cluster: PrivateCluster, instance: int) -> None:
-    """End a run by hand, so that what is wrong with it troubles no other test."""
-    cluster.rows(
-        "UPDATE t_ds_task_instance SET state = 9, start_time = now(), end_time = now(),"
-        " retry_at = NULL, due_at = NULL WHERE process_instance_id = %s",
-        instance,
-    )
-    cluster.rows(
-        "UPDATE t_ds_process_instance SET state = 5, start_time = now(), end_time = now(),"
-        " schedule_time = NULL, wanted_at = NULL, wanted_deadline = NULL WHERE id = %s",
-        instance,
-    )
-
-
 def test_runs_whose_rows_were_spoilt_go_on_or_end_with_a_reason(
     cluster: PrivateCluster, home: Path
 ) -> None:
     gate = home / "gate"
-    instances = _going_on(cluster, (f"spoilt {n}" for n in range(len(SPOILT))), gate)
+    instances = going_on(cluster, (f"spoilt {n}" for n in range(len(SPOILT))), gate)
     for instance, spoilt in zip(instances, SPOILT, strict=True):
-        _spoil(cluster, instance, spoilt.columns, spoilt.task)
+        spoil(cluster, instance, spoilt.columns, spoilt.task)
     gate.touch()
     for instance, spoilt in zip(instances, SPOILT, strict=True):
         assert cluster.await_end(instance, within=20) == spoilt.state, spoilt
@@ -714,7 +500,7 @@ def test_an_intent_that_means_nothing_can_not_be_written(
         ("run_scope = '{broken'", None, "run_scope"),
         ("run_scope = '[1]'", None, "run_scope"),
         ("branch = '{broken'", "s", "branch"),
-        (f"branch = {_NESTED}", "s", "branch"),
+        (f"branch = {NESTED}", "s", "branch"),
     ],
 )
 def test_a_run_with_a_list_that_can_not_be_read_ends_with_the_column_in_the_reason(
@@ -722,8 +508,8 @@ def test_a_run_with_a_list_that_can_not_be_read_ends_with_the_column_in_the_reas
 ) -> None:
     name = f"unreadable {columns} {task}"
     gate = home / f"gate of {hash(name)}"
-    (instance,) = _going_on(cluster, [name], gate)
-    _spoil(cluster, instance, columns, task)
+    (instance,) = going_on(cluster, [name], gate)
+    spoil(cluster, instance, columns, task)
     gate.touch()
     try:
         assert cluster.await_end(instance, within=6) == FAILURE
@@ -734,7 +520,7 @@ def test_a_run_with_a_list_that_can_not_be_read_ends_with_the_column_in_the_reas
             )[0][0]
         )
     finally:
-        _mend(cluster, instance)
+        mend(cluster, instance)
 
 
 @pytest.mark.parametrize("columns", ["host = NULL", "owner_incarnation = NULL"])
@@ -742,13 +528,13 @@ def test_a_run_that_lost_its_owner_is_taken_over(
     cluster: PrivateCluster, home: Path, columns: str
 ) -> None:
     gate = home / f"gate of {columns}"
-    (instance,) = _going_on(cluster, [f"ownerless {columns}"], gate)
-    _spoil(cluster, instance, columns)
+    (instance,) = going_on(cluster, [f"ownerless {columns}"], gate)
+    spoil(cluster, instance, columns)
     gate.touch()
     try:
         assert cluster.await_end(instance, within=10) == SUCCESS
     finally:
-        _mend(cluster, instance)
+        mend(cluster, instance)
 
 
 @pytest.mark.parametrize(
@@ -766,12 +552,12 @@ def test_a_time_that_python_can_not_hold_ends_no_daemon(
 ) -> None:
     name = f"timeless {columns} {task}"
     gate = home / f"gate of {hash(name)}"
-    (instance,) = _going_on(cluster, [name], gate)
+    (instance,) = going_on(cluster, [name], gate)
     (port,) = cluster.ports(Kind.MASTER)
     cluster.rows(
         "INSERT INTO t_ds_task_group (name, group_size) VALUES ('room', 9) ON CONFLICT DO NOTHING"
     )
-    _spoil(cluster, instance, columns, task)
+    spoil(cluster, instance, columns, task)
     gate.touch()
     try:
         if task == "b":
@@ -782,7 +568,7 @@ def test_a_time_that_python_can_not_hold_ends_no_daemon(
             ask_to_stop(cluster, instance)
         cluster.await_end(instance, within=8)
     finally:
-        _mend(cluster, instance)
+        mend(cluster, instance)
         if cluster.pid(Kind.MASTER, port) is None:
             cluster.daemons.start_daemon(Kind.MASTER, port)
 
@@ -804,6 +590,6 @@ def test_a_recovery_of_a_run_with_such_a_time_ends_no_daemon(
         assert cluster.await_end(instance, within=6) in (FAILURE, SUCCESS)
     finally:
         cluster.rows("DELETE FROM t_ds_command WHERE id = %s", command)
-        _mend(cluster, instance)
+        mend(cluster, instance)
         if cluster.pid(Kind.MASTER, port) is None:
             cluster.daemons.start_daemon(Kind.MASTER, port)
