@@ -1,4 +1,7 @@
-"""The stores in both shapes: in memory and on one PostgreSQL database, emptied for each test."""
+"""Stores and registry in both shapes: in memory, and on real servers.
+
+The stores share one PostgreSQL database, which is emptied for each test.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import pytest
 
 from common.store.connect import connect, engine
 from common.store.listen import Channel
+from tests.conformance.registries import InMemory, OnZookeeper, Server
 from tests.conformance.store_tables import MemoryTables, PostgresTables, Tables
 from tests.conftest import MIGRATED, Databases
 
@@ -34,3 +38,14 @@ def db(request: pytest.FixtureRequest) -> Tables:
     tables: PostgresTables = request.getfixturevalue("postgres_tables")
     tables.empty()
     return tables
+
+
+@pytest.fixture(params=["memory", "zookeeper"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    made: InMemory | OnZookeeper
+    if request.param == "memory":
+        made = InMemory()
+    else:
+        made = OnZookeeper(request.getfixturevalue("zk_root"))
+    yield made
+    made.close()

@@ -1,0 +1,171 @@
+"""The queues of the registry, of tasks and of kills, in memory and on ZooKeeper."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.model.cluster import KillEntry, NodeKind
+from common.registry.protocol import RegistryUnavailableError
+from tests.conformance.registries import HERE, THERE, Server, Watcher, a_worker, entry, text
+from tests.conformance.test_registry import _can_hold
+
+
+# The task queue.
+def test_entries_come_in_the_order_in_which_they_should_be_claimed(server: Server) -> None:
+    queue = server.daemon().task_queue
+    late = entry(100, priority=3)
+    ten, nine = entry(10), entry(9)
+    next_instance = entry(1, priority=0, instance=2)
+    queue.offer([next_instance, late, ten, nine])
+    assert server.daemon().task_queue.entries() == (nine, ten, late, next_instance)
+
+
+def test_an_entry_keeps_its_group_and_hosts(server: Server) -> None:
+    queue = server.daemon().task_queue
+    queue.offer([entry(7, group=3)])
+    assert queue.entries() == (entry(7, group=3),)
+
+
+def test_offering_again_changes_nothing(server: Server) -> None:
+    queue = server.daemon().task_queue
+    queue.offer([entry(1)])
+    queue.offer([entry(1), entry(2)])
+    assert queue.entries() == (entry(1), entry(2))
+
+
+def test_names_that_no_master_wrote_are_left_out(server: Server) -> None:
+    queue = server.daemon().task_queue
+    queue.offer([entry(1)])
+    server.put("tasks_queue", "a_b_c_d")
+    server.put("tasks_queue", "readme")
+    assert queue.entries() == (entry(1),)
+
+
+def test_what_was_withdrawn_is_gone(server: Server) -> None:
+    queue = server.daemon().task_queue
+    queue.offer([entry(1), entry(2)])
+    queue.withdraw([entry(1), entry(3)])
+    assert queue.entries() == (entry(2),)
+
+
+def test_of_two_claims_for_one_entry_one_wins(server: Server) -> None:
+    (one, node), (other, other_node) = a_worker(server), a_worker(server, THERE)
+    one.task_queue.offer([entry(1)])
+    assert one.task_queue.claim([entry(1)], node) == (entry(1),)
+    assert other.task_queue.claim([entry(1)], other_node) == ()
+    assert other.task_queue.entries() == ()
+    assert other.task_queue.claimed() == {1}
+
+
+def test_a_claim_answers_what_was_won_in_the_order_asked(server: Server) -> None:
+    daemon, node = a_worker(server)
+    daemon.task_queue.offer([entry(1), entry(2), entry(3)])
+    asked = [entry(3), entry(4), entry(1)]
+    assert daemon.task_queue.claim(asked, node) == (entry(3), entry(1))
+    assert daemon.task_queue.entries() == (entry(2),)
+
+
+def test_what_is_still_claimed_is_not_claimed_again(server: Server) -> None:
+    (one, node), (other, other_node) = a_worker(server), a_worker(server, THERE)
+    one.task_queue.offer([entry(1)])
+    one.task_queue.claim([entry(1)], node)
+    one.task_queue.offer([entry(1)])
+    assert other.task_queue.claim([entry(1)], other_node) == ()
+    one.task_queue.release([entry(1)])
+    server.until(lambda: other.task_queue.claim([entry(1)], other_node) == (entry(1),))
+
+
+def test_a_released_claim_is_gone(server: Server) -> None:
+    daemon, node = a_worker(server)
+    daemon.task_queue.offer([entry(1), entry(2)])
+    daemon.task_queue.claim([entry(1), entry(2)], node)
+    daemon.task_queue.release([entry(1)])
+    assert daemon.task_queue.claimed() == {2}
+
+
+def test_a_claim_goes_with_the_session(server: Server) -> None:
+    daemon, node = a_worker(server)
+    onlooker = server.daemon().task_queue
+    onlooker.offer([entry(1)])
+    daemon.task_queue.claim([entry(1)], node)
+    server.expire(daemon)
+    server.until(lambda: onlooker.claimed() == frozenset())
+
+
+def test_a_former_incarnation_claims_nothing(server: Server) -> None:
+    daemon, former = a_worker(server)
+    daemon.membership.join(NodeKind.WORKER, HERE, text())
+    daemon.task_queue.offer([entry(1)])
+    with pytest.raises(RegistryUnavailableError):
+        daemon.task_queue.claim([entry(1)], former)
+    assert daemon.task_queue.entries() == (entry(1),)
+    assert daemon.task_queue.claimed() == frozenset()
+
+
+def test_watchers_hear_of_offers(server: Server) -> None:
+    watcher = Watcher()
+    server.daemon().task_queue.watch(watcher.notify)
+    server.until(watcher.is_notified_since(0))
+    queue = server.daemon().task_queue
+    for task in range(3):
+        before = watcher.notified
+        queue.offer([entry(task)])
+        server.until(watcher.is_notified_since(before))
+
+
+def test_the_queues_work_again_after_the_tree_was_wiped(server: Server) -> None:
+    queue, kills = server.daemon().task_queue, server.daemon().kill_queue
+    watcher = Watcher()
+    queue.watch(watcher.notify)
+    queue.offer([entry(1)])
+    server.wipe()
+    assert queue.entries() == ()
+    assert kills.asked(HERE) == ()
+    server.until(watcher.is_notified_since(0))
+    before = watcher.notified
+    queue.offer([entry(2)])
+    kills.ask([KillEntry(address=HERE, task_instance_id=2)])
+    assert queue.entries() == (entry(2),)
+    server.until(watcher.is_notified_since(before))
+    daemon, node = a_worker(server)
+    assert daemon.task_queue.claim([entry(2)], node) == (entry(2),)
+    assert _can_hold(daemon.mutex)
+
+
+def test_many_entries_are_offered_claimed_and_withdrawn_together(server: Server) -> None:
+    daemon, node = a_worker(server)
+    entries = tuple(entry(task) for task in range(1, 1201))
+    daemon.task_queue.offer(entries)
+    assert daemon.task_queue.entries() == entries
+    assert daemon.task_queue.claim(entries[:300], node) == entries[:300]
+    daemon.task_queue.withdraw(entries)
+    assert daemon.task_queue.entries() == ()
+    daemon.task_queue.release(entries[:300])
+    server.until(lambda: daemon.task_queue.claimed() == frozenset())
+
+
+# The kill queue.
+def test_t63_kill_requests_reach_the_worker_at_exactly_that_address(server: Server) -> None:
+    queue = server.daemon().kill_queue
+    mine = KillEntry(address="spark-node-1:12", task_instance_id=45)
+    others = KillEntry(address="spark-node-1:1", task_instance_id=46)
+    queue.ask([mine, others])
+    queue.ask([mine])
+    assert server.daemon().kill_queue.asked("spark-node-1:12") == (mine,)
+
+
+def test_a_kill_request_that_was_met_is_gone(server: Server) -> None:
+    queue = server.daemon().kill_queue
+    request = KillEntry(address=HERE, task_instance_id=45)
+    queue.ask([request])
+    queue.remove([request, KillEntry(address=HERE, task_instance_id=46)])
+    assert queue.asked(HERE) == ()
+
+
+def test_watchers_hear_of_kill_requests(server: Server) -> None:
+    watcher = Watcher()
+    server.daemon().kill_queue.watch(watcher.notify)
+    server.until(watcher.is_notified_since(0))
+    before = watcher.notified
+    server.daemon().kill_queue.ask([KillEntry(address=HERE, task_instance_id=45)])
+    server.until(watcher.is_notified_since(before))
