@@ -179,3 +179,8 @@ def entry(task: int, *, priority: int = 2, instance: int = 1, group: int = -1) -
 def a_worker(server: Server, address: str = HERE) -> tuple[Registry, Node]:
     daemon = server.daemon()
     return daemon, daemon.membership.join(NodeKind.WORKER, address, text())
+
+
+def can_hold(mutex: object) -> bool:
+    with mutex.hold("masters", timeout=AT_ONCE) as held:  # type: ignore[attr-defined]
+        return bool(held)

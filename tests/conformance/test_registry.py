@@ -15,6 +15,7 @@ from tests.conformance.registries import (
     Server,
     Watcher,
     a_worker,
+    can_hold,
     entry,
     text,
 )
@@ -181,14 +182,14 @@ def test_the_mutex_excludes_and_is_given_up(server: Server) -> None:
         assert held
         with other.hold("masters", timeout=AT_ONCE) as also_held:
             assert not also_held
-    server.until(lambda: _can_hold(other))
+    server.until(lambda: can_hold(other))
 
 
 def test_the_mutex_is_given_up_when_its_holder_fails(server: Server) -> None:
     one, other = server.daemon().mutex, server.daemon().mutex
     with pytest.raises(ZeroDivisionError), one.hold("masters", timeout=AT_ONCE):
         raise ZeroDivisionError
-    server.until(lambda: _can_hold(other))
+    server.until(lambda: can_hold(other))
 
 
 def test_locks_of_other_names_do_not_block(server: Server) -> None:
@@ -205,19 +206,14 @@ def test_a_lock_goes_with_its_holders_session(server: Server) -> None:
     holder, other = server.daemon(), server.daemon().mutex
     with holder.mutex.hold("masters", timeout=AT_ONCE):
         holder.close()
-        server.until(lambda: _can_hold(other))
+        server.until(lambda: can_hold(other))
 
 
 def test_who_gave_up_waiting_does_not_stand_in_the_way(server: Server) -> None:
     one, other = server.daemon().mutex, server.daemon().mutex
     with one.hold("masters", timeout=AT_ONCE), other.hold("masters", timeout=AT_ONCE) as held:
         assert not held
-    server.until(lambda: _can_hold(one))
-
-
-def _can_hold(mutex: object) -> bool:
-    with mutex.hold("masters", timeout=AT_ONCE) as held:  # type: ignore[attr-defined]
-        return bool(held)
+    server.until(lambda: can_hold(one))
 
 
 def test_a_closed_registry_answers_nothing(server: Server) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from common.model.cluster import NodeKind
 from common.registry.protocol import RegistryUnavailableError, Standing
-from tests.conformance.registries import AT_ONCE, HERE, Watcher, entry, text
-from tests.conformance.test_registry import _can_hold
+from tests.conformance.registries import AT_ONCE, HERE, Watcher, can_hold, entry, text
 from tests.memory.registry import MemoryZooKeeper
 
 
@@ -72,12 +71,12 @@ def test_what_a_crashed_daemon_held_stays_until_its_session_expires() -> None:
     onlooker.pulse()
     server.tick(clock.seconds)
     assert onlooker.task_queue.claimed() == {1}
-    assert not _can_hold(onlooker.mutex)
+    assert not can_hold(onlooker.mutex)
     assert len(onlooker.membership.nodes(NodeKind.WORKER)) == 1
     clock.seconds += 0.2
     server.tick(clock.seconds)
     assert onlooker.task_queue.claimed() == frozenset()
-    assert _can_hold(onlooker.mutex)
+    assert can_hold(onlooker.mutex)
     assert onlooker.membership.nodes(NodeKind.WORKER) == frozenset()
 
 

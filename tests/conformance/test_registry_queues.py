@@ -6,8 +6,16 @@ import pytest
 
 from common.model.cluster import KillEntry, NodeKind
 from common.registry.protocol import RegistryUnavailableError
-from tests.conformance.registries import HERE, THERE, Server, Watcher, a_worker, entry, text
-from tests.conformance.test_registry import _can_hold
+from tests.conformance.registries import (
+    HERE,
+    THERE,
+    Server,
+    Watcher,
+    a_worker,
+    can_hold,
+    entry,
+    text,
+)
 
 
 # The task queue.
@@ -129,7 +137,7 @@ def test_the_queues_work_again_after_the_tree_was_wiped(server: Server) -> None:
     server.until(watcher.is_notified_since(before))
     daemon, node = a_worker(server)
     assert daemon.task_queue.claim([entry(2)], node) == (entry(2),)
-    assert _can_hold(daemon.mutex)
+    assert can_hold(daemon.mutex)
 
 
 def test_many_entries_are_offered_claimed_and_withdrawn_together(server: Server) -> None:

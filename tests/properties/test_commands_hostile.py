@@ -307,7 +307,7 @@ def test_whatever_stands_in_a_row_and_in_the_tables_there_is_a_plan(case: Case, 
     try:
         command = read_command(case.row, param_limit_bytes=10**6)
     except BadCommandError:
-        return  # Checked by `tests/unit/test_commands.py`.
+        return  # Checked by `tests/unit/commands`.
     snapshot = case.snapshot
     found = _planned(command, snapshot, zone)
     event(f"{command.command_type.name}: {type(found).__name__}")

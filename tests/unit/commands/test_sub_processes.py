@@ -1,0 +1,134 @@
+"""Commands that begin a sub process as part of its tree."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from common.model.plans import ChildOf, Drop
+from common.model.states import ReleaseState
+from tests.builders import NOON
+from tests.unit.commands.planning import (
+    LINE,
+    OF_TASK_45,
+    a_definition,
+    a_parent,
+    begun,
+    begun_child,
+    planned,
+    read,
+    why,
+)
+
+
+def resolved_child(text: str | None, **columns: Any) -> dict[str, str]:
+    properties = json.loads(begun_child(a_definition(global_params=text), **columns).global_params)
+    return {item["prop"]: item["value"] for item in properties}
+
+
+@pytest.mark.parametrize("command_type", [0, 5, 6])
+def test_a_sub_process_begins_as_part_of_its_tree(command_type: int) -> None:
+    command = read(LINE, command_type=command_type, schedule_time=NOON, **OF_TASK_45)
+    found = begun_child(command=command, root_id=1)
+    assert found.child_of == ChildOf(process_instance_id=2, task_instance_id=45, root_id=1)
+    assert found.command_type == command_type
+    assert json.loads(found.command_param)["parentTaskInstanceId"] == "45"
+
+
+def test_the_parent_of_a_sub_process_is_the_root_if_it_has_none() -> None:
+    found = begun_child(root_id=0)
+    assert found.child_of == ChildOf(process_instance_id=2, task_instance_id=45, root_id=2)
+
+
+def test_a_run_that_no_task_asked_for_is_nobody_s_child() -> None:
+    assert begun(read()).child_of is None
+
+
+def test_a_sub_process_begins_though_its_definition_went_offline_t39() -> None:
+    assert begun_child(a_definition(release_state=ReleaseState.OFFLINE)).process_definition_id == 3
+
+
+def test_a_sub_process_whose_definition_was_deleted_is_refused() -> None:
+    found = planned(read(LINE, **OF_TASK_45), a_definition(usable=False), parent=a_parent())
+    assert "'flights'" in why(found)
+
+
+def test_a_sub_process_that_is_not_waited_for_any_more_does_not_begin_t36c() -> None:
+    found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=a_parent(waits=False))
+    assert found == Drop(reason="task 'sub' does not wait for its child any more")
+
+
+@pytest.mark.parametrize("command_type", [0, 1, 5, 6])
+def test_a_task_that_can_have_no_child_is_named(command_type: int) -> None:
+    param = '{"StartNodeNameList": "a", "complementStartDate": "2020-01-01 00:00:00"}'
+    found = planned(read(param, command_type=command_type, **OF_TASK_45), a_definition())
+    assert "task instance 45 is no SUB_PROCESS" in why(found)
+
+
+@pytest.mark.parametrize("ancestors", [(3,), (3, 8), (8, 3, 9)])
+def test_a_definition_that_would_run_inside_itself_is_refused_with_the_line_t36e(
+    ancestors: tuple[int, ...],
+) -> None:
+    found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=a_parent(ancestors=ancestors))
+    line = " → ".join(map(str, (*ancestors, 3)))
+    assert "'flights' would run inside itself" in why(found)
+    assert why(found).endswith(line)
+
+
+def test_a_definition_may_run_twice_in_a_tree_beside_itself() -> None:
+    assert begun_child(ancestors=(8, 9)).process_definition_id == 3
+
+
+def test_a_sub_process_inherits_the_globals_that_it_does_not_have() -> None:
+    above = '[{"prop": "x", "value": "parent"}, {"prop": "y", "value": "parent"}]'
+    found = resolved_child('[{"prop": "x", "value": "child"}]', global_params=above)
+    assert found == {"x": "child", "y": "parent"}
+
+
+def test_a_sub_process_inherits_what_was_put_out_above_it_before_the_globals() -> None:
+    pool = '[{"prop": "x", "direct": "IN", "type": "VARCHAR", "value": "pool"}]'
+    found = resolved_child(
+        None, input_pool=pool, global_params='[{"prop": "x", "value": "global"}]'
+    )
+    assert found == {"x": "pool"}
+
+
+def test_the_local_parameters_of_the_task_go_before_the_child_s_own_values() -> None:
+    local = [{"prop": "x", "direct": "IN", "type": "VARCHAR", "value": "${y}!"}]
+    found = resolved_child(
+        '[{"prop": "x", "value": "child"}]',
+        task_json=json.dumps({"params": {"localParams": local}}),
+        global_params='[{"prop": "y", "value": "parent"}]',
+    )
+    assert found["x"] == "parent!"
+
+
+def test_an_out_parameter_of_the_task_is_not_handed_down() -> None:
+    local = [{"prop": "x", "direct": "OUT", "type": "VARCHAR", "value": "local"}]
+    found = resolved_child(
+        '[{"prop": "x", "value": "child"}]',
+        task_json=json.dumps({"params": {"localParams": local}}),
+    )
+    assert found["x"] == "child"
+
+
+def test_what_is_inherited_is_not_handed_up_again() -> None:
+    above = '[{"prop": "x", "direct": "OUT", "type": "VARCHAR", "value": "parent"}]'
+    (item,) = json.loads(begun_child(global_params=above).global_params)
+    assert item["direct"] == "IN"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"input_pool": "{"}, {"global_params": "[{}]"}, {"input_pool": '[{"value": 1}]'}],
+)
+def test_a_parent_whose_parameters_are_spoilt_refuses_its_child(columns: dict[str, Any]) -> None:
+    found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=a_parent(**columns))
+    assert why(found).startswith("global parameters of 'flights': ")
+
+
+def test_a_child_whose_definition_has_no_such_name_is_refused_by_it() -> None:
+    command = read('{"processDefinitionName": "nights"}', process_definition_id=0, **OF_TASK_45)
+    assert why(planned(command, parent=a_parent())) == "there is no process definition 'nights'"
