@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from common.model.decisions import AbandonTask, Decision, RetryTask
 from common.model.definitions import PoolShare
 from common.model.instances import Ownership
-from common.model.states import (
-    Priority,
-    ProcessState,
-    TaskState,
-)
+from common.model.states import Priority, ProcessState, TaskState
 from common.store import tables as t
 from common.store.listen import Channel
 from common.store.master.ports import Released
 from tests.builders import NOON
+from tests.conformance.pools import a_pool, queue_of, share, state_of, submit_held
 from tests.conformance.store_tables import (
     LATER,
     MASTER,
@@ -29,7 +25,6 @@ from tests.conformance.store_tables import (
     WORKER,
     Tables,
     a_run,
-    a_submit,
     an_end,
     claim,
     end,
@@ -42,37 +37,8 @@ from tests.conformance.store_tables import (
     released,
     save,
     submit,
-    the_newest_id,
     the_task,
 )
-
-
-def a_pool(db: Tables, name: str = "db", size: int = 1, **columns: Any) -> int:
-    return db.insert(t.task_group, name=name, group_size=size, **columns)
-
-
-def share(pool: int | str, slots: int = 1) -> PoolShare:
-    if isinstance(pool, int):
-        return PoolShare(pool_id=pool, slots=slots)
-    return PoolShare(pool_name=pool, slots=slots)
-
-
-def submit_held(
-    db: Tables, owned: Ownership, name: str, *pools: PoolShare, attempt: int = 1, **changes: Any
-) -> int:
-    """Submit an attempt that is held back; return its id."""
-    saved = save(db, owned, a_submit(name, attempt, pools=pools, **changes))
-    assert (saved.offers, saved.holds) == ((), True)
-    return the_newest_id(db, t.task_instance)
-
-
-def state_of(db: Tables, task_id: int) -> TaskState:
-    return TaskState(the_task(db, task_id)["state"])
-
-
-def queue_of(db: Tables, task_id: int) -> list[dict[str, Any]]:
-    return [row for row in db.rows(t.task_group_queue) if row["task_id"] == task_id]
-
 
 # Delay
 

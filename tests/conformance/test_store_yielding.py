@@ -10,6 +10,7 @@ from common.model.plans import Drop
 from common.store import tables as t
 from common.store.master.ports import WaitingDependent
 from tests.builders import NOON
+from tests.conformance.pools import a_pool, share
 from tests.conformance.store_tables import (
     FOLDERS,
     LATER,
@@ -31,7 +32,6 @@ from tests.conformance.store_tables import (
     submit,
     take,
 )
-from tests.conformance.test_store_holds import a_pool, share
 
 TOKYO = "Asia/Tokyo"
 

@@ -9,7 +9,7 @@ from common.model.states import ProcessState
 from common.model.upstream import UpstreamRun
 from master.logic.deadlocks import WaitCycle, Waits, runs_needed, wait_cycles
 from master.logic.dependent import DependResult, Entry, Join, Joined, Wait, questions, wait_of
-from tests.unit.test_dependent import NOON, UTC_ZONE, a_run, an_item, waits_for
+from tests.unit.dependences import NOON, UTC_ZONE, a_run, an_item, waits_for
 
 SUCCESS = Entry(result=DependResult.SUCCESS)
 FAILED = Entry(result=DependResult.FAILED)

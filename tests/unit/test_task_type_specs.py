@@ -16,7 +16,7 @@ from common.model.task_type import Shape
 from common.store.worker.ports import DataSource
 from common.task_types import find_task_types, known_task_types
 from operations.definition_files import DefinitionDocument, read_definition_files
-from tests.unit.test_worker_tasks import prepared
+from tests.unit.preparing import prepared
 from worker.launching.base import TaskParameterError
 
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,214 @@
+"""Commands about instances and their tasks, on a real database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sqlalchemy import Engine, select
+
+from common.model.commands import CommandType
+from common.model.states import ProcessState, TaskState
+from common.store.tables import command
+from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, commands, parsed
+from tests.integration.conftest import Cli
+
+VERBS = (
+    ("pause", ProcessState.RUNNING, CommandType.PAUSE),
+    ("stop", ProcessState.SERIAL_WAIT, CommandType.STOP),
+    ("resume", ProcessState.PAUSE, CommandType.RECOVER_SUSPENDED_PROCESS),
+    ("resume", ProcessState.STOP, CommandType.RECOVER_SUSPENDED_PROCESS),
+    ("recover", ProcessState.STOP, CommandType.RECOVER_SUSPENDED_PROCESS),
+    ("recover", ProcessState.FAILURE, CommandType.START_FAILURE_TASK_PROCESS),
+    ("rerun --failed", ProcessState.FAILURE, CommandType.START_FAILURE_TASK_PROCESS),
+    ("rerun", ProcessState.SUCCESS, CommandType.REPEAT_RUNNING),
+    ("rerun --all", ProcessState.FAILURE, CommandType.REPEAT_RUNNING),
+)
+
+
+def test_each_verb_is_a_command_row(cli: Cli, db: Engine) -> None:
+    for verb, state, kind in VERBS:
+        number = an_instance(db, state)
+        assert cli("instance", *verb.split(), str(number))[0] == 0, verb
+        found, param, _ = commands(db)[-1]
+        assert (found, param) == (kind, {"ProcessInstanceId": str(number)}), verb
+
+
+FORBIDDEN = (
+    ("pause", ProcessState.SUCCESS, "has ended already: SUCCESS"),
+    ("stop", ProcessState.STOP, "has ended already: STOP"),
+    ("resume", ProcessState.RUNNING, "stop it first: orcaflow instance stop"),
+    ("resume", ProcessState.FAILURE, "go on where it ended: orcaflow instance recover"),
+    ("recover", ProcessState.SUCCESS, "run all of it again: orcaflow instance rerun"),
+    ("rerun", ProcessState.RUNNING, "only one that has ended"),
+)
+
+
+def test_a_command_that_the_state_forbids_is_refused_with_the_cure(cli: Cli, db: Engine) -> None:
+    for verb, state, cure in FORBIDDEN:
+        code, out, err = cli("instance", verb, str(an_instance(db, state)))
+        assert (code, out) == (4, ""), verb
+        assert cure in err, verb
+    assert commands(db) == []
+
+
+def test_of_two_recoveries_the_second_is_refused_and_the_first_named(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.FAILURE)
+    assert cli("instance", "recover", "1")[0] == 0
+    code, _, err = cli("instance", "rerun", "1")
+    assert code == 4
+    assert "is being recovered already: command 1 (START_FAILURE_TASK_PROCESS)" in err
+    assert len(commands(db)) == 1
+
+
+def test_a_command_to_a_sub_process_goes_to_the_root_and_says_so(cli: Cli, db: Engine) -> None:
+    root = an_instance(db, ProcessState.FAILURE)
+    child = an_instance(db, ProcessState.STOP, is_sub_process=1, root_id=root)
+    code, _, err = cli("instance", "recover", str(child))
+    assert code == 0
+    assert f"the root of its tree, {root}" in err
+    assert commands(db) == [
+        (CommandType.START_FAILURE_TASK_PROCESS, {"ProcessInstanceId": str(root)}, root)
+    ]
+    code, _, err = cli("instance", "execute", str(child), "--tasks", "a")
+    assert code == 4
+    assert "single tasks can be executed in the root of a tree only" in err
+
+
+def test_chosen_tasks_are_executed_with_their_chosen_neighbours(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.SUCCESS)
+    assert cli("instance", "execute", "1", "--tasks", "a, b", "--post")[0] == 0
+    with db.connect() as connection:
+        row = connection.execute(select(command)).one()
+    assert (row.command_type, row.task_depend_type, row.process_instance_id) == (12, 2, 1)
+    assert json.loads(row.command_param)["StartNodeNameList"] == "a,b"
+    code, _, err = cli("instance", "execute", "1", "--tasks", "aa")
+    assert code == 3
+    assert "did you mean 'a'?" in err
+    assert cli("instance", "execute", "1", "--tasks", "a", "--pre", "--post")[0] == 2
+    assert cli("instance", "execute", "1", "--tasks", ",")[0] == 2
+
+
+def test_waiting_for_a_recovery_that_nobody_takes_ends_with_the_time_out(
+    cli: Cli, db: Engine
+) -> None:
+    an_instance(db, ProcessState.FAILURE)
+    code, _, err = cli("instance", "recover", "1", "--wait", "--timeout", "0.1s")
+    assert code == 124
+    assert "no master has taken command 1" in err
+
+
+def test_a_failed_attempt_of_an_ended_run_is_declared_good(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.FAILURE)
+    an_attempt(db, 1, TaskState.FAILURE, reason="exit code 3")
+    row = parsed(cli("task", "force-success", "1", "-o", "json"))
+    assert (row["state"], row["state_code"]) == ("FORCED_SUCCESS", 13)
+    assert "it was FAILURE: exit code 3" in row["reason"]
+
+
+def test_no_other_attempt_is_declared_good(cli: Cli, db: Engine) -> None:
+    for run, state, flag, cause in (
+        (ProcessState.RUNNING, TaskState.FAILURE, 1, "is RUNNING"),
+        (ProcessState.FAILURE, TaskState.SUCCESS, 1, "it is SUCCESS"),
+        (ProcessState.FAILURE, TaskState.FAILURE, 0, "another attempt has taken its place"),
+    ):
+        attempt = an_attempt(db, an_instance(db, run), state, flag=flag)
+        code, _, err = cli("task", "force-success", str(attempt))
+        assert code == 4, cause
+        assert cause in err
+
+
+def test_the_execution_type_is_set_shown_and_exported(cli: Cli, db: Engine, tmp_path: Path) -> None:
+    a_definition(db, process_definition_json='{"tasks": []}')
+    (row,) = parsed(
+        cli("definition", "set", "nightly", "--execution-type", "serial-wait", "-o", "json")
+    )
+    assert (row["execution_type"], row["changed"]) == ("SERIAL_WAIT", True)
+    assert parsed(cli("definition", "show", "nightly", "-o", "json"))["execution_type"] == (
+        "SERIAL_WAIT"
+    )
+    assert parsed(cli("definition", "export", "nightly"))["executionType"] == "SERIAL_WAIT"
+    assert cli("definition", "set", "nightly", "--execution-type", "sometimes")[0] == 2
+    assert cli("definition", "set", "nobody", "--execution-type", "parallel")[0] == 3
+
+
+def test_rendering_reports_where_values_come_from_and_masks_secrets(cli: Cli, db: Engine) -> None:
+    an_instance(
+        db,
+        ProcessState.RUNNING,
+        global_params=json.dumps([{"prop": "db_password", "value": "s3cret!"}]),
+        command_param=json.dumps({"StartParams": json.dumps({"who": "me"})}),
+    )
+    local = [{"prop": "who", "value": "you"}, {"prop": "count", "value": ""}]
+    params = {"rawScript": "${who} ${count} ${db_password}", "localParams": local}
+    an_attempt(
+        db,
+        1,
+        TaskState.SUCCESS,
+        task_json=json.dumps({"params": params}),
+        input_pool=json.dumps([{"prop": "count", "value": "12"}]),
+        var_pool=json.dumps(
+            [{"prop": "api_token", "value": "abcdef"}, {"prop": "n", "value": "1"}]
+        ),
+    )
+    code, out, _ = cli("task", "render", "1", "-o", "json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["params"] == {"rawScript": "me 12 ******"}
+    assert document["origins"]["who"] == "start-up"
+    assert document["origins"]["count"] == "upstream"
+    assert document["origins"]["system.datetime"] == "built-in"
+    assert document["put_out"] == {"api_token": "******", "n": "1"}
+    assert "s3cret!" not in out
+
+
+def test_the_lists_show_the_new_states(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.SERIAL_WAIT)
+    an_attempt(db, 1, TaskState.DELAY_EXECUTION, due_at=NOW)
+    an_attempt(db, 1, TaskState.SUCCESS, name="s", task_type="SWITCH", branch='["x"]')
+    assert parsed(cli("instance", "list", "--state", "serial-wait", "-o", "json"))[0]["id"] == 1
+    rows = parsed(cli("task", "list", "-o", "json"))
+    assert [row["branch"] for row in rows] == [None, ["x"]]
+    assert rows[0]["due_at"] is not None
+    assert len(parsed(cli("task", "list", "--state", "delay-execution", "-o", "json"))) == 1
+
+
+def test_everything_known_of_a_spark_application_is_shown(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.RUNNING)
+    said = {
+        "app_link": "app-1",
+        "ui_link": "http://driver:4040",
+        "progress": '{"tasks": 40, "tasks_done": 12, "tasks_running": 3}',
+    }
+    an_attempt(db, 1, TaskState.RUNNING, task_type="PYSPARK", **said)
+    an_attempt(
+        db,
+        1,
+        TaskState.FAILURE,
+        name="b",
+        task_type="PYSPARK",
+        failure_reason="OUT_OF_MEMORY",
+        reason="the heap was too small",
+        usage='{"core_seconds": 900}',
+    )
+    _, listed, _ = cli("task", "list")
+    head, running, failed = listed.splitlines()
+    assert head.split()[-3:] == ["PROGRESS", "FAILURE", "REASON"]
+    assert "tasks 12/40 (3 running)" in running
+    assert failed.split()[-1] == "OUT_OF_MEMORY"
+    _, shown, _ = cli("instance", "show", "1")
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "application app-1" in lines
+    assert "UI http://driver:4040" in lines
+    assert "cost 0.25 core-hours" in lines
+    rows = parsed(cli("instance", "show", "1", "-o", "json"))["tasks"]
+    assert rows[0]["progress"]["share"] == 0.3
+    assert (rows[0]["app_link"], rows[0]["ui_link"]) == ("app-1", "http://driver:4040")
+    assert (rows[1]["failure_reason"], rows[1]["usage"]["core_seconds"]) == ("OUT_OF_MEMORY", 900)
+
+
+def test_a_table_of_other_tasks_says_nothing_of_spark(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.RUNNING)
+    an_attempt(db, 1, TaskState.SUCCESS)
+    assert "PROGRESS" not in cli("task", "list")[1]
+    assert parsed(cli("task", "list", "-o", "json"))[0]["progress"] is None

@@ -1,0 +1,67 @@
+"""Commands about pools, on a real database."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine, insert
+
+from common.model.states import ProcessState, TaskState
+from common.store.tables import task_group_queue
+from tests.integration.cli_rows import an_attempt, an_instance, parsed
+from tests.integration.conftest import Cli
+
+
+def test_a_pool_is_made_resized_and_removed(cli: Cli) -> None:
+    assert parsed(cli("pool", "create", "db", "--size", "2", "-o", "json")) == {
+        "id": 1,
+        "name": "db",
+        "size": 2,
+    }
+    code, _, err = cli("pool", "create", "db", "--size", "3")
+    assert code == 4
+    assert "orcaflow pool resize" in err
+    assert parsed(cli("pool", "resize", "db", "--size", "5", "-o", "json"))["size"] == 5
+    assert cli("pool", "resize", "bd", "--size", "5")[0] == 3
+    assert cli("pool", "remove", "db")[0] == 0
+    assert cli("pool", "remove", "db")[0] == 3
+
+
+def test_a_pool_of_an_absurd_size_is_refused_with_the_limits(cli: Cli) -> None:
+    for size in ("0", "-1", "1000001"):
+        code, _, err = cli("pool", "create", "db", "--size", size)
+        assert code == 2
+        assert "from 1 to 1000000 slots" in err
+    assert cli("pool", "create", "db", "--size", "many")[0] == 2
+    assert cli("pool", "create", " db", "--size", "1")[0] == 2
+
+
+def test_one_slot_is_no_slots(cli: Cli) -> None:
+    assert cli("pool", "create", "db", "--size", "1")[1] == "pool db has 1 slot\n"
+    assert cli("pool", "show", "db")[1] == "db: 0 of 1 slot is taken, 0 tasks wait\n"
+
+
+def test_a_pool_lists_its_holders_and_waiters_and_is_not_removed_while_it_has_any(
+    cli: Cli, db: Engine
+) -> None:
+    cli("pool", "create", "db", "--size", "3")
+    an_instance(db, ProcessState.RUNNING)
+    holder = an_attempt(db, 1, TaskState.RUNNING)
+    waiter = an_attempt(db, 1, TaskState.WAITING_DEPEND, name="b")
+    ended = an_attempt(db, 1, TaskState.SUCCESS, name="c")
+    with db.begin() as connection:
+        for task, status, weight in ((holder, 1, 2), (waiter, -1, 2), (ended, 1, 3)):
+            connection.execute(
+                insert(task_group_queue).values(
+                    task_id=task, group_id=1, status=status, weight=weight, process_id=1
+                )
+            )
+    (row,) = parsed(cli("pool", "list", "-o", "json"))
+    # An ended attempt holds no slots, whatever its row says: slots can't leak.
+    assert (row["used"], row["free"], row["waiting"]) == (2, 1, 1)
+    shown = parsed(cli("pool", "show", "db", "-o", "json"))
+    assert [each["task"] for each in shown["holders"]] == ["a"]
+    assert [each["task"] for each in shown["waiters"]] == ["b"]
+    code, _, err = cli("pool", "remove", "db")
+    assert code == 4
+    assert "task 'a' of process instance 1 holds" in err
+    causes = parsed(cli("task", "why", str(waiter), "-o", "json"))
+    assert [each["cause"] for each in causes][-3:] == ["pool", "pool", "running"]

@@ -1,0 +1,102 @@
+"""`instance why` on a real database, with ZooKeeper and without."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine, insert
+
+from common.config import load
+from common.model.cluster import NodeKind
+from common.model.states import ProcessState, TaskState
+from common.store.tables import command, relation_process_instance
+from operations.members import registry
+from tests.conftest import ZookeeperRoot
+from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, parsed
+from tests.integration.conftest import Cli
+
+
+def test_why_follows_sub_processes_and_reports_that_zookeeper_did_not_answer(
+    cli: Cli, db: Engine
+) -> None:
+    a_definition(db)
+    parent = an_instance(db, ProcessState.RUNNING)
+    wants = an_attempt(db, parent, TaskState.RUNNING, task_type="SUB_PROCESS", host=None)
+    child = an_instance(db, ProcessState.RUNNING, root_id=parent, parent_task_instance_id=wants)
+    due = NOW + timedelta(minutes=5)
+    an_attempt(db, child, TaskState.DELAY_EXECUTION, due_at=due)
+    with db.begin() as connection:
+        connection.execute(
+            insert(relation_process_instance).values(
+                parent_process_instance_id=parent,
+                parent_task_instance_id=wants,
+                process_instance_id=child,
+            )
+        )
+    causes = parsed(cli("instance", "why", str(parent), "-o", "json"))
+    assert [(each["cause"], each["depth"]) for each in causes] == [
+        ("zookeeper_unreachable", 0),
+        ("sub_process", 0),
+        ("zookeeper_unreachable", 1),
+        ("delay", 1),
+        ("upstream", 1),
+        ("upstream", 0),
+    ]
+    assert causes[3]["next_at"] == due.isoformat().replace("+00:00", "Z")
+    code, out, _ = cli("instance", "why", str(parent), "--task", "b")
+    assert code == 0
+    assert "task 'b' waits for 'a'" in out
+    assert "└─ " in out
+    assert cli("instance", "why", str(parent), "--task", "nobody")[0] == 3
+
+
+def test_why_explains_serial_runs_queued_tasks_and_commands(cli: Cli, db: Engine) -> None:
+    a_definition(db, release_state=0)
+    first = an_instance(db, ProcessState.RUNNING)
+    an_attempt(db, first, TaskState.SUBMITTED)
+    second = an_instance(db, ProcessState.SERIAL_WAIT)
+    third = an_instance(db, ProcessState.SERIAL_WAIT)
+    code, out, _ = cli("instance", "why", str(third))
+    assert code == 0
+    assert f"behind process instance {first}" in out
+    assert f"process instance {second} is SERIAL_WAIT" in out
+    later = an_attempt(db, first, TaskState.SUBMITTED, name="b")
+    assert "before it: 1 task" in cli("task", "why", str(later))[1]
+    with db.begin() as connection:
+        connection.execute(insert(command).values(command_type=0, process_definition_id=1))
+    causes = parsed(cli("instance", "why", "--command", "1", "-o", "json"))
+    assert [each["cause"] for each in causes] == [
+        "command_waits",
+        "definition_offline",
+        "zookeeper_unreachable",
+    ]
+    assert cli("instance", "why", "--command", "99")[0] == 3
+    assert cli("instance", "why")[0] == 2
+    assert cli("instance", "why", "99")[0] == 3
+
+
+def test_why_of_a_superseded_attempt_explains_the_one_in_its_place(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.RUNNING)
+    old = an_attempt(db, 1, TaskState.FAILURE, flag=0)
+    an_attempt(db, 1, TaskState.RUNNING, attempt=2)
+    causes = parsed(cli("task", "why", str(old), "-o", "json"))
+    assert [each["cause"] for each in causes] == ["superseded", "zookeeper_unreachable", "running"]
+
+
+def test_why_reads_the_living_daemons_from_zookeeper(
+    cli: Cli, db: Engine, zk_root: ZookeeperRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", zk_root.hosts)
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__ROOT", zk_root.root)
+    monkeypatch.setattr("operations.explaining.PATIENCE", timedelta(seconds=10))
+    with registry(load()) as opened:
+        master = opened.membership.join(NodeKind.MASTER, "127.0.0.1:5678", "")
+        a_definition(db)
+        run = an_instance(db, ProcessState.RUNNING, owner_incarnation=master.incarnation)
+        an_attempt(db, run, TaskState.RUNNING)
+        queued = an_attempt(db, run, TaskState.SUBMITTED, name="b")
+        causes = parsed(cli("instance", "why", str(run), "-o", "json"))
+        assert [each["cause"] for each in causes] == ["worker_gone", "queued", "no_worker"]
+    causes = parsed(cli("task", "why", str(queued), "-o", "json"))
+    assert [each["cause"] for each in causes][:2] == ["owner_gone", "no_master"]

@@ -1,0 +1,116 @@
+"""The files of an attempt: its directory, records, artefacts and log."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from common.params import DataType
+from tests.claims import WHEN
+from worker import task_log
+from worker.processes.outputs import Declared
+from worker.processes.records import Record, Records
+from worker.workspace import (
+    artefact_path,
+    attempt_folders,
+    make_artefact,
+    make_directory,
+    open_log,
+    remove_directory,
+    write_file,
+)
+
+
+def test_only_numbers_become_parts_of_a_path(tmp_path: Path) -> None:
+    paths = attempt_folders(tmp_path).paths(4, 5, 6)
+    assert paths.execute_path == f"{tmp_path}/4/5/6"
+    assert paths.log_path == f"{tmp_path}/logs/4/5/6.log"
+
+
+def test_a_directory_is_made_afresh_and_its_empty_parents_go_with_it(tmp_path: Path) -> None:
+    directory = tmp_path / "1" / "2" / "3"
+    for _ in range(2):
+        make_directory(directory, None)
+        assert list(directory.iterdir()) == []
+        write_file(directory / "x", "x", None)
+    with pytest.raises(FileExistsError):
+        write_file(directory / "x", "y", None)
+    (tmp_path / "1" / "9").mkdir()
+    remove_directory(directory)
+    assert [path.name for path in (tmp_path / "1").iterdir()] == ["9"]
+    remove_directory(directory)
+
+
+def test_a_record_tells_what_was_written_whole(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    file = records.begin(
+        Record(task_instance_id=8, task_type="SHELL", execute_path="/e", log_path="/l")
+    )
+    os.write(file, b"pid 12\nexit 3\nexit 4")
+    os.close(file)
+    record = records.read(8)
+    assert record is not None
+    assert (record.execute_path, record.log_path, record.pid, record.exit_code) == (
+        "/e",
+        "/l",
+        12,
+        3,
+    )
+    (tmp_path / "stray.txt").touch()
+    (tmp_path / "9").write_text("{")
+    assert records.ids() == (8, 9)
+    assert records.read(9) is None
+    records.remove(8)
+    records.remove(8)
+    assert records.ids() == (9,)
+
+
+def test_a_record_keeps_what_an_attempt_puts_out_and_when_its_time_is_out(tmp_path: Path) -> None:
+    record = Record(
+        task_instance_id=8,
+        task_type="SQL",
+        execute_path="/e",
+        log_path="/l",
+        complement=True,
+        outputs=Declared(types={"a": DataType.LIST}, file="/e/o", log_from=7),
+        job_file=Path("/e/job.json"),
+        times_out_at=WHEN,
+        timeout=timedelta(minutes=5),
+    )
+    records = Records(tmp_path)
+    os.close(records.begin(record))
+    assert records.read(8) == record
+
+
+def test_an_artefact_stands_beside_the_log_and_is_made_afresh(tmp_path: Path) -> None:
+    path = artefact_path(tmp_path / "3.log", "result.csv")
+    assert path == tmp_path / "3.result.csv"
+    path.symlink_to(tmp_path / "elsewhere")
+    make_artefact(path, None)
+    assert path.is_file()
+    assert not path.is_symlink()
+
+
+def test_a_log_is_cut_as_often_as_it_grows_and_counts_all_that_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "1.log"
+    log = open_log(path)
+    cut = None
+    written = 0
+    for number in range(5_000):
+        line = f"line {number:06}\n"
+        task_log.write(log, line)
+        written += len(line)
+        if number % 100 == 0:
+            cut = task_log.cut(log, limit_bytes=10_000, before=cut)
+    os.close(log)
+    text = path.read_text()
+    assert cut is not None
+    assert text.startswith("line 000000\n")
+    assert text.endswith("line 004999\n")
+    assert text.count("bytes were cut") == 1
+    marker = next(line for line in text.splitlines(keepends=True) if "bytes were cut" in line)
+    assert len(text) - len(marker) + cut.taken == written
+    assert f" {cut.taken} bytes were cut" in marker
