@@ -10,20 +10,13 @@ from typing import Any, assert_never
 from common.errors import BadCommandError
 from common.model.cluster import Node
 from common.model.command_param import CommandParam
-from common.model.commands import (
-    INTENT_COMMANDS,
-    RESTARTING_COMMANDS,
-    Command,
-    CommandRow,
-    CommandType,
-)
+from common.model.commands import INTENT_COMMANDS, RESTARTING_COMMANDS, Command, CommandType
 from common.model.complements import DateState
 from common.model.instances import Ownership, TaskRow
 from common.model.plans import (
     Begin,
     ChildOf,
     Complement,
-    DefinitionSnapshot,
     DependentDefinition,
     Drop,
     Handled,
@@ -36,13 +29,7 @@ from common.model.plans import (
     SetIntent,
     Snapshot,
 )
-from common.model.states import (
-    ExecutionType,
-    ProcessState,
-    ReleaseState,
-    TaskDependType,
-    TaskState,
-)
+from common.model.states import ExecutionType, ProcessState, TaskDependType, TaskState
 from common.store.master.commands import (
     PARAM_LIMIT_BYTES,
     known_state,
@@ -52,6 +39,12 @@ from common.store.master.commands import (
 )
 from common.store.master.ports import CommandStore, Planner
 from common.store.transaction import storable, unstorable
+from tests.memory.command_rows import (
+    command_row,
+    definition_snapshot,
+    history,
+    new_process_instance,
+)
 from tests.memory.complements import create_complements, may_begin_date
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.reading import names_in, task_row
@@ -59,7 +52,6 @@ from tests.memory.rows import (
     DEPENDENT,
     SUB_PROCESS,
     CommandRecord,
-    DefinitionRecord,
     ErrorCommandRecord,
     ProcessRecord,
 )
@@ -168,7 +160,7 @@ class MemoryCommandStore(CommandStore):
 
     def _plan(self, row: CommandRecord, live_masters: frozenset[Node], planner: Planner) -> Plan:
         command = understand(
-            _command_row(row, self._param_limit_bytes), param_limit_bytes=self._param_limit_bytes
+            command_row(row, self._param_limit_bytes), param_limit_bytes=self._param_limit_bytes
         )
         if isinstance(command, Reject):
             return command
@@ -188,7 +180,7 @@ class MemoryCommandStore(CommandStore):
             or (0 if process is None else process.process_definition_id)
         )
         return Snapshot(
-            definition=None if definition is None else _definition_snapshot(definition),
+            definition=None if definition is None else definition_snapshot(definition),
             instance=None if process is None else self._instance(process, command.command_type),
             asked_instance_id=command.process_instance_id,
             parent=self._parent(command.parent_task_instance_id),
@@ -354,7 +346,7 @@ class MemoryCommandStore(CommandStore):
     def _begin(
         self, tx: Transaction, command_id: int, plan: Begin, node: Node, now: datetime
     ) -> Ownership | None:
-        columns = _new_process_instance(plan, node=node, now=now) | {"command_id": command_id}
+        columns = new_process_instance(plan, node=node, now=now) | {"command_id": command_id}
         if plan.complement_date_id and not self._may_begin(plan.complement_date_id, command_id):
             raise _DroppedError(
                 f"date {plan.complement_date_id} of a complement does not wait for this command"
@@ -490,7 +482,7 @@ class MemoryCommandStore(CommandStore):
             "timeout_flag": 0,
             "run_scope": None if scope is None else json.dumps(list(scope), ensure_ascii=False),
             "command_type": int(plan.command_type),
-            "history_cmd": _history(process, plan.command_type),
+            "history_cmd": history(process, plan.command_type),
             "update_time": now,
         }
         tx.update(self._db.processes, process.id, **columns)
@@ -538,7 +530,7 @@ class MemoryCommandStore(CommandStore):
             owner_incarnation=node.incarnation,
             owner_epoch=plan.epoch + 1,
             command_type=int(plan.command_type),
-            history_cmd=_history(process, plan.command_type),
+            history_cmd=history(process, plan.command_type),
             update_time=now,
             **columns,
         )
@@ -555,7 +547,7 @@ class MemoryCommandStore(CommandStore):
             )
         columns: dict[str, Any] = {
             "command_type": int(plan.command_type),
-            "history_cmd": _history(process, plan.command_type),
+            "history_cmd": history(process, plan.command_type),
             "update_time": now,
         }
         if not process.is_waiting:
@@ -579,81 +571,3 @@ def _needs_room(row: CommandRecord) -> bool:
 
 def _is_date(row: CommandRecord) -> bool:
     return _needs_room(row) and row.complement_date_id != 0
-
-
-def _command_row(row: CommandRecord, param_limit_bytes: int) -> CommandRow:
-    param_bytes = len((row.command_param or "").encode())
-    return CommandRow(
-        id=row.id,
-        command_type=row.command_type,
-        process_definition_id=row.process_definition_id,
-        command_param=None if param_bytes > param_limit_bytes else row.command_param,
-        param_bytes=param_bytes,
-        task_depend_type=row.task_depend_type,
-        failure_strategy=row.failure_strategy,
-        warning_type=row.warning_type,
-        warning_group_id=row.warning_group_id,
-        schedule_time=row.schedule_time,
-        start_time=row.start_time,
-        executor_id=row.executor_id,
-        process_instance_priority=row.process_instance_priority,
-        worker_group_id=row.worker_group_id,
-        parent_task_instance_id=row.parent_task_instance_id,
-        complement_date_id=row.complement_date_id,
-    )
-
-
-def _definition_snapshot(row: DefinitionRecord) -> DefinitionSnapshot:
-    return DefinitionSnapshot(
-        id=row.id,
-        name=row.name,
-        version=row.version,
-        release_state=ReleaseState(row.release_state),
-        usable=row.flag == 1,
-        process_definition_json=row.process_definition_json or "",
-        global_params=row.global_params,
-        timeout_minutes=row.timeout,
-        tenant_id=row.tenant_id,
-        locations=row.locations,
-        connects=row.connects,
-        execution_type=ExecutionType(row.execution_type),
-    )
-
-
-def _new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str, Any]:
-    """The columns of a new process instance (contract §3.5), owned by `node`."""
-    return {
-        "name": plan.name,
-        "process_definition_id": plan.process_definition_id,
-        "state": int(ProcessState.RUNNING),
-        "start_time": now,
-        "host": node.address,
-        "owner_incarnation": node.incarnation,
-        "owner_epoch": 1,
-        "command_type": int(plan.command_type),
-        "command_param": plan.command_param,
-        "task_depend_type": int(plan.task_depend_type),
-        "failure_strategy": int(plan.failure_strategy),
-        "warning_type": int(plan.warning_type),
-        "warning_group_id": plan.warning_group_id,
-        "schedule_time": plan.schedule_time,
-        "command_start_time": plan.command_start_time,
-        "global_params": plan.global_params,
-        "process_instance_json": plan.process_instance_json,
-        "update_time": now,
-        "executor_id": plan.executor_id,
-        "locations": plan.locations,
-        "connects": plan.connects,
-        "history_cmd": plan.command_type.name,
-        "process_instance_priority": int(plan.priority),
-        "worker_group_id": plan.worker_group_id,
-        "timeout": plan.timeout_minutes,
-        "timeout_strategy": int(plan.timeout_strategy),
-        "tenant_id": plan.tenant_id,
-        "timezone_id": plan.timezone_id,
-        "execution_type": int(plan.execution_type) if plan.is_serial_by_schedule else None,
-    }
-
-
-def _history(process: ProcessRecord, command_type: CommandType) -> str:
-    return ",".join((*process.history, command_type.name))

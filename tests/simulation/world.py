@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 from typing import Literal
@@ -28,7 +28,7 @@ from master.engine.task_run import ImpossibleError
 from master.loops.heartbeat import HeartbeatLoop
 from master.loops.notice_loop import NoticeLoop
 from master.loops.run_worker import RunWorker
-from tests.memory.registry import MemoryRegistry, MemoryZooKeeper
+from tests.memory.registry import MemoryZooKeeper
 from tests.memory.store import (
     MemoryCommandStore,
     MemoryComplementStore,
@@ -44,6 +44,7 @@ from tests.memory.store import (
 from tests.simulation import faults
 from tests.simulation.complements import is_moving
 from tests.simulation.computer import Computer, SimAttempts
+from tests.simulation.daemons import Daemon, DaemonDiedError, Mailbox, Step
 from tests.simulation.definitions import draw_definitions
 from tests.simulation.fingerprint import differences
 from tests.simulation.people import People
@@ -62,62 +63,6 @@ _BUSY = timedelta(milliseconds=1)
 _IDLE = timedelta(milliseconds=250)
 _BEAT = timedelta(seconds=1)
 _RESTART = (0.0, 0.5, 3.0, 15.0)
-
-
-class DaemonDiedError(BaseException):
-    """The daemon whose loop is being stepped has died. Not an `Exception`: nothing may catch it."""
-
-
-@dataclass(slots=True)
-class Step:
-    """One loop of one daemon, with the time at which its next step is due.
-
-    `idle`: the least rest after a pass that has changed nothing.
-    """
-
-    loop: Loop
-    due: timedelta
-    idle: timedelta
-
-
-@dataclass(slots=True)
-class Daemon:
-    """A running daemon. `frozen_until` is in the clock's time; `source` is its notifications."""
-
-    name: str
-    registry: MemoryRegistry
-    steps: list[Step] = field(default_factory=list)
-    frozen_until: timedelta = timedelta()
-    source: deque[Notification] = field(default_factory=deque)
-    after_step: Callable[[], None] | None = None
-    runs: RunWorker | None = None
-    compared: int = 0
-
-    def wake(self, name: str, now: timedelta) -> None:
-        for step in self.steps:
-            if step.loop.name == name:
-                step.due = now
-
-    def tick_host(self) -> None:
-        """Do what happens on a host as time passes, besides the loops."""
-        self.registry.pulse()
-        if self.after_step is not None:
-            self.after_step()
-
-
-class Mailbox:
-    """The notification source of a simulated master."""
-
-    def __init__(self, queue: deque[Notification]) -> None:
-        self._queue = queue
-
-    def wait(self, timeout: timedelta) -> list[Notification]:
-        heard = list(self._queue)
-        self._queue.clear()
-        return heard
-
-    def wake(self) -> None:
-        """Nothing waits here."""
 
 
 class RepeatingRunStore(MemoryRunStore):

@@ -21,6 +21,7 @@ import pytest
 
 from operations.daemons import Kind, Options, free_port
 from tests.system.bad_definitions import BAD_DEFINITIONS, FORGED
+from tests.system.bad_outputs import bad_outputs, put_out
 from tests.system.cluster import ROOT, PrivateCluster, a_task, private_cluster, until
 from tests.system.frame import (
     FAILURE,
@@ -414,50 +415,13 @@ def test_a_worker_without_its_python_fails_python_tasks_and_runs_the_others(
 # What tasks put out
 
 
-def _put_out(name: str, script: str) -> dict[str, object]:
-    """A task that may put out the parameter 'x'."""
-    local = [{"prop": "x", "direct": "OUT", "type": "VARCHAR", "value": ""}]
-    return a_task(name, "", params={"rawScript": script, "localParams": local})
-
-
 def test_outputs_that_can_not_be_taken_fail_their_task_with_the_cause(
     cluster: PrivateCluster, home: Path
 ) -> None:
     secret = home / "nobody reads this"
     secret.write_text('{"x": "leaked"}')
-    file = '"$ORCAFLOW_OUTPUT"'
-    cases = {
-        "a million": ("seq -f '${setValue(p%.0f=1)}' 1000000", "more than 1,000 parameters"),
-        "a million in the file": (
-            f"seq -f '{{\"p%.0f\": 1}}' 1000000 > {file}",
-            "it may have 1,048,576",
-        ),
-        "two thousand in the file": (
-            f"seq -f '{{\"p%.0f\": 1}}' 2000 > {file}",
-            "more than 1,000 parameters",
-        ),
-        "a long value": (
-            "printf '${setValue(x=' && head -c 1000000 /dev/zero | tr '\\0' y && echo ')}'",
-            "longer than 65,536 bytes",
-        ),
-        "a long value in the file": (
-            f"(printf '{{\"x\": \"'; head -c 1000000 /dev/zero | tr '\\0' y; echo '\"}}') > {file}",
-            "all together may have 65,536",
-        ),
-        "no JSON": (f"echo '{{broken' > {file}", "line 1: not valid JSON"),
-        "no object": (f"printf '\\n[1]\\n' > {file}", "line 2: must be a JSON object"),
-        "nested": (f"head -c 50000 /dev/zero | tr '\\0' '[' > {file}", "not valid JSON"),
-        "digits": (
-            f"(printf '{{\"x\": '; head -c 50000 /dev/zero | tr '\\0' 9; echo '}}') > {file}",
-            "not valid JSON",
-        ),
-        "infinite": (f"echo '{{\"x\": Infinity}}' > {file}", "not valid JSON"),
-        "directory": (f"rm -f {file}; mkdir {file}", "no ordinary file"),
-        "link": (f"ln -sf '{secret}' {file}", "can't be read"),
-        "pipe": (f"rm -f {file}; mkfifo {file}", "no ordinary file"),
-        "device": (f"ln -sf /dev/zero {file}", "can't be read"),
-    }
-    documents = {f"puts out {name}": _put_out("t", script) for name, (script, _) in cases.items()}
+    cases = bad_outputs(secret)
+    documents = {f"puts out {name}": put_out("t", script) for name, (script, _) in cases.items()}
     wanted = {f"puts out {name}": (FAILURE, (says,)) for name, (_, says) in cases.items()}
     found = answers(cluster, documents)
     assert unsaid(found, wanted) == {}
@@ -474,7 +438,7 @@ def test_what_is_put_out_is_never_a_command_or_a_place(cluster: PrivateCluster, 
     value = f"@(touch '{trap}')`touch '{trap}'`'; DROP TABLE t_ds_command; --@{{x}}@[yyyy]"
     # The signs are put in at run time: in a script they would be the author's own placeholders.
     put = {
-        **_put_out("first", f"import json\nx = {value!r}.replace('@', chr(36))\n{_WRITE}"),
+        **put_out("first", f"import json\nx = {value!r}.replace('@', chr(36))\n{_WRITE}"),
         "type": "PYTHON",
     }
     script = 'import json, os; print(json.load(open(os.environ["ORCAFLOW_PARAMS"]))["x"])'
