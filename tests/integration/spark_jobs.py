@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import light_jvm
 from worker.spark.session import work
 from worker.spark.session.job import Job
 
@@ -25,8 +26,7 @@ def a_session(warehouse: Path, *, zone: str = "UTC") -> Iterator[SparkSession]:
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "512m")
-        # It lives for one module: to compile lightly costs less than it saves.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config(map=light_jvm.conf())
         .config("spark.log.level", "OFF")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", zone)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import light_jvm
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,10 +89,9 @@ def test_a_data_source_is_read_and_its_password_is_shown_nowhere(mode: str, tmp_
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        # Else Derby leaves its log wherever it is started. The driver lives for a moment: to compile
-        # lightly costs less than it saves.
-        "JDK_JAVA_OPTIONS": f"-Dderby.stream.error.file={tmp_path / 'derby.log'}"
-        " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # Else Derby leaves its log wherever it is started.
+        "JDK_JAVA_OPTIONS": f"-Dderby.stream.error.file={tmp_path / 'derby.log'}",
+        "PYSPARK_SUBMIT_ARGS": f"{light_jvm.arguments(light_jvm.conf())} pyspark-shell",
     }
     done = subprocess.run(
         [sys.executable, str(program), mode, str(_free_port()), str(job_file), str(pages_file)],

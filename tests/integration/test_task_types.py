@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.model.states import TaskState
+from tests import light_jvm
 from tests.integration.test_worker_host import Host
 from worker.launching.base import TaskSettings
 
@@ -93,7 +94,7 @@ def test_resources_are_found_under_their_own_names(host: Host, tmp_path: Path) -
 
 
 _QUIET_SPARK = {
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    **light_jvm.conf(),
     "spark.driver.memory": "512m",
     "spark.sql.shuffle.partitions": "1",
 }
@@ -147,7 +148,9 @@ def test_a_python_program_runs_by_spark_submit(host: Host, tmp_path: Path) -> No
         "mainJar": {"res": str(program)},
         "mainArgs": "--day $[yyyyMMdd] '; rm -rf x'",
         "driverMemory": "512M",
-        "others": "--conf spark.ui.enabled=false --conf spark.log.level=WARN",
+        "others": light_jvm.arguments(
+            {"spark.ui.enabled": "false", "spark.log.level": "WARN", **light_jvm.conf()}
+        ),
     }
     end = host.run(host.task(1, task_type="SPARK", params=params))
     assert end.state is TaskState.SUCCESS, host.log(1)

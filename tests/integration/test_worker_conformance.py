@@ -25,6 +25,7 @@ from common.model.states import TaskState
 from common.spark_config import SparkConfig
 from common.store.worker.ports import AttemptEnd, ClaimedTask, DataSource
 from common.task_types import find_task_types
+from tests import light_jvm
 from tests.integration.spark_host import WARM_PROFILES, SparkHost
 from tests.integration.test_worker_host import Host, Signpost
 from worker.launcher import seen_by_tasks
@@ -195,7 +196,9 @@ def python(place: Place) -> Kind:
     )
 
 
-_SPARK = "--conf spark.ui.enabled=false --conf spark.log.level=WARN --conf spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"
+_SPARK = light_jvm.arguments(
+    {"spark.ui.enabled": "false", "spark.log.level": "WARN", **light_jvm.conf()}
+)
 
 
 def spark(place: Place) -> Kind:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import light_jvm
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -44,9 +46,7 @@ TASKS: dict[str, dict[str, Any]] = {task["name"]: task for task in by_hand.tasks
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    # It lives for one module: to compile lightly costs less than it saves.
-    light = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    options = f"--conf 'spark.driver.extraJavaOptions={light}' pyspark-shell"
+    options = f"{light_jvm.arguments(light_jvm.conf())} pyspark-shell"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_SUBMIT_ARGS", options)
         session: SparkSession = by_hand.session()

@@ -19,7 +19,7 @@ import pytest
 from operations.daemons import Kind
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, task_processes, until
 
-pytestmark = pytest.mark.in_pairs
+pytestmark = pytest.mark.kills_daemons
 
 PAUSE, STOP, FAILURE, SUCCESS = 3, 5, 6, 7
 GRACE_SECONDS = 1

@@ -28,7 +28,7 @@ from tests.system.time_rows import (
     lines_of,
 )
 
-pytestmark = pytest.mark.in_pairs
+pytestmark = pytest.mark.kills_daemons
 
 SESSION_SECONDS: Final = 4
 FIRES: Final = 30

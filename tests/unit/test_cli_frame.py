@@ -102,6 +102,23 @@ def test_a_list_imports_the_database_driver_the_settings_and_nothing_else_that_i
     assert (code, imported & HEAVY) == (5, {"sqlalchemy", "psycopg2", "pydantic"})
 
 
+def test_no_garbage_is_looked_for_while_a_command_starts_and_after_it() -> None:
+    program = (
+        "import gc, sys\n"
+        "begun = []\n"
+        "gc.callbacks.append(lambda phase, _: begun.append(phase))\n"
+        "from orcaflow.__main__ import main\n"
+        "begun.clear()\n"
+        "sys.argv = ['orcaflow', 'config', 'show']\n"
+        "code = main()\n"
+        "print([code, begun, gc.get_freeze_count() > 10_000], file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "[0, [], True]\n"
+
+
 def test_a_command_imports_no_other_group_of_commands() -> None:
     program = (
         "import sys\nfrom orcaflow.cli.app import main\nmain(['version'])\n"

@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-_LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+from tests import light_jvm
+
 _PATIENCE_SECONDS = 150.0
 
 
@@ -69,8 +70,9 @@ class StandaloneCluster:
             "SPARK_HOME": self.spark,
             "SPARK_DAEMON_MEMORY": "192m",
             # Its port is the same for all, and would be taken.
-            "SPARK_MASTER_OPTS": f"-Dspark.master.rest.enabled=false {_LIGHT}",
-            "SPARK_WORKER_OPTS": _LIGHT,
+            "SPARK_MASTER_OPTS": f"-Dspark.master.rest.enabled=false {light_jvm.flags()}",
+            "SPARK_WORKER_OPTS": light_jvm.flags(),
+            "SPARK_DAEMON_CLASSPATH": light_jvm.class_path(),
         }
         name = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
         with (self._home / f"{kind}-{len(self._processes)}.log").open("wb") as log:
