@@ -159,6 +159,7 @@ class Master:
                 exec_threads=config.exec_threads,
                 fetch_size=config.fetch_size,
                 poll_interval=timedelta(seconds=config.command_poll_seconds),
+                kept=timedelta(days=config.ledger_days),
             ),
         )
         self.failover = FailoverLoop(

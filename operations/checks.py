@@ -116,7 +116,7 @@ def _disk(config: Config) -> Finding:
 
 def _database(config: Config) -> Iterator[Finding]:
     from common.store.connect import engine, place_of, server_time
-    from common.store.people.views import waiting_commands
+    from common.store.people.ledger import list_commands
     from common.store.schema import REVISION, check
 
     try:
@@ -136,8 +136,9 @@ def _database(config: Config) -> Iterator[Finding]:
         check(made)
         yield _ok("schema", f"revision {REVISION}")
         with made.connect() as db:
-            waiting = waiting_commands(db, limit=1000)
-        old = [each for each in waiting if _clock.now() - each.start_time > _BACKLOG_AGE]
+            waiting = list_commands(db, outcomes=(), limit=1000)
+        put_before = _clock.now() - _BACKLOG_AGE
+        old = [each for each in waiting if each.start_time and each.start_time < put_before]
         if old:
             yield Finding(
                 check="commands",

@@ -1,4 +1,4 @@
-"""The error of an operation for input that it can't accept; its caller reports it.
+"""The errors of operations: input that is not accepted, and commands that had no effect.
 
 An operation never knows if a command line or a program calls it: it names the parameter, and the
 caller derives from it an option's name, a key of a request or a field of a form.
@@ -6,9 +6,12 @@ caller derives from it an option's name, a key of a request or a field of a form
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from common.errors import SchedulerError
+
+if TYPE_CHECKING:
+    from common.store.people.ledger import CommandView
 
 
 class UsageError(SchedulerError):
@@ -24,3 +27,15 @@ class UsageError(SchedulerError):
         super().__init__(message)
         self.field: Final = field
         self.message: Final = message
+
+
+class CommandFailedError(SchedulerError):
+    """A master has dropped or refused the command. Report it; the same command won't fare better.
+
+    `command` is its line of the ledger. It names an instance if one was made and ended at once.
+    """
+
+    def __init__(self, command: CommandView) -> None:
+        outcome = "not taken" if command.outcome is None else command.outcome.name.lower()
+        super().__init__(f"command {command.id} was {outcome}: {command.reason or 'no reason'}")
+        self.command: Final = command

@@ -12,7 +12,7 @@ from common.clock import SystemClock
 from common.config import Config
 from common.errors import NotFoundError, ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
-from common.store.people.commands import refusal_of
+from common.store.people.ledger import find_command
 from common.store.people.reasons import facts_of, facts_of_command, moment
 from common.task_types import known_task_types
 from common.why import (
@@ -116,9 +116,12 @@ def _facts_of_command(session: Session, command_id: int) -> tuple[Facts, Pending
         )
         if found is not None:
             return found
-        refusal = refusal_of(db, command_id)
-    if refusal is not None:
-        raise NotFoundError(f"command {command_id} was refused: {refusal}")
+        gone = find_command(db, command_id)
+    if gone is None or gone.outcome is None:
+        # It was taken between two looks, or there is none of this id.
+        raise NotFoundError(f"there is no command {command_id}; see `orcaflow command list`")
+    about = "" if gone.process_instance_id is None else f" (instance {gone.process_instance_id})"
+    because = "" if gone.reason is None else f": {gone.reason}"
     raise NotFoundError(
-        f"command {command_id} does not wait: a master has taken it, or it never was"
+        f"command {command_id} does not wait; it was {gone.outcome.name.lower()}{because}{about}"
     )

@@ -1,4 +1,4 @@
-"""Stops, pauses and recovers process instances: puts command rows, and sees if they are taken.
+"""Stops, pauses and recovers process instances: puts command rows, and reads if they are taken.
 
 States are checked here to refuse at once what a master would refuse later; the master decides.
 Commands to a sub process go to the root of its tree, since a tree is stopped, paused and recovered
@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from common.errors import NotAllowedError, SchedulerError
-from common.model.commands import CommandType
+from common.errors import NotAllowedError
+from common.model.commands import CommandOutcome, CommandType
 from common.model.states import ProcessState, TaskDependType
 from common.store.people.commands import (
     PendingRecovery,
-    is_waiting,
     put_pause,
     put_recovery,
     put_stop,
-    refusal_of,
 )
 from common.store.people.runs import run_shape
 from common.store.people.views import ProcessInstanceView
+from operations import commands
 from operations.documents.instances import name_of
+from operations.errors import CommandFailedError
 from operations.lookup import instance_with_id, nodes_named
 from operations.session import Session
 
@@ -50,6 +50,7 @@ class PutCommand:
 
     id: int
     process_instance_id: int
+    command_type: CommandType
 
 
 def put_command(
@@ -80,14 +81,16 @@ def put_command(
                 f" tree, {found.id}"
             )
         if command_type in (CommandType.PAUSE, CommandType.STOP):
-            _check_live(found)
+            _check_live(found, command_type)
             put = put_stop if command_type is CommandType.STOP else put_pause
             command_id = put(
                 db,
                 process_definition_id=found.process_definition_id,
                 process_instance_id=found.id,
             )
-            return PutCommand(id=command_id, process_instance_id=found.id)
+            return PutCommand(
+                id=command_id, process_instance_id=found.id, command_type=command_type
+            )
         _check_ended(found, command_type)
         outcome = put_recovery(
             db,
@@ -100,7 +103,7 @@ def put_command(
         )
         if isinstance(outcome, PendingRecovery):
             raise NotAllowedError(_first_come(found.id, outcome))
-        return PutCommand(id=outcome, process_instance_id=found.id)
+        return PutCommand(id=outcome, process_instance_id=found.id, command_type=command_type)
 
 
 def recover(
@@ -145,20 +148,41 @@ def execute_tasks(
 
 
 def is_taken(session: Session, command: PutCommand) -> bool:
-    """True once a master has taken the command; raises the master's words if it was refused."""
+    """True once a master has carried the command out; `CommandFailedError` if it had no effect.
+
+    A stop that was dropped since the instance is being stopped already has what it wants, and a
+    pause likewise.
+    """
+    try:
+        return commands.outcome(session, command.id) is not None
+    except CommandFailedError as error:
+        if error.command.outcome is CommandOutcome.DROPPED and _is_so(session, command):
+            return True
+        raise
+
+
+_WANTED: Mapping[CommandType, frozenset[int]] = {
+    CommandType.STOP: frozenset({ProcessState.READY_STOP, ProcessState.STOP}),
+    CommandType.PAUSE: frozenset({ProcessState.READY_PAUSE, ProcessState.PAUSE}),
+}
+
+
+def _is_so(session: Session, command: PutCommand) -> bool:
+    wanted = _WANTED.get(command.command_type, frozenset())
     with session.engine.connect() as db:
-        if is_waiting(db, command.id):
-            return False
-        refusal = refusal_of(db, command.id)
-    if refusal is not None:
-        raise SchedulerError(f"command {command.id} was refused: {refusal}")
-    return True
+        found = instance_with_id(db, command.process_instance_id)
+    return found.state in wanted or (found.state not in _ENDED and found.wanted_state in wanted)
 
 
-def _check_live(found: ProcessInstanceView) -> None:
+def _check_live(found: ProcessInstanceView, command_type: CommandType) -> None:
     if found.state in _ENDED:
         raise NotAllowedError(
             f"process instance {found.id} has ended already: {name_of(ProcessState, found.state)}"
+        )
+    if found.state == ProcessState.SERIAL_WAIT and command_type is CommandType.PAUSE:
+        raise NotAllowedError(
+            f"process instance {found.id} has not begun: it waits for its turn, and can be stopped"
+            f" but not paused (orcaflow instance stop {found.id})"
         )
 
 

@@ -1,18 +1,14 @@
-"""Begins runs: puts START_PROCESS commands, and finds the instances that they became.
-
-Nothing here waits: whoever wants to see a run begin asks for its outcome again.
-"""
+"""Begins runs: puts START_PROCESS commands, whose outcomes `operations.commands` reads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 
-from common.errors import NotAllowedError, SchedulerError
+from common.errors import NotAllowedError
 from common.model.command_param import CommandParam
 from common.model.states import FailureStrategy, Priority, ReleaseState, TaskDependType
-from common.store.people import commands
-from common.store.people.commands import Outcome, put_start
+from common.store.people.commands import put_start
 from common.store.people.definitions import DefinitionRow
 from operations.errors import UsageError
 from operations.lookup import definition_named, nodes_named, worker_group_named
@@ -59,15 +55,6 @@ def begin_run(
             priority=priority,
             worker_group_id=-1 if worker_group is None else worker_group_named(db, worker_group),
         )
-
-
-def outcome(session: Session, command_id: int) -> Outcome:
-    """The outcome of the command so far; raises the master's words if it was refused."""
-    with session.engine.connect() as db:
-        found = commands.outcome(db, command_id)
-    if found.refusal is not None:
-        raise SchedulerError(f"command {command_id} was refused: {found.refusal}")
-    return found
 
 
 def _moment(date: str, session: Session) -> datetime:

@@ -103,6 +103,8 @@ class MasterConfig:
     """Interval of reports on load and memory; the session alone shows that the daemon lives."""
     command_poll_seconds: Seconds = 1.0
     """Commands are noticed at once; this finds the one whose notification was missed."""
+    ledger_days: Annotated[int, Ge(1), Le(36_500)] = 30
+    """Days for which outcomes of commands are kept; the refused stay in t_ds_error_command too."""
     repair_interval_seconds: Seconds = 1.0
     """Interval at which the queue and the timers are compared with the tables and repaired."""
     failover_interval_seconds: Seconds = 2.0

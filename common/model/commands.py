@@ -38,6 +38,17 @@ class CommandType(IntEnum):
     EXECUTE_TASK = 12
 
 
+class CommandOutcome(IntEnum):
+    """The outcome of a command that is gone; the values are those of `t_ds_command_ledger`."""
+
+    TAKEN = 1
+    """Carried out: a run was begun, restarted or taken over, or an intent was stored."""
+    DROPPED = 2
+    """Deleted, and nothing was changed for it: its reason says why."""
+    REFUSED = 3
+    """It can't be carried out as it stands; its row is in `t_ds_error_command`."""
+
+
 BEGINNING_COMMANDS = (
     CommandType.START_PROCESS,
     CommandType.START_CURRENT_TASK_PROCESS,

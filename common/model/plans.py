@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from common.model.cluster import Node
-from common.model.commands import CommandType
+from common.model.commands import CommandOutcome, CommandType
 from common.model.complements import NewComplement
 from common.model.instances import Ownership, TaskRow
 from common.model.schedules import Schedule
@@ -220,7 +220,7 @@ class SetIntent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """Delete the command: its request is fulfilled already."""
+    """Delete the command without effect; the ledger keeps the reason."""
 
     reason: str
 
@@ -246,3 +246,40 @@ class Handled:
     command_id: int
     plan: Plan
     ownership: Ownership | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLine:
+    """A line of the ledger: the outcome of a command that is gone, and the instance concerned."""
+
+    command_id: int
+    outcome: CommandOutcome
+    reason: str | None = None
+    process_instance_id: int | None = None
+
+
+def line_of(
+    handled: Handled, *, named: int | None, made: int | None = None, discarded: str | None = None
+) -> LedgerLine:
+    """Return the line for a handled command.
+
+    `named` is the instance that the command names and `made` the one that it has begun, which is
+    over at once if it was `discarded` for that reason.
+    """
+    outcome, reason, run = CommandOutcome.TAKEN, discarded, made
+    match handled.plan:
+        case Drop():
+            outcome, reason, run = CommandOutcome.DROPPED, handled.plan.reason, named
+        case Reject():
+            outcome, reason, run = CommandOutcome.REFUSED, handled.plan.reason, named
+        case Begin() if discarded is not None:
+            outcome = CommandOutcome.DROPPED
+        case Restart() | Resume() | SetIntent():
+            run = handled.plan.process_instance_id
+        case Begin() | Complement():
+            pass
+        case _:
+            assert_never(handled.plan)
+    return LedgerLine(
+        command_id=handled.command_id, outcome=outcome, reason=reason, process_instance_id=run
+    )

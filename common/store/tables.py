@@ -35,7 +35,7 @@ from sqlalchemy import (
     text,
 )
 
-from common.model.commands import INTENT_COMMANDS, OWN_RECOVERIES, CommandType
+from common.model.commands import INTENT_COMMANDS, OWN_RECOVERIES, CommandOutcome, CommandType
 from common.model.complements import ComplementState, DateState, OnFailure, Reprocess, RunOrder
 from common.model.quality import QualityLevel, QualityState
 from common.model.retry_policy import MAX_MEMORY_FACTOR
@@ -226,6 +226,31 @@ error_command: Final = Table(
     Column("message", Text),
 )
 Index("t_ds_error_command_command_id_idx", error_command.c.command_id)
+
+# The commands that are gone, each with its outcome. Takes the numbers of any row, as the above.
+command_ledger: Final = Table(
+    "t_ds_command_ledger",
+    metadata,
+    _id(),
+    _number("command_id"),
+    _number("command_type", nullable=True),
+    _number("process_definition_id", nullable=True),
+    _number("process_instance_id", nullable=True),
+    _code("outcome"),
+    Column("reason", Text),
+    _time("start_time"),
+    _time_now("handled_at"),
+    Column("host", String(255)),
+    _known("outcome", CommandOutcome),
+)
+Index("t_ds_command_ledger_command_id_idx", command_ledger.c.command_id)
+# The few lines of commands that were dropped or refused, which people ask for.
+WITHOUT_EFFECT: Final = f"outcome <> {int(CommandOutcome.TAKEN)}"
+Index(
+    "t_ds_command_ledger_without_effect_idx",
+    command_ledger.c.id,
+    postgresql_where=text(WITHOUT_EFFECT),
+)
 
 process_definition: Final = Table(
     "t_ds_process_definition",

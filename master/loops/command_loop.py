@@ -45,13 +45,16 @@ _FAILOVER = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
 class CommandConfig:
     """`exec_threads`: the process instances that this master runs at the same time.
 
-    Runs that only wait for other runs are not counted.
+    Runs that only wait for other runs are not counted. `kept`: the age at which lines of the ledger
+    are forgotten.
     """
 
     exec_threads: int = 100
     fetch_size: int = 50
     poll_interval: timedelta = timedelta(seconds=1)
     mutex_timeout: timedelta = timedelta(seconds=5)
+    kept: timedelta = timedelta(days=30)
+    forget_interval: timedelta = timedelta(hours=1)
 
 
 class CommandLoop:
@@ -94,11 +97,15 @@ class CommandLoop:
         self._clock = clock
         self._admitted = admitted
         self._config = config or CommandConfig()
+        self._forget_at = clock.monotonic()
 
     def run_once(self) -> timedelta:
         """Take the commands that there is room for; return the time to rest."""
         node = self._identity.trusted()
-        if node is None or not self._store.waiting():
+        if node is None:
+            return self._config.poll_interval
+        self._forget()
+        if not self._store.waiting():
             return self._config.poll_interval
         # Some commands need no room: pauses and stops, which a loaded host needs most, and sub
         # processes, for which its own runs wait already.
@@ -119,6 +126,14 @@ class CommandLoop:
         self._publish(handled)
         return timedelta() if handled else self._config.poll_interval
 
+    def _forget(self) -> None:
+        """Delete old lines of the ledger now and then, a limited number at a time."""
+        now = self._clock.monotonic()
+        if now < self._forget_at:
+            return
+        if not self._store.forget(before=self._clock.now() - self._config.kept):
+            self._forget_at = now + self._config.forget_interval.total_seconds()
+
     def _plan(self, command: Command, snapshot: Snapshot) -> Plan:
         return plan(command, snapshot, now=self._clock.now(), origin=self._origin)
 
@@ -134,6 +149,8 @@ class CommandLoop:
                 metrics.takeovers.inc()
             if isinstance(one.plan, Reject):
                 log.warning("command was rejected", extra=extra | {"reason": one.plan.reason})
+            elif isinstance(one.plan, Drop):
+                log.info("command was dropped", extra=extra | {"reason": one.plan.reason})
             else:
                 log.info("command was handled", extra=extra)
         if owned:

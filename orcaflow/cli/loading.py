@@ -21,6 +21,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "db": "database",
     "definition": "definition",
     "instance": "instance",
+    "command": "command",
     "task": "task",
     "schedule": "schedule",
     "complement": "complement",

@@ -12,8 +12,8 @@ from typing import Final
 
 from common.clock import SystemClock
 from common.errors import SchedulerError
+from operations.commands import outcome
 from operations.instance_commands import PutCommand, is_taken
-from operations.runs import outcome
 from operations.session import Session
 from operations.task_log import LogMissingError, opened_log
 from operations.tasks import find_task
@@ -36,8 +36,8 @@ def await_instance(
 ) -> int | None:
     """The instance that the command became; None if it is still waiting after a few seconds.
 
-    With `wait` only `patience` ends the waiting, by `WatchTimeoutError`. Raises the master's words
-    if it refused the command.
+    With `wait` only `patience` ends the waiting, by `WatchTimeoutError`. `CommandFailedError` if
+    the command was dropped or refused.
     """
     clock = SystemClock()
     begun = clock.monotonic()
@@ -45,7 +45,9 @@ def await_instance(
     pause = _FIRST_PAUSE_SECONDS
     while True:
         became = outcome(session, command_id)
-        if became.process_instance_id is not None:
+        if became is not None:
+            if became.process_instance_id is None:
+                raise SchedulerError(f"command {command_id} has begun no process instance")
             return became.process_instance_id
         passed = timedelta(seconds=clock.monotonic() - begun)
         if patience is not None and passed >= patience:
@@ -54,10 +56,6 @@ def await_instance(
                 "it waits in t_ds_command"
             )
         if passed >= _BEGUN_WITHIN:
-            if not became.waits:
-                raise SchedulerError(
-                    f"command {command_id} is gone, and no process instance has come of it"
-                )
             if not wait:
                 return None
             if not reported:
@@ -74,7 +72,8 @@ def await_instance(
 def await_taken(session: Session, command: PutCommand, *, patience: timedelta | None) -> bool:
     """True if a master took the command in time; without `patience` waits for ever.
 
-    A command that waits for long is reported once. Raises the master's words if it was refused.
+    A command that waits for long is reported once. `CommandFailedError` if it was dropped or
+    refused.
     """
     clock = SystemClock()
     begun = clock.monotonic()

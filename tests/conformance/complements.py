@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from common.model.commands import CommandType
+from common.model.commands import CommandOutcome, CommandType
 from common.model.complements import (
     ComplementDecider,
     ComplementSnapshot,
@@ -24,7 +24,16 @@ from common.store import tables as t
 from common.store.master.ports import Progressed
 from master.logic.complement import step
 from tests.builders import NOON
-from tests.conformance.store_tables import MASTER, Tables, a_begin, by_id, carry_out, take, the_row
+from tests.conformance.store_tables import (
+    MASTER,
+    Tables,
+    a_begin,
+    by_id,
+    carry_out,
+    has,
+    take,
+    the_row,
+)
 
 DAY = timedelta(days=1)
 DAYS = tuple(NOON - (9 - number) * DAY for number in range(9))
@@ -53,7 +62,11 @@ def new(*dates: datetime, **changes: Any) -> NewComplement:
 def create(db: Tables, *complements: NewComplement, now: datetime = NOON) -> list[int]:
     """Carry out a command that creates these complements; return their ids."""
     known = {row["id"] for row in db.rows(t.complement)}
-    carry_out(db, Complement(complements=complements), now=now)
+    handled = carry_out(db, Complement(complements=complements), now=now)
+    line = db.rows(t.command_ledger)[-1]
+    assert has(
+        line, command_id=handled.command_id, outcome=CommandOutcome.TAKEN, process_instance_id=None
+    )
     return [row["id"] for row in db.rows(t.complement) if row["id"] not in known]
 
 

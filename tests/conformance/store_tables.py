@@ -92,6 +92,7 @@ FOLDERS = AttemptFolders(work="/attempts", logs="/logs")
 TABLES = (
     t.command,
     t.error_command,
+    t.command_ledger,
     t.process_definition,
     t.process_instance,
     t.task_instance,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from common.model.commands import CommandOutcome
 from common.model.complements import ComplementState
 from common.model.states import ProcessState
 from common.store import tables as t
@@ -35,6 +36,11 @@ def test_a_pause_takes_back_what_nobody_has_taken_and_lets_the_rest_end(db: Tabl
     assert advance(db) == Progressed(begun=0, moving=True)
     assert states(db, complement_id) == ["success", "running", "pending", "pending", "pending"]
     assert db.rows(t.command) == []
+    line = db.rows(t.command_ledger)[-1]
+    assert has(line, outcome=CommandOutcome.DROPPED, command_type=5, process_instance_id=None)
+    assert line["reason"] == (
+        f"date {dates_of(db, complement_id)[2]['id']} was withdrawn: its complement begins no more"
+    )
     assert the_complement(db, complement_id)["state"] == READY_PAUSE
     running = run_of(db, complement_id, 1)
     assert the_process(db, running)["wanted_state"] is None

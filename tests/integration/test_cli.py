@@ -278,7 +278,61 @@ def test_a_run_that_waits_or_was_discarded_is_not_reported_as_begun(
         waits = "process instance 2 waits for its turn: orcaflow instance why 2\n"
         assert cli("run", imported)[1] == waits
         cli("definition", "set", imported, "--execution-type", "serial-discard")
-        assert "process instance 3 has ended: STOP: discarded" in cli("run", imported)[1]
+        code, out, _ = cli("run", imported)
+        assert (code, out.startswith("process instance 3 has ended: STOP: discarded")) == (1, True)
+        code, out, _ = cli("run", imported, "--wait", "-o", "json")
+        assert (code, json.loads(out)["instance"]["state"]) == (1, "STOP")
+
+
+def test_a_rerun_that_is_discarded_says_so_and_fails_with_and_without_waiting(
+    cli: Cli, db: Engine, imported: str, migrated_url: str
+) -> None:
+    with a_master(migrated_url, db):
+        cli("run", imported)
+        ended(db, ProcessState.SUCCESS)(1)
+        cli("run", imported)
+        cli("definition", "set", imported, "--execution-type", "serial-discard")
+        for number, options in ((3, ()), (4, ("--wait",)), (5, ("-o", "json"))):
+            code, out, err = cli("instance", "rerun", "1", *options)
+            assert (code, out) == (1, "")
+            assert f"command {number} was dropped: discarded: process instance 2 of this" in err
+    row = json.loads(cli("command", "show", "3", "-o", "json")[1])
+    assert (row["outcome"], row["process_instance_id"]) == ("DROPPED", 1)
+    assert row["command_type"] == "REPEAT_RUNNING"
+    assert "process instance 2 of this definition is still live" in row["reason"]
+    with db.connect() as connection:
+        runs = connection.execute(select(process_instance.c.run_times)).scalars().all()
+    assert list(runs) == [1, 1]
+
+
+def test_a_pause_that_a_master_drops_fails_and_one_that_is_under_way_does_not(
+    cli: Cli, db: Engine, imported: str, migrated_url: str
+) -> None:
+    with a_master(migrated_url, db):
+        cli("run", imported)
+        assert cli("instance", "stop", "1")[:2] == (
+            0,
+            "asked for process instance 1 to be stopped\n",
+        )
+        assert cli("instance", "stop", "1")[0] == 0
+        for options in ((), ("--wait",)):
+            code, out, err = cli("instance", "pause", "1", *options)
+            assert (code, out) == (1, "")
+            assert "was dropped: process instance 1 has ended or is asked for" in err
+        # A stop that came a moment too late.
+        with db.begin() as connection:
+            connection.execute(
+                text(
+                    "CREATE FUNCTION too_late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                    " UPDATE t_ds_process_instance SET state = 7, end_time = now();"
+                    " RETURN NULL; END $$;"
+                    " CREATE TRIGGER too_late AFTER INSERT ON t_ds_command"
+                    " FOR EACH STATEMENT EXECUTE FUNCTION too_late()"
+                )
+            )
+        code, out, err = cli("instance", "stop", "1")
+        assert (code, out) == (1, "")
+        assert "was dropped: process instance 1 has ended: SUCCESS" in err
 
 
 def test_all_options_of_a_run_are_in_its_instance(

@@ -37,6 +37,7 @@ def test_each_verb_is_a_command_row(cli: Cli, db: Engine) -> None:
 FORBIDDEN = (
     ("pause", ProcessState.SUCCESS, "has ended already: SUCCESS"),
     ("stop", ProcessState.STOP, "has ended already: STOP"),
+    ("pause", ProcessState.SERIAL_WAIT, "it waits for its turn, and can be stopped but not paused"),
     ("resume", ProcessState.RUNNING, "stop it first: orcaflow instance stop"),
     ("resume", ProcessState.FAILURE, "go on where it ended: orcaflow instance recover"),
     ("recover", ProcessState.SUCCESS, "run all of it again: orcaflow instance rerun"),

@@ -19,8 +19,6 @@ from common.store.people.definitions import (
     set_release_state,
 )
 from common.store.tables import (
-    command,
-    error_command,
     process_instance,
     task_instance,
 )
@@ -166,23 +164,6 @@ def test_a_run_is_shown_with_every_attempt_in_order(db: Connection) -> None:
     assert views.task_instances(db, process_instance_id=run, states=[6]) == [detail.tasks[0]]
     assert views.task_instances(db, process_instance_id=run, limit=1) == [detail.tasks[1]]
     assert views.task_instance_by_id(db, detail.tasks[0].id) == detail.tasks[0]
-
-
-def test_waiting_and_rejected_commands_are_shown(db: Connection) -> None:
-    saved = save_definition(db, name="flights", process_definition_json="{}", at=NOON)
-    values = {"command_type": 0, "process_definition_id": saved.id}
-    low = db.scalar(
-        insert(command).values(**values, process_instance_priority=4).returning(command.c.id)
-    )
-    high = db.scalar(
-        insert(command).values(**values, process_instance_priority=0).returning(command.c.id)
-    )
-    waiting = [view.id for view in views.waiting_commands(db, limit=10_000)]
-    assert waiting.index(high) < waiting.index(low)
-    db.execute(insert(error_command).values(command_id=low, **values, message="it is OFFLINE"))
-    (rejected,) = views.error_commands(db, command_id=low)
-    assert (rejected.message, rejected.definition_name) == ("it is OFFLINE", "flights")
-    assert rejected in views.error_commands(db, limit=1)
 
 
 def test_a_row_with_a_code_unknown_to_this_version_is_shown_all_the_same(db: Connection) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, insert, inspect, select, text
 
 import sql
 from common.model.cluster import Node
+from common.model.commands import CommandOutcome
 from common.model.decisions import FinishProcess
 from common.model.instances import Ownership
 from common.model.states import ProcessState
@@ -23,7 +24,7 @@ from common.store.connect import engine
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.ports import LoadedRun, Step
 from common.store.master.runs import PostgresRunStore
-from common.store.people.commands import outcome
+from common.store.people.ledger import CommandView, find_command
 from master.commands import plan
 from master.commands.origin import Origin
 from tests.builders import NOON, a_definition_json, read_graph
@@ -78,6 +79,14 @@ def former(new_database: Callable[..., str]) -> Any:
         db.execute(
             text("SELECT setval(pg_get_serial_sequence('t_ds_process_instance', 'id'), 100)")
         )
+        db.execute(
+            text(
+                "INSERT INTO t_ds_error_command (command_id, command_type, process_definition_id,"
+                " process_instance_id, start_time, message) VALUES"
+                " (38, NULL, NULL, NULL, 'infinity', NULL), (39, 7, 3, 8, :now, 'it still runs')"
+            ),
+            {"now": NOON},
+        )
         assert "command_id" not in columns_of(db, "t_ds_process_instance")
     yield made
     made.dispose()
@@ -100,6 +109,13 @@ def command_ids(made: Engine) -> dict[int, int | None]:
         return {row.id: row.command_id for row in db.execute(select(run.id, run.command_id))}
 
 
+def the_command(made: Engine, command_id: int) -> CommandView:
+    with made.connect() as db:
+        found = find_command(db, command_id)
+    assert found is not None
+    return found
+
+
 def test_a_former_database_is_refused_until_it_is_upgraded_and_keeps_its_rows(
     former: Engine,
 ) -> None:
@@ -118,8 +134,7 @@ def test_a_former_database_is_refused_until_it_is_upgraded_and_keeps_its_rows(
 
 def test_a_command_that_waited_during_an_upgrade_begins_a_run_that_names_it(former: Engine) -> None:
     schema.upgrade(former, os_user="tester")
-    with former.connect() as db:
-        assert outcome(db, 41).waits
+    assert the_command(former, 41).outcome is None
     (handled,) = PostgresCommandStore(former).take(
         node=MASTER,
         limit=10,
@@ -132,8 +147,39 @@ def test_a_command_that_waited_during_an_upgrade_begins_a_run_that_names_it(form
     assert handled.ownership is not None
     run_id = handled.ownership.process_instance_id
     assert command_ids(former) == {7: None, 8: None, run_id: 41}
+    taken = the_command(former, 41)
+    assert (taken.outcome, taken.process_instance_id) == (CommandOutcome.TAKEN, run_id)
+
+
+def test_commands_that_were_refused_before_an_upgrade_are_in_the_ledger(former: Engine) -> None:
+    schema.upgrade(former, os_user="tester")
+    refused = the_command(former, 39)
+    assert (refused.outcome, refused.reason) == (CommandOutcome.REFUSED, "it still runs")
+    assert (refused.process_instance_id, refused.definition_name) == (8, "flights")
+    assert refused.start_time == NOON
+    odd = the_command(former, 38)
+    assert (odd.outcome, odd.command_type, odd.start_time) == (CommandOutcome.REFUSED, None, None)
     with former.connect() as db:
-        assert outcome(db, 41).process_instance_id == run_id
+        assert find_command(db, 40) is None
+
+
+def test_a_run_of_revision_0002_still_answers_for_its_command(
+    new_database: Callable[..., str],
+) -> None:
+    made = engine(new_database())
+    with made.begin() as db:
+        bring_to(db, "0002")
+        db.execute(
+            text(
+                "INSERT INTO t_ds_process_instance (id, name, process_definition_id, state,"
+                " end_time, command_type, command_param, process_instance_json, executor_id, command_id)"
+                " VALUES (7, 'flights-1', 3, 7, now(), 0, '{}', '{}', 1, 5)"
+            )
+        )
+    schema.upgrade(made, os_user="tester")
+    taken = the_command(made, 5)
+    assert (taken.outcome, taken.process_instance_id) == (CommandOutcome.TAKEN, 7)
+    made.dispose()
 
 
 def test_a_run_that_was_live_during_an_upgrade_goes_on_with_its_owner(former: Engine) -> None:

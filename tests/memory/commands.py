@@ -21,6 +21,7 @@ from common.model.plans import (
     Drop,
     Handled,
     InstanceSnapshot,
+    LedgerLine,
     ParentSnapshot,
     Plan,
     Reject,
@@ -28,6 +29,7 @@ from common.model.plans import (
     Resume,
     SetIntent,
     Snapshot,
+    line_of,
 )
 from common.model.states import ExecutionType, ProcessState, TaskDependType, TaskState
 from common.store.master.commands import (
@@ -47,6 +49,7 @@ from tests.memory.command_rows import (
 )
 from tests.memory.complements import create_complements, may_begin_date
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
+from tests.memory.ledger import enter
 from tests.memory.reading import names_in, task_row
 from tests.memory.rows import (
     DEPENDENT,
@@ -296,8 +299,31 @@ class MemoryCommandStore(CommandStore):
             result = Reject(reason=str(error))
         if isinstance(result, Reject):
             self._move_to_errors(tx, row, storable(result.reason), now)
-        tx.delete(self._db.commands, row.id)
-        return Handled(command_id=row.id, plan=result, ownership=ownership)
+        handled = Handled(command_id=row.id, plan=result, ownership=ownership)
+        enter(tx, row, self._line(row, handled), host=node.address, now=now)
+        return handled
+
+    def _line(self, row: CommandRecord, handled: Handled) -> LedgerLine:
+        command = understand(
+            command_row(row, self._param_limit_bytes), param_limit_bytes=self._param_limit_bytes
+        )
+        made = None if isinstance(handled.plan, Reject) else self._begun.get(row.id)
+        process = None if made is None else self._db.processes.the(made)
+        return line_of(
+            handled,
+            named=None if isinstance(command, Reject) else command.process_instance_id,
+            made=made,
+            discarded=(
+                process.state_reason if process is not None and not process.is_live else None
+            ),
+        )
+
+    def forget(self, *, before: datetime) -> bool:
+        with self._db.transaction("forget") as tx:
+            for line in list(self._db.ledger):
+                if line.handled_at < before:
+                    tx.delete(self._db.ledger, line.id)
+        return False
 
     def _move_to_errors(
         self, tx: Transaction, row: CommandRecord, message: str, now: datetime

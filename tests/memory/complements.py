@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from common.model.command_param import CommandParam
-from common.model.commands import CommandType
+from common.model.commands import CommandOutcome, CommandType
 from common.model.complements import (
     ComplementDecider,
     ComplementSnapshot,
@@ -20,9 +20,11 @@ from common.model.complements import (
     OnFailure,
     Reprocess,
 )
+from common.model.plans import LedgerLine
 from common.model.states import ProcessState
 from common.store.master.ports import ComplementStore, Progressed
 from tests.memory.database import MemoryDatabase, Transaction
+from tests.memory.ledger import enter
 from tests.memory.rows import (
     CommandRecord,
     ComplementDateRecord,
@@ -280,7 +282,12 @@ class MemoryComplementStore(ComplementStore):
 
     def _take_back(self, tx: Transaction, date: ComplementDateRecord, now: datetime) -> None:
         """Delete the command of a date that no master has taken yet."""
-        tx.delete(self._db.commands, date.command_id)
+        line = LedgerLine(
+            command_id=date.command_id,
+            outcome=CommandOutcome.DROPPED,
+            reason=f"date {date.id} was withdrawn: its complement begins no more",
+        )
+        enter(tx, self._db.commands.the(date.command_id), line, host=None, now=now)
         self._make_pending(tx, date, now)
 
     def _settle_running(

@@ -35,6 +35,7 @@ from tests.memory.rows import (
     ErrorCommandRecord,
     FireRecord,
     FireRows,
+    LedgerRecord,
     PoolQueueRecord,
     PoolRecord,
     ProcessRecord,
@@ -274,6 +275,7 @@ class MemoryDatabase:
     def __init__(self, *, os_user: str = "orcaflow") -> None:
         self.commands = Rows("t_ds_command", CommandRecord)
         self.error_commands = Rows("t_ds_error_command", ErrorCommandRecord)
+        self.ledger = Rows("t_ds_command_ledger", LedgerRecord)
         self.definitions = Rows("t_ds_process_definition", DefinitionRecord)
         self.processes = Rows("t_ds_process_instance", ProcessRecord)
         self.tasks = Rows("t_ds_task_instance", TaskRecord)

@@ -74,6 +74,22 @@ class ErrorCommandRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRecord:
+    """A row of `t_ds_command_ledger`."""
+
+    id: int = 0
+    command_id: int
+    command_type: int | None
+    process_definition_id: int | None
+    process_instance_id: int | None
+    outcome: int
+    reason: str | None
+    start_time: datetime | None
+    handled_at: datetime
+    host: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionRecord:
     """A row of `t_ds_process_definition`."""
 
@@ -470,6 +486,7 @@ class UserRecord:
 Record: TypeAlias = (
     CommandRecord
     | ErrorCommandRecord
+    | LedgerRecord
     | DefinitionRecord
     | ProcessRecord
     | TaskRecord

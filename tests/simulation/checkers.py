@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from common.model.cluster import Node
-from common.model.commands import BEGINNING_COMMANDS, CommandType
+from common.model.commands import BEGINNING_COMMANDS, CommandOutcome, CommandType
 from common.model.instances import Ownership
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from tests.memory.store import (
@@ -19,6 +19,7 @@ from tests.memory.store import (
     CommandRecord,
     ComplementRecord,
     ErrorCommandRecord,
+    LedgerRecord,
     MemoryDatabase,
     MemoryTaskStore,
     ProcessRecord,
@@ -58,6 +59,7 @@ def broken(world: World) -> list[str]:
     tables = Tables()
     return [
         *_commands_lost_or_doubled(database),
+        *_ledger(database),
         *_unfinished(database),
         *_started_without_right(database, computers),
         *watch(
@@ -112,6 +114,27 @@ def _commands_lost_or_doubled(database: MemoryDatabase) -> Iterator[str]:
     expected = [command_id for command_id in asked if command_id not in refused]
     if begun != len(expected):
         yield f"I1: {len(expected)} runs were to begin, {begun} have"
+
+
+def _ledger(database: MemoryDatabase) -> Iterator[str]:
+    """Every command that is gone has one line in the ledger, in the same transaction."""
+    gone: Counter[tuple[str, int]] = Counter()
+    entered: Counter[tuple[str, int]] = Counter()
+    refused: Counter[int] = Counter()
+    for change in database.changes:
+        match change.old, change.new:
+            case CommandRecord(), None:
+                gone[change.transaction, change.id] += 1
+            case None, LedgerRecord(command_id=command_id, outcome=outcome):
+                entered[change.transaction, command_id] += 1
+                refused[command_id] += outcome == CommandOutcome.REFUSED
+            case None, ErrorCommandRecord(command_id=command_id):
+                refused[command_id] -= 1
+    if gone != entered:
+        yield f"the ledger has {dict(entered - gone)} too many and lacks {dict(gone - entered)}"
+    for command_id, difference in sorted(refused.items()):
+        if difference:
+            yield f"command {command_id}: the ledger and the error table disagree"
 
 
 def _unfinished(database: MemoryDatabase) -> Iterator[str]:

@@ -149,10 +149,14 @@ def new_process_instance(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
-    """The result of a `Begin`, and the instance that it made, whoever owns that."""
+    """The result of a `Begin`, and the instance that it made, whoever owns that.
+
+    `discarded` is the reason why that instance has ended at once.
+    """
 
     handled: Handled
     process_instance_id: int | None = None
+    discarded: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,9 +289,14 @@ def _begin(db: Connection, beginner: Beginner, command_id: int, plan: Begin) -> 
     if dates and not claim_dates(db, dates, now=beginner.now):
         return _not_begun(command_id, not_wanted(plan.complement_date_id))
     if is_serial(plan) and (others := other_live_runs(db, plan.process_definition_id)):
-        (instance_id,) = _insert(db, [_held(db, beginner, command_id, plan, others)])
+        held = _held(db, beginner, command_id, plan, others)
+        (instance_id,) = _insert(db, [held])
         handled = Handled(command_id=command_id, plan=plan)
-        return Created(handled=handled, process_instance_id=instance_id)
+        return Created(
+            handled=handled,
+            process_instance_id=instance_id,
+            discarded=held.get("state_reason"),
+        )
     return _begin_now(db, beginner, {command_id: plan})[command_id]
 
 

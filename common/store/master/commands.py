@@ -22,7 +22,6 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
-    delete,
     exists,
     func,
     insert,
@@ -50,12 +49,14 @@ from common.model.plans import (
     Complement,
     Drop,
     Handled,
+    LedgerLine,
     Plan,
     Reject,
     Restart,
     Resume,
     SetIntent,
     Snapshot,
+    line_of,
 )
 from common.model.states import (
     FINISHED_TASK_STATES,
@@ -79,6 +80,7 @@ from common.store.master.beginnings import (
     note_runs,
     refused,
 )
+from common.store.master.ledger import enter, forget
 from common.store.master.ports import CommandStore, Planner
 from common.store.master.recoveries import Recoverer
 from common.store.master.serial import lock_definitions
@@ -94,8 +96,6 @@ from common.store.tables import (
 )
 from common.store.transaction import (
     AnyRow,
-    StoreConflictError,
-    any_of,
     passes,
     refusal,
     repeatable,
@@ -279,8 +279,6 @@ _MOVE_TO_ERRORS: Final = insert(error_command).from_select(
     .join_from(command, _REJECTED, command.c.id == _REJECTED.c.id)
     .order_by(command.c.id),
 )
-_DELETE: Final = delete(command).where(command.c.id == any_of("ids"))
-
 
 # A child that can't be begun is the failure of the attempt that wants it.
 _FAIL_PARENTS: Final = (
@@ -304,6 +302,20 @@ class _Taker:
     live_masters: frozenset[Node]
     planner: Planner
     begin: _BeginAll = begin_together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """The plans of a batch by the ids of their commands, and the rows that these are about.
+
+    `named`: the instance that each names; `parents`: the attempt that wants each child; `serial`:
+    the serial definition of which each begins a run.
+    """
+
+    plans: Mapping[int, Plan]
+    named: Mapping[int, int | None]
+    parents: Mapping[int, int]
+    serial: Mapping[int, int]
 
 
 class PostgresCommandStore(CommandStore):
@@ -360,8 +372,17 @@ class PostgresCommandStore(CommandStore):
                 for row in rows
                 if row.id in plans and row.parent_task_instance_id
             }
-            serial = _serial_definitions(plans, snapshots)
-            return _carry_out(db, plans, parents, serial, taker)
+            work = _Work(
+                plans=plans,
+                named={found.id: found.process_instance_id for found in readable},
+                parents=parents,
+                serial=_serial_definitions(plans, snapshots),
+            )
+            return _carry_out(db, work, taker)
+
+    def forget(self, *, before: datetime) -> bool:
+        with transaction(self._engine) as db:
+            return forget(db, before=before)
 
     def _rows(self, db: Connection, limit: int, room: int, spare: int) -> list[CommandRow]:
         """Select the commands to handle now: all others in order, then dates of complements."""
@@ -409,18 +430,15 @@ def _plan(found: Command, snapshots: Snapshots, taker: _Taker) -> Plan:
     return plan if cause is None else refused(cause)
 
 
-def _carry_out(
-    db: Connection,
-    plans: Mapping[int, Plan],
-    parents: Mapping[int, int],
-    serial: Mapping[int, int],
-    taker: _Taker,
-) -> tuple[Handled, ...]:
+def _carry_out(db: Connection, work: _Work, taker: _Taker) -> tuple[Handled, ...]:
+    plans = work.plans
     # Each kind of lock is taken once, in order of id, and after those of the instances: so do all
     # transactions that take several kinds.
-    late = _locked_elsewhere(parents, lock_parents(db, parents.values())) if parents else set()
-    if serial:
-        late |= _locked_elsewhere(serial, lock_definitions(db, serial.values()))
+    late: set[int] = set()
+    if work.parents:
+        late |= _locked_elsewhere(work.parents, lock_parents(db, work.parents.values()))
+    if work.serial:
+        late |= _locked_elsewhere(work.serial, lock_definitions(db, work.serial.values()))
     if late:
         log.warning("what commands are about stayed locked", extra={"commands": len(late)})
         plans = {command_id: plan for command_id, plan in plans.items() if command_id not in late}
@@ -433,13 +451,20 @@ def _carry_out(
     handled = tuple(
         _handle(db, command_id, plan, recoverer, begun) for command_id, plan in plans.items()
     )
-    _reject(db, handled, parents, taker.now)
-    if handled:
-        gone = db.execute(_DELETE, {"ids": [one.command_id for one in handled]}).rowcount
-        if gone != len(handled):
-            # The rows are locked, so this can't be; but if it were, a command would be run twice.
-            raise StoreConflictError(f"{len(handled)} commands were taken, {gone} deleted")
+    _reject(db, handled, work.parents, taker.now)
+    lines = [_line(one, begun, work.named) for one in handled]
+    enter(db, lines, host=taker.node.address, now=taker.now)
     return handled
+
+
+def _line(handled: Handled, begun: Begun, named: Mapping[int, int | None]) -> LedgerLine:
+    created = begun.get(handled.command_id)
+    return line_of(
+        handled,
+        named=named.get(handled.command_id),
+        made=None if created is None else created.process_instance_id,
+        discarded=None if created is None else created.discarded,
+    )
 
 
 def _locked_elsewhere(needed: Mapping[int, int], locked: frozenset[int]) -> set[int]:

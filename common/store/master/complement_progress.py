@@ -30,7 +30,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    delete,
     exists,
     func,
     insert,
@@ -55,6 +54,7 @@ from common.model.complements import (
 )
 from common.model.states import LIVE_PROCESS_CODES, LIVE_PROCESS_STATES, ProcessState
 from common.store.complements import date_command_param
+from common.store.master.ledger import withdrawn
 from common.store.master.ports import ComplementStore, Progressed
 from common.store.master.serial import want_stopped
 from common.store.tables import (
@@ -217,14 +217,10 @@ _FREE: Final = (
     .with_for_update(of=command, skip_locked=True)
     .cte("free")
 )
-_DELETED: Final = (
-    delete(command)
-    .where(command.c.id == _FREE.c.id)
-    .returning(command.c.complement_date_id)
-    .cte("deleted")
-)
+_DELETED, _ENTERED = withdrawn(_FREE)
 _WITHDRAW: Final = (
     update(complement_date)
+    .add_cte(_ENTERED)
     .where(complement_date.c.id == _DELETED.c.complement_date_id)
     .where(complement_date.c.state == DateState.SUBMITTED)
     .values(state=DateState.PENDING.value, command_id=0, process_instance_id=0, update_time=_NOW)

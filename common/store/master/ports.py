@@ -58,7 +58,13 @@ class CommandStore(Protocol):
         Rows locked by another master are skipped. A row that can't be read, planned or carried out
         goes to `t_ds_error_command` alone, and its neighbours are handled all the same; if it is a
         sub process's, the attempt that wants it fails.
+
+        Every command that is gone has one line in `t_ds_command_ledger` from the same transaction.
         """
+        ...
+
+    def forget(self, *, before: datetime) -> bool:
+        """Delete lines of the ledger that are older, so many at once; True if more may follow."""
         ...
 
 

@@ -1,6 +1,7 @@
-"""Commands that people put: start, stop, pause and recover a run, and follow what became of it.
+"""Commands that people put: start, stop, pause and recover a run.
 
-Each works within a transaction of its caller. A master takes the commands (`common.store.master`).
+Each works within a transaction of its caller. A master takes the commands (`common.store.master`);
+`common.store.people.ledger` reads their outcomes.
 """
 
 from __future__ import annotations
@@ -16,16 +17,7 @@ from common.model.command_param import CommandParam
 from common.model.commands import CommandType
 from common.model.states import FailureStrategy, Priority, TaskDependType
 from common.store.connect import server_time
-from common.store.tables import ASKED_RECOVERY, command, error_command, process_instance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The fate of a command: it waits, was refused, became an instance, or none of these."""
-
-    waits: bool = False
-    refusal: str | None = None
-    process_instance_id: int | None = None
+from common.store.tables import ASKED_RECOVERY, command
 
 
 def put_start(
@@ -131,38 +123,6 @@ def put_recovery(
         command_type=-1 if found.command_type is None else found.command_type,
         start_time=found.start_time,
     )
-
-
-def outcome(db: Connection, command_id: int) -> Outcome:
-    """Read the fate of a start command by now."""
-    # In this order: a command is gone in the same moment in which its instance or its refusal is
-    # there, so that one that was seen gone has left what can be seen.
-    if is_waiting(db, command_id):
-        return Outcome(waits=True)
-    refusal = refusal_of(db, command_id)
-    if refusal is not None:
-        return Outcome(refusal=refusal)
-    found = db.scalar(
-        select(process_instance.c.id)
-        .where(process_instance.c.command_id == command_id)
-        # The newest, should the ids of commands have been started anew.
-        .order_by(process_instance.c.id.desc())
-        .limit(1)
-    )
-    return Outcome(process_instance_id=found)
-
-
-def is_waiting(db: Connection, command_id: int) -> bool:
-    """Return True if no master has taken the command yet."""
-    return db.scalar(select(command.c.id).where(command.c.id == command_id)) is not None
-
-
-def refusal_of(db: Connection, command_id: int) -> str | None:
-    """Return the reason why the command was refused; None if it was not."""
-    found = db.execute(
-        select(error_command.c.message).where(error_command.c.command_id == command_id).limit(1)
-    ).first()
-    return None if found is None else (found.message or "no reason was given")
 
 
 def _put(db: Connection, **values: object) -> int:

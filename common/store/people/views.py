@@ -15,9 +15,7 @@ from sqlalchemy import Connection, Row, Select, and_, or_, select
 
 from common.model.states import TaskState
 from common.store.tables import (
-    command,
     datasource,
-    error_command,
     process_definition,
     process_instance,
     task_group,
@@ -98,32 +96,6 @@ class ProcessInstanceDetail:
     command_param: str | None
     global_params: str | None
     tasks: tuple[TaskInstanceView, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandView:
-    """A command that waits for a master."""
-
-    id: int
-    command_type: int
-    process_definition_id: int | None
-    definition_name: str | None
-    schedule_time: datetime | None
-    start_time: datetime
-    priority: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorCommandView:
-    """A command that could not be carried out, with the reason."""
-
-    id: int
-    command_id: int
-    command_type: int | None
-    process_definition_id: int | None
-    definition_name: str | None
-    start_time: datetime | None
-    message: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,78 +308,6 @@ def task_instances(
 def task_instance_by_id(db: Connection, task_instance_id: int) -> TaskInstanceView | None:
     found = db.execute(select(*_TASK_COLUMNS).where(task_instance.c.id == task_instance_id)).first()
     return None if found is None else _task(found)
-
-
-def waiting_commands(db: Connection, *, limit: int = 50) -> list[CommandView]:
-    """List the waiting commands in the order in which masters take them."""
-    statement = (
-        select(
-            command.c.id,
-            command.c.command_type,
-            command.c.process_definition_id,
-            process_definition.c.name.label("definition_name"),
-            command.c.schedule_time,
-            command.c.start_time,
-            command.c.process_instance_priority,
-        )
-        .outerjoin_from(
-            command,
-            process_definition,
-            process_definition.c.id == command.c.process_definition_id,
-        )
-        .order_by(command.c.process_instance_priority, command.c.update_time, command.c.id)
-        .limit(limit)
-    )
-    return [
-        CommandView(
-            id=row.id,
-            command_type=row.command_type,
-            process_definition_id=row.process_definition_id,
-            definition_name=row.definition_name,
-            schedule_time=row.schedule_time,
-            start_time=row.start_time,
-            priority=row.process_instance_priority,
-        )
-        for row in db.execute(statement)
-    ]
-
-
-def error_commands(
-    db: Connection, *, command_id: int | None = None, limit: int = 50
-) -> list[ErrorCommandView]:
-    """List rejected commands, the last first; with `command_id`, those of that id."""
-    statement = (
-        select(
-            error_command.c.id,
-            error_command.c.command_id,
-            error_command.c.command_type,
-            error_command.c.process_definition_id,
-            process_definition.c.name.label("definition_name"),
-            error_command.c.start_time,
-            error_command.c.message,
-        )
-        .outerjoin_from(
-            error_command,
-            process_definition,
-            process_definition.c.id == error_command.c.process_definition_id,
-        )
-        .order_by(error_command.c.id.desc())
-        .limit(limit)
-    )
-    if command_id is not None:
-        statement = statement.where(error_command.c.command_id == command_id)
-    return [
-        ErrorCommandView(
-            id=row.id,
-            command_id=row.command_id,
-            command_type=row.command_type,
-            process_definition_id=row.process_definition_id,
-            definition_name=row.definition_name,
-            start_time=row.start_time,
-            message=row.message,
-        )
-        for row in db.execute(statement)
-    ]
 
 
 _INSTANCES: Final[Select[Any]] = select(

@@ -185,8 +185,8 @@ def stop(
     """Ask for a process instance to be stopped: its tasks are ended, and no other begins.
 
     Asking again is harmless; one that has ended is refused with exit code 4. A sub process is
-    stopped with its whole tree. With --wait the exit code is 0 if it was stopped, and 1 if it came
-    to its own end before. Fields: command_id, instance (as in `list`).
+    stopped with its whole tree. Exit code 1 if a master drops the request, and with --wait also if
+    the instance came to its own end before. Fields: command_id, instance (as in `list`).
     """
     _signal(process_instance_id, "STOP", wait=wait, timeout=timeout, form=form)
 
@@ -201,9 +201,10 @@ def pause(
 ) -> None:
     """Ask for a process instance to be paused: what runs goes on to its end, and no other begins.
 
-    Tasks that wait in the queue are taken back. Asking again is harmless; one that has ended is
-    refused with exit code 4. `resume` goes on. With --wait the exit code is 0 if it was paused, and
-    1 if it came to its own end before. Fields: command_id, instance (as in `list`).
+    Tasks that wait in the queue are taken back. Asking again is harmless; one that has ended, or
+    has not begun, is refused with exit code 4. `resume` goes on. Exit code 1 if a master drops the
+    request, and with --wait also if the instance came to its own end before. Fields: command_id,
+    instance (as in `list`).
     """
     _signal(process_instance_id, "PAUSE", wait=wait, timeout=timeout, form=form)
 
@@ -386,11 +387,13 @@ def _signal(
     from operations.session import opened
     from orcaflow.cli.options import patience_of
     from orcaflow.cli.screens.watch import watch as watch_instance
+    from orcaflow.cli.waiting import TAKEN_WITHIN, await_taken, await_taken_or_time_out
 
     patience = patience_of(timeout, wait=wait)
     with opened() as session:
         command = put_command(session, process_instance_id, CommandType[kind], notify=say)
         if wait:
+            await_taken_or_time_out(session, command, patience)
             snapshot = watch_instance(
                 session,
                 command.process_instance_id,
@@ -398,6 +401,8 @@ def _signal(
                 to_stdout=form is not Format.JSON,
             )
         else:
+            if not await_taken(session, command, patience=TAKEN_WITHIN):
+                _say_waiting(command.id)
             snapshot = snapshot_of(session, command.process_instance_id)
     if form is Format.JSON:
         row = instance_row(snapshot.instance, now=SystemClock().now())
@@ -451,9 +456,13 @@ def _recover(
 
 
 def _report_waiting(command_id: int, form: Format) -> None:
+    _say_waiting(command_id)
+    if form is Format.JSON:
+        print_json({"command_id": command_id, "instance": None})
+
+
+def _say_waiting(command_id: int) -> None:
     say(
         f"command {command_id} waits: no master has taken it yet. It is carried out when one does"
         f" (orcaflow instance why --command {command_id})"
     )
-    if form is Format.JSON:
-        print_json({"command_id": command_id, "instance": None})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -88,10 +89,11 @@ def run(
     """Begin a run: put a command into t_ds_command, and tell which process instance it became.
 
     With --wait it is shown as it goes; Ctrl-C then ends the watching and not the run. Exit code 1
-    if it was refused or did not succeed, 124 after --timeout. Fields: command_id, instance (as in
-    `instance list`), and with --wait tasks (as in `task list`).
+    if it was refused, discarded or did not succeed, 124 after --timeout. Fields: command_id,
+    instance (as in `instance list`), and with --wait tasks (as in `task list`).
     """
     from common.model.states import FailureStrategy, Priority, TaskDependType
+    from operations.errors import CommandFailedError
     from operations.runs import begin_run
     from operations.session import opened
     from orcaflow.cli.options import patience_of
@@ -122,6 +124,12 @@ def run(
                 report_begun(session, command_id, instance_id, form)
                 return
             ended_well = watched(session, command_id, instance_id, patience, form)
+        except CommandFailedError as error:
+            made = error.command.process_instance_id
+            if made is None:
+                raise
+            report_begun(session, command_id, made, form)
+            raise typer.Exit(1) from None
         except KeyboardInterrupt:
             say(f"\nNot watching any more; the run goes on. {_how_to_go_on(session, command_id)}")
             raise typer.Exit(130) from None
@@ -203,12 +211,12 @@ def watched(
 
 def _how_to_go_on(session: Session, command_id: int) -> str:
     from common.errors import SchedulerError
-    from operations.runs import outcome
+    from operations.commands import outcome
 
-    try:
-        instance_id = outcome(session, command_id).process_instance_id
-    except SchedulerError:
-        instance_id = None
+    instance_id = None
+    with contextlib.suppress(SchedulerError):
+        taken = outcome(session, command_id)
+        instance_id = None if taken is None else taken.process_instance_id
     if instance_id is None:
         return f"Command {command_id} waits for a master; see `orcaflow instance list`."
     return (

@@ -29,9 +29,16 @@ class Commands:
         self.rooms: list[int] = []
         self.spares: list[int] = []
         self.idle = False
+        self.forgotten: list[datetime] = []
+        self.old_batches = 0
 
     def waiting(self) -> bool:
         return not self.idle
+
+    def forget(self, *, before: datetime) -> bool:
+        self.forgotten.append(before)
+        self.old_batches -= 1
+        return self.old_batches > 0
 
     def take(
         self,
@@ -127,6 +134,41 @@ def test_a_command_without_an_instance_does_not_wake_the_hold_loop(
     commander = Commander(place, Commands(a_handled(plan)))
     commander.loop.run_once()
     assert commander.waits == 0
+
+
+def test_a_dropped_command_is_logged_with_the_reason(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    dropped = a_handled(Drop(reason="process instance 7 has not begun"))
+    with caplog.at_level("INFO"):
+        Commander(place, Commands(dropped)).loop.run_once()
+    (record,) = [each for each in caplog.records if each.getMessage() == "command was dropped"]
+    assert (vars(record)["command_id"], vars(record)["reason"]) == (
+        1,
+        "process instance 7 has not begun",
+    )
+
+
+def test_old_lines_of_the_ledger_are_forgotten_at_the_start_and_every_hour(place: Place) -> None:
+    store = Commands()
+    store.idle = True
+    commander = Commander(place, store)
+    start, elapsed = place.clock.now(), timedelta()
+    for _ in range(2 * 3600 + 1):
+        commander.loop.run_once()
+        elapsed += SECOND
+        place.clock.move_to(elapsed)
+    hours = [start + number * timedelta(hours=1) for number in range(3)]
+    assert store.forgotten == [hour - timedelta(days=30) for hour in hours]
+
+
+def test_many_old_lines_are_forgotten_pass_by_pass(place: Place) -> None:
+    store = Commands()
+    store.old_batches = 3
+    commander = Commander(place, store)
+    for _ in range(5):
+        commander.loop.run_once()
+    assert len(store.forgotten) == 3
 
 
 def test_t40_nobody_rests_with_the_mutex_in_hand(place: Place) -> None:
