@@ -16,7 +16,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import read_task_report
-from common.store.worker.ports import DataSource
+from common.store.worker.ports import DataSource, ReportRefusedError
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,
@@ -277,3 +277,14 @@ def test_a_kill_is_wanted_of_what_is_to_be_killed_and_not_of_what_is_to_be_pause
     claim(db, [a, b])
     save(db, owned, kill("a"), pause("b"))
     assert db.tasks.running(WORKER) == {a: True, b: False}
+
+
+def test_a_report_that_the_tables_can_not_take_is_refused_and_nothing_of_it_is_written(
+    db: Tables,
+) -> None:
+    good, bad = submit(db, a_run(db), "good", "bad")
+    claim(db, [good, bad])
+    with pytest.raises(ReportRefusedError, match="out of range"):
+        end(db, an_end(good), an_end(bad, exit_code=2**40))
+    assert [the_task(db, each)["state"] for each in (good, bad)] == [TaskState.RUNNING] * 2
+    assert end(db, an_end(good)) == {good}

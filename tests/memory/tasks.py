@@ -19,10 +19,11 @@ from common.store.worker.ports import (
     AttemptPaths,
     ClaimedTask,
     DataSource,
+    ReportRefusedError,
     TaskStore,
 )
 from common.store.worker.task_facts import facts_of
-from tests.memory.database import MemoryDatabase, Transaction
+from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.rows import ProcessRecord, QualityRecord, TaskRecord, TenantRecord
 
 
@@ -70,6 +71,12 @@ class MemoryTaskStore(TaskStore):
                     tx.update(self._db.tasks, task_id, pid=pid, pid_start_time=start_time)
 
     def report(self, node: Node, ends: Sequence[AttemptEnd]) -> frozenset[int]:
+        try:
+            return self._report(node, ends)
+        except RowRefusedError as error:
+            raise ReportRefusedError(f"the tables refused the report: {error}") from error
+
+    def _report(self, node: Node, ends: Sequence[AttemptEnd]) -> frozenset[int]:
         reported = []
         with self._db.transaction("report", by=node) as tx:
             for end in ends:

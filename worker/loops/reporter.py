@@ -2,7 +2,9 @@
 
 Ends are collected from whatever thread they come on and written together: while one transaction is
 under way, the next one fills. An end is kept until the tables have answered, however long they are
-away. One that they don't accept is dropped, because the attempt has another holder by now.
+away. One that they don't accept is dropped, because the attempt has another holder by now. One that
+the tables *refuse* is written without its facts, or else as a failure that says so, and must not
+keep the others from being written.
 No threads and no time of its own: a service or a simulator calls `run_once`.
 """
 
@@ -10,16 +12,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from common.errors import SchedulerError, ServiceUnreachableError
 from common.model.cluster import Node
+from common.model.states import TaskState
 from common.runtime import metrics
 from common.store.worker.ports import AttemptEnd, TaskStore
 
 log = logging.getLogger(__name__)
 
+_UNSTORED = "its end could not be stored as it was reported"
 _IDLE = timedelta(seconds=5)
 _BATCH = 500
 
@@ -60,6 +65,8 @@ class Reporter:
         self._reported = reported
         self._arrived: deque[_End | _Start] = deque()
         self._ends: dict[int, _End] = {}
+        # Refused in every form, which is no fault of theirs; tried again by each pass.
+        self._refused: dict[int, _End] = {}
         self._starts: dict[int, _Start] = {}
 
     def ended(self, end: AttemptEnd) -> None:
@@ -86,7 +93,7 @@ class Reporter:
         """Attempts whose end is known here and not yet in the tables."""
         # Called from another thread: this only copies, and each copy is made in one go.
         arrived = tuple(self._arrived)
-        kept = frozenset(self._ends)
+        kept = frozenset(self._ends) | frozenset(self._refused)
         return kept.union(each.end.task_instance_id for each in arrived if isinstance(each, _End))
 
     def run_once(self) -> timedelta:
@@ -94,6 +101,8 @@ class Reporter:
 
         `ServiceUnreachableError` passes through, with everything kept that was not surely written.
         """
+        self._ends = self._refused | self._ends
+        self._refused = {}
         self._take_arrived()
         while self._ends:
             self._write_ends()
@@ -113,7 +122,39 @@ class Reporter:
     def _write_ends(self) -> None:
         node = next(iter(self._ends.values())).node
         ends = [each.end for each in self._ends.values() if each.node == node][:_BATCH]
-        accepted = self._store.report(node, ends)
+        try:
+            accepted = self._store.report(node, ends)
+        except ServiceUnreachableError:
+            raise
+        except Exception:
+            log.exception("reports were refused", extra={"count": len(ends)})
+            for end in ends:
+                self._write_alone(node, end)
+            return
+        self._settle(ends, accepted)
+
+    def _write_alone(self, node: Node, end: AttemptEnd) -> None:
+        """Write an end in the fullest form that the tables take."""
+        cause = ""
+        for form in _forms(end):
+            reason = form.reason if form is end else f"{_UNSTORED}: {cause}"
+            try:
+                accepted = self._store.report(node, [replace(form, reason=reason)])
+            except ServiceUnreachableError:
+                raise
+            except Exception as error:
+                # The text of any other error may quote the values, which are the task's own.
+                cause = str(error) if isinstance(error, SchedulerError) else type(error).__name__
+                log.exception(
+                    "report was refused", extra={"task_instance_id": end.task_instance_id}
+                )
+                continue
+            self._settle([end], accepted)
+            return
+        self._refused[end.task_instance_id] = self._ends.pop(end.task_instance_id)
+
+    def _settle(self, ends: Sequence[AttemptEnd], accepted: Collection[int]) -> None:
+        """Forget ends that are in the tables, or that another holder has to report."""
         for end in ends:
             del self._ends[end.task_instance_id]
             if end.task_instance_id in accepted:
@@ -129,8 +170,42 @@ class Reporter:
     def _write_starts(self) -> None:
         node = next(iter(self._starts.values())).node
         starts = [each for each in self._starts.values() if each.node == node]
-        self._store.started(
-            node, {each.task_instance_id: (each.pid, each.start_time) for each in starts}
-        )
+        try:
+            self._store.started(node, _processes(starts))
+        except ServiceUnreachableError:
+            raise
+        except Exception:
+            log.exception("processes of attempts were refused", extra={"count": len(starts)})
+            for each in starts:
+                self._write_start_alone(each)
         for each in starts:
             del self._starts[each.task_instance_id]
+
+    def _write_start_alone(self, start: _Start) -> None:
+        """Write the process of one attempt; without it a restarted daemon can't adopt that one."""
+        try:
+            self._store.started(start.node, _processes([start]))
+        except ServiceUnreachableError:
+            raise
+        except Exception:
+            log.exception(
+                "process of an attempt was refused",
+                extra={"task_instance_id": start.task_instance_id},
+            )
+
+
+def _forms(end: AttemptEnd) -> Iterator[AttemptEnd]:
+    """Yield the end as it is, without the facts for people, and as a bare failure."""
+    yield end
+    yield replace(end, facts=None, quality=())
+    yield AttemptEnd(
+        task_instance_id=end.task_instance_id,
+        # A success whose outputs are lost would let tasks run without them.
+        state=TaskState.FAILURE if end.state is TaskState.SUCCESS else end.state,
+        end_time=end.end_time,
+        failure=end.reported_failure,
+    )
+
+
+def _processes(starts: Sequence[_Start]) -> dict[int, tuple[int, float]]:
+    return {each.task_instance_id: (each.pid, each.start_time) for each in starts}

@@ -7,6 +7,7 @@ decided by them. No threads and no time of its own: a service or a simulator cal
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
+from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.spark import SparkFacts
 from common.runtime import metrics
 from common.store.worker.ports import TaskStore
 from worker.processes.spark_facts import read_facts
+
+log = logging.getLogger(__name__)
 
 _CHECK_INTERVAL = timedelta(seconds=0.5)
 _IDLE = timedelta(seconds=1)
@@ -78,10 +82,23 @@ class TrackLoop:
             if known.facts != self._facts(task_id)
         }
         if news:
-            self._store.record_facts(node, news)
+            self._record(node, news)
         self._known |= changed
         _measure(known.facts for known in self._known.values())
         return _CHECK_INTERVAL if live else _IDLE
+
+    def _record(self, node: Node, news: Mapping[int, SparkFacts]) -> None:
+        try:
+            self._store.record_facts(node, news)
+        except ServiceUnreachableError:
+            raise
+        except Exception:
+            if len(news) == 1:
+                # They are for people alone; the next change of the same attempt may fit again.
+                log.exception("facts were refused", extra={"task_instance_id": min(news)})
+                return
+            for task_id, facts in news.items():
+                self._record(node, {task_id: facts})
 
     def _facts(self, task_id: int) -> SparkFacts:
         known = self._known.get(task_id)

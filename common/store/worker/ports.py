@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from common.errors import SchedulerError
 from common.model.cluster import Node
 from common.model.failures import FailureReason
 from common.model.quality import QualityResult
@@ -75,6 +76,10 @@ class ClaimedTask:
     Their applications may still run."""
     ended_attempts: tuple[int, ...] = ()
     """The other attempts before it, newest first; no process of them should be left."""
+
+
+class ReportRefusedError(SchedulerError):
+    """The tables don't take a report, now or ever. Report each end alone, and in a plainer form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +164,8 @@ class TaskStore(Protocol):
     def report(self, node: Node, ends: Sequence[AttemptEnd]) -> frozenset[int]:
         """RUNNING → final for the attempts that this incarnation still holds; return their ids.
 
-        Idempotent: an attempt that is reported again is left out.
+        Idempotent: an attempt that is reported again is left out. `ReportRefusedError`: nothing
+        was written, since the tables can't take one of the ends as it is.
         """
         ...
 

@@ -31,6 +31,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
 from common.model.command_param import CommandParam, ParamKey
@@ -51,13 +52,21 @@ from common.store.transaction import (
     AnyRow,
     any_of,
     possible_ids,
+    refusal,
     repeatable,
     single,
     storable,
     transaction,
     unnested,
 )
-from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, DataSource, TaskStore
+from common.store.worker.ports import (
+    AttemptEnd,
+    AttemptFolders,
+    ClaimedTask,
+    DataSource,
+    ReportRefusedError,
+    TaskStore,
+)
 from common.store.worker.quality import FORMER, keep_quality
 from common.store.worker.task_facts import (
     FACTS_TYPES,
@@ -326,13 +335,18 @@ class PostgresTaskStore(TaskStore):
             rows["ended_failure"] = [end.reported_failure for end in ends]
             rows |= facts_arrays("ended", [end.facts for end in ends])
         quality = {end.task_instance_id: end.quality for end in ends if end.quality}
-        if not quality:
-            with single(self._engine) as db:
-                return frozenset(db.scalars(statement, rows | _holder(node)))
-        with transaction(self._engine) as db:
-            accepted = frozenset(db.scalars(statement, rows | _holder(node)))
-            keep_quality(db, {task_id: quality[task_id] for task_id in accepted & quality.keys()})
-        return accepted
+        try:
+            if not quality:
+                with single(self._engine) as db:
+                    return frozenset(db.scalars(statement, rows | _holder(node)))
+            with transaction(self._engine) as db:
+                accepted = frozenset(db.scalars(statement, rows | _holder(node)))
+                found = {task_id: quality[task_id] for task_id in accepted & quality.keys()}
+                keep_quality(db, found)
+            return accepted
+        except (DBAPIError, ValueError, OverflowError) as error:
+            # In PostgreSQL's own words: the driver's quote the values, which are the task's.
+            raise ReportRefusedError(f"PostgreSQL refused the report: {refusal(error)}") from None
 
     def former_quality(
         self, task_instance_ids: Collection[int]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
 from common.errors import ServiceUnreachableError
 from common.model.failures import FailureReason
+from common.model.spark import SparkFacts
 from common.model.states import TaskState
 from common.runtime import metrics
-from common.store.worker.ports import AttemptEnd
+from common.store.worker.ports import AttemptEnd, ReportRefusedError
 from tests.unit.worker_loops.place import Place
 
 
@@ -85,3 +89,80 @@ def test_an_end_of_an_attempt_that_was_given_to_others_is_dropped(place: Place) 
     place.worker.reporter.run_once()
     assert place.state(task) is TaskState.RUNNING
     assert place.worker.reporter.unreported() == frozenset()
+
+
+def running_tasks(place: Place, count: int) -> list[int]:
+    place.join()
+    tasks = [place.submit() for _ in range(count)]
+    place.worker.claims.run_once()
+    return tasks
+
+
+def report(place: Place, task: int, **changes: Any) -> None:
+    end = AttemptEnd(task_instance_id=task, state=TaskState.SUCCESS, end_time=place.clock.now())
+    place.worker.reporter.ended(replace(end, **changes))
+
+
+def test_a_report_that_the_tables_refuse_keeps_no_other_back_and_becomes_a_failure(
+    place: Place,
+) -> None:
+    first, bad, last = running_tasks(place, 3)
+    report(place, first, exit_code=0)
+    report(place, bad, exit_code=2**40, var_pool='[{"prop":"secret"}]')
+    report(place, last, exit_code=0)
+    place.worker.reporter.run_once()
+    assert [place.state(each) for each in (first, bad, last)] == [
+        TaskState.SUCCESS,
+        TaskState.FAILURE,
+        TaskState.SUCCESS,
+    ]
+    row = place.database.tasks.the(bad)
+    assert row.reason is not None
+    assert row.reason.startswith("its end could not be stored as it was reported: ")
+    assert "out of range" in row.reason
+    assert place.worker.reporter.unreported() == frozenset()
+
+
+def test_an_end_whose_facts_are_refused_keeps_its_state(place: Place) -> None:
+    task, killed = running_tasks(place, 2)
+
+    def refuse(name: str, moment: str) -> None:
+        if name == "report" and moment == "before" and place.database.tasks.the(task).ui_link:
+            raise ReportRefusedError("a check of ui_link")
+
+    place.database.commit_hook = refuse
+    report(place, task, facts=SparkFacts(ui_link="http://a"), exit_code=0, var_pool="[]")
+    report(place, killed, state=TaskState.KILL, exit_code=2**40)
+    place.worker.reporter.run_once()
+    row = place.database.tasks.the(task)
+    assert (row.state, row.exit_code, row.var_pool) == (TaskState.SUCCESS, 0, "[]")
+    assert row.reason == "its end could not be stored as it was reported: a check of ui_link"
+    assert place.state(killed) is TaskState.KILL
+
+
+def test_a_report_that_is_refused_in_every_form_is_kept_and_tried_again(place: Place) -> None:
+    bad, good = running_tasks(place, 2)
+
+    def refuse(name: str, moment: str) -> None:
+        changed = [one.id for one in place.database.tasks if one.state == TaskState.SUCCESS]
+        if name == "report" and moment == "before" and changed != [good]:
+            raise ValueError("a trigger of somebody's")
+
+    place.database.commit_hook = refuse
+    report(place, bad)
+    report(place, good)
+    assert place.worker.reporter.run_once() > timedelta()
+    assert (place.state(bad), place.state(good)) == (TaskState.RUNNING, TaskState.SUCCESS)
+    assert place.worker.reporter.unreported() == {bad}
+    place.database.commit_hook = lambda *_: None
+    place.worker.reporter.run_once()
+    assert place.state(bad) is TaskState.SUCCESS
+    assert place.worker.reporter.unreported() == frozenset()
+
+
+def test_a_process_that_the_tables_refuse_keeps_no_other_back(place: Place) -> None:
+    bad, good = running_tasks(place, 2)
+    place.worker.reporter.started(bad, 2**40, 1.0)
+    place.worker.reporter.started(good, 17, 1.0)
+    place.worker.reporter.run_once()
+    assert [place.database.tasks.the(each).pid for each in (bad, good)] == [None, 17]

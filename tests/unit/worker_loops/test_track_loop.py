@@ -243,3 +243,21 @@ def test_a_file_that_is_spoilt_later_takes_nothing_back(place: Place) -> None:
     place.live[task_id].write_bytes(b"")
     place.loop.run_once()
     assert place.row(task_id).app_link == "app-1"
+
+
+def test_facts_that_the_tables_refuse_keep_no_others_back(place: Place) -> None:
+    bad, good = place.attempt("bad"), place.attempt("good")
+    refused: list[list[int]] = []
+
+    def record(node: Node, facts: Any) -> None:
+        if bad in facts:
+            refused.append(sorted(facts))
+            raise ValueError("a trigger of somebody's")
+        MemoryTaskStore.record_facts(place.store, node, facts)
+
+    place.store.record_facts = record  # type: ignore[method-assign]
+    for task in (bad, good):
+        place.write(task, FACTS)
+    place.loop.run_once()
+    assert refused == [[bad, good], [bad]]
+    assert place.row(good).ui_link == FACTS.ui_link
