@@ -175,6 +175,8 @@ class Launcher:
             outputs=_declared(task, local_properties, launch, header),
             job_file=launch.job_file,
             facts_file=launch.facts_file,
+            asks_host=launch.asks_host,
+            keeps_children=launch.keeps_children,
         )
 
     def _zone_of(self, task: ClaimedTask) -> ZoneInfo:

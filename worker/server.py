@@ -199,6 +199,7 @@ class WorkerServer:
                 directory_policy=settings.working_directory_policy,
                 remove_directory=self._clean.remove,
                 complement_niceness=settings.complement_niceness,
+                adopts_orphans=True,
             )
             made.append(supervisor)
             return supervisor

@@ -111,6 +111,8 @@ def _of_shape(key: Key) -> dict[str, Any]:
         case Shape.WORD:
             numbers = [int(word) for word in key.words if word.isdecimal()]
             return {"anyOf": [_word(key.words), {"enum": [*numbers, None]}, _blank()]}
+        case Shape.FLAG:
+            return {"anyOf": [{"type": ["boolean", "null"]}, _word(["true", "false"]), _blank()]}
         case Shape.SIZE:
             pattern = r"^\s*([0-9]{1,12}([kmgtKMGT][bB]?)?)?\s*$"
             return {

@@ -62,6 +62,8 @@ class Shape(StrEnum):
     """A whole number that is not negative, or its digits as text."""
     WORD = "word"
     """One of a closed set of words, in any case."""
+    FLAG = "flag"
+    """True or false, as a boolean or as that word."""
     SIZE = "size"
     """An amount of memory, as 512M or 2G."""
     LIST = "list"
@@ -145,6 +147,8 @@ class Key:
                 read_number(value)
             case Shape.WORD:
                 read_word(value, self.words)
+            case Shape.FLAG:
+                read_flag(value)
             case Shape.SIZE:
                 read_size(value)
             case Shape.LIST:
@@ -294,6 +298,16 @@ def read_word(value: object, words: tuple[str, ...]) -> str:
     if text:
         raise ValueFaultError(f"must be one of {', '.join(words)}, not {text[:_SHOWN_CHARS]!r}")
     return ""
+
+
+def read_flag(value: object) -> bool:
+    """Return a boolean or the word for it, False for none."""
+    if isinstance(value, bool):
+        return value
+    text = "" if value is None else str(value).strip().lower()
+    if text not in ("", "true", "false"):
+        raise ValueFaultError(f"must be true or false, not {text[:_SHOWN_CHARS]!r}")
+    return text == "true"
 
 
 def read_size(value: object) -> str:

@@ -43,6 +43,7 @@ class Host:
         settings: TaskSettings | None = None,
         tenant_mode: Any = "single",
         prepare: Prepare | None = None,
+        adopts_orphans: bool = False,
     ) -> None:
         self.home = home
         self.ends: dict[int, AttemptEnd] = {}
@@ -67,6 +68,7 @@ class Host:
             directory_policy=policy,
             remove_directory=remove_directory,
             complement_niceness=10,
+            adopts_orphans=adopts_orphans,
         )
 
     def task(

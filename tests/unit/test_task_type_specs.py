@@ -177,7 +177,12 @@ def test_a_placeholder_is_a_mistake_only_where_nothing_is_put_in(
     for name, good in GOOD.items():
         spec = known_task_types()[name]
         for key in spec.keys:
-            is_read_as_written = key.shape in (Shape.NUMBER, Shape.WORD, Shape.SIZE)
+            is_read_as_written = key.shape in (
+                Shape.NUMBER,
+                Shape.WORD,
+                Shape.FLAG,
+                Shape.SIZE,
+            )
             if is_read_as_written or key.name in (
                 *("localParams", "datasource", "conf", "env", "options", "environment", "rules"),
                 *("resourceList", "preStatements", "postStatements", "httpParams", "datasources"),

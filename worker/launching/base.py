@@ -27,6 +27,7 @@ from common.model.task_type import (
     Key,
     ValueFaultError,
     kind_of,
+    read_flag,
     read_number,
     read_text,
     read_word,
@@ -74,7 +75,7 @@ class Launch:
     it, with the suffix `.reason`, a process that fails may leave a line that says why. `notes` are
     lines for the log, about choices that the author may want to know of. `facts_file` is where the
     process may say what it knows of its Spark application. `asks_host`: the program is to find the
-    worker's Spark host at work.
+    worker's Spark host at work. `keeps_children`: processes that are left may outlive the attempt.
     """
 
     argv: tuple[str, ...]
@@ -84,6 +85,7 @@ class Launch:
     notes: tuple[str, ...] = ()
     facts_file: Path | None = None
     asks_host: bool = False
+    keeps_children: bool = False
 
 
 class TaskType(Protocol):
@@ -168,6 +170,11 @@ class TaskContext:
         """Return one of the key's words, in their spelling; its default if it is absent."""
         with fault_at(key.name):
             return read_word(self.params.get(key.name), key.words) or str(key.default or "")
+
+    def flag(self, key: Key) -> bool:
+        """Return true or false, which is the default."""
+        with fault_at(key.name):
+            return read_flag(self.params.get(key.name))
 
     def words(self, key: str) -> tuple[str, ...]:
         """Return the arguments in a text as on a command line, after parameters were put in."""

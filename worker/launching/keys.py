@@ -180,6 +180,11 @@ FILE: Final = Key(name="file", about="The script's file, instead of rawScript.",
 MAIN_ARGS: Final = Key(
     name="mainArgs", about="Arguments, written as on a command line.", check=check_words
 )
+KEEP_CHILDREN: Final = Key(
+    name="keepChildren",
+    shape=Shape.FLAG,
+    about="True leaves processes alive that the task has left when it ends by itself.",
+)
 ARCHIVES: Final = Key(
     name="archives",
     shape=Shape.ENTRIES,

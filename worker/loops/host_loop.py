@@ -21,6 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from common.spark_config import SparkConfig, SparkProfile
+from worker.processes.marks import HELPER, give
 from worker.spark.host.connect_server import ServerPlan
 from worker.spark.host.forking import room_for_marker
 from worker.spark.host.pool import Limits
@@ -189,6 +190,7 @@ class HostLoop:
         except OSError as error:
             log.warning("spark host could not be started", extra={"error": str(error)})
             return None
+        give(process.pid, HELPER)
         self._was_followed = False
         log.info("spark host started", extra={"pid": process.pid})
         return process

@@ -18,7 +18,7 @@ from common.model.states import TaskState
 from worker import task_log, workspace
 from worker.processes import attempt_processes
 from worker.processes.accepted import AcceptedAttempts
-from worker.processes.attempt_processes import Seen, kill_exactly
+from worker.processes.attempt_processes import Seen, belonging, scan
 from worker.processes.clearing import Clearing
 from worker.processes.ending import SWEEPS_GIVE_UP_SECONDS, Ending
 from worker.processes.live_attempts import LiveAttempt, LiveAttempts
@@ -34,6 +34,8 @@ from worker.processes.results import (
 )
 
 log = logging.getLogger(__name__)
+
+_GONE = "its process was gone when the worker came back, and left no exit code"
 
 
 class Adoption:
@@ -65,15 +67,18 @@ class Adoption:
         """
         ours = frozenset(adopted)
         stale: dict[int, None] = {}
-        for task_instance_id in self._records.ids():
-            record = self._records.read(task_instance_id)
+        records = {each: self._records.read(each) for each in self._records.ids()}
+        paths = {each.execute_path: key for key, each in records.items() if each is not None}
+        found = belonging(scan(), paths=paths, sessions={}) if paths else {}
+        for task_instance_id, record in records.items():
+            left = found.get(task_instance_id, [])
             if task_instance_id in ours:
-                self._adopt(task_instance_id, record)
-            elif record is not None and self._take_over(record, stale=True):
+                self._adopt(task_instance_id, record, left)
+            elif record is not None and self._take_over(record, left, stale=True):
                 stale[task_instance_id] = None
             else:
                 self._clear_stale(task_instance_id, record)
-        for task_instance_id in sorted(ours - frozenset(self._records.ids())):
+        for task_instance_id in sorted(ours.difference(records)):
             self._report_lost(task_instance_id, pid=None)
         limit = self._clock.monotonic() + SWEEPS_GIVE_UP_SECONDS
         while any(each in self._live for each in stale):
@@ -85,7 +90,7 @@ class Adoption:
                 return
             step()
 
-    def _adopt(self, task_instance_id: int, record: Record | None) -> None:
+    def _adopt(self, task_instance_id: int, record: Record | None, left: list[Seen]) -> None:
         if record is None:
             self._accepted.add(task_instance_id)
             self._report_lost(task_instance_id, pid=None)
@@ -93,7 +98,7 @@ class Adoption:
         self._accepted.add(
             task_instance_id, task_type=record.task_type, complement=record.complement
         )
-        if self._take_over(record, stale=False):
+        if self._take_over(record, left, stale=False):
             return
         workspace.remove_job(record.job_file)
         if record.exit_code is None:
@@ -107,34 +112,36 @@ class Adoption:
         self._clearing.keep(task_instance_id, record.execute_path, succeeded=succeeded)
         self._accepted.report(task_instance_id, result, pid=record.pid)
 
-    def _take_over(self, record: Record, *, stale: bool) -> bool:
-        """Watch a process of a former incarnation; False if it is gone."""
+    def _take_over(self, record: Record, left: list[Seen], *, stale: bool) -> bool:
+        """Watch the processes of a former incarnation; False if nothing of the attempt runs."""
         seen = None
         if record.pid is not None:
             seen = attempt_processes.seen_with_marker(record.pid, record.execute_path)
-        if seen is None:
-            _kill_rest(record)
+        pidfd = None if seen is None else attempt_processes.pin(seen)
+        if pidfd is None and not left:
             return False
-        pidfd = attempt_processes.pin(seen)
-        if pidfd is None:
-            return False
-        self._live.add(attempt := self._attempt(record, seen, pidfd, stale=stale))
+        attempt = self._attempt(record, pidfd, stale=stale)
+        if pidfd is None and record.exit_code is None:
+            attempt.abandoned = _GONE
+        self._live.add(attempt)
         log.info(
             "stale attempt is being killed" if stale else "attempt adopted",
-            extra={"task_instance_id": attempt.id, "pid": attempt.pid},
+            extra={"task_instance_id": attempt.id, "pid": attempt.pid, "left": len(left)},
         )
-        if stale:
+        if pidfd is None:
+            self._ending.end_without_leader(attempt)
+        elif stale:
             self._ending.kill_at_once(attempt)
         return True
 
-    def _attempt(self, record: Record, seen: Seen, pidfd: int, *, stale: bool) -> LiveAttempt:
+    def _attempt(self, record: Record, pidfd: int | None, *, stale: bool) -> LiveAttempt:
         try:
             output = workspace.reopen_log(Path(record.log_path))
         except OSError:
             output = os.open(os.devnull, os.O_RDWR)
         attempt = LiveAttempt(
             id=record.task_instance_id,
-            pid=seen.pid,
+            pid=record.pid or 0,
             pidfd=pidfd,
             log=output,
             execute_path=record.execute_path,
@@ -157,8 +164,7 @@ class Adoption:
 
     def _report_lost(self, task_instance_id: int, *, pid: int | None) -> None:
         """Nobody knows how it ended, as after a power cut; that is no fault of the task."""
-        reason = "its process was gone when the worker came back, and left no exit code"
-        result = Result(None, TaskState.NEED_FAULT_TOLERANCE, reason)
+        result = Result(None, TaskState.NEED_FAULT_TOLERANCE, _GONE)
         self._accepted.report(task_instance_id, result, pid=pid)
 
     def _close_log(self, record: Record, result: Result) -> None:
@@ -188,11 +194,3 @@ class Adoption:
             )
         finally:
             os.close(output)
-
-
-def _kill_rest(record: Record) -> None:
-    """Kill the processes that an attempt without its leader has left behind."""
-    paths = {record.execute_path: record.task_instance_id}
-    left = attempt_processes.belonging(attempt_processes.scan(), paths=paths, sessions={})
-    for each in left.get(record.task_instance_id, []):
-        kill_exactly(each)

@@ -1,10 +1,10 @@
 """Finds the processes that belong to an attempt, and signals exactly those.
 
-An attempt's processes are those of its process group, of its session, and every other that carries
-its marker in its environment, however far it moved away. A pid is only a pid with the time that its
-process started: no single process is signalled before it has been seen again behind a pidfd, and a
-group only by callers that know its leader to be unreaped. Reads `/proc` itself, because one look at
-all processes must cost milliseconds.
+An attempt's processes are those that bear its mark (`marks`), those of its session, and every other
+that carries its marker in its environment, however far it moved away. A pid is only a pid with the
+time that its process started: no single process is signalled before it has been seen again behind a
+pidfd, and a group only by callers that know its leader to be unreaped. Reads `/proc` itself,
+because one look at all processes must cost milliseconds.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from worker.processes.marks import mark_of, mark_seen
 
 MARKER = "ORCAFLOW_EXECUTE_PATH"
 """Holds the attempt's own directory. An id would not do: every cluster on the host has a task 1."""
@@ -33,33 +35,45 @@ class Seen:
     session: int
     started: int
     execute_path: str | None
+    mark: int | None = None
 
 
 def scan() -> Iterator[Seen]:
-    """Yield every live process whose environment may be read; zombies are left out."""
-    own = os.getpid()
-    for entry in _PROC.iterdir():
-        if entry.name.isdecimal() and int(entry.name) != own:
-            seen = _seen(int(entry.name))
-            if seen is not None:
-                yield seen
+    """Yield every live process but this one; zombies are left out. Reads all environments."""
+    for pid in _pids():
+        seen = _seen(pid)
+        if seen is not None:
+            yield seen
 
 
-def group_lives(group: int) -> bool:
-    """True if a process group has a live member; zombies don't count."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    wanted = str(group).encode()
-    for entry in _PROC.iterdir():
-        if entry.name.isdecimal():
-            fields = _fields(int(entry.name))
-            if fields is not None and fields[2] == wanted:
-                return True
-    return False
+def scan_marked(execute_paths: Collection[str]) -> Iterator[Seen]:
+    """Yield the live processes that bear these attempts' marks: a look that opens no other files.
+
+    It takes a twentieth of the time that `scan` takes.
+    """
+    marks = frozenset(map(mark_of, execute_paths))
+    for pid in _pids():
+        mark = mark_seen(pid)
+        if mark in marks:
+            fields = _fields(pid)
+            if fields is not None:
+                yield Seen(pid, int(fields[3]), int(fields[19]), None, mark)
+
+
+def is_zombie(pid: int) -> bool:
+    """True if a process has ended and is not reaped; also if it is gone."""
+    return _fields(pid) is None
+
+
+def lives(seen: Seen) -> bool:
+    """True if this very process has not ended."""
+    fields = _fields(seen.pid)
+    return fields is not None and int(fields[19]) == seen.started
+
+
+def named(processes: Iterable[Seen]) -> str:
+    """Return the pids and names of processes, as far as they still live."""
+    return ", ".join(f"{each.pid} ({_name(each.pid)})" for each in processes)
 
 
 def seen_with_marker(pid: int, execute_path: str) -> Seen | None:
@@ -98,8 +112,17 @@ def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
 
 def kill_exactly(seen: Seen) -> None:
     """Kill this very process; one that changed its account is left alone, and logged."""
+    _signal_if_allowed(seen, signal.SIGKILL)
+
+
+def end_exactly(seen: Seen) -> None:
+    """Tell this very process to end; one that changed its account is left alone, and logged."""
+    _signal_if_allowed(seen, signal.SIGTERM)
+
+
+def _signal_if_allowed(seen: Seen, number: signal.Signals) -> None:
     try:
-        signal_exactly(seen, signal.SIGKILL)
+        signal_exactly(seen, number)
     except PermissionError:
         log.warning("process could not be signalled", extra={"pid": seen.pid})
 
@@ -123,8 +146,11 @@ def belonging(
     `paths` and `sessions` are the attempts by their directory and by their session.
     """
     found: dict[int, list[Seen]] = {}
+    marks = {mark_of(path): owner for path, owner in paths.items()}
     for process in processes:
         owner = None if process.execute_path is None else paths.get(process.execute_path)
+        if owner is None and process.mark is not None:
+            owner = marks.get(process.mark)
         if owner is None:
             owner = sessions.get(process.session)
         if owner is not None:
@@ -132,9 +158,25 @@ def belonging(
     return found
 
 
+def _pids() -> Iterator[int]:
+    own = str(os.getpid())
+    for name in os.listdir(_PROC):  # noqa: PTH208  # As plain texts, since there are many.
+        if name.isdecimal() and name != own:
+            yield int(name)
+
+
+def _name(pid: int) -> str:
+    try:
+        return (_PROC / str(pid) / "comm").read_text("utf-8", "replace").strip()
+    except OSError:
+        return "ended"
+
+
 def _seen(pid: int) -> Seen | None:
     fields = _fields(pid)
-    return None if fields is None else Seen(pid, int(fields[3]), int(fields[19]), _marker(pid))
+    if fields is None:
+        return None
+    return Seen(pid, int(fields[3]), int(fields[19]), _marker(pid), mark_seen(pid))
 
 
 def _fields(pid: int) -> list[bytes] | None:

@@ -4,17 +4,16 @@ A killed attempt gets TERM, a grace period, and KILL. To *sweep* is to look thro
 for those of an attempt and kill them. The attempt has ended when a sweep finds none, or after
 `SWEEPS_GIVE_UP_SECONDS`; its reason then names the processes that are left. The leader stays
 unreaped until then, so that its pid can't come to mean somebody else. An attempt whose time is out
-is ended in the same way, and fails. Processes that a task leaves behind in its group get TERM and
-the grace period too, before they are swept. The outputs of an attempt are read after it has
-succeeded, a step at each pass. Everything here runs on the supervisor's thread.
+is ended in the same way, and fails. Processes that a task leaves behind get TERM and the grace
+period too, before they are swept, unless its author wants them alive. The outputs of an attempt are
+read after it has succeeded, a step at each pass. Everything here runs on the supervisor's thread.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from common.clock import Clock
@@ -22,9 +21,11 @@ from common.model.states import TaskState
 from worker import task_log, workspace
 from worker.processes import attempt_processes
 from worker.processes.accepted import AcceptedAttempts
-from worker.processes.attempt_processes import Seen, kill_exactly, signal_group
+from worker.processes.attempt_processes import Seen, end_exactly, kill_exactly, signal_group
 from worker.processes.clearing import Clearing
 from worker.processes.live_attempts import LiveAttempt, LiveAttempts
+from worker.processes.marks import mark_of
+from worker.processes.orphans import Orphans
 from worker.processes.outputs import OutputReader
 from worker.processes.records import Records
 from worker.processes.results import (
@@ -47,7 +48,8 @@ KILLED_LATE = "killed before it had ended by itself"
 """In the log of an attempt: whatever it works for elsewhere may not have confirmed its end."""
 _FIRST_SWEEP_REST = 0.005
 _LONGEST_SWEEP_REST = 0.5
-_LONGEST_GROUP_REST = 0.05
+_LONGEST_AWAITED_REST = 0.05
+_NAMED_LEFT = 10
 
 
 class Ending:
@@ -60,14 +62,19 @@ class Ending:
         accepted: AcceptedAttempts,
         records: Records,
         clearing: Clearing,
+        orphans: Orphans,
+        bears_marks: bool,
         clock: Clock,
         grace_seconds: float,
         log_limit_bytes: int,
     ) -> None:
+        """`bears_marks`: the processes of attempts bear marks, so no environment need be read."""
         self._live = live
         self._accepted = accepted
         self._records = records
         self._clearing = clearing
+        self._orphans = orphans
+        self._bears_marks = bears_marks
         self._clock = clock
         self._grace = grace_seconds
         self._log_limit = log_limit_bytes
@@ -90,7 +97,7 @@ class Ending:
         """Kill every attempt without a grace period: others may start the same tasks now."""
         for attempt in self._live:
             if not attempt.is_ending and not attempt.leader_ended:
-                attempt.abandoned = True
+                attempt.abandoned = LOST_SESSION
             if not attempt.timed_out:
                 self._kill(attempt, grace=0.0)
             elif not attempt.leader_ended:
@@ -109,11 +116,12 @@ class Ending:
     def step(self, now: float) -> None:
         """Take each step that is due: a KILL after the grace period, a wait, or a sweep."""
         sweeping: list[LiveAttempt] = []
+        awaiting: list[LiveAttempt] = []
         for attempt in self._live:
             if attempt.act_at is None or attempt.act_at > now:
                 continue
-            if attempt.group_awaited_until is not None:
-                self._guarded(attempt, self._await_group_exit)
+            if attempt.awaited_until is not None:
+                awaiting.append(attempt)
             elif attempt.leader_ended:
                 sweeping.append(attempt)
             else:
@@ -121,12 +129,22 @@ class Ending:
                 attempt.act_at = None
                 attempt.note(KILLED_LATE)
                 signal_group(attempt.pid, signal.SIGKILL)
+        if awaiting:
+            self._await(awaiting, now)
         if sweeping:
             self._sweep(sweeping, now)
 
     def on_leader_exit(self, attempt: LiveAttempt) -> None:
         """Take the result of an attempt whose leader has ended, or begin to sweep first."""
         self._guarded(attempt, self._on_leader_exit)
+
+    def end_without_leader(self, attempt: LiveAttempt) -> None:
+        """End an attempt whose leader ended while nobody watched, and which left processes."""
+        attempt.leader_ended = True
+        if attempt.stale or attempt.abandoned:
+            self._begin_sweeps(attempt, self._clock.monotonic())
+        else:
+            self._begin_to_await(attempt, self._clock.monotonic())
 
     def step_reading(self) -> None:
         """Read a step of the outputs of each attempt that has succeeded."""
@@ -138,8 +156,8 @@ class Ending:
     def _kill(self, attempt: LiveAttempt, *, grace: float) -> None:
         if attempt.leader_ended and not attempt.timed_out:
             # How it ended is settled; only what is left of it may be hurried.
-            if attempt.group_awaited_until is not None:
-                attempt.act_at = attempt.group_awaited_until = self._clock.monotonic()
+            if attempt.awaited_until is not None:
+                attempt.act_at = attempt.awaited_until = self._clock.monotonic()
             return
         if not attempt.kill_wanted:
             attempt.kill_wanted = True
@@ -160,12 +178,7 @@ class Ending:
 
     def _sweep(self, attempts: list[LiveAttempt], now: float) -> None:
         """Kill the processes left by ended leaders; end each attempt without any, or overdue."""
-        found = attempt_processes.belonging(
-            attempt_processes.scan(),
-            paths={attempt.execute_path: attempt.id for attempt in attempts},
-            # Only an unreaped leader keeps the session's id from meaning somebody else's.
-            sessions={a.pid: a.id for a in attempts if a.process is not None and a.reaped is None},
-        )
+        found = _left_by(attempts, attempt_processes.scan())
         for attempt in attempts:
             left = found.get(attempt.id, [])
             if left and now < attempt.give_up_at:
@@ -182,34 +195,82 @@ class Ending:
         self._live.unwatch(attempt)
         attempt.leader_ended = True
         now = self._clock.monotonic()
-        if attempt.is_ending or attempt.process is None:
+        if attempt.is_ending:
             if attempt.process is not None:
                 # The unreaped leader keeps the group's number.
                 signal_group(attempt.pid, signal.SIGKILL)
             self._begin_sweeps(attempt, now)
             return
-        attempt.reaped = attempt.process.wait()
-        if not attempt_processes.group_lives(attempt.pid):
-            self._take_result(attempt, left=[])
-            return
-        # What it has left behind may be a Java machine that is just going down in good order.
-        signal_group(attempt.pid, signal.SIGTERM)
-        attempt.group_awaited_until = now + self._grace
-        attempt.sweep_rest = _FIRST_SWEEP_REST
-        attempt.act_at = now + attempt.sweep_rest
-
-    def _await_group_exit(self, attempt: LiveAttempt) -> None:
-        """End an attempt whose group is empty; sweep the group once the grace period is over."""
-        now = self._clock.monotonic()
-        if not attempt_processes.group_lives(attempt.pid):
-            self._take_result(attempt, left=[])
-        elif attempt.group_awaited_until is not None and now < attempt.group_awaited_until:
-            attempt.act_at = now + attempt.sweep_rest
-            attempt.sweep_rest = min(2 * attempt.sweep_rest, _LONGEST_GROUP_REST)
+        if attempt.process is not None and self._bears_marks:
+            # What it left may wait for its pid to be gone, and is found without the session.
+            attempt.process.wait()
+        if self._may_have_left(attempt):
+            self._begin_to_await(attempt, now)
         else:
-            attempt.group_awaited_until = None
+            self._take_result(attempt, left=[])
+
+    def _may_have_left(self, attempt: LiveAttempt) -> bool:
+        # An adopted attempt's orphans, and those of the Spark host's forks, may be init's children.
+        return (
+            attempt.process is None
+            or attempt.asks_host
+            or self._orphans.may_be_left(
+                mark_of(attempt.execute_path), leaders=self._live.leaders()
+            )
+        )
+
+    def _begin_to_await(self, attempt: LiveAttempt, now: float) -> None:
+        attempt.awaited_until = now + self._grace
+        attempt.sweep_rest = _FIRST_SWEEP_REST
+        attempt.act_at = now
+
+    def _await(self, attempts: list[LiveAttempt], now: float) -> None:
+        """Look what ended leaders have left; end each attempt without any, sweep the overdue."""
+        looking = []
+        for attempt in attempts:
+            attempt.awaited = tuple(filter(attempt_processes.lives, attempt.awaited))
+            if (
+                attempt.awaited
+                and attempt.awaited_until is not None
+                and now < attempt.awaited_until
+            ):
+                self._rest_awaiting(attempt, now)
+            else:
+                looking.append(attempt)
+        if looking:
+            found = _left_by(looking, self._scan(looking))
+            for attempt in looking:
+                self._guarded(attempt, partial(self._await_exit, left=found.get(attempt.id, [])))
+
+    def _scan(self, attempts: list[LiveAttempt]) -> Iterator[Seen]:
+        if self._bears_marks and all(attempt.process is not None for attempt in attempts):
+            return attempt_processes.scan_marked([each.execute_path for each in attempts])
+        # A former incarnation may have been of a version that marked nothing.
+        return attempt_processes.scan()
+
+    def _await_exit(self, attempt: LiveAttempt, *, left: list[Seen]) -> None:
+        now = self._clock.monotonic()
+        if left and attempt.keeps_children:
+            attempt.note(f"its processes live on, as params.keepChildren asks: {_named(left)}")
+            left = []
+        if not left:
+            attempt.awaited_until = attempt.act_at = None
+            self._take_result(attempt, left=[])
+        elif attempt.awaited_until is not None and now < attempt.awaited_until:
+            attempt.note(f"the task left processes behind, which are told to end: {_named(left)}")
+            for each in left:
+                # What it has left may be a Java machine that is just going down in good order.
+                end_exactly(each)
+            attempt.awaited = tuple(left)
+            self._rest_awaiting(attempt, now)
+        else:
+            attempt.awaited_until = None
             attempt.note("processes that the task had left behind were killed")
             self._begin_sweeps(attempt, now)
+
+    def _rest_awaiting(self, attempt: LiveAttempt, now: float) -> None:
+        attempt.act_at = now + attempt.sweep_rest
+        attempt.sweep_rest = min(2 * attempt.sweep_rest, _LONGEST_AWAITED_REST)
 
     def _begin_sweeps(self, attempt: LiveAttempt, now: float) -> None:
         attempt.give_up_at = now + SWEEPS_GIVE_UP_SECONDS
@@ -252,7 +313,7 @@ class Ending:
             record = self._records.read(attempt.id)
             exit_code = None if record is None else record.exit_code
         if attempt.abandoned:
-            return Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, LOST_SESSION)
+            return Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, attempt.abandoned)
         if attempt.kill_wanted:
             return Result(exit_code, TaskState.KILL, "killed")
         if attempt.timed_out:
@@ -262,7 +323,6 @@ class Ending:
     def _report_end(self, attempt: LiveAttempt, result: Result) -> None:
         self._live.remove(attempt.id)
         read_what_it_left(result, attempt.facts_file, attempt.quality_of)
-        os.close(attempt.pidfd)
         workspace.remove_job(attempt.job_file)
         attempt.cut_log(self._log_limit)
         try:
@@ -274,13 +334,13 @@ class Ending:
                 "task log could not be written",
                 extra={"task_instance_id": attempt.id, "error": str(error)},
             )
-        os.close(attempt.log)
+        attempt.close()
         succeeded = result.state is TaskState.SUCCESS
         self._clearing.keep(attempt.id, attempt.execute_path, succeeded=succeeded)
         if attempt.stale:
             self._clearing.forget(attempt.id)
         else:
-            self._accepted.report(attempt.id, result, pid=attempt.pid)
+            self._accepted.report(attempt.id, result, pid=attempt.pid or None)
 
     # Trouble.
 
@@ -297,15 +357,34 @@ class Ending:
                 self._drop(attempt)
                 reason = "the worker failed to end it properly; see the worker's log"
                 result = Result(None, TaskState.FAILURE, reason)
-                self._accepted.report(attempt.id, result, pid=attempt.pid)
+                self._accepted.report(attempt.id, result, pid=attempt.pid or None)
 
     def _drop(self, attempt: LiveAttempt) -> None:
         """Watch an attempt no more; and what nobody watches must not run."""
-        if not attempt.leader_ended or (attempt.process is not None and attempt.reaped is None):
+        process = attempt.process
+        if not attempt.leader_ended or (process is not None and process.returncode is None):
             # Else the number may be somebody else's by now.
             signal_group(attempt.pid, signal.SIGKILL)
         self._live.unwatch(attempt)
-        os.close(attempt.pidfd)
-        os.close(attempt.log)
+        attempt.close()
         workspace.remove_job(attempt.job_file)
         self._clearing.keep(attempt.id, attempt.execute_path, succeeded=False)
+
+
+def _left_by(attempts: list[LiveAttempt], processes: Iterable[Seen]) -> dict[int, list[Seen]]:
+    return attempt_processes.belonging(
+        processes,
+        paths={attempt.execute_path: attempt.id for attempt in attempts},
+        # Only an unreaped leader keeps the session's id from meaning somebody else's.
+        sessions={
+            each.pid: each.id
+            for each in attempts
+            if each.process is not None and each.process.returncode is None
+        },
+    )
+
+
+def _named(processes: list[Seen]) -> str:
+    more = len(processes) - _NAMED_LEFT
+    names = attempt_processes.named(processes[:_NAMED_LEFT])
+    return f"{names} and {more} more" if more > 0 else names

@@ -20,6 +20,7 @@ from common.clock import Clock
 from common.host import process_start_time
 from worker import task_log
 from worker.attempts import Started
+from worker.processes.attempt_processes import Seen
 from worker.processes.outputs import Declared, OutputReader
 from worker.processes.records import Record
 from worker.processes.results import Result
@@ -35,7 +36,9 @@ class LiveAttempt:
 
     id: int
     pid: int
-    pidfd: int
+    """The leader's; 0 if the leader had ended before its pid was noted."""
+    pidfd: int | None
+    """None if the leader had ended before anybody watched it."""
     log: int
     execute_path: str
     process: subprocess.Popen[bytes] | None
@@ -46,6 +49,8 @@ class LiveAttempt:
     outputs: Declared | None = None
     job_file: Path | None = None
     facts_file: Path | None = None
+    asks_host: bool = False
+    keeps_children: bool = False
     quality_of: Path | None = None
     """The log beside which the attempt reports the results of rules on data."""
     timeout: timedelta | None = None
@@ -57,12 +62,13 @@ class LiveAttempt:
     kill_wanted: bool = False
     is_ending: bool = False
     """It was told to end, because a kill was asked for or because its time is out."""
-    abandoned: bool = False
+    abandoned: str = ""
+    """The reason for which nobody wants the attempt's end any more, if there is one."""
     leader_ended: bool = False
-    reaped: int | None = None
-    """The leader's return code, once its pid has been given back."""
-    group_awaited_until: float | None = None
-    """Set while the processes that a task has left in its group may end by themselves."""
+    awaited_until: float | None = None
+    """Set while the processes that a task has left behind may end by themselves."""
+    awaited: tuple[Seen, ...] = ()
+    """Those processes, once they have been told to end."""
     act_at: float | None = None
     """The time to go on: to KILL while the leader lives, to the next sweep after that."""
     sweep_rest: float = 0.0
@@ -73,12 +79,19 @@ class LiveAttempt:
         self.outputs = record.outputs
         self.job_file = record.job_file
         self.facts_file = record.facts_file
+        self.keeps_children = record.keeps_children
         self.quality_of = record.quality_of
         if record.timeout is not None and record.times_out_at is not None:
             # From here on by the clock that never jumps; never more than the whole time-out.
             left = min(record.times_out_at - clock.now(), record.timeout)
             self.timeout = record.timeout
             self.times_out_at = clock.monotonic() + left.total_seconds()
+
+    def close(self) -> None:
+        """Close the attempt's descriptors."""
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+        os.close(self.log)
 
     def note(self, text: str) -> None:
         """Write a line of Orcaflow's into the attempt's log; a full disk costs that line only."""
@@ -128,21 +141,30 @@ class LiveAttempts:
         """Return the attempt; None if it has no process here."""
         return self._attempts.get(task_instance_id)
 
+    def leaders(self) -> frozenset[int]:
+        """Return the pids of unreaped leaders that are children of this process."""
+        return frozenset(
+            each.pid
+            for each in self._attempts.values()
+            if each.process is not None and each.process.returncode is None
+        )
+
     def add(self, attempt: LiveAttempt) -> None:
         """Watch an attempt, and report its start once it has lived for a while.
 
         The start of an adopted attempt is reported at once, that of a stale one never.
         """
         self._attempts[attempt.id] = attempt
-        self._by_pidfd[attempt.pidfd] = attempt
-        self._epoll.register(attempt.pidfd, select.EPOLLIN)
+        if attempt.pidfd is not None:
+            self._by_pidfd[attempt.pidfd] = attempt
+            self._epoll.register(attempt.pidfd, select.EPOLLIN)
         if not attempt.stale:
             delay = 0.0 if attempt.process is None else _LONG_LIVED_SECONDS
             self._young.append((self._clock.monotonic() + delay, attempt.id))
 
     def unwatch(self, attempt: LiveAttempt) -> None:
         """Wait for the attempt's leader no more; harmless when repeated."""
-        if self._by_pidfd.pop(attempt.pidfd, None) is not None:
+        if attempt.pidfd is not None and self._by_pidfd.pop(attempt.pidfd, None) is not None:
             self._epoll.unregister(attempt.pidfd)
 
     def remove(self, task_instance_id: int) -> LiveAttempt | None:
@@ -186,8 +208,7 @@ class LiveAttempts:
     def close(self) -> None:
         """Close every descriptor, and leave the processes running."""
         for attempt in self._attempts.values():
-            os.close(attempt.pidfd)
-            os.close(attempt.log)
+            attempt.close()
         self._attempts.clear()
         self._epoll.close()
         os.close(self._wake)

@@ -34,6 +34,7 @@ class Record:
     outputs: Declared | None = None
     job_file: Path | None = None
     facts_file: Path | None = None
+    keeps_children: bool = False
     times_out_at: datetime | None = None
     timeout: timedelta | None = None
     pid: int | None = None
@@ -87,6 +88,7 @@ class Records:
                 outputs=Declared.from_json(outputs) if outputs else None,
                 job_file=None if job_file is None else Path(job_file),
                 facts_file=None if facts_file is None else Path(facts_file),
+                keeps_children=about.get("keeps_children") is True,
                 times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
                 timeout=timedelta(seconds=timeout) if timeout else None,
                 pid=_number(lines, b"pid "),
@@ -122,6 +124,8 @@ def _about(record: Record) -> dict[str, object]:
         about["job_file"] = str(record.job_file)
     if record.facts_file is not None:
         about["facts_file"] = str(record.facts_file)
+    if record.keeps_children:
+        about["keeps_children"] = True
     if record.timeout is not None and record.times_out_at is not None:
         about["times_out_at"] = record.times_out_at.timestamp()
         about["timeout"] = record.timeout.total_seconds()

@@ -28,6 +28,7 @@ from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import MARKER, signal_group
 from worker.processes.clearing import Clearing
 from worker.processes.live_attempts import LiveAttempt, LiveAttempts
+from worker.processes.marks import mark_of, shell_line
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
 from worker.processes.results import Result, what_failed
@@ -67,6 +68,10 @@ class Prepared:
     job_file: Path | None = None
     facts_file: Path | None = None
     """The file in which the attempt may tell of its Spark application."""
+    asks_host: bool = False
+    """Its processes may be children of the Spark host."""
+    keeps_children: bool = False
+    """Processes that are left when it ends by itself may live on."""
 
 
 Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
@@ -85,7 +90,9 @@ class Starter:
         clearing: Clearing,
         clock: Clock,
         complement_niceness: int,
+        marks: bool,
     ) -> None:
+        """`marks`: every process of an attempt is to bear its mark."""
         self._prepare = prepare
         self._live = live
         self._accepted = accepted
@@ -93,6 +100,7 @@ class Starter:
         self._clearing = clearing
         self._clock = clock
         self._complement_niceness = complement_niceness
+        self._marks = marks
 
     def start(self, task: ClaimedTask) -> None:
         """Start an attempt. Never raises: one that can't be started ends as FAILURE."""
@@ -151,6 +159,7 @@ class Starter:
             log=output,
             execute_path=prepared.directory,
             process=process,
+            asks_host=prepared.asks_host,
         )
         attempt.describe(record, self._clock)
         self._accepted.add_facts_file(task.id, record.facts_file)
@@ -165,10 +174,11 @@ class Starter:
         record_file = self._records.begin(record)
         account = prepared.account
         niceness = self._complement_niceness if record.complement else 0
+        mark = mark_of(prepared.directory) if self._marks else None
         try:
             # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
             process = subprocess.Popen(
-                (*_wrapped(niceness), "orcaflow", *prepared.argv),
+                (*_wrapped(niceness, mark), "orcaflow", *prepared.argv),
                 stdin=record_file,
                 stdout=output,
                 stderr=output,
@@ -204,14 +214,16 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:
         outputs=prepared.outputs,
         job_file=prepared.job_file,
         facts_file=prepared.facts_file,
+        keeps_children=prepared.keeps_children,
         times_out_at=None if task.timeout is None else clock.now() + task.timeout,
         timeout=task.timeout,
     )
 
 
-def _wrapped(niceness: int) -> tuple[str, ...]:
+def _wrapped(niceness: int, mark: int | None) -> tuple[str, ...]:
+    script = _WRAPPER if mark is None else shell_line(mark) + _WRAPPER
     if niceness and _NICE is not None:
         # By a program and not from here, for the task may have begun before it were done.
-        script = _NICE_SESSION.format(niceness=niceness) + _WRAPPER
+        script = _NICE_SESSION.format(niceness=niceness) + script
         return (_NICE, "-n", str(niceness), "/bin/sh", "-c", script)
-    return ("/bin/sh", "-c", _WRAPPER)
+    return ("/bin/sh", "-c", script)

@@ -22,12 +22,15 @@ from worker.processes.adoption import Adoption
 from worker.processes.clearing import Clearing, DirectoryPolicy
 from worker.processes.ending import Ending
 from worker.processes.live_attempts import LiveAttempts
+from worker.processes.marks import can_mark
+from worker.processes.orphans import Orphans
 from worker.processes.records import Records
 from worker.processes.results import LOST_SESSION
 from worker.processes.starting import Prepare, Starter
 
 _LONGEST_REST = 1.0
 _LOG_CHECK_SECONDS = 1.0
+_REAP_SECONDS = 1.0
 _REMEMBERED_KILLS = 10_000
 
 
@@ -64,7 +67,14 @@ class Supervisor:
         directory_policy: DirectoryPolicy,
         remove_directory: Callable[[Path], None],
         complement_niceness: int = 0,
+        adopts_orphans: bool = False,
     ) -> None:
+        """`adopts_orphans`: this process becomes the parent of what its attempts leave behind.
+
+        That makes ends cheaper; without it, every end looks at all processes of the host.
+        """
+        bears_marks = can_mark()
+        self._orphans = Orphans(adopts=adopts_orphans and bears_marks)
         self._clock = clock
         self._log_limit = log_limit_bytes
         self._records = Records(records)
@@ -81,12 +91,15 @@ class Supervisor:
             clearing=self._clearing,
             clock=clock,
             complement_niceness=complement_niceness,
+            marks=bears_marks,
         )
         self._ending = Ending(
             live=self._live,
             accepted=self._accepted,
             records=self._records,
             clearing=self._clearing,
+            orphans=self._orphans,
+            bears_marks=bears_marks,
             clock=clock,
             grace_seconds=kill_grace.total_seconds(),
             log_limit_bytes=log_limit_bytes,
@@ -105,6 +118,7 @@ class Supervisor:
         self._kill_all_asked = False
         self._kills_before_start: OrderedDict[int, None] = OrderedDict()
         self._check_logs_at = 0.0
+        self._reap_at = 0.0
 
     # The port, for any thread.
 
@@ -173,11 +187,15 @@ class Supervisor:
             for attempt in self._live:
                 if attempt.reading is None:
                     attempt.cut_log(self._log_limit)
+        if now >= self._reap_at:
+            self._reap_at = now + _REAP_SECONDS
+            self._orphans.reap(leaders=self._live.leaders())
         return timedelta()
 
     def close(self) -> None:
         """Close everything and leave what runs running; nothing can be asked after that."""
         self._live.close()
+        self._orphans.close()
 
     def _rest(self) -> float:
         if self._messages or self._put_off or self._kill_all_asked or self._ending.is_reading:

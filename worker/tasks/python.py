@@ -9,14 +9,14 @@ from typing import Final
 
 from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, TaskTypeSpec
 from worker.launching.base import Launch, TaskContext
-from worker.launching.keys import FILE, MAIN_ARGS, RAW_SCRIPT
+from worker.launching.keys import FILE, KEEP_CHILDREN, MAIN_ARGS, RAW_SCRIPT
 from worker.launching.resources import fetch_resources
 from worker.launching.scripts import interpreter, script_path
 
 SPEC: Final = TaskTypeSpec(
     name="PYTHON",
     about="A Python script.",
-    keys=(RAW_SCRIPT, FILE, MAIN_ARGS, RESOURCE_LIST, LOCAL_PARAMS),
+    keys=(RAW_SCRIPT, FILE, MAIN_ARGS, KEEP_CHILDREN, RESOURCE_LIST, LOCAL_PARAMS),
     needs=((RAW_SCRIPT.name, FILE.name),),
     alternatives=((RAW_SCRIPT.name, FILE.name),),
 )
@@ -32,7 +32,7 @@ class PythonTask:
         path = script_path(context, f"py_{context.app_id}.command")
         # Unbuffered: who watches the log sees each line when it is printed.
         argv = (interpreter(context), "-u", str(path), *context.words("mainArgs"))
-        return Launch(argv=argv)
+        return Launch(argv=argv, keeps_children=context.flag(KEEP_CHILDREN))
 
 
 TASK_TYPE: Final = PythonTask

@@ -12,7 +12,7 @@ from typing import Final
 
 from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, TaskTypeSpec
 from worker.launching.base import Launch, TaskContext, TaskParameterError
-from worker.launching.keys import RAW_SCRIPT
+from worker.launching.keys import KEEP_CHILDREN, RAW_SCRIPT
 from worker.launching.resources import fetch_resources
 
 _SHELL = "/bin/sh"
@@ -24,7 +24,7 @@ _SOURCE = 'file=$1; shift; . "$file"; exec "$@"'
 SPEC: Final = TaskTypeSpec(
     name="SHELL",
     about="A shell script.",
-    keys=(RAW_SCRIPT, RESOURCE_LIST, LOCAL_PARAMS),
+    keys=(RAW_SCRIPT, KEEP_CHILDREN, RESOURCE_LIST, LOCAL_PARAMS),
     needs=((RAW_SCRIPT.name,),),
     # Making the file takes a good part of the time that starting a short script takes.
     skips_parameters_file=True,
@@ -48,7 +48,7 @@ class ShellTask:
             if not Path(env_path).is_file():
                 raise TaskParameterError(f"worker.env_path: there is no file {env_path}")
             argv = (_SHELL, "-c", _SOURCE, "orcaflow", str(Path(env_path).absolute()), *argv)
-        return Launch(argv=argv)
+        return Launch(argv=argv, keeps_children=context.flag(KEEP_CHILDREN))
 
 
 TASK_TYPE: Final = ShellTask

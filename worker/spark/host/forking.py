@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from worker.processes.attempt_processes import MARKER
+from worker.processes.marks import mark_of, take
 
 _PR_SET_PDEATHSIG = 1
 _LARGEST_MARKER = 4_096
@@ -124,6 +125,8 @@ def _become(circumstances: Circumstances, host: int, keep: tuple[int, ...]) -> N
         _yield_as(circumstances.proxy)
     # Before the change of account: after it the kernel shows a process's environment to root alone.
     _mark(circumstances.environment.get(MARKER, ""))
+    if attempt := circumstances.environment.get(MARKER):
+        take(mark_of(attempt))
     if circumstances.uid != os.geteuid():
         _drop_to(circumstances.uid, circumstances.gid)
     # After that, for a change of account takes it back.
