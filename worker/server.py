@@ -54,6 +54,7 @@ from common.store.worker.worker_groups import ensure_worker_groups
 from worker import tenants
 from worker.assembly import Worker
 from worker.attempts import Ended, Started
+from worker.fitness import Fitness
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.loops.claim_loop import ClaimLoop
@@ -113,6 +114,7 @@ class WorkerServer:
         self._kill_tasks = False
         self._wakes = Wakes()
         self._host: HostLoop
+        self._fitness: Fitness
         self._clean = CleanLoop(wake=lambda: self._wakes.wake(CleanLoop.name))
 
     def run(self) -> int:
@@ -186,6 +188,10 @@ class WorkerServer:
             wants_host=host.want,
         )
         made: list[Supervisor] = []
+        tasks.mkdir(parents=True, exist_ok=True)
+        fitness = self._fitness = Fitness(
+            (tasks, data_dir), reserved_gb=settings.reserved_disk_gb, clock=self._clock
+        )
 
         def make_attempts(ended: Ended, started: Started) -> Supervisor:
             supervisor = Supervisor(
@@ -200,10 +206,17 @@ class WorkerServer:
                 remove_directory=self._clean.remove,
                 complement_niceness=settings.complement_niceness,
                 adopts_orphans=True,
+                blame=fitness.blame,
             )
             made.append(supervisor)
             return supervisor
 
+        admission = Admission(
+            load=host_load,
+            max_load_average=settings.max_cpuload_avg,
+            reserved_memory_gb=settings.reserved_memory_gb,
+            clock=self._clock,
+        )
         registry = connect_registry(registry_config(config), clock=self._clock)
         worker = Worker(
             settings,
@@ -217,12 +230,7 @@ class WorkerServer:
             ),
             group_ids=lambda: group_ids,
             ip=_ip(settings.host),
-            admitted=Admission(
-                load=host_load,
-                max_load_average=settings.max_cpuload_avg,
-                reserved_memory_gb=settings.reserved_memory_gb,
-                clock=self._clock,
-            ),
+            admitted=lambda: fitness() and admission(),
         )
         return made[0], worker, registry
 
@@ -235,6 +243,7 @@ class WorkerServer:
         for loop in worker.loops:
             worker.wakes.by_name[loop.name] = service.add(OutageTolerant(loop)).wake
         service.ready_if("zookeeper", lambda: standing_problem(registry))
+        service.ready_if("host", self._fitness.problem)
         registry.membership.watch(
             NodeKind.WORKER, lambda: worker.wakes.wake(HeartbeatLoop.name, ClaimLoop.name)
         )

@@ -157,6 +157,8 @@ class WorkerConfig:
     """Above this load average no new task is claimed."""
     reserved_memory_gb: Annotated[float, Ge(0)] = 0.1
     """With less available memory than this no new task is claimed."""
+    reserved_disk_gb: Annotated[float, Ge(0)] = 0.1
+    """With less free space on a volume of its own the worker claims nothing and is not ready."""
     kill_grace_seconds: Annotated[float, Ge(0), Le(86_400)] = 5
     """A stopped task has so long to end by itself after TERM before it is killed."""
     log_limit_bytes: Annotated[int, Ge(10_000)] = 100_000_000

@@ -38,6 +38,8 @@ class FailureReason(StrEnum):
     """The Spark server died or ended the session under the task."""
     KILLED = "KILLED"
     """A person killed the application at its manager; a stop by Orcaflow is no failure."""
+    NO_SPACE = "NO_SPACE"
+    """The volume of the log or of the attempt's directory was full when it failed."""
     TIMED_OUT = "TIMED_OUT"
     """The task's own time-out."""
     CONFIGURATION = "CONFIGURATION"

@@ -143,7 +143,7 @@ def test_facts_that_no_text_column_can_keep_are_kept_as_well_as_can_be(db: Table
         (TaskState.FAILURE, FailureReason.TIMED_OUT, None, "TIMED_OUT"),
         (TaskState.FAILURE, None, FailureReason.FETCH_FAILED, "FETCH_FAILED"),
         (TaskState.FAILURE, FailureReason.KILLED, FailureReason.FETCH_FAILED, "KILLED"),
-        (TaskState.FAILURE, None, None, None),
+        (TaskState.FAILURE, None, None, "EXIT_CODE"),
         (TaskState.KILL, FailureReason.OUT_OF_MEMORY, None, "OUT_OF_MEMORY"),
         # A stop of ours is no failure, whatever end the attempt reports.
         (TaskState.KILL, None, FailureReason.PYTHON_ERROR, None),

@@ -21,6 +21,7 @@ from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.processes.clearing import DirectoryPolicy
+from worker.processes.live_attempts import Blame
 from worker.processes.starting import Prepare
 from worker.processes.supervising import Supervisor
 from worker.workspace import attempt_folders, remove_directory
@@ -44,6 +45,7 @@ class Host:
         tenant_mode: Any = "single",
         prepare: Prepare | None = None,
         adopts_orphans: bool = False,
+        blame: Blame = lambda _: None,
     ) -> None:
         self.home = home
         self.ends: dict[int, AttemptEnd] = {}
@@ -69,6 +71,7 @@ class Host:
             remove_directory=remove_directory,
             complement_niceness=10,
             adopts_orphans=adopts_orphans,
+            blame=blame,
         )
 
     def task(

@@ -356,9 +356,9 @@ def test_a_nul_in_a_name_fails_the_attempt_and_not_the_worker(host: Host) -> Non
     assert host.run(host.task(2, "true")).state is TaskState.SUCCESS
 
 
-def test_a_full_log_volume_fails_the_attempt_and_says_so(host: Host) -> None:
+def test_a_full_log_volume_blames_no_task_and_says_so(host: Host) -> None:
     end = host.run(host.task(1, "true", log_path="/dev/full"))
-    assert end.state is TaskState.FAILURE
+    assert end.state is TaskState.NEED_FAULT_TOLERANCE
     assert end.reason is not None
     assert "disk is full" in end.reason
     assert host.run(host.task(2, "true")).state is TaskState.SUCCESS

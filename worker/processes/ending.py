@@ -11,7 +11,9 @@ read after it has succeeded, a step at each pass. Everything here runs on the su
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -23,7 +25,7 @@ from worker.processes import attempt_processes
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import Seen, end_exactly, kill_exactly, signal_group
 from worker.processes.clearing import Clearing
-from worker.processes.live_attempts import LiveAttempt, LiveAttempts
+from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
 from worker.processes.marks import mark_of
 from worker.processes.orphans import Orphans
 from worker.processes.outputs import OutputReader
@@ -33,11 +35,14 @@ from worker.processes.results import (
     LOST_SESSION,
     Result,
     explained,
+    may_not_have_forked,
     of_exit_code,
     read_outputs,
     read_what_it_left,
     timed_out,
     timeout_reason,
+    what_failed,
+    without_room,
 )
 
 log = logging.getLogger(__name__)
@@ -64,17 +69,22 @@ class Ending:
         clearing: Clearing,
         orphans: Orphans,
         bears_marks: bool,
+        blame: Blame,
         clock: Clock,
         grace_seconds: float,
         log_limit_bytes: int,
     ) -> None:
-        """`bears_marks`: the processes of attempts bear marks, so no environment need be read."""
+        """`bears_marks`: the processes of attempts bear marks, so no environment need be read.
+
+        `blame` is told of attempts that did not run for the worker's own reasons.
+        """
         self._live = live
         self._accepted = accepted
         self._records = records
         self._clearing = clearing
         self._orphans = orphans
         self._bears_marks = bears_marks
+        self._blame = blame
         self._clock = clock
         self._grace = grace_seconds
         self._log_limit = log_limit_bytes
@@ -318,17 +328,30 @@ class Ending:
             return Result(exit_code, TaskState.KILL, "killed")
         if attempt.timed_out:
             return timed_out(exit_code, attempt.timeout)
+        if attempt.may_be_lost and may_not_have_forked(exit_code) and self._never_ran(attempt):
+            error = BlockingIOError(errno.EAGAIN, "the attempt's wrapper could start no process")
+            self._blame(error)
+            return Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, what_failed(error))
         return of_exit_code(exit_code, attempt.job_file)
+
+    def _never_ran(self, attempt: LiveAttempt) -> bool:
+        """Return whether the wrapper ended before the task did.
+
+        Else its record has the task's exit code, unless that did not fit.
+        """
+        record = self._records.read(attempt.id)
+        return record is not None and record.exit_code is None and self._records.have_room()
 
     def _report_end(self, attempt: LiveAttempt, result: Result) -> None:
         self._live.remove(attempt.id)
         read_what_it_left(result, attempt.facts_file, attempt.quality_of)
+        _tell_full_volumes(attempt, result)
         workspace.remove_job(attempt.job_file)
         attempt.cut_log(self._log_limit)
         try:
             task_log.write_line(attempt.log, explained(result))
         except OSError as error:
-            if result.state is TaskState.FAILURE:
+            if result.state in (TaskState.FAILURE, TaskState.SUCCESS):
                 result.reason = f"{explained(result)}; its log is cut off: {error.strerror}"
             log.warning(
                 "task log could not be written",
@@ -382,6 +405,16 @@ def _left_by(attempts: list[LiveAttempt], processes: Iterable[Seen]) -> dict[int
             if each.process is not None and each.process.returncode is None
         },
     )
+
+
+def _tell_full_volumes(attempt: LiveAttempt, result: Result) -> None:
+    try:
+        volumes = {"its log": os.fstatvfs(attempt.log)}
+        volumes["its directory"] = os.statvfs(attempt.execute_path)
+    except OSError:
+        # The task may have removed its directory.
+        return
+    without_room(result, volumes)
 
 
 def _named(processes: list[Seen]) -> str:

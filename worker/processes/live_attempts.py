@@ -11,10 +11,11 @@ import os
 import select
 import subprocess
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 from common.clock import Clock
 from common.host import process_start_time
@@ -26,6 +27,9 @@ from worker.processes.records import Record
 from worker.processes.results import Result
 
 log = logging.getLogger(__name__)
+
+Blame: TypeAlias = Callable[[BaseException], None]
+"""Told of what kept attempts from running for the worker's own reasons. It must not wait."""
 
 _LONG_LIVED_SECONDS = 0.2
 
@@ -50,6 +54,8 @@ class LiveAttempt:
     job_file: Path | None = None
     facts_file: Path | None = None
     asks_host: bool = False
+    may_be_lost: bool = False
+    """Another attempt may take its place without being charged, as after the worker's own fault."""
     keeps_children: bool = False
     quality_of: Path | None = None
     """The log beside which the attempt reports the results of rules on data."""

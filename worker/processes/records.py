@@ -18,6 +18,7 @@ from pathlib import Path
 
 from worker.processes.outputs import Declared
 from worker.processes.quality_report import quality_log
+from worker.processes.results import is_full
 
 _LIMIT_BYTES = 1_000_000
 
@@ -96,6 +97,10 @@ class Records:
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
+
+    def have_room(self) -> bool:
+        """Return whether the records' volume has room, so that what a wrapper noted did fit."""
+        return not is_full(os.statvfs(self._directory))
 
     def ids(self) -> tuple[int, ...]:
         """The attempts that have a record, in order."""

@@ -7,8 +7,9 @@ tells the tables; it knows no processes.
 from __future__ import annotations
 
 import errno
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +27,12 @@ REASON_CHARS = 2_000
 LOST_SESSION = "the worker lost its session"
 CUT_PUTS_OUT_NOTHING = "what was cut out of this log puts out no parameters"
 _KILLED = 137
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_WORKERS_OWN = _FULL | {
+    *(errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO)
+}
+_FULL_BYTES = 64 * 1024
+_SHELL_GAVE_UP = frozenset({2, 254})
 
 
 @dataclass(slots=True)
@@ -102,8 +109,53 @@ def explained(result: Result) -> str:
     return f"{code}: {result.reason}"
 
 
-def what_failed(error: OSError) -> str:
+def is_workers_own(error: BaseException) -> bool:
+    """True if a start failed for want of what any attempt needs: room, memory, processes, files.
+
+    The causes of an error count too.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return True
+        if isinstance(cause, OSError) and cause.errno in _WORKERS_OWN:
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def without_room(result: Result, volumes: Mapping[str, os.statvfs_result]) -> None:
+    """Tell the result of an attempt that ended by itself which of its volumes are full.
+
+    The volumes stand by what the attempt has on them. A failure gets a reason for which its author
+    may have it tried again; a success keeps its state, since nobody knows what did not fit.
+    """
+    full = [what for what, about in volumes.items() if is_full(about)]
+    if not full or result.state not in (TaskState.SUCCESS, TaskState.FAILURE):
+        return
+    told = f"the volume of {' and of '.join(full)} is full: not all that it wrote may have fitted"
+    if result.state is TaskState.FAILURE:
+        result.reason = f"{explained(result)}; {told}"
+        if result.failure is None and (result.facts is None or result.facts.failure is None):
+            result.failure = FailureReason.NO_SPACE
+    else:
+        result.reason = told
+
+
+def may_not_have_forked(code: int | None) -> bool:
+    """True for the exit codes of a wrapper that could start no process: dash's, bash's."""
+    return code in _SHELL_GAVE_UP
+
+
+def is_full(about: os.statvfs_result) -> bool:
+    """True if a volume has next to no room left."""
+    # Some file systems keep a share for root, whose writes fail last.
+    blocks = about.f_bfree if os.geteuid() == 0 else about.f_bavail
+    return about.f_blocks > 0 and blocks * about.f_frsize < _FULL_BYTES
+
+
+def what_failed(error: BaseException) -> str:
     """Return the reason for which an attempt could not be started."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = isinstance(error, OSError) and error.errno in _FULL
     what = "the disk is full: " if full else ""
-    return f"{what}the attempt could not be started: {error}"
+    return f"{what}the attempt could not be started: {error or type(error).__name__}"

@@ -27,11 +27,11 @@ from worker import task_log, workspace
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import MARKER, signal_group
 from worker.processes.clearing import Clearing
-from worker.processes.live_attempts import LiveAttempt, LiveAttempts
+from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
 from worker.processes.marks import mark_of, shell_line
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
-from worker.processes.results import Result, what_failed
+from worker.processes.results import Result, is_workers_own, what_failed
 from worker.workspace import Account
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ exit "$status"
 its children get the default; all it runs itself are builtins. The kernel is told to take a task
 before a daemon when memory runs out."""
 
+_MOST_LOST = 10
 _NICE = shutil.which("nice", path=os.defpath)
 _NICE_SESSION = "echo {niceness} 2>/dev/null >/proc/self/autogroup || :\n"  # Not on every kernel.
 """A complement gives way in computing too. Where the kernel groups processes by their session, a
@@ -91,8 +92,12 @@ class Starter:
         clock: Clock,
         complement_niceness: int,
         marks: bool,
+        blame: Blame,
     ) -> None:
-        """`marks`: every process of an attempt is to bear its mark."""
+        """`marks`: every process of an attempt is to bear its mark.
+
+        `blame` is told of a start that failed for the worker's own reasons.
+        """
         self._prepare = prepare
         self._live = live
         self._accepted = accepted
@@ -101,18 +106,32 @@ class Starter:
         self._clock = clock
         self._complement_niceness = complement_niceness
         self._marks = marks
+        self._blame = blame
 
     def start(self, task: ClaimedTask) -> None:
-        """Start an attempt. Never raises: one that can't be started ends as FAILURE."""
+        """Start an attempt. Never raises: one that can't be started ends without a process.
+
+        Where the worker itself is at fault, another attempt takes its place without being charged,
+        unless so many before it ended like that that the task may be the cause.
+        """
         try:
             self._begin(task)
-        except SchedulerError as error:
-            self.refuse(task, TaskState.FAILURE, str(error), FailureReason.CONFIGURATION)
-        except OSError as error:
-            self.refuse(task, TaskState.FAILURE, what_failed(error))
         except Exception as error:
-            log.exception("attempt could not be started", extra={"task_instance_id": task.id})
-            self.refuse(task, TaskState.FAILURE, f"{type(error).__name__}: {error}")
+            if is_workers_own(error):
+                self._blame(error)
+                if len(task.lost_attempts) < _MOST_LOST:
+                    reason = f"the worker can't start attempts: {what_failed(error)}"
+                    self.refuse(task, TaskState.NEED_FAULT_TOLERANCE, reason)
+                    return
+            if isinstance(error, SchedulerError):
+                self.refuse(task, TaskState.FAILURE, str(error), FailureReason.CONFIGURATION)
+            elif isinstance(error, OSError):
+                reason = what_failed(error)
+                self.refuse(task, TaskState.FAILURE, reason, FailureReason.SUBMIT_FAILED)
+            else:
+                log.exception("attempt could not be started", extra={"task_instance_id": task.id})
+                reason = f"{type(error).__name__}: {error}"
+                self.refuse(task, TaskState.FAILURE, reason, FailureReason.SUBMIT_FAILED)
 
     def refuse(
         self,
@@ -160,6 +179,7 @@ class Starter:
             execute_path=prepared.directory,
             process=process,
             asks_host=prepared.asks_host,
+            may_be_lost=len(task.lost_attempts) < _MOST_LOST,
         )
         attempt.describe(record, self._clock)
         self._accepted.add_facts_file(task.id, record.facts_file)

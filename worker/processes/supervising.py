@@ -21,7 +21,7 @@ from worker.processes.accepted import AcceptedAttempts
 from worker.processes.adoption import Adoption
 from worker.processes.clearing import Clearing, DirectoryPolicy
 from worker.processes.ending import Ending
-from worker.processes.live_attempts import LiveAttempts
+from worker.processes.live_attempts import Blame, LiveAttempts
 from worker.processes.marks import can_mark
 from worker.processes.orphans import Orphans
 from worker.processes.records import Records
@@ -68,8 +68,11 @@ class Supervisor:
         remove_directory: Callable[[Path], None],
         complement_niceness: int = 0,
         adopts_orphans: bool = False,
+        blame: Blame = lambda _: None,
     ) -> None:
-        """`adopts_orphans`: this process becomes the parent of what its attempts leave behind.
+        """`blame` is told of starts that fail for the worker's own reasons.
+
+        `adopts_orphans`: this process becomes the parent of what its attempts leave behind.
 
         That makes ends cheaper; without it, every end looks at all processes of the host.
         """
@@ -92,6 +95,7 @@ class Supervisor:
             clock=clock,
             complement_niceness=complement_niceness,
             marks=bears_marks,
+            blame=blame,
         )
         self._ending = Ending(
             live=self._live,
@@ -100,6 +104,7 @@ class Supervisor:
             clearing=self._clearing,
             orphans=self._orphans,
             bears_marks=bears_marks,
+            blame=blame,
             clock=clock,
             grace_seconds=kill_grace.total_seconds(),
             log_limit_bytes=log_limit_bytes,

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from common.errors import SchedulerError
 from common.model.cluster import Node
-from common.model.failures import FailureReason
+from common.model.failures import UNEXPLAINED, FailureReason
 from common.model.quality import QualityResult
 from common.model.spark import SparkFacts
 from common.model.states import TaskState
@@ -105,10 +105,14 @@ class AttemptEnd:
 
     @property
     def reported_failure(self) -> FailureReason | None:
-        """The failure as the worker found it, or else as the attempt reported it; None if none."""
-        if self.state is TaskState.FAILURE and self.failure is None and self.facts is not None:
-            return self.facts.failure
-        return self.failure if self.state in (TaskState.FAILURE, TaskState.KILL) else None
+        """The failure as the worker found it, or else as the attempt reported it.
+
+        None if nothing failed; a kill, which may have been asked for, has one only if it was found.
+        """
+        if self.state is TaskState.FAILURE:
+            reported = None if self.facts is None else self.facts.failure
+            return self.failure or reported or UNEXPLAINED[TaskState.FAILURE]
+        return self.failure if self.state is TaskState.KILL else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
