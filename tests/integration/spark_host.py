@@ -29,6 +29,7 @@ from worker.loops.host_loop import HostLoop
 from worker.spark.host import task_proxy
 from worker.spark.jvm import properties
 from worker.spark.jvm.installation import home_of_spark
+from worker.spark.session.sessions import Place
 from worker.spark.session.sharing import ISOLATED
 
 PORT = 4321
@@ -232,6 +233,22 @@ class SparkHost:
         """The running jobs of all servers."""
         return running_jobs(self.directory)
 
+    def places_of_jobs(self) -> set[Place]:
+        """The sessions that run jobs, by the tags of these."""
+        return {
+            Place(
+                port=int(conf["spark.connect.grpc.binding.port"]),
+                token="",
+                session_id=tag.partition("_Session_")[2].partition("_")[0],
+                application_id=_application(conf),
+                ui_link=_page(conf),
+            )
+            for conf in _servers(self.directory).values()
+            for job in _running_jobs(conf)
+            for tag in job["jobTags"]
+            if "_Session_" in tag
+        }
+
     @property
     def is_quiet(self) -> bool:
         """True if it serves no task, and no server runs a job."""
@@ -422,13 +439,21 @@ def _servers(directory: Path) -> dict[Path, dict[str, str]]:
 
 
 def _running_jobs(conf: Mapping[str, str]) -> list[dict[str, Any]]:
-    page = f"http://127.0.0.1:{conf['spark.ui.port']}/api/v1/applications"
     try:
-        (application,) = _json_of(page)
-        found: list[dict[str, Any]] = _json_of(f"{page}/{application['id']}/jobs?status=running")
+        about = f"{_page(conf)}/api/v1/applications/{_application(conf)}"
+        found: list[dict[str, Any]] = _json_of(f"{about}/jobs?status=running")
     except (OSError, ValueError):
         return []  # It is starting, or has just gone.
     return found
+
+
+def _page(conf: Mapping[str, str]) -> str:
+    return f"http://127.0.0.1:{conf['spark.ui.port']}"
+
+
+def _application(conf: Mapping[str, str]) -> str:
+    (application,) = _json_of(f"{_page(conf)}/api/v1/applications")
+    return str(application["id"])
 
 
 def _json_of(address: str) -> Any:

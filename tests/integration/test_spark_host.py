@@ -10,6 +10,7 @@ import socket
 import sys
 import tempfile
 import threading
+import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.integration.spark_host import (
     spark_host,
     until,
 )
+from worker.spark.session.sessions import end_late_jobs
 
 pytestmark = pytest.mark.slow
 
@@ -340,6 +342,17 @@ def test_when_a_task_proxy_is_killed_its_task_and_its_jobs_are_gone(
     until(lambda: attempt.pids == [])
     until(lambda: host.running_jobs() == [], within=30)
     assert host.works()
+
+
+def test_a_job_that_begins_in_a_session_after_it_was_closed_is_killed(host: SparkHost) -> None:
+    attempt = host.start(LONG_JOB)
+    until(host.running_jobs)
+    (place,) = host.places_of_jobs()
+    elsewhere = place.beside(str(uuid.uuid4()))
+    assert not end_late_jobs(elsewhere)
+    assert end_late_jobs(elsewhere, [place.session_id])
+    assert attempt.end() == 1
+    assert not end_late_jobs(place)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -5,7 +5,8 @@
 
 Closing is given up after a minute: the attempt's log says so, and the server takes no further task.
 A proxy that is killed meanwhile, at the end of a kill's grace period, is not waited for: its
-attempt ends, and closing goes on without it.
+attempt ends, and closing goes on without it. Jobs that begin in a session after it was closed are
+looked for three times, and killed.
 
 Which server a task gets is decided elsewhere (`worker/spark/host/pool.py`). What it does in its
 process is `worker/spark/session/warm.py`.
@@ -26,12 +27,13 @@ from worker.spark.host.servers import Died, Server, Servers
 from worker.spark.host.udf_pythons import UdfPythons
 from worker.spark.session import warm
 from worker.spark.session.own_sessions import CLOSED, INTERPRETER
-from worker.spark.session.sessions import Place, close_sessions
+from worker.spark.session.sessions import Place, close_sessions, end_late_jobs
 
 log = logging.getLogger("orcaflow.spark.tasks")
 
 _RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 60.0
+_LATE_LOOKS_SECONDS = (2.0, 10.0, 30.0)
 _NOT_PROVEN = "Spark may still run something of it; its server ends after its other tasks"
 _SESSION_ID = re.compile(r"[0-9a-f-]{36}")
 
@@ -71,6 +73,17 @@ class WarmTask:
             self.reported += take_all(self.reading).decode("utf-8", "replace").splitlines()
 
 
+@dataclass(slots=True, kw_only=True)
+class LateLooks:
+    """The looks to come for jobs that begin after a task's sessions were closed."""
+
+    server: Server
+    place: Place
+    further: list[str]
+    due: list[float]
+    """Their times, ascending and never empty."""
+
+
 class WarmTasks:
     """All tasks of a host."""
 
@@ -83,6 +96,7 @@ class WarmTasks:
         self._clock = clock
         self._tasks: dict[int, WarmTask] = {}
         self._by_link: dict[Link, WarmTask] = {}
+        self._late_looks: list[LateLooks] = []
         self._keys = 0
 
     def __bool__(self) -> bool:
@@ -173,6 +187,7 @@ class WarmTasks:
 
     def server_died(self, died: Died) -> None:
         """End all tasks with a session in a server that has died."""
+        self._late_looks = [each for each in self._late_looks if each.server is not died.server]
         for task in list(self._tasks.values()):
             if task.server is not died.server:
                 continue
@@ -192,6 +207,12 @@ class WarmTasks:
             if task.place is not None and task.close_at is not None and task.close_at <= now:
                 task.close_at = None
                 self._close(task, task.place)
+        for looks in list(self._late_looks):
+            if looks.due[0] <= now:
+                del looks.due[0]
+                if not looks.due:
+                    self._late_looks.remove(looks)
+                self._look_late(looks)
 
     def _ended(self, task: WarmTask, code: int) -> None:
         task.take_reports()
@@ -213,10 +234,14 @@ class WarmTasks:
         def done(answer: bytes | None) -> None:
             if task.server is None:
                 return
+            now = self._clock()
             if answer == b"1":
+                due = [now + each for each in _LATE_LOOKS_SECONDS]
+                self._late_looks.append(
+                    LateLooks(server=task.server, place=place, further=further, due=due)
+                )
                 self._closed(task)
                 return
-            now = self._clock()
             log.warning("session could not be closed", extra={"session": place.session_id})
             self._servers.doubt(task.server)
             if now < task.give_up_at:
@@ -231,6 +256,18 @@ class WarmTasks:
             # This host lacks processes; neither the session nor the server is to blame.
             task.close_at = self._clock() + _RETRY_SECONDS
             task.give_up_at += _RETRY_SECONDS
+
+    def _look_late(self, looks: LateLooks) -> None:
+        place, further = looks.place, looks.further
+
+        def done(answer: bytes | None) -> None:
+            if answer == b"1":
+                session = {"session": place.session_id}
+                log.warning(
+                    "jobs began after their session was closed and were killed", extra=session
+                )
+
+        self._forks.probe(lambda: b"%d" % end_late_jobs(place, further), done)
 
     def _closed(self, task: WarmTask) -> None:
         server, place = task.server, task.place

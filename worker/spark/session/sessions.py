@@ -35,6 +35,7 @@ _THREAD = "SparkConnectExecuteThread_opId="
 _CLOSE_SECONDS = 12.0
 _PATIENCE_SECONDS = 1.0
 _QUIET_SECONDS = 0.5
+_QUIET_LOOKS = 8
 _REST_SECONDS = 0.05
 
 
@@ -92,24 +93,46 @@ def operates(session: SparkSession) -> bool:
     return any(each.state not in _OVER for each in found)
 
 
+class Silence:
+    """Says how long a server has run nothing for a session, by looks at it one after the other.
+
+    One look says little: Spark tells nobody when a session is over, its pages know of a job a
+    little later than it begins, and what a task has asked for last may not have become an
+    operation yet. A busy computer takes longer for all of that, and for each look as well, hence
+    a number of looks besides a time.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._looks = 0
+
+    def is_long(self, now: float, *, is_busy: bool) -> bool:
+        """Take what a look has found; True once it has been quiet for long enough."""
+        if is_busy:
+            self._since, self._looks = None, 0
+            return False
+        if self._since is None:
+            self._since = now
+        self._looks += 1
+        return self._looks >= _QUIET_LOOKS and now - self._since >= _QUIET_SECONDS
+
+
 def close_sessions(place: Place, others: Collection[str] = ()) -> bool:
     """Close a session whose task is gone, with all that it runs, and others of that task.
 
     True once the server runs nothing for them; False if that takes longer than `_CLOSE_SECONDS`.
+    What the server was about to begin may still begin after that: see `end_late_jobs`.
     """
     places = (place, *map(place.beside, others))
     operations = {each for at in places for each in _release(at)}
     now = time.monotonic()
     limit, kill_at = now + _CLOSE_SECONDS, now + _PATIENCE_SECONDS
-    # A session without operations never had jobs. Else Spark tells nobody when it is over, and its
-    # pages know of the last job a little later than it begins.
-    quiet_until = now + _QUIET_SECONDS if operations else now
+    silence = Silence()
     while True:
         jobs = _running(place, {each.session_id for each in places})
+        is_busy = bool(jobs) or _executing(place, operations)
         now = time.monotonic()
-        if jobs or _executing(place, operations):
-            quiet_until = now + _QUIET_SECONDS
-        elif now >= quiet_until:
+        if silence.is_long(now, is_busy=is_busy):
             return True
         if now >= limit:
             return False
@@ -118,6 +141,17 @@ def close_sessions(place: Place, others: Collection[str] = ()) -> bool:
             _kill(place, jobs)
             kill_at = now + _PATIENCE_SECONDS
         time.sleep(_REST_SECONDS)
+
+
+def end_late_jobs(place: Place, others: Collection[str] = ()) -> bool:
+    """Kill the jobs of sessions that are closed already; True if there were any.
+
+    An operation that a server takes on while it closes the session is interrupted by nobody, and
+    has no end of its own.
+    """
+    jobs = _running(place, {place.session_id, *others})
+    _kill(place, jobs)
+    return bool(jobs)
 
 
 def _release(place: Place) -> list[str]:
@@ -168,6 +202,8 @@ def _listed(place: Place, what: str) -> list[dict[str, Any]]:
 
 def _kill(place: Place, jobs: Collection[int]) -> None:
     """Kill jobs by the form on the UI's page of jobs."""
+    if not jobs:
+        return
     token = re.search(rb'name="csrfToken"\s+value="([^"]+)"', _ask_page(place, "/jobs/"))
     form = {"csrfToken": token[1].decode()} if token else {}
     for job in jobs:
