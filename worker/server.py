@@ -62,6 +62,7 @@ from worker.loops.clean_loop import CleanLoop
 from worker.loops.heartbeat import HeartbeatLoop
 from worker.loops.host_loop import HostLoop
 from worker.loops.sweep_loop import SweepLoop, configured
+from worker.processes.log_cutting import LogCutter
 from worker.processes.supervising import Supervisor
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.managers.settings import ManagerSettings
@@ -115,6 +116,10 @@ class WorkerServer:
         self._wakes = Wakes()
         self._host: HostLoop
         self._fitness: Fitness
+        self._cutter = LogCutter(
+            limit_bytes=config.worker.log_limit_bytes,
+            wake=lambda: self._wakes.wake(LogCutter.name),
+        )
         self._clean = CleanLoop(wake=lambda: self._wakes.wake(CleanLoop.name))
 
     def run(self) -> int:
@@ -201,7 +206,7 @@ class WorkerServer:
                 started=started,
                 clock=self._clock,
                 kill_grace=timedelta(seconds=settings.kill_grace_seconds),
-                log_limit_bytes=settings.log_limit_bytes,
+                cutter=self._cutter,
                 directory_policy=settings.working_directory_policy,
                 remove_directory=self._clean.remove,
                 complement_niceness=settings.complement_niceness,
@@ -239,6 +244,7 @@ class WorkerServer:
     ) -> None:
         # Started first and stopped last: the others talk to it.
         service.add(supervisor)
+        self._wakes.by_name[LogCutter.name] = service.add(self._cutter).wake
         self._wakes.by_name[CleanLoop.name] = service.add(self._clean).wake
         for loop in worker.loops:
             worker.wakes.by_name[loop.name] = service.add(OutageTolerant(loop)).wake
@@ -285,6 +291,7 @@ class WorkerServer:
             limit = self._clock.monotonic() + _KILL_LIMIT_SECONDS
             while supervisor.running() and self._clock.monotonic() < limit:
                 supervisor.run_once()
+                self._cutter.run_once()
         try:
             worker.reporter.run_once()
             if supervisor.running() or worker.reporter.unreported():

@@ -17,6 +17,7 @@ from common.store.worker.ports import ClaimedTask
 _PREFIX = "[orcaflow]"
 _SHOWN_VALUE_CHARS = 200
 _SHOWN_COMMAND_CHARS = 2_000
+_MOST_KEPT_OF_THE_END = 1024 * 1024
 
 
 def header(task: ClaimedTask, argv: Sequence[str], parameters: Mapping[str, str]) -> str:
@@ -60,6 +61,11 @@ def ends_with_newline(log: int) -> bool:
     return size == 0 or os.pread(log, 1, size - 1) == b"\n"
 
 
+def is_too_long(log: int, limit_bytes: int) -> bool:
+    """True if a log has outgrown its limit."""
+    return os.fstat(log).st_size > limit_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The part taken out of a log so far: the end of the head, its size, the marker's length."""
@@ -72,15 +78,17 @@ class Cut:
 def cut(log: int, *, limit_bytes: int, before: Cut | None) -> Cut | None:
     """Take the middle out of a log that is longer than the limit; all that was taken out so far.
 
-    The first half of the limit stays, and of the end a quarter, so that the log may grow a while
-    before it is cut again. What the task writes at this very moment may get lost; it would have
-    been among what is cut a moment later anyway. The log must be open for reading and appending.
+    The first half of the limit stays, and of the end a quarter or a mebibyte, whichever is less:
+    the log may grow a while before it is cut again, and little is copied. What the task writes at
+    this very moment may get lost; it would have been among what is cut a moment later anyway. The
+    log must be open for reading and appending.
     """
     size = os.fstat(log).st_size
     if size <= limit_bytes:
         return before
+    kept = min(limit_bytes // 4, _MOST_KEPT_OF_THE_END)
     head_end = before.head_end if before else _line_start_before(log, limit_bytes // 2)
-    tail = os.pread(log, limit_bytes // 4, size - limit_bytes // 4)
+    tail = os.pread(log, kept, size - kept)
     # Begin with a whole line, unless the end is one single line.
     tail = tail[tail.find(b"\n") + 1 :] or tail
     taken = size - head_end - len(tail)

@@ -22,6 +22,7 @@ from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.processes.clearing import DirectoryPolicy
 from worker.processes.live_attempts import Blame
+from worker.processes.log_cutting import LogCutter
 from worker.processes.starting import Prepare
 from worker.processes.supervising import Supervisor
 from worker.workspace import attempt_folders, remove_directory
@@ -59,6 +60,7 @@ class Host:
             tenant_mode=tenant_mode,
             settings=settings or TaskSettings(environment=seen_by_tasks(os.environ)),
         )
+        self.cutter = LogCutter(limit_bytes=log_limit_bytes)
         self.supervisor = Supervisor(
             prepare=prepare or self.launcher.prepare,
             records=home / "tasks" / "records",
@@ -66,7 +68,7 @@ class Host:
             started=self._started,
             clock=self._clock,
             kill_grace=grace,
-            log_limit_bytes=log_limit_bytes,
+            cutter=self.cutter,
             directory_policy=policy,
             remove_directory=remove_directory,
             complement_niceness=10,
@@ -122,6 +124,7 @@ class Host:
         while not condition():
             assert self._clock.monotonic() < limit, "it did not happen in time"
             self.supervisor.run_once()
+            self.cutter.run_once()
 
     def log(self, task_instance_id: int) -> str:
         """The attempt's log."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from datetime import timedelta
 from pathlib import Path
 
@@ -114,3 +115,22 @@ def test_a_log_is_cut_as_often_as_it_grows_and_counts_all_that_is_gone(tmp_path:
     marker = next(line for line in text.splitlines(keepends=True) if "bytes were cut" in line)
     assert len(text) - len(marker) + cut.taken == written
     assert f" {cut.taken} bytes were cut" in marker
+
+
+def test_a_cut_keeps_a_mebibyte_of_the_end_at_most(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "1.log"
+    log = open_log(path)
+    os.truncate(path, 40_000_000)
+    task_log.write(log, "\nlast\n")
+    tracemalloc.start()
+    cut = task_log.cut(log, limit_bytes=32_000_000, before=None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    os.close(log)
+    assert cut is not None
+    kept = path.stat().st_size - 16_000_000 - cut.marker
+    assert kept <= 1024 * 1024
+    assert peak < 4 * 1024 * 1024
+    with path.open("rb") as file:
+        file.seek(-6, os.SEEK_END)
+        assert file.read() == b"\nlast\n"

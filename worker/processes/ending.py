@@ -72,11 +72,12 @@ class Ending:
         blame: Blame,
         clock: Clock,
         grace_seconds: float,
-        log_limit_bytes: int,
+        cut_log: Callable[[LiveAttempt], bool],
     ) -> None:
         """`bears_marks`: the processes of attempts bear marks, so no environment need be read.
 
-        `blame` is told of attempts that did not run for the worker's own reasons.
+        `blame` is told of attempts that did not run for the worker's own reasons. `cut_log` has a
+        log cut that is too long; it returns False if there is nothing to be waited for.
         """
         self._live = live
         self._accepted = accepted
@@ -87,7 +88,7 @@ class Ending:
         self._blame = blame
         self._clock = clock
         self._grace = grace_seconds
-        self._log_limit = log_limit_bytes
+        self._cut_log = cut_log
         self._reading: dict[int, LiveAttempt] = {}
 
     @property
@@ -289,14 +290,26 @@ class Ending:
 
     # The result.
 
+    def on_log_cut(self, attempt: LiveAttempt) -> None:
+        """Go on with an attempt whose end waited for its log."""
+        go_on, attempt.ends_after_cut = attempt.ends_after_cut, None
+        if go_on is not None:
+            self._guarded(attempt, lambda _: go_on())
+
     def _take_result(self, attempt: LiveAttempt, *, left: list[Seen]) -> None:
+        # So that no more is to be read than a log may have.
+        if attempt.is_being_cut or self._cut_log(attempt):
+            attempt.act_at = None
+            attempt.ends_after_cut = partial(self._take_known, attempt, left=left)
+        else:
+            self._take_known(attempt, left=left)
+
+    def _take_known(self, attempt: LiveAttempt, *, left: list[Seen]) -> None:
         result = self._result(attempt)
         if left:
             pids = ", ".join(str(each.pid) for each in left)
             result.reason = f"{result.reason or 'ended'}; these processes can't be killed: {pids}"
         if result.state is TaskState.SUCCESS and attempt.outputs is not None:
-            # So that no more is to be read than a log may have.
-            attempt.cut_log(self._log_limit)
             if attempt.cut is not None and attempt.outputs.log_from is not None:
                 attempt.note(CUT_PUTS_OUT_NOTHING)
             attempt.act_at = None
@@ -347,7 +360,6 @@ class Ending:
         read_what_it_left(result, attempt.facts_file, attempt.quality_of)
         _tell_full_volumes(attempt, result)
         workspace.remove_job(attempt.job_file)
-        attempt.cut_log(self._log_limit)
         try:
             task_log.write_line(attempt.log, explained(result))
         except OSError as error:

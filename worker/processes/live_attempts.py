@@ -12,7 +12,7 @@ import select
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
@@ -50,6 +50,12 @@ class LiveAttempt:
     stale: bool = False
     """It is an attempt of a former incarnation that is not this one's any more."""
     cut: task_log.Cut | None = None
+    is_being_cut: bool = False
+    """Another thread cuts the log: nothing may be written to it, nor may it be closed."""
+    held_notes: list[str] = field(default_factory=list)
+    """Lines for the log that wait for that."""
+    ends_after_cut: Callable[[], None] | None = None
+    """The next step of its end, if that waits for it."""
     outputs: Declared | None = None
     job_file: Path | None = None
     facts_file: Path | None = None
@@ -101,6 +107,9 @@ class LiveAttempt:
 
     def note(self, text: str) -> None:
         """Write a line of Orcaflow's into the attempt's log; a full disk costs that line only."""
+        if self.is_being_cut:
+            self.held_notes.append(text)
+            return
         try:
             task_log.write_line(self.log, text)
         except OSError as error:
@@ -109,15 +118,12 @@ class LiveAttempt:
                 extra={"task_instance_id": self.id, "error": str(error)},
             )
 
-    def cut_log(self, limit_bytes: int) -> None:
-        """Cut the middle out of a log that has outgrown its limit."""
-        try:
-            self.cut = task_log.cut(self.log, limit_bytes=limit_bytes, before=self.cut)
-        except OSError as error:
-            log.warning(
-                "task log could not be cut",
-                extra={"task_instance_id": self.id, "error": str(error)},
-            )
+    def take_cut(self, cut: task_log.Cut | None) -> None:
+        """Go on with a log that was cut."""
+        self.cut, self.is_being_cut = cut, False
+        held, self.held_notes = self.held_notes, []
+        for text in held:
+            self.note(text)
 
 
 class LiveAttempts:

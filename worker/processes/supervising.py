@@ -11,25 +11,30 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from common.clock import Clock
 from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd, ClaimedTask
+from worker import task_log
 from worker.attempts import Ended, Started
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.adoption import Adoption
 from worker.processes.clearing import Clearing, DirectoryPolicy
 from worker.processes.ending import Ending
-from worker.processes.live_attempts import Blame, LiveAttempts
+from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
+from worker.processes.log_cutting import LogCutter
 from worker.processes.marks import can_mark
 from worker.processes.orphans import Orphans
 from worker.processes.records import Records
 from worker.processes.results import LOST_SESSION
 from worker.processes.starting import Prepare, Starter
+from worker.task_log import Cut
 
 _LONGEST_REST = 1.0
 _LOG_CHECK_SECONDS = 1.0
+_SOON_SECONDS = 0.1
 _REAP_SECONDS = 1.0
 _REMEMBERED_KILLS = 10_000
 
@@ -49,6 +54,12 @@ class _Forget:
     task_instance_ids: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _LogCut:
+    task_instance_id: int
+    cut: Cut | None
+
+
 class Supervisor:
     """The real `LocalAttempts`, driven as a loop by one thread."""
 
@@ -63,7 +74,7 @@ class Supervisor:
         started: Started,
         clock: Clock,
         kill_grace: timedelta,
-        log_limit_bytes: int,
+        cutter: LogCutter,
         directory_policy: DirectoryPolicy,
         remove_directory: Callable[[Path], None],
         complement_niceness: int = 0,
@@ -79,7 +90,7 @@ class Supervisor:
         bears_marks = can_mark()
         self._orphans = Orphans(adopts=adopts_orphans and bears_marks)
         self._clock = clock
-        self._log_limit = log_limit_bytes
+        self._cutter = cutter
         self._records = Records(records)
         self._live = LiveAttempts(started=started, clock=clock)
         self._accepted = AcceptedAttempts(ended=ended, clock=clock)
@@ -107,7 +118,7 @@ class Supervisor:
             blame=blame,
             clock=clock,
             grace_seconds=kill_grace.total_seconds(),
-            log_limit_bytes=log_limit_bytes,
+            cut_log=self._cut_log,
         )
         self._adoption = Adoption(
             live=self._live,
@@ -116,9 +127,9 @@ class Supervisor:
             clearing=self._clearing,
             ending=self._ending,
             clock=clock,
-            log_limit_bytes=log_limit_bytes,
+            log_limit_bytes=cutter.limit_bytes,
         )
-        self._messages: deque[_Start | _Kill | _Forget] = deque()
+        self._messages: deque[_Start | _Kill | _Forget | _LogCut] = deque()
         self._put_off: deque[_Start] = deque()
         self._kill_all_asked = False
         self._kills_before_start: OrderedDict[int, None] = OrderedDict()
@@ -155,7 +166,7 @@ class Supervisor:
         """Make a `run_once` that is waiting return soon."""
         self._live.wake()
 
-    def _send(self, message: _Start | _Kill | _Forget) -> None:
+    def _send(self, message: _Start | _Kill | _Forget | _LogCut) -> None:
         self._messages.append(message)
         self.wake()
 
@@ -188,10 +199,9 @@ class Supervisor:
         self._ending.end_overdue(now)
         self._ending.step(now)
         if self._live and now >= self._check_logs_at:
-            self._check_logs_at = now + _LOG_CHECK_SECONDS
-            for attempt in self._live:
-                if attempt.reading is None:
-                    attempt.cut_log(self._log_limit)
+            # All are looked at, one that was cut a moment ago soon again.
+            cut = [self._cut_log(attempt) for attempt in self._live if attempt.reading is None]
+            self._check_logs_at = now + (_SOON_SECONDS if any(cut) else _LOG_CHECK_SECONDS)
         if now >= self._reap_at:
             self._reap_at = now + _REAP_SECONDS
             self._orphans.reap(leaders=self._live.leaders())
@@ -225,6 +235,8 @@ class Supervisor:
                     return
                 case _Kill(task_instance_id):
                     self._kill(task_instance_id)
+                case _LogCut(task_instance_id, cut):
+                    self._take_cut(task_instance_id, cut)
                 case _Forget(task_instance_ids):
                     for each in task_instance_ids:
                         self._kills_before_start.pop(each, None)
@@ -247,6 +259,23 @@ class Supervisor:
             self._kills_before_start[task_instance_id] = None
             while len(self._kills_before_start) > _REMEMBERED_KILLS:
                 self._kills_before_start.popitem(last=False)
+
+    def _cut_log(self, attempt: LiveAttempt) -> bool:
+        """Have a log cut that is too long; return whether that is under way."""
+        if not attempt.is_being_cut and task_log.is_too_long(attempt.log, self._cutter.limit_bytes):
+            attempt.is_being_cut = True
+            done = partial(self._log_cut, attempt.id)
+            self._cutter.cut(attempt.id, attempt.log, before=attempt.cut, done=done)
+        return attempt.is_being_cut
+
+    def _log_cut(self, task_instance_id: int, cut: Cut | None) -> None:
+        self._send(_LogCut(task_instance_id, cut))
+
+    def _take_cut(self, task_instance_id: int, cut: Cut | None) -> None:
+        attempt = self._live.get(task_instance_id)
+        if attempt is not None:
+            attempt.take_cut(cut)
+            self._ending.on_log_cut(attempt)
 
     def _kill_everything(self) -> None:
         self._kill_all_asked = False

@@ -1,0 +1,79 @@
+"""Cuts the logs of attempts that have outgrown their limit, off the supervisor's thread.
+
+Giving back what a task has written within a second may take the file system longer than starting a
+hundred processes. The supervisor's thread finds logs that are too long and asks for each, one
+request at a time for a log, and is told when it is cut; it alone writes to logs otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from worker import task_log
+
+log = logging.getLogger(__name__)
+
+_IDLE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    task_instance_id: int
+    log: int
+    before: task_log.Cut | None
+    done: Callable[[task_log.Cut | None], None]
+
+
+class LogCutter:
+    """Takes logs with `cut`, from the supervisor's thread."""
+
+    name = "logs"
+
+    def __init__(self, *, limit_bytes: int, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake` asks for a `run_once`, from any thread."""
+        self.limit_bytes = limit_bytes
+        self._wake = wake
+        self._waiting: deque[_Request] = deque()
+
+    @property
+    def waits(self) -> bool:
+        """True if a log waits to be cut."""
+        return bool(self._waiting)
+
+    def cut(
+        self,
+        task_instance_id: int,
+        log: int,
+        *,
+        before: task_log.Cut | None,
+        done: Callable[[task_log.Cut | None], None],
+    ) -> None:
+        """Have a log cut; `done` is called on another thread, unless the worker ends before."""
+        # A descriptor of its own: the attempt's may be closed meanwhile, and mean another file.
+        own = os.dup(log)
+        self._waiting.append(
+            _Request(task_instance_id=task_instance_id, log=own, before=before, done=done)
+        )
+        self._wake()
+
+    def run_once(self) -> timedelta:
+        """Cut what waits; how long to rest."""
+        while self._waiting:
+            request = self._waiting.popleft()
+            cut = request.before
+            try:
+                cut = task_log.cut(request.log, limit_bytes=self.limit_bytes, before=cut)
+            except OSError as error:
+                log.warning(
+                    "task log could not be cut",
+                    extra={"task_instance_id": request.task_instance_id, "error": str(error)},
+                )
+            finally:
+                os.close(request.log)
+                request.done(cut)
+        return _IDLE
