@@ -17,6 +17,7 @@ from common.model.states import TaskState
 from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
 from tests.integration.test_worker_supervisor import a_daemon_that_dies
 from worker.processes.attempt_processes import scan
+from worker.processes.marks import mark_of, mark_seen
 
 _DAEMONIZE = """
 import os, sys
@@ -116,6 +117,44 @@ def test_nothing_outlives_a_stop_however_it_moved_away(host: Host, signpost: Sig
     for pid in pids:
         wait_until_gone(pid)
     gate.close()
+
+
+_HOPS = """
+import os, sys, time
+number = 0
+while True:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.environb.clear()
+    number += 1
+    if number == 5:
+        open(sys.argv[1], "w").write("hops\\n")
+    if number == 20000:
+        os._exit(0)
+    time.sleep(0.0005)
+"""
+
+
+@pytest.mark.parametrize("stop", [True, False], ids=["a stop", "a success"])
+def test_nothing_outlives_its_attempt_by_forking_without_end(
+    tmp_path: Path, signpost: Signpost, stop: bool
+) -> None:
+    host = Host(tmp_path, grace=timedelta(milliseconds=50), adopts_orphans=True)
+    up = tmp_path / "up"
+    hop = f"{shlex.quote(sys.executable)} -S -c {shlex.quote(_HOPS)} {up}"
+    host.begin(
+        host.task(1, f"{hop} & until [ -s {up} ]; do sleep 0.02; done; exec sleep {600 * stop}")
+    )
+    if stop:
+        host.until(up.exists)
+        host.supervisor.kill(1)
+    assert host.end_of(1).state is (TaskState.KILL if stop else TaskState.SUCCESS)
+    own = mark_of(str(host.directory(1)))
+    # Whatever forks without end is, or has just been, a child of the parent of orphans.
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    assert own not in map(mark_seen, map(int, children))
+    host.supervisor.close()
 
 
 def test_nothing_outlives_a_wrapper_that_was_killed(host: Host, signpost: Signpost) -> None:

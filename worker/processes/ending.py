@@ -189,10 +189,16 @@ class Ending:
 
     def _sweep(self, attempts: list[LiveAttempt], now: float) -> None:
         """Kill the processes left by ended leaders; end each attempt without any, or overdue."""
+        leaders = self._live.leaders()
+        forking = {
+            attempt.id
+            for attempt in attempts
+            if self._orphans.kill(mark_of(attempt.execute_path), leaders=leaders)
+        }
         found = _left_by(attempts, attempt_processes.scan())
         for attempt in attempts:
             left = found.get(attempt.id, [])
-            if left and now < attempt.give_up_at:
+            if (left or attempt.id in forking) and now < attempt.give_up_at:
                 for each in left:
                     kill_exactly(each)
                 attempt.act_at = now + attempt.sweep_rest
@@ -222,13 +228,11 @@ class Ending:
 
     def _may_have_left(self, attempt: LiveAttempt) -> bool:
         # An adopted attempt's orphans, and those of the Spark host's forks, may be init's children.
-        return (
-            attempt.process is None
-            or attempt.asks_host
-            or self._orphans.may_be_left(
-                mark_of(attempt.execute_path), leaders=self._live.leaders()
-            )
-        )
+        return attempt.process is None or attempt.asks_host or self._has_orphans(attempt)
+
+    def _has_orphans(self, attempt: LiveAttempt) -> bool:
+        mark = mark_of(attempt.execute_path)
+        return self._orphans.may_be_left(mark, leaders=self._live.leaders())
 
     def _begin_to_await(self, attempt: LiveAttempt, now: float) -> None:
         attempt.awaited_until = now + self._grace
@@ -261,13 +265,15 @@ class Ending:
 
     def _await_exit(self, attempt: LiveAttempt, *, left: list[Seen]) -> None:
         now = self._clock.monotonic()
-        if left and attempt.keeps_children:
-            attempt.note(f"its processes live on, as params.keepChildren asks: {_named(left)}")
-            left = []
-        if not left:
+        if attempt.keeps_children:
+            if left:
+                attempt.note(f"its processes live on, as params.keepChildren asks: {_named(left)}")
             attempt.awaited_until = attempt.act_at = None
             self._take_result(attempt, left=[])
-        elif attempt.awaited_until is not None and now < attempt.awaited_until:
+        elif not left and not (self._orphans.adopts and self._has_orphans(attempt)):
+            attempt.awaited_until = attempt.act_at = None
+            self._take_result(attempt, left=[])
+        elif left and attempt.awaited_until is not None and now < attempt.awaited_until:
             attempt.note(f"the task left processes behind, which are told to end: {_named(left)}")
             for each in left:
                 # What it has left may be a Java machine that is just going down in good order.

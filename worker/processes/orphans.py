@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ from worker.processes.attempt_processes import is_zombie
 from worker.processes.marks import mark_seen
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_ROUNDS: Final = 100
+"""The most looks at the list in one go; each takes some microseconds."""
 
 
 class Orphans:
@@ -31,15 +34,16 @@ class Orphans:
         own = os.getpid()
         # The kernel gives orphans to the main thread; children of other threads are not listed.
         self._children = Path(f"/proc/{own}/task/{own}/children")
-        self._adopts = adopts and self._children.exists()
-        if self._adopts:
+        self.adopts = adopts and self._children.exists()
+        """True while orphans come to this process."""
+        if self.adopts:
             _become_subreaper(True)
 
     def close(self) -> None:
         """Leave orphans to the next process that wants them."""
-        if self._adopts:
+        if self.adopts:
             _become_subreaper(False)
-            self._adopts = False
+            self.adopts = False
 
     def may_be_left(self, mark: int, *, leaders: Collection[int]) -> bool:
         """Return whether an attempt whose leader has ended may have live processes.
@@ -47,9 +51,9 @@ class Orphans:
         Every process that descends from the leader is an orphan by then, or descends from one.
         `leaders` are children that were started and are reaped by others.
         """
-        if not self._adopts:
+        if not self.adopts:
             return True
-        while True:
+        for _ in range(_ROUNDS):
             ended = False
             for pid in self._orphans(leaders):
                 if mark_seen(pid) == mark:
@@ -60,10 +64,31 @@ class Orphans:
                     _reap(pid)
             if not ended:
                 return False
+        return True
+
+    def kill(self, mark: int, *, leaders: Collection[int]) -> bool:
+        """Kill the orphans of an attempt, and those that their ends make; True if some are left.
+
+        Nothing passes between a look and a kill but the kill itself, so this also catches processes
+        that fork and end faster than a look at all processes takes.
+        """
+        if not self.adopts:
+            return False
+        for _ in range(_ROUNDS):
+            found = False
+            for pid in self._orphans(leaders):
+                if mark_seen(pid) == mark:
+                    found = True
+                    # A child's pid is its own until it is reaped.
+                    _kill(pid)
+                    _reap(pid)
+            if not found:
+                return False
+        return True
 
     def reap(self, *, leaders: Collection[int]) -> None:
         """Reap the orphans that have ended."""
-        if self._adopts:
+        if self.adopts:
             for pid in self._orphans(leaders):
                 if mark_seen(pid) is not None and is_zombie(pid):
                     _reap(pid)
@@ -74,6 +99,13 @@ class Orphans:
 
 def _become_subreaper(wanted: bool) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
 
 
 def _reap(pid: int) -> None:
