@@ -1,8 +1,7 @@
-"""The parts of a Spark host below its loop, each of them real, driven step by step.
+"""The parts of a Spark host below its loop, each of them real, driven step by step by a *scene*.
 
-Probes and tasks can only be forked off a process that was started with room for a marker, so a
-*scene* plays in a process of its own; `scene` makes a test of it. Its servers are programs that
-listen at their port and never respond. Its time goes on when the scene says so.
+Its servers are programs that listen at their port and never respond. Its time goes on when the scene
+says so.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import logging
 import os
 import resource
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,11 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.integration.spark_scene import PATIENCE_SECONDS, scenes
 from worker.spark.host.connect_server import ServerPlan
-from worker.spark.host.forking import room_for_marker
 from worker.spark.host.forks import Forks, Watch
 from worker.spark.host.pool import ServerState
-from worker.spark.host.preload import ENVIRONMENT
 from worker.spark.host.proxy_protocol import Link, Request
 from worker.spark.host.servers import Died, Server, Servers
 from worker.spark.host.udf_pythons import UdfPythons
@@ -36,37 +33,13 @@ import signal, socket, sys
 door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 signal.pause()
 """
-_PLAY = "import sys; from tests.integration.spark_stage import play; play(*sys.argv[1:])"
 _TURN_SECONDS = 0.02
-_PATIENCE_SECONDS = 120.0
-_scenes: dict[str, Callable[[Stage], None]] = {}
-
-
-def scene(played: Callable[[Stage], None]) -> Callable[[Path], None]:
-    """A test that plays this in a process of its own."""
-    _scenes[played.__name__] = played
-
-    def test(tmp_path: Path) -> None:
-        done = subprocess.run(
-            [sys.executable, "-c", _PLAY, played.__module__, played.__name__, str(tmp_path)],
-            env={**os.environ, **ENVIRONMENT, **room_for_marker()},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=2 * _PATIENCE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    test.__name__ = played.__name__
-    test.__doc__ = played.__doc__
-    return test
 
 
 def play(module: str, name: str, directory: str) -> None:
     """Play a scene in this process."""
     importlib.import_module(module)
-    _scenes[name](Stage(Path(directory)))
+    scenes[name](Stage(Path(directory)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,7 +132,7 @@ class Stage:
 
     def until(self, is_so: Callable[[], object], *, each_turn: float = 0.0) -> None:
         """Take turns until the condition holds, each this many seconds after the one before."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
             assert time.monotonic() < deadline, "waited in vain"
             self.now += each_turn

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from typing import TYPE_CHECKING
 
-from tests.integration.spark_stage import Stage, scene
+from tests.integration.spark_scene import scene
 from worker.spark.host.pool import ServerState
+
+if TYPE_CHECKING:
+    from tests.integration.spark_stage import Stage
 
 
 @scene
