@@ -14,6 +14,7 @@ from common.store.connect import engine
 from orcaflow.cli.app import main
 from tests.conftest import MIGRATED, Databases
 from tests.integration.spark_host import WARM_PROFILES, SparkHost, spark_host
+from tests.integration.worker_host import Signpost
 
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
 
@@ -38,6 +39,13 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
     """One Spark host for all modules that only run tasks on it: each server costs twenty seconds."""
     with spark_host(tmp_path_factory.mktemp("warm"), WARM_PROFILES) as made:
         yield made
+
+
+@pytest.fixture
+def signpost(tmp_path: Path) -> Iterator[Signpost]:
+    signpost = Signpost(tmp_path / "signpost")
+    yield signpost
+    signpost.close()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from common.spark_config import SparkConfig
 from tests import light_jvm
 from tests.integration.managers.bench import CLUSTER, pid_of_runner
 from tests.integration.managers.standalone import StandaloneCluster
-from tests.integration.test_worker_host import Host
+from tests.integration.worker_host import Host
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.spark.managers.standalone import StandaloneManager

@@ -19,7 +19,7 @@ from common.model.states import TaskState
 from common.spark_config import SparkConfig
 from common.store.worker.ports import AttemptEnd, DataSource
 from tests.integration.spark_host import WARM_PROFILES, SparkHost
-from tests.integration.test_worker_host import Host
+from tests.integration.worker_host import Host
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
 

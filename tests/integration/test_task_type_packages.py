@@ -16,7 +16,7 @@ from common.task_types import known_task_types
 from operations.definition_files import DefinitionDocument, read_definition_files
 from operations.definition_schema import schema_of_files
 from tests.builders import read_graph
-from tests.integration.test_worker_host import Host
+from tests.integration.worker_host import Host
 from tests.schemas import faults
 
 MODULE = """

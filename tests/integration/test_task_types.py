@@ -10,7 +10,7 @@ import pytest
 
 from common.model.states import TaskState
 from tests import light_jvm
-from tests.integration.test_worker_host import Host
+from tests.integration.worker_host import Host
 from worker.launching.base import TaskSettings
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from common.model.states import TaskState
-from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
-from tests.integration.test_worker_supervisor import a_daemon_that_dies
+from tests.integration.worker_host import Host, Signpost, a_daemon_that_dies, wait_until_gone
 from worker.processes.attempt_processes import scan
 from worker.processes.marks import mark_of, mark_seen
 
@@ -235,7 +234,7 @@ def test_a_stop_spares_nothing_that_an_author_would_have_left_alive(
 
 def test_orphans_that_have_ended_are_reaped(tmp_path: Path) -> None:
     body = """
-from tests.integration.test_worker_host import Signpost
+from tests.integration.worker_host import Signpost
 host = Host(host.home, adopts_orphans=True)
 assert host.run(host.task(1, "(true &) & (sh -c 'exit 3' &) & wait")).exit_code == 0
 gate = Signpost(host.home / "gate")
@@ -255,7 +254,7 @@ def test_a_task_of_a_task_s_own_cluster_bears_the_outer_mark(
     tmp_path: Path, signpost: Signpost
 ) -> None:
     code = (
-        "import sys; from pathlib import Path; from tests.integration.test_worker_host import Host;"
+        "import sys; from pathlib import Path; from tests.integration.worker_host import Host;"
         " host = Host(Path(sys.argv[1])); host.begin(host.task(1, sys.argv[2])); sys.exit()"
     )
     escape = escaped("as a daemon", signpost.path)

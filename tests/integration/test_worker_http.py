@@ -13,8 +13,8 @@ import pytest
 
 from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd
-from tests.integration.test_worker_conformance import ANSWERS, Request, Server
-from tests.integration.test_worker_host import Host
+from tests.integration.answering_server import ANSWERS, Request, Server
+from tests.integration.worker_host import Host
 from worker.launching.base import TaskSettings
 
 

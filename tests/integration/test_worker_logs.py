@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.model.states import TaskState
-from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
+from tests.integration.worker_host import Host, Signpost, wait_until_gone
 
 LIMIT = 100_000
 FLOOD = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done"

@@ -15,8 +15,7 @@ import pytest
 
 from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd, ClaimedTask
-from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
-from tests.integration.test_worker_supervisor import a_daemon_that_dies
+from tests.integration.worker_host import Host, Signpost, a_daemon_that_dies, wait_until_gone
 from worker.processes.outputs import Declared
 from worker.processes.starting import Prepared
 
@@ -31,13 +30,6 @@ def host(tmp_path: Path) -> Iterator[Host]:
     host.supervisor.kill_all()
     host.until(lambda: not host.supervisor.running())
     host.supervisor.close()
-
-
-@pytest.fixture
-def signpost(tmp_path: Path) -> Iterator[Signpost]:
-    signpost = Signpost(tmp_path / "signpost")
-    yield signpost
-    signpost.close()
 
 
 def put_out(end: AttemptEnd) -> dict[str, str]:

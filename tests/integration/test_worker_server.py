@@ -25,7 +25,7 @@ from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
 from tests.conftest import ZookeeperRoot
-from tests.integration.test_worker_host import Signpost, wait_until_gone
+from tests.integration.worker_host import Signpost, wait_until_gone
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0
@@ -159,13 +159,6 @@ def cluster(tmp_path: Path, migrated_url: str, zk_root: ZookeeperRoot) -> Iterat
             daemon.send_signal(signal.SIGQUIT)
             daemon.wait(PATIENCE_SECONDS)
     registry.close()
-
-
-@pytest.fixture
-def signpost(tmp_path: Path) -> Iterator[Signpost]:
-    signpost = Signpost(tmp_path / "signpost")
-    yield signpost
-    signpost.close()
 
 
 def test_a_submitted_task_is_claimed_run_and_reported(cluster: Cluster) -> None:

@@ -14,8 +14,8 @@ import pytest
 from common.embedded.addresses import PostgresAddress
 from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd, DataSource
-from tests.integration.test_worker_conformance import rows
-from tests.integration.test_worker_host import Host
+from tests.integration.task_kinds import rows
+from tests.integration.worker_host import Host
 from worker.launching.base import TaskSettings
 
 HOSTILE = "'; DROP TABLE t; -- \\ \" %s $$ ${other}"

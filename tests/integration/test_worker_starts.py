@@ -10,7 +10,7 @@ import pytest
 from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.store.worker.ports import ClaimedTask
-from tests.integration.test_worker_host import Host
+from tests.integration.worker_host import Host
 from worker.processes import starting
 from worker.processes.starting import Prepared
 

@@ -1,4 +1,4 @@
-"""The supervisor with real processes: attempts begin, end, are killed, and outlive the daemon."""
+"""The supervisor with real processes: attempts begin, end, are killed, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,9 +16,8 @@ import pytest
 from common.host import is_alive
 from common.model.states import TaskState
 from common.store.worker.ports import ClaimedTask
-from tests.integration.test_worker_host import Host, Signpost, wait_until_gone
+from tests.integration.worker_host import Host, Signpost, wait_until_gone
 from worker.launching.base import TaskSettings
-from worker.processes.attempt_processes import Seen, scan
 from worker.processes.ending import KILLED_LATE
 from worker.processes.starting import Prepared
 
@@ -34,13 +32,6 @@ def host(tmp_path: Path) -> Iterator[Host]:
     host.supervisor.kill_all()
     host.until(lambda: not host.supervisor.running())
     host.supervisor.close()
-
-
-@pytest.fixture
-def signpost(tmp_path: Path) -> Iterator[Signpost]:
-    signpost = Signpost(tmp_path / "signpost")
-    yield signpost
-    signpost.close()
 
 
 def test_a_task_that_ends_well_succeeds_and_its_log_ends_with_the_exit_code(host: Host) -> None:
@@ -437,166 +428,6 @@ def test_t83_what_stood_in_the_directory_before_is_gone(host: Host) -> None:
     (host.directory(1) / "stale.sh").write_text("echo stale")
     host.run(host.task(1, "ls"))
     assert "stale" not in host.log(1)
-
-
-# Attempts that outlive the daemon.
-
-_DAEMON = """
-import os, sys
-from pathlib import Path
-sys.path.insert(0, {root!r})
-from tests.integration.test_worker_host import Host
-host = Host(Path({home!r}))
-{body}
-os._exit(0)
-"""
-
-
-def a_daemon_that_dies(home: Path, body: str) -> None:
-    """Run a supervisor in a process of its own that ends abruptly."""
-    code = _DAEMON.format(root=str(ROOT), home=str(home), body=body)
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-def test_a_running_task_is_adopted_and_its_result_is_known(
-    tmp_path: Path, signpost: Signpost
-) -> None:
-    gate = Signpost(tmp_path / "gate")
-    script = f"echo $$ > {signpost.path}; read go < {gate.path}; echo went on; exit 4"
-    a_daemon_that_dies(tmp_path, f"host.begin(host.task(7, {script!r}))")
-    pid = int(signpost.wait())
-    host = Host(tmp_path)
-    assert host.supervisor.leftovers() == (7,)
-    host.supervisor.adopt({7})
-    assert host.supervisor.running() == {7}
-    assert host.ends == {}
-    gate.path.write_text("go\n")
-    end = host.end_of(7)
-    assert (end.state, end.exit_code) == (TaskState.FAILURE, 4)
-    assert host.log(7).endswith("went on\n[orcaflow] exit code 4\n")
-    wait_until_gone(pid)
-    gate.close()
-    host.supervisor.close()
-
-
-def test_an_adopted_task_of_a_complement_goes_on_yielding(
-    tmp_path: Path, signpost: Signpost
-) -> None:
-    script = f"echo up > {signpost.path}; sleep 600"
-    body = f"for n in (7, 8): host.begin(host.task(n, {script!r}, complement=n == 7))"
-    a_daemon_that_dies(tmp_path, body)
-    for _ in range(2):
-        signpost.wait()
-    host = Host(tmp_path)
-    host.supervisor.adopt({7, 8})
-    assert (host.supervisor.running(), host.supervisor.yielding()) == ({7, 8}, {7})
-    for task in (7, 8):
-        host.supervisor.kill(task)
-        assert host.end_of(task).state is TaskState.KILL
-    assert host.supervisor.yielding() == frozenset()
-    host.supervisor.close()
-
-
-def test_an_adopted_task_can_be_killed_with_all_that_left_its_session(
-    tmp_path: Path, signpost: Signpost
-) -> None:
-    script = f"setsid -f sh -c 'echo $$ > {signpost.path}; exec sleep 600'; sleep 600"
-    a_daemon_that_dies(tmp_path, f"host.begin(host.task(7, {script!r}))")
-    pid = int(signpost.wait())
-    host = Host(tmp_path)
-    host.supervisor.adopt({7})
-    host.supervisor.kill(7)
-    assert host.end_of(7).state is TaskState.KILL
-    wait_until_gone(pid)
-    host.supervisor.close()
-
-
-def test_a_task_that_ended_while_the_daemon_was_away_is_told_by_its_record(
-    tmp_path: Path, signpost: Signpost
-) -> None:
-    a_daemon_that_dies(
-        tmp_path, f"host.begin(host.task(7, 'echo $PPID > {signpost.path}; exit 0'))"
-    )
-    wait_until_gone(int(signpost.wait()))
-    host = Host(tmp_path)
-    host.supervisor.adopt({7})
-    assert (host.ends[7].state, host.ends[7].exit_code) == (TaskState.SUCCESS, 0)
-    assert host.log(7).endswith("[orcaflow] exit code 0\n")
-    host.supervisor.forget([host.ends[7]])
-    host.supervisor.run_once()
-    assert host.supervisor.leftovers() == ()
-    host.supervisor.close()
-
-
-def test_a_task_that_vanished_without_a_result_is_nobody_s_fault(
-    tmp_path: Path, signpost: Signpost
-) -> None:
-    script = f'echo "$PPID $$" > {signpost.path}; sleep 600'
-    a_daemon_that_dies(tmp_path, f"host.begin(host.task(7, {script!r}))")
-    wrapper, task = map(int, signpost.wait().split())
-    os.killpg(wrapper, signal.SIGKILL)
-    wait_until_gone(wrapper)
-    wait_until_gone(task)
-    host = Host(tmp_path)
-    host.supervisor.adopt({7})
-    assert host.ends[7].state is TaskState.NEED_FAULT_TOLERANCE
-    host.supervisor.close()
-
-
-def test_what_is_not_adopted_is_killed_before_anything_else_happens(
-    tmp_path: Path, signpost: Signpost
-) -> None:
-    script = f"trap '' TERM; echo $$ > {signpost.path}; while :; do sleep 600; done"
-    a_daemon_that_dies(tmp_path, f"host.begin(host.task(7, {script!r}))")
-    pid = int(signpost.wait())
-    host = Host(tmp_path)
-    host.supervisor.adopt(frozenset())
-    wait_until_gone(pid)
-    assert host.ends == {}
-    assert host.supervisor.leftovers() == ()
-    host.supervisor.close()
-
-
-def test_a_record_whose_pid_means_somebody_else_by_now_harms_nobody(tmp_path: Path) -> None:
-    host = Host(tmp_path)
-    bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    record = tmp_path / "tasks" / "records" / "7"
-    record.write_text(
-        f'{{"task_type": "SHELL", "execute_path": "/x", "log_path": "/x"}}\npid {bystander.pid}\n'
-    )
-    host.supervisor.adopt(frozenset())
-    assert bystander.poll() is None
-    bystander.kill()
-    bystander.wait()
-    host.supervisor.close()
-
-
-@pytest.mark.parametrize("adopted", [{7}, frozenset()], ids=["adopted", "not adopted"])
-def test_a_pid_that_is_reused_as_it_is_adopted_harms_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopted: set[int]
-) -> None:
-    host = Host(tmp_path)
-    bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    record = tmp_path / "tasks" / "records" / "7"
-    record.write_text(
-        f'{{"task_type": "SHELL", "execute_path": "/x", "log_path": "/x"}}\npid {bystander.pid}\n'
-    )
-
-    def seen_just_before(pid: int, execute_path: str) -> Seen:
-        # The attempt's leader: it ends, and the bystander gets its pid, before the pid is pinned.
-        (other,) = (each for each in scan() if each.pid == pid)
-        return replace(other, started=other.started - 1, execute_path=execute_path)
-
-    monkeypatch.setattr("worker.processes.attempt_processes.seen_with_marker", seen_just_before)
-    host.supervisor.adopt(adopted)
-    assert host.supervisor.running() == frozenset()
-    assert {key: end.state for key, end in host.ends.items()} == dict.fromkeys(
-        adopted, TaskState.NEED_FAULT_TOLERANCE
-    )
-    assert bystander.poll() is None
-    bystander.kill()
-    bystander.wait()
-    host.supervisor.close()
 
 
 # Accounts.

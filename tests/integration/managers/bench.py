@@ -14,7 +14,7 @@ from common.model.spark import SparkFacts
 from common.spark_config import SparkConfig
 from common.store.worker.ports import AttemptEnd
 from tests.integration.managers.submit import MARK
-from tests.integration.test_worker_host import Host
+from tests.integration.worker_host import Host
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.spark.managers.tags import tag

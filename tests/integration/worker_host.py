@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import select
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +29,7 @@ from worker.processes.starting import Prepare
 from worker.processes.supervising import Supervisor
 from worker.workspace import attempt_folders, remove_directory
 
+ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 150.0
 """Far more than any step takes on a busy machine."""
 SCHEDULED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -176,3 +179,20 @@ def wait_until_gone(pid: int) -> None:
         assert ready, f"process {pid} still runs"
     finally:
         os.close(pidfd)
+
+
+_DAEMON = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.integration.worker_host import Host
+host = Host(Path({home!r}))
+{body}
+os._exit(0)
+"""
+
+
+def a_daemon_that_dies(home: Path, body: str) -> None:
+    """Run a supervisor in a process of its own that ends abruptly."""
+    code = _DAEMON.format(root=str(ROOT), home=str(home), body=body)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
