@@ -69,8 +69,10 @@ class Master:
         registry: Registry,
         stores: Stores,
         heartbeat_text: Callable[[], str],
+        return_grace: timedelta,
         admitted: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`return_grace`: the time that workers have to come back, too, once this master has."""
         self.wakes = Wakes()
         self.identity = Identity(registry.membership)
         self._failover_store = stores.failover
@@ -168,7 +170,10 @@ class Master:
             membership=registry.membership,
             identity=self.identity,
             clock=clock,
-            config=FailoverConfig(interval=timedelta(seconds=config.failover_interval_seconds)),
+            config=FailoverConfig(
+                interval=timedelta(seconds=config.failover_interval_seconds),
+                return_grace=return_grace,
+            ),
         )
         self.heartbeat = HeartbeatLoop(
             membership=registry.membership,

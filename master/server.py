@@ -10,6 +10,7 @@ import logging
 import math
 import sys
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 
 from setproctitle import setproctitle
@@ -122,6 +123,7 @@ def run(config: Config) -> int:
             heartbeat_text=heartbeat_text(
                 settings.host, created=clock.now(), zone=zone, clock=clock
             ),
+            return_grace=timedelta(seconds=config.zookeeper.session_timeout_seconds),
             admitted=Admission(
                 load=host_load,
                 max_load_average=settings.max_cpuload_avg,
@@ -133,7 +135,7 @@ def run(config: Config) -> int:
         notices = Notifications(url, CHANNELS, application_name=f"{NAME}-{settings.port}-listen")
         stack.callback(notices.close)
         # Once in the foreground, so that a start that can't succeed says so and ends.
-        master.heartbeat.run_once()
+        master.heartbeat.join()
         stack.callback(_leave, registry)
         _add_loops(service, master, registry, notices)
         metrics.runs.set_function(lambda: master.runs.active)

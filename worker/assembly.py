@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from common.clock import Clock
 from common.config import WorkerConfig
+from common.model.leases import Lease
 from common.registry.protocol import Registry
 from common.runtime.wakes import Wakes
 from common.store.worker.ports import AttemptEnd, AttemptFolders, TaskStore
@@ -20,6 +21,8 @@ from worker.identity import Identity
 from worker.loops.claim_loop import ClaimLoop
 from worker.loops.heartbeat import HeartbeatLoop
 from worker.loops.kill_loop import KillLoop
+from worker.loops.lease_loop import LeaseLoop
+from worker.loops.look_loop import LookLoop
 from worker.loops.reporter import Reporter
 from worker.loops.track_loop import TrackLoop
 
@@ -83,21 +86,49 @@ class Worker:
         self.tracks = TrackLoop(
             store=store, node=lambda: self.identity.node, live=self.attempts.facts_files
         )
+        address, lease = f"{config.host}:{config.port}", Lease()
+        self.looks = LookLoop(
+            lease=lease,
+            store=store,
+            membership=registry.membership,
+            attempts=self.attempts,
+            node=lambda: self.identity.node,
+            address=address,
+            clock=clock,
+        )
+        self.leases = LeaseLoop(
+            lease=lease,
+            membership=registry.membership,
+            attempts=self.attempts,
+            node=lambda: self.identity.node,
+            clock=clock,
+        )
         self.heartbeat = HeartbeatLoop(
             membership=registry.membership,
             identity=self.identity,
             store=store,
             attempts=self.attempts,
-            address=f"{config.host}:{config.port}",
+            address=address,
             text=heartbeat_text,
             clock=clock,
             interval=timedelta(seconds=config.heartbeat_interval_seconds),
+            taken_over=lambda: self.wakes.wake(Reporter.name, KillLoop.name, ClaimLoop.name),
         )
 
     @property
-    def loops(self) -> tuple[HeartbeatLoop, Reporter, TrackLoop, KillLoop, ClaimLoop]:
+    def loops(
+        self,
+    ) -> tuple[HeartbeatLoop, LeaseLoop, LookLoop, Reporter, TrackLoop, KillLoop, ClaimLoop]:
         """In the order of their start; what takes new work comes last."""
-        return self.heartbeat, self.reporter, self.tracks, self.kills, self.claims
+        return (
+            self.heartbeat,
+            self.leases,
+            self.looks,
+            self.reporter,
+            self.tracks,
+            self.kills,
+            self.claims,
+        )
 
     def _reported(self, ends: Sequence[AttemptEnd]) -> None:
         self.attempts.forget(ends)

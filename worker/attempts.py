@@ -35,11 +35,16 @@ class Attempts(Protocol):
         """
         ...
 
-    def kill_all(self) -> None:
-        """End everything at once: the session is lost, and others may start the same tasks now.
+    def abandon(self, task_instance_id: int) -> None:
+        """End an attempt at once, without a grace period: others may run its task now.
 
-        These attempts end as NEED_FAULT_TOLERANCE, since nobody asked for the tasks to be stopped.
+        It ends as NEED_FAULT_TOLERANCE, since nobody asked for the task to be stopped. Harmless
+        when repeated, and for an id that does not run here.
         """
+        ...
+
+    def kill_all(self) -> None:
+        """Abandon every attempt: others may start the same tasks soon."""
         ...
 
     def running(self) -> frozenset[int]:

@@ -61,6 +61,8 @@ from worker.loops.claim_loop import ClaimLoop
 from worker.loops.clean_loop import CleanLoop
 from worker.loops.heartbeat import HeartbeatLoop
 from worker.loops.host_loop import HostLoop
+from worker.loops.lease_loop import LeaseLoop
+from worker.loops.look_loop import LookLoop
 from worker.loops.sweep_loop import SweepLoop, configured
 from worker.processes.log_cutting import LogCutter
 from worker.processes.supervising import Supervisor
@@ -251,7 +253,10 @@ class WorkerServer:
         service.ready_if("zookeeper", lambda: standing_problem(registry))
         service.ready_if("host", self._fitness.problem)
         registry.membership.watch(
-            NodeKind.WORKER, lambda: worker.wakes.wake(HeartbeatLoop.name, ClaimLoop.name)
+            NodeKind.WORKER,
+            lambda: worker.wakes.wake(
+                HeartbeatLoop.name, LeaseLoop.name, LookLoop.name, ClaimLoop.name
+            ),
         )
         show_standing(registry)
         slots = self._settings.exec_threads

@@ -87,6 +87,10 @@ class ZookeeperMembership:
         """Return this incarnation's standing: may it act?"""
         return self._session.standing()
 
+    def present(self, node: Node) -> float | None:
+        """Return when this incarnation surely stood; None if it is not the one registered last."""
+        return self._session.present(node)
+
     def nodes(self, kind: NodeKind) -> frozenset[Node]:
         """Return the living nodes; a server of the ensemble that lags behind catches up first."""
         with self._session.asking() as client:

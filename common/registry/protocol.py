@@ -26,9 +26,10 @@ class RegistryUnavailableError(ServiceUnreachableError):
 class Standing(Enum):
     """A daemon's own view of its session.
 
-    SUSPENDED: take no new work. LOST: others may have taken over; the daemon has to forget what
-    it owns, end what it runs, and join again as a new incarnation. LOST is reached by the daemon's
-    own monotonic clock before the session could have expired, not when ZooKeeper says so.
+    SUSPENDED: take no new work. LOST: others may take over; a master has to forget what it owns,
+    a worker to watch the rows of what it runs, and both to join again as a new incarnation. LOST is
+    reached by the daemon's own monotonic clock before the session could have expired, not when
+    ZooKeeper says so.
     """
 
     TRUSTED = "trusted"
@@ -60,6 +61,13 @@ class Membership(Protocol):
 
     def standing(self) -> Standing:
         """Return this incarnation's standing: may it act?"""
+        ...
+
+    def present(self, node: Node) -> float | None:
+        """Return the last moment at which this incarnation surely was registered.
+
+        A reading of the monotonic clock; None if it is not the incarnation registered last.
+        """
         ...
 
     def nodes(self, kind: NodeKind) -> frozenset[Node]:

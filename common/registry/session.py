@@ -273,6 +273,14 @@ class Session:
         with self._lock:
             return self._link.trust.standing(self._clock.monotonic())
 
+    def present(self, node: Node) -> float | None:
+        """Return when this incarnation surely stood; None if it is not the one registered last."""
+        with self._lock:
+            registration = self._link.registration
+            if registration is None or registration.node != node:
+                return None
+            return self._link.trust.present
+
     def now(self) -> float:
         """The monotonic clock."""
         return self._clock.monotonic()
@@ -461,6 +469,8 @@ class Session:
                 )
                 if is_gone and link.registration is registration:
                     link.trust.end()
+                elif registration is not None and not is_gone:
+                    link.trust.see(sent)
                 after = link.trust.standing(self._clock.monotonic())
             if before is not after:
                 self._wake.set()

@@ -24,6 +24,7 @@ class TrustWindow:
     def __init__(self, timeout: timedelta) -> None:
         self._timeout_seconds = timeout.total_seconds()
         self._contact = 0.0
+        self._present: float | None = None
         self._suspended_at: float | None = None
         self._begun = False
         self._over = False
@@ -32,6 +33,7 @@ class TrustWindow:
         """The incarnation exists: a request sent at `sent` made its znode."""
         self._begun = True
         self.contact(sent)
+        self.see(sent)
 
     def negotiate(self, timeout: timedelta) -> None:
         """Take over the timeout that the server granted at the last connect."""
@@ -43,6 +45,15 @@ class TrustWindow:
         # An answer to what was sent before the connection broke does not mend it.
         if self._suspended_at is not None and sent >= self._suspended_at:
             self._suspended_at = None
+
+    def see(self, sent: float) -> None:
+        """A request that was sent at `sent` has found the znode, not the session alone."""
+        self._present = sent if self._present is None else max(self._present, sent)
+
+    @property
+    def present(self) -> float | None:
+        """The last moment at which the znode surely stood; None before it was made."""
+        return self._present
 
     def suspend(self, now: float) -> None:
         """The connection broke."""

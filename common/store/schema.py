@@ -32,7 +32,7 @@ from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
 
-REVISIONS: Final = ("0001", "0002", "0003")
+REVISIONS: Final = ("0001", "0002", "0003", "0004")
 REVISION: Final = REVISIONS[-1]
 REVISION_TABLE: Final = "t_ds_schema_revision"
 

@@ -452,6 +452,7 @@ task_instance: Final = Table(
     _time("due_at"),
     _number("timeout_seconds", nullable=True),
     _code("timeout_strategy", nullable=True),
+    _time("lost_at"),
     # Also the index by process instance that the contract has.
     UniqueConstraint("process_instance_id", "name", "attempt"),
     _not_empty("name"),
@@ -507,6 +508,12 @@ Index(
     "t_ds_task_instance_live_idx",
     task_instance.c.host,
     postgresql_where=text(f"state IN ({_list(LIVE_TASK_CODES)})"),
+)
+# The attempts of missing workers, until none of their processes is left.
+Index(
+    "t_ds_task_instance_lost_idx",
+    task_instance.c.id,
+    postgresql_where=text("lost_at IS NOT NULL"),
 )
 # The queue's question: what should have a znode?
 Index(

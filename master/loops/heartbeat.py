@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 
+from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
 from common.registry.protocol import Membership, Standing
 from master.identity import Identity
@@ -44,9 +45,24 @@ class HeartbeatLoop:
         self._passes = max(1, round(interval / check_interval))
         self._check_interval = check_interval
         self._passed = 0
+        self._unreachable = False
 
     def run_once(self) -> timedelta:
-        """Check this master's standing, and send the heartbeat if it is due."""
+        """Check this master's standing, and send the heartbeat if it is due.
+
+        While ZooKeeper is away the rest stays short, so that work goes on soon after its return.
+        """
+        try:
+            self._check_standing()
+        except ServiceUnreachableError as error:
+            if not self._unreachable:
+                log.warning("registry or tables unreachable", extra={"cause": str(error)})
+            self._unreachable = True
+        else:
+            self._unreachable = False
+        return self._check_interval
+
+    def _check_standing(self) -> None:
         if self._identity.node is None:
             self.join()
         elif self._membership.standing() is Standing.LOST:
@@ -59,10 +75,12 @@ class HeartbeatLoop:
             if self._passed >= self._passes:
                 self._passed = 0
                 self._membership.beat(self._text())
-        return self._check_interval
 
     def join(self) -> None:
-        """Become an incarnation that never existed before. Raises `AddressInUseError`."""
+        """Become an incarnation that never existed before.
+
+        Raises `ServiceUnreachableError`; `AddressInUseError` is one.
+        """
         while True:
             node = self._membership.join(NodeKind.MASTER, self._address, self._text())
             if self._is_clean(node):

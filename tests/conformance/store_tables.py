@@ -429,6 +429,12 @@ def claim(db: Tables, ids: Sequence[int], *, node: Node = WORKER) -> list[int]:
     return [task.id for task in claimed]
 
 
+def fail_over(db: Tables, worker: Node, *, now: datetime) -> int:
+    """Fail the attempts of a lost worker over, marked first as they have to be."""
+    db.failover.mark_lost(worker, now=now)
+    return db.failover.fail_tasks_over(worker, now=now)
+
+
 def an_end(task_id: int, state: TaskState = TaskState.SUCCESS, **changes: Any) -> AttemptEnd:
     return AttemptEnd(task_instance_id=task_id, state=state, end_time=LATER, **changes)
 

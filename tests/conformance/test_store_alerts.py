@@ -40,6 +40,7 @@ from tests.conformance.store_tables import (
     claim,
     end,
     end_run,
+    fail_over,
     finish,
     has,
     kill,
@@ -200,7 +201,7 @@ def test_attempts_that_are_tried_again_since_their_worker_was_lost_are_told_toge
     a, b, c = submit(db, owned, "a", "b", "c")
     claim(db, [a, b])
     claim(db, [c], node=OTHER_WORKER)
-    db.failover.fail_tasks_over(WORKER, now=LATER)
+    fail_over(db, WORKER, now=LATER)
     end(db, an_end(c, TaskState.FAILURE), node=OTHER_WORKER)
     lost = TaskState.NEED_FAULT_TOLERANCE
     save(
@@ -232,7 +233,7 @@ def test_lost_attempts_of_runs_that_name_no_group_are_told_to_the_first(db: Tabl
     runs = [a_run(db), a_run(db)]
     for owned in runs:
         claim(db, submit(db, owned, "a"))
-    db.failover.fail_tasks_over(WORKER, now=LATER)
+    fail_over(db, WORKER, now=LATER)
     retry = RetryTask(name="a", attempt=1, state=TaskState.NEED_FAULT_TOLERANCE, at=LATER)
     db.runs.save([Step(ownership=owned, decisions=(retry,), at=NOON) for owned in runs])
     rows = [row for row in db.rows(t.alert) if row["title"] == "worker fault tolerance"]
@@ -263,8 +264,8 @@ def test_t46c_a_lost_worker_is_told_once(db: Tables) -> None:
     owned = a_run(db)
     claim(db, submit(db, owned, "a", "b"))
     for _ in range(2):
-        db.failover.fail_tasks_over(WORKER, now=LATER)
-        db.failover.fail_tasks_over(OTHER_WORKER, now=LATER)
+        fail_over(db, WORKER, now=LATER)
+        fail_over(db, OTHER_WORKER, now=LATER)
     assert alerts(db) == [
         (
             "Fault tolerance warning",

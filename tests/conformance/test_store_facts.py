@@ -41,6 +41,7 @@ from tests.conformance.store_tables import (
     claim,
     end,
     end_run,
+    fail_over,
     finish,
     load,
     released,
@@ -242,7 +243,7 @@ def _lose(db: Tables, owned: Ownership, name: str = "a", attempt: int = 1) -> in
     """An attempt whose worker is lost and which awaits a substitute; its id."""
     (task_id,) = submit(db, owned, name, attempt=attempt)
     claim(db, [task_id])
-    db.failover.fail_tasks_over(WORKER, now=LATER)
+    fail_over(db, WORKER, now=LATER)
     save(db, owned, _make_up(name, attempt))
     return task_id
 
@@ -325,7 +326,7 @@ def test_a_lost_attempt_is_not_over_before_what_makes_up_for_it_is(db: Tables) -
     owned = a_run(db)
     (lost,) = submit(db, owned, "a")
     claim(db, [lost])
-    db.failover.fail_tasks_over(WORKER, now=LATER)
+    fail_over(db, WORKER, now=LATER)
     assert _over(db, lost) is False, "its owner has not heard of it yet"
     save(db, owned, _make_up())
     assert _over(db, lost) is False, "the next attempt is still to come"
@@ -355,7 +356,7 @@ def test_a_lost_attempt_is_over_when_nothing_is_to_make_up_for_it(db: Tables) ->
     save(db, given_up, GiveUpRetry(name="a", attempt=1))
     (second,) = submit(db, settled, "a")
     claim(db, [second])
-    db.failover.fail_tasks_over(WORKER, now=LATER)
+    fail_over(db, WORKER, now=LATER)
     save(db, settled, finish("a", TaskState.NEED_FAULT_TOLERANCE))
     assert db.tasks.over([first, second]) == {first: True, second: True}
 

@@ -18,6 +18,7 @@ from common.model.states import (
     TaskState,
 )
 from common.store import tables as t
+from common.store.worker.ports import Kept
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,
@@ -34,6 +35,7 @@ from tests.conformance.store_tables import (
     claim,
     end,
     end_run,
+    fail_over,
     finish,
     save,
     submit,
@@ -114,9 +116,9 @@ def test_a_lost_workers_attempts_end_and_their_runs_hear_of_it(db: Tables) -> No
     end(db, an_end(done))
     save(db, over, FinishProcess(state=ProcessState.FAILURE))
     assert db.failover.task_owners() == {WORKER, OTHER_WORKER}
-    assert db.failover.fail_tasks_over(RESTARTED, now=LATER) == 0
-    assert db.failover.fail_tasks_over(WORKER, now=LATER) == 1
-    assert db.failover.fail_tasks_over(WORKER, now=LATER) == 0
+    assert fail_over(db, RESTARTED, now=LATER) == 0
+    assert fail_over(db, WORKER, now=LATER) == 1
+    assert fail_over(db, WORKER, now=LATER) == 0
     assert db.failover.task_owners() == {OTHER_WORKER}
     states = [the_task(db, one)["state"] for one in (a, b, waiting, done, forgotten)]
     assert states == [8, 1, 0, 7, 1]
@@ -126,13 +128,70 @@ def test_a_lost_workers_attempts_end_and_their_runs_hear_of_it(db: Tables) -> No
     assert reports[a] is TaskState.NEED_FAULT_TOLERANCE
 
 
+def test_only_attempts_that_were_marked_as_lost_are_failed_over(db: Tables) -> None:
+    owned, over = a_run(db), a_run(db)
+    a, b = submit(db, owned, "a", "b")
+    (forgotten,) = submit(db, over, "a")
+    claim(db, [a, forgotten])
+    save(db, over, FinishProcess(state=ProcessState.FAILURE))
+    assert db.failover.fail_tasks_over(WORKER, now=LATER) == 0
+    assert db.failover.mark_lost(RESTARTED, now=NOON) == 0
+    assert db.failover.mark_lost(WORKER, now=NOON) == 1
+    assert db.failover.mark_lost(WORKER, now=LATER) == 0
+    assert [the_task(db, one)["lost_at"] for one in (a, b, forgotten)] == [NOON, None, None]
+    # One that is claimed after the marks is not failed over with the others.
+    claim(db, [b])
+    assert db.failover.fail_tasks_over(WORKER, now=LATER) == 1
+    assert [the_task(db, one)["state"] for one in (a, b, forgotten)] == [8, 1, 1]
+
+
+def test_a_worker_sees_its_marks_and_takes_them_away_with_the_attempts(db: Tables) -> None:
+    a, b, elsewhere, done = submit(db, a_run(db), "a", "b", "elsewhere", "done")
+    claim(db, [a, b, done])
+    claim(db, [elsewhere], node=OTHER_WORKER)
+    end(db, an_end(done))
+    db.update(t.task_instance, b, wanted_state=int(TaskState.KILL))
+    db.failover.mark_lost(WORKER, now=NOON)
+    every = [a, b, elsewhere, done]
+    assert db.tasks.kept(WORKER.address, every) == {
+        a: Kept(kill_wanted=False, lost=True),
+        b: Kept(kill_wanted=True, lost=True),
+    }
+    assert db.tasks.take_over(RESTARTED) == {a, b}
+    assert db.tasks.take_over(RESTARTED) == frozenset()
+    assert db.tasks.kept(WORKER.address, every) == {
+        a: Kept(kill_wanted=False, lost=False),
+        b: Kept(kill_wanted=True, lost=False),
+    }
+    assert db.failover.fail_tasks_over(WORKER, now=LATER) == 0
+    assert end(db, an_end(a)) == frozenset()
+    assert end(db, an_end(a), node=RESTARTED) == {a}
+    assert the_task(db, elsewhere)["worker_incarnation"] == OTHER_WORKER.incarnation
+
+
+def test_the_end_of_an_attempt_that_was_marked_takes_the_mark_away(db: Tables) -> None:
+    (task_id,) = submit(db, a_run(db), "a")
+    claim(db, [task_id])
+    db.failover.mark_lost(WORKER, now=NOON)
+    assert end(db, an_end(task_id)) == {task_id}
+    assert the_task(db, task_id)["lost_at"] is None
+
+
+def test_a_restarted_worker_s_adoption_takes_the_marks_away(db: Tables) -> None:
+    (task_id,) = submit(db, a_run(db), "a")
+    claim(db, [task_id])
+    db.failover.mark_lost(WORKER, now=NOON)
+    assert db.tasks.adopt(RESTARTED, [task_id]) == {task_id}
+    assert the_task(db, task_id)["lost_at"] is None
+
+
 def test_t76_a_failover_leaves_the_attempts_of_ended_runs_alone(db: Tables) -> None:
     over = a_run(db)
     (forgotten,) = submit(db, over, "a")
     claim(db, [forgotten])
     save(db, over, FinishProcess(state=ProcessState.FAILURE))
     assert db.failover.task_owners() == frozenset()
-    assert db.failover.fail_tasks_over(WORKER, now=LATER) == 0
+    assert fail_over(db, WORKER, now=LATER) == 0
     assert the_task(db, forgotten)["state"] == TaskState.RUNNING
 
 
@@ -140,7 +199,7 @@ def test_a_report_that_comes_after_the_failover_changes_nothing(db: Tables) -> N
     owned = a_run(db)
     (first,) = submit(db, owned, "a")
     claim(db, [first])
-    db.failover.fail_tasks_over(WORKER, now=NOON)
+    fail_over(db, WORKER, now=NOON)
     saved = save(db, owned, finish("a", TaskState.NEED_FAULT_TOLERANCE), a_submit("a", 2))
     (second,) = [offer.task_instance_id for offer in saved.offers]
     assert claim(db, [second], node=OTHER_WORKER) == [second]
@@ -154,5 +213,5 @@ def test_a_failover_that_comes_after_the_report_changes_nothing(db: Tables) -> N
     (task_id,) = submit(db, a_run(db), "a")
     claim(db, [task_id])
     end(db, an_end(task_id))
-    assert db.failover.fail_tasks_over(WORKER, now=NOON) == 0
+    assert fail_over(db, WORKER, now=NOON) == 0
     assert the_task(db, task_id)["state"] == TaskState.SUCCESS

@@ -29,6 +29,7 @@ from tests.conformance.store_tables import (
     claim,
     end,
     end_run,
+    fail_over,
     finish,
     has,
     kill,
@@ -316,7 +317,7 @@ def _killed(db: Tables, owned: Ownership, task_id: int) -> None:
 
 
 def _lost(db: Tables, _owned: Ownership, _task_id: int) -> None:
-    db.failover.fail_tasks_over(WORKER, now=LATER)
+    fail_over(db, WORKER, now=LATER)
 
 
 def _given_up(db: Tables, owned: Ownership, _task_id: int) -> None:

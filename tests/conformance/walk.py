@@ -56,6 +56,7 @@ from tests.conformance.store_tables import (
     a_submit,
     about,
     an_end,
+    fail_over,
     finish,
     kill,
     pause,
@@ -487,7 +488,7 @@ class Walk:
 
     def _fail_over(self) -> Callable[[Tables], Any]:
         worker = self._worker()
-        return lambda db: db.failover.fail_tasks_over(worker, now=LATER)
+        return lambda db: fail_over(db, worker, now=LATER)
 
     def _recover(self) -> Callable[[Tables], Any]:
         master = self._random.choice((MASTER, OTHER_MASTER))

@@ -22,9 +22,12 @@ from common.model.states import ProcessState
 from common.store import schema, tables
 from common.store.connect import engine
 from common.store.master.commands import PostgresCommandStore
+from common.store.master.failover import PostgresFailoverStore
 from common.store.master.ports import LoadedRun, Step
 from common.store.master.runs import PostgresRunStore
 from common.store.people.ledger import CommandView, find_command
+from common.store.worker.ports import Kept
+from common.store.worker.tasks import PostgresTaskStore
 from master.commands import plan
 from master.commands.origin import Origin
 from tests.builders import NOON, a_definition_json, read_graph
@@ -130,6 +133,24 @@ def test_a_former_database_is_refused_until_it_is_upgraded_and_keeps_its_rows(
     with former.connect() as db:
         after = db.execute(text("SELECT * FROM t_ds_process_instance ORDER BY id")).mappings()
         assert [dict(row) for row in after] == [row | {"command_id": None} for row in rows]
+
+
+def test_an_attempt_that_ran_during_an_upgrade_is_not_missed_by_anybody(former: Engine) -> None:
+    with former.begin() as db:
+        db.execute(
+            text(
+                "INSERT INTO t_ds_task_instance (id, name, task_type, process_definition_id,"
+                " process_instance_id, task_json, state, host, worker_incarnation)"
+                " VALUES (5, 'a', 'SHELL', 3, 7, '{}', 1, 'w:1', 9)"
+            )
+        )
+    schema.upgrade(former, os_user="tester")
+    worker = Node(address="w:1", incarnation=9)
+    failover, tasks = PostgresFailoverStore(former), PostgresTaskStore(former)
+    assert tasks.kept("w:1", [5]) == {5: Kept(kill_wanted=False, lost=False)}
+    assert failover.fail_tasks_over(worker, now=LATER) == 0
+    assert failover.mark_lost(worker, now=LATER) == 1
+    assert failover.fail_tasks_over(worker, now=LATER) == 1
 
 
 def test_a_command_that_waited_during_an_upgrade_begins_a_run_that_names_it(former: Engine) -> None:

@@ -268,7 +268,8 @@ class MemoryDatabase:
     `commit_hook(name, moment)` is called around each commit that changes something, with the name
     of the store's method. An error raised `before` rolls the transaction back; one raised `after`
     leaves it committed. `begin_hook(name)` is called before a transaction reads anything, so that
-    others may act while its maker is suspended. `now` is the server's own clock, read only where a
+    others may act while its maker is suspended, and `read_hook(name)` before the reads that a worker
+    asks to learn of an outage. Either may raise. `now` is the server's own clock, read only where a
     statement says `now()`.
     """
 
@@ -295,6 +296,7 @@ class MemoryDatabase:
         self.users = Rows("t_ds_user", UserRecord)
         self.commit_hook: CommitHook = _no_hook
         self.begin_hook: Callable[[str], None] = lambda _name: None
+        self.read_hook: Callable[[str], None] = lambda _name: None
         self.now: Callable[[], datetime] = lambda: EPOCH
         self.changes: list[Change] = []
         self.notifications: list[tuple[str, str]] = []

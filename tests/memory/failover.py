@@ -81,11 +81,20 @@ class MemoryFailoverStore(FailoverStore):
             recovered += 1
         return recovered
 
+    def mark_lost(self, missing: Node, *, now: datetime) -> int:
+        marked = 0
+        with self._db.transaction("mark_lost") as tx:
+            for task in self._running():
+                if self._is_of(task, missing) and task.lost_at is None:
+                    tx.update(self._db.tasks, task.id, lost_at=now)
+                    marked += 1
+        return marked
+
     def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
         failed_over = 0
         with self._db.transaction("fail_tasks_over") as tx:
             for task in self._running():
-                if task.host != dead.address or task.worker_incarnation != dead.incarnation:
+                if not self._is_of(task, dead) or task.lost_at is None:
                     continue
                 tx.update(
                     self._db.tasks,
@@ -108,3 +117,7 @@ class MemoryFailoverStore(FailoverStore):
             and task.flag == 1
             and task.process_instance_id in live
         ]
+
+    @staticmethod
+    def _is_of(task: TaskRecord, worker: Node) -> bool:
+        return (task.host, task.worker_incarnation) == (worker.address, worker.incarnation)

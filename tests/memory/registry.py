@@ -267,6 +267,8 @@ class MemoryRegistry:
                 there = self.server.children(registration.kind.value).get(registration.node.address)
                 if there is None or there.czxid != registration.node.incarnation:
                     link.trust.end()
+                else:
+                    link.trust.see(self.server.clock.monotonic())
             self.settle()
         standing = self.standing()
         if standing is not self._announced:
@@ -330,6 +332,13 @@ class MemoryRegistry:
     def renounce(self) -> None:
         """End this incarnation."""
         self._link.trust.end()
+
+    def present(self, node: Node) -> float | None:
+        """The last moment at which this incarnation surely was registered."""
+        registration = self._link.registration
+        if registration is None or registration.node != node:
+            return None
+        return self._link.trust.present
 
     def standing(self) -> Standing:
         """True if the incarnation registered last may act."""
@@ -414,6 +423,9 @@ class MemoryMembership:
 
     def standing(self) -> Standing:
         return self._registry.standing()
+
+    def present(self, node: Node) -> float | None:
+        return self._registry.present(node)
 
     def nodes(self, kind: NodeKind) -> frozenset[Node]:
         return frozenset(self.heartbeats(kind))

@@ -244,6 +244,7 @@ class TaskRecord:
     due_at: datetime | None = None
     timeout_seconds: int | None = None
     timeout_strategy: int | None = None
+    lost_at: datetime | None = None
 
     @property
     def is_finished(self) -> bool:

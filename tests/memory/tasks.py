@@ -19,6 +19,7 @@ from common.store.worker.ports import (
     AttemptPaths,
     ClaimedTask,
     DataSource,
+    Kept,
     ReportRefusedError,
     TaskStore,
 )
@@ -92,6 +93,7 @@ class MemoryTaskStore(TaskStore):
                     pid=task.pid if end.pid is None else end.pid,
                     reason=None if end.reason is None else storable(end.reason),
                     var_pool=end.var_pool,
+                    lost_at=None,
                     failure_reason=end.reported_failure,
                     **facts_of(end.facts),
                 )
@@ -155,6 +157,7 @@ class MemoryTaskStore(TaskStore):
         return found
 
     def running(self, node: Node) -> dict[int, bool]:
+        self._db.read_hook("running")
         return {
             task.id: task.wanted_state == TaskState.KILL
             for task in self._db.tasks
@@ -172,9 +175,37 @@ class MemoryTaskStore(TaskStore):
                     and task.host == node.address
                     and task.worker_incarnation != node.incarnation
                 ):
-                    tx.update(self._db.tasks, task_id, worker_incarnation=node.incarnation)
+                    self._adopt(tx, node, task_id)
                     adopted.append(task_id)
         return frozenset(adopted)
+
+    def take_over(self, node: Node) -> frozenset[int]:
+        with self._db.transaction("take_over", by=node) as tx:
+            former = [
+                task.id
+                for task in self._db.tasks
+                if task.state == TaskState.RUNNING
+                and task.host == node.address
+                and task.worker_incarnation != node.incarnation
+            ]
+            for task_id in former:
+                self._adopt(tx, node, task_id)
+        return frozenset(former)
+
+    def _adopt(self, tx: Transaction, node: Node, task_id: int) -> None:
+        tx.update(self._db.tasks, task_id, worker_incarnation=node.incarnation, lost_at=None)
+
+    def kept(self, address: str, task_instance_ids: Collection[int]) -> dict[int, Kept]:
+        self._db.read_hook("kept")
+        found = {}
+        for task_id in dict.fromkeys(task_instance_ids):
+            task = self._db.tasks.get(task_id)
+            if task is not None and task.state == TaskState.RUNNING and task.host == address:
+                found[task_id] = Kept(
+                    kill_wanted=task.wanted_state == TaskState.KILL,
+                    lost=task.lost_at is not None,
+                )
+        return found
 
     def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
         with self._db.transaction("record_facts", by=node) as tx:

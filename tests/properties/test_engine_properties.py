@@ -161,6 +161,7 @@ class History:
                 running = self.attempts(TaskState.RUNNING)[number // 4 :][:1]
                 self._end(running, ENDS[number % len(ENDS)])
             case "lose":
+                self.master.failover.mark_lost(self.worker, now=self.master.clock.now())
                 self.master.failover.fail_tasks_over(self.worker, now=self.master.clock.now())
                 self.worker = Node(
                     address=self.worker.address, incarnation=self.worker.incarnation + 1

@@ -88,7 +88,20 @@ def broken(world: World) -> list[str]:
         *complements.at_the_end(tables, database),
         *_attempts(database),
         *_leftovers(computers),
+        *(_needlessly_lost(database) if spares_attempts(world) else ()),
     ]
+
+
+def spares_attempts(world: World) -> bool:
+    """True if nothing in this history is a reason to lose an attempt."""
+    return world.options.spares_workers and not world.options.clock_jumps
+
+
+def _needlessly_lost(database: MemoryDatabase) -> Iterator[str]:
+    """No attempt is lost while its worker lives, acts in time and reaches the tables."""
+    for task in database.tasks:
+        if task.state == TaskState.NEED_FAULT_TOLERANCE:
+            yield f"attempt {task.id} was lost though its worker was well: {task.reason}"
 
 
 def _commands_lost_or_doubled(database: MemoryDatabase) -> Iterator[str]:

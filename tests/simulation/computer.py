@@ -22,6 +22,7 @@ from tests.simulation.virtual_clock import VirtualClock
 from worker.attempts import Ended
 
 _GRACES = tuple(timedelta(seconds=seconds) for seconds in (0, 0, 1, 1, 5, 5))
+_DEATHS = tuple(timedelta(seconds=seconds) for seconds in (0.0, 0.2, 1.0))
 # The further life of a process that ignores signals, like one in a disk wait.
 _STUCK = timedelta(seconds=30)
 _LENGTHS = (0.0, 0.2, 0.2, 1.0, 1.0, 4.0, 4.0, 15.0)
@@ -42,6 +43,8 @@ class SimProcess:
     outcome: TaskState
     grace: timedelta = timedelta()
     is_stuck: bool = False
+    dies_in: timedelta = timedelta()
+    """The time that it takes to die of a kill without a grace."""
     yields: bool = False
     var_pool: str | None = None
     failure: FailureReason | None = None
@@ -72,6 +75,7 @@ class Computer:
             outcome=TaskState.FAILURE if random.random() < self.fails else TaskState.SUCCESS,
             grace=random.choice(_GRACES),
             is_stuck=random.random() < 0.1,
+            dies_in=random.choice(_DEATHS),
             yields=task.complement,
         )
         if process.outcome is TaskState.FAILURE:
@@ -146,9 +150,17 @@ class SimAttempts:
         else:
             self._kill_first.add(task_instance_id)
 
+    def abandon(self, task_instance_id: int) -> None:
+        if task_instance_id in self._mine:
+            self._computer.end(
+                task_instance_id,
+                TaskState.NEED_FAULT_TOLERANCE,
+                after=self._computer.processes[task_instance_id].dies_in,
+            )
+
     def kill_all(self) -> None:
         for task_instance_id in self._mine:
-            self._computer.end(task_instance_id, TaskState.NEED_FAULT_TOLERANCE, after=timedelta())
+            self.abandon(task_instance_id)
 
     def running(self) -> frozenset[int]:
         return frozenset(self._mine)

@@ -31,16 +31,22 @@ class Step:
 
 @dataclass(slots=True)
 class Daemon:
-    """A running daemon. `frozen_until` is in the clock's time; `source` is its notifications."""
+    """A running daemon. `frozen_until` is in the clock's time; `source` is its notifications.
+
+    `is_isolated`: cut off from PostgreSQL too. `joined`: it has been registered at least once.
+    """
 
     name: str
     registry: MemoryRegistry
     steps: list[Step] = field(default_factory=list)
     frozen_until: timedelta = timedelta()
+    cut_off_until: timedelta | None = None
+    is_isolated: bool = False
     source: deque[Notification] = field(default_factory=deque)
     after_step: Callable[[], None] | None = None
     runs: RunWorker | None = None
     compared: int = 0
+    joined: Callable[[], bool] = lambda: True
 
     def wake(self, name: str, now: timedelta) -> None:
         for step in self.steps:

@@ -18,7 +18,9 @@ class Options:
     `acts`: how many times people do something besides starting runs, all that they can think of or
     `kinds` alone. `shapes` are those of the definitions, all if empty; `pools`, `serial` and
     `minutes` are the chances that a part of a definition needs a pool, is serial, or waits.
-    `starts`: how many runs people start at least and at most; `schedules`: how many there are at
+    For the time of `registry_away` ZooKeeper answers nobody, and may come back without its data.
+    `cut_off` is the chance that ZooKeeper is out of reach for one daemon, `isolate` that PostgreSQL
+    is, too. `starts`: how many runs people start at least and at most; `schedules`: how many there are at
     most. `complements` is the chance that an intent for a complement is one for many dates. For the
     time of an `outage` no daemon runs; `clock_jumps`: how often somebody sets the wall clock an
     hour forward or back.
@@ -34,6 +36,9 @@ class Options:
     repeat_notice: float = 0.0
     repeat_report: float = 0.0
     wipe_registry: float = 0.0
+    cut_off: float = 0.0
+    isolate: float = 0.0
+    registry_away: timedelta = timedelta()
     failing_tasks: float = 0.0
     pause_before: tuple[str, ...] = (
         "take",
@@ -62,6 +67,22 @@ class Options:
     def __str__(self) -> str:
         chosen = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return ", ".join(f"{name}={chance}" for name, chance in chosen.items() if chance)
+
+    @property
+    def spares_workers(self) -> bool:
+        """True if every worker lives, acts in time and reaches the tables all the time."""
+        return not (
+            self.crash_at_commit
+            or self.crash_at_registry
+            or self.no_answer
+            or self.freeze
+            or self.pause
+            or self.expire
+            or self.wipe_registry
+            or self.cut_off
+            or self.isolate
+            or self.outage
+        )
 
 
 def draw(random: Random) -> Options:
@@ -93,4 +114,7 @@ def draw(random: Random) -> Options:
         outage=timedelta(hours=random.choice((0, 0, 1, 3)) if schedules else 0),
         clock_jumps=random.choice((0, 0, 1, 2)) if schedules else 0,
         complements=sometimes(0.5, 1.0),
+        cut_off=random.choice((0.0, 0.0, 0.0, 0.005)),
+        isolate=random.choice((0.0, 0.0, 0.0, 0.005)),
+        registry_away=timedelta(seconds=random.choice((0, 0, 0, 3, 12, 60))),
     )

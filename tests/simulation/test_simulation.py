@@ -49,7 +49,7 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
 
 def test_seeds_bring_every_kind_of_fault_and_event() -> None:
     missing = {*_LOGGED, *_WANTED, "third owner"}
-    for seed in range(120):
+    for seed in range(240):
         world = World(seed)
         world.run()
         log = "\n".join(world.log)
@@ -71,6 +71,10 @@ _LOGGED = (
     "to success",
     "all daemons are away",
     "the clock is wrong",
+    "ZooKeeper is back as it was",
+    "ZooKeeper is back without its data",
+    "is cut off from ZooKeeper",
+    "is cut off from everything",
 )
 _WANTED = (
     *(f"root ends {name}" for name in ("SUCCESS", "FAILURE", "STOP", "PAUSE")),

@@ -44,8 +44,10 @@ from tests.memory.store import (
 from tests.simulation import faults
 from tests.simulation.complements import is_moving
 from tests.simulation.computer import Computer, SimAttempts
+from tests.simulation.connections import Connections
 from tests.simulation.daemons import Daemon, DaemonDiedError, Mailbox, Step
 from tests.simulation.definitions import draw_definitions
+from tests.simulation.disabled_times import DisabledTimes, FailoverCheck
 from tests.simulation.fingerprint import differences
 from tests.simulation.people import People
 from tests.simulation.schedules import draw_schedules
@@ -118,6 +120,7 @@ class World:
         self.database.now = self.clock.now
         self.database.commit_hook = self._around_commit
         self.database.begin_hook = self._before_transaction
+        self.database.read_hook = self._before_read
         self.zookeeper = MemoryZooKeeper(clock=self.clock, session_timeout=timedelta(seconds=6))
         self.daemons: dict[str, Daemon] = {}
         self.computers = {
@@ -134,12 +137,22 @@ class World:
         self._healed = False
         self._away = timedelta()
         self._outages: deque[timedelta] = deque()
+        self._disabled = DisabledTimes(self.clock)
+        self._failovers = FailoverCheck(self.database, self.computers, self._disabled)
         self._jumps: deque[timedelta] = deque()
         self._misfire_threshold = 60.0
         self._room = 10
         self._task_limit = 0
         self.healed_at = _FAULTY
         self._quiet_since = (0, timedelta())
+        self._connections = Connections(
+            self.random,
+            self.options,
+            self.clock,
+            self.zookeeper,
+            self.daemons,
+            log=lambda line: self.log.append(f"{self.clock.elapsed} {line}"),
+        )
         self._plan()
 
     # The plan
@@ -206,6 +219,7 @@ class World:
             self.log.append(f"{self.clock.elapsed} the clock is right again")
         self.healed_at = self.clock.elapsed
         self.people.stop_acting()
+        self._connections.heal()
         for daemon in self.daemons.values():
             daemon.frozen_until = timedelta()
         for name in list(self._to_restart):
@@ -276,12 +290,15 @@ class World:
     def skip(self, time: timedelta) -> None:
         """Advance time in which no daemon does anything, as while a computer sleeps."""
         self._away += time
+        for name in self.daemons:
+            self._disabled.note(name, time)
         self.clock.move_to(self.clock.elapsed + time)
         self.zookeeper.tick(self.clock.monotonic())
 
     def _outage_or_jump(self) -> None:
         if self._paused is not None:
             return
+        self._connections.pass_time(self._lived)
         if self._outages and self._outages[0] <= self._lived:
             self._outages.popleft()
             self.power_cut(self.options.outage)
@@ -309,6 +326,7 @@ class World:
         daemon = self.daemons.pop(name, None)
         if daemon is not None:
             daemon.registry.crash()
+            self._disabled.note_death(name)
             self._to_restart[name] = self.clock.elapsed + restarts_after
 
     def live_for(self, time: timedelta) -> None:
@@ -336,11 +354,14 @@ class World:
 
     def _step(self, daemon: Daemon, step: Step) -> None:
         if self._happens(self.options.freeze):
-            daemon.frozen_until = self.clock.elapsed + timedelta(
-                seconds=self.random.choice((2.0, 5.0, 20.0))
-            )
+            time = timedelta(seconds=self.random.choice((2.0, 5.0, 20.0)))
+            daemon.frozen_until = self.clock.elapsed + time
+            self._disabled.note(daemon.name, time)
             self.log.append(f"{self.clock.elapsed} {daemon.name} freezes")
             return
+        is_isolated = self._happens(self.options.isolate)
+        if is_isolated or self._happens(self.options.cut_off):
+            self._connections.lose(daemon, isolated=is_isolated)
         if self._happens(self.options.expire):
             self.zookeeper.expire(daemon.registry)
         if self._happens(self.options.wipe_registry):
@@ -363,6 +384,8 @@ class World:
             self._act(daemon, daemon.after_step)
         if daemon.runs is not None and step.loop.name == RunWorker.name:
             self._compare(daemon, daemon.runs)
+        if self.daemons.get(daemon.name) is daemon:
+            self._disabled.note_return(daemon)
         self._deliver()
 
     def _compare(self, daemon: Daemon, runs: RunWorker) -> None:
@@ -381,6 +404,7 @@ class World:
         except DaemonDiedError as death:
             self.log.append(f"{self.clock.elapsed} {daemon.name} dies {death}")
             del self.daemons[daemon.name]
+            self._disabled.note_death(daemon.name)
             self._to_restart[daemon.name] = self.clock.elapsed + timedelta(
                 seconds=self.random.choice(_RESTART)
             )
@@ -411,6 +435,7 @@ class World:
 
         This is the pause between a read and a write that only fencing makes safe.
         """
+        self._before_read(name)
         daemon = self._current
         if (
             daemon is None
@@ -419,7 +444,9 @@ class World:
             or not self._happens(self.options.pause)
         ):
             return
-        until = self.clock.elapsed + timedelta(seconds=self.random.choice((1.0, 5.0, 15.0)))
+        time = timedelta(seconds=self.random.choice((1.0, 5.0, 15.0)))
+        until = self.clock.elapsed + time
+        self._disabled.note(daemon.name, time)
         self.log.append(f"{self.clock.elapsed} {daemon.name} is held up before {name}")
         self._paused = daemon
         while self.clock.elapsed < until and not self._healed:
@@ -427,7 +454,13 @@ class World:
         self._paused = None
         self._current = daemon
 
+    def _before_read(self, name: str) -> None:
+        if self._current is not None and self._current.is_isolated:
+            raise ServiceUnreachableError(f"PostgreSQL is out of reach for {name}")
+
     def _around_commit(self, name: str, moment: Literal["before", "after"]) -> None:
+        if (name, moment) == ("fail_tasks_over", "after"):
+            self.violations += self._failovers.findings(self.clock)
         daemon = self._current
         if daemon is None:
             return
@@ -485,6 +518,7 @@ class World:
                 complements=self.parts.complement_store(self.database),
             ),
             heartbeat_text=lambda: self.heartbeat(host),
+            return_grace=self.zookeeper.session_timeout,
         )
         daemon.runs = watched(master.runs, self.database, self.violations)
         self.parts.run_worker(master.runs)
@@ -520,6 +554,7 @@ class World:
         for loop in worker.loops:
             self.add(daemon, loop, worker.wakes.by_name)
         daemon.after_step = attempts[0].report_ends
+        daemon.joined = lambda: worker.identity.node is not None
 
     def add(self, daemon: Daemon, loop: Loop, wakes: dict[str, Callable[[], None]]) -> None:
         """Add a loop to a daemon, and its wake to `wakes`."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from common.model.leases import GRACE
 from operations.daemons import Kind
 from tests.system.cluster import (
     PrivateCluster,
@@ -122,6 +123,22 @@ def test_the_task_of_a_worker_that_stays_away_is_run_once_more_elsewhere(
     assert hosts[0] != hosts[1]
 
 
+def test_zookeeper_that_is_away_for_longer_than_a_session_costs_no_task(
+    cluster: PrivateCluster,
+) -> None:
+    instance, gate = _a_patient_run(cluster, "without_zookeeper")
+    before = cluster.tasks_of(instance, "id", "pid", "worker_incarnation")
+    port = _only_worker(cluster, instance)
+    assert cluster.daemons.stop_one("zookeeper", None)
+    until(lambda: cluster.metrics(Kind.WORKER, port)['ds_zk_state{state="lost"}'] == 1)
+    cluster.daemons.start_zookeeper()
+    until(lambda: cluster.tasks_of(instance, "id", "pid", "worker_incarnation") != before)
+    gate.touch()
+    assert cluster.await_end(instance) == 7
+    assert cluster.tasks_of(instance, "id", "pid") == [each[:2] for each in before]
+    assert cluster.tasks_of(instance, "attempt", "state") == [(1, 7)]
+
+
 def test_t01_stopping_the_masters_writes_no_state_and_the_next_one_goes_on(
     cluster: PrivateCluster,
 ) -> None:
@@ -224,7 +241,7 @@ def _storm(cluster: PrivateCluster, choose: random.Random, *, until_so: Callable
         kills += 1
         if kills % 3 == 0:
             # Long enough to be taken for dead: others take the runs over and run the tasks anew.
-            time.sleep(SESSION_SECONDS + 1)
+            time.sleep(SESSION_SECONDS + GRACE.total_seconds() + 1)
         with ThreadPoolExecutor(max_workers=2) as pool:
             list(pool.map(lambda one: cluster.start_again(*one), pair))
     assert kills >= 3

@@ -1,9 +1,10 @@
 """Keeps this worker registered, and begins a new life when its session is lost.
 
-A lost session means that others may run what runs here: everything is killed first, and only then
-does the worker join again, as a new incarnation that holds nothing. At its very first join it
-adopts what a former daemon at its address has left running. No threads and no time of its own: a
-service or a simulator calls `run_once`.
+A lost session stops nothing that runs: the worker goes on reporting as its former incarnation, its
+attempts are watched by `look_loop` and `lease_loop`, and as soon as ZooKeeper answers it joins as a
+new incarnation that takes the attempts over. At its very first join it adopts what a former daemon
+at its address has left running. No threads and no time of its own: a service or a simulator calls
+`run_once`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from worker.identity import Identity
 log = logging.getLogger(__name__)
 
 _CHECK_INTERVAL = timedelta(milliseconds=500)
-_CHECK_WHILE_KILLING = timedelta(milliseconds=20)
-_LOST_WAIT = timedelta(seconds=30)
 
 
 class HeartbeatLoop:
@@ -43,8 +42,9 @@ class HeartbeatLoop:
         text: Callable[[], str],
         clock: Clock,
         interval: timedelta,
-        lost_wait: timedelta = _LOST_WAIT,
+        taken_over: Callable[[], None] = lambda: None,
     ) -> None:
+        """`taken_over` is called once the attempts belong to a new incarnation."""
         self._membership = membership
         self._identity = identity
         self._store = store
@@ -53,10 +53,11 @@ class HeartbeatLoop:
         self._text = text
         self._clock = clock
         self._interval = interval.total_seconds()
-        self._lost_wait = lost_wait.total_seconds()
+        self._taken_over = taken_over
         self._beat_at = 0.0
-        self._lost_at: float | None = None
         self._has_adopted = False
+        self._joined: Node | None = None
+        self._is_cut_off = False
         self._unreachable = False
 
     def run_once(self) -> timedelta:
@@ -68,69 +69,82 @@ class HeartbeatLoop:
             self._join_first()
             return _CHECK_INTERVAL
         try:
-            rest = self._check_standing(self._clock.monotonic())
+            self._check_standing(self._clock.monotonic())
         except ServiceUnreachableError as error:
-            # The rest stays short: that the session is lost must be noticed in time.
+            # The rest stays short, so that work goes on soon after the servers are back.
             if not self._unreachable:
                 log.warning("registry or tables unreachable", extra={"cause": str(error)})
             self._unreachable = True
             return _CHECK_INTERVAL
         self._unreachable = False
-        return rest
+        return _CHECK_INTERVAL
 
-    def _check_standing(self, now: float) -> timedelta:
-        if self._membership.standing() is Standing.LOST:
-            if not self._is_empty(now):
-                return _CHECK_WHILE_KILLING
-            self._identity.become(None)
-            self._join()
-            self._lost_at = None
+    def _check_standing(self, now: float) -> None:
+        if self._membership.standing() is Standing.LOST or self._identity.node is None:
+            if not self._is_cut_off:
+                self._is_cut_off = True
+                left = len(self._attempts.running())
+                log.error("session was lost; attempts go on", extra={"attempts": left})
+            self._join_again()
         elif now >= self._beat_at:
             self._membership.beat(self._text())
             self._beat_at = now + self._interval
-        return _CHECK_INTERVAL
-
-    def _is_empty(self, now: float) -> bool:
-        """Kill the attempts; return True if none is left, or their time for that is over."""
-        left = len(self._attempts.running())
-        if self._lost_at is None:
-            self._lost_at = now
-            log.error("session was lost; this incarnation is over", extra={"attempts": left})
-        if not left:
-            return True
-        # Every time: an attempt may have been started while the loss was noticed.
-        self._attempts.kill_all()
-        left = len(self._attempts.running())
-        if left and now - self._lost_at < self._lost_wait:
-            return False
-        if left:
-            log.error("attempts could not be killed in time", extra={"attempts": left})
-        return True
 
     def _join_first(self) -> None:
         # So that nobody takes the former incarnation's attempts for lost between the two steps.
         with self._membership.adopting(self._address):
-            self._join()
-            node = self._identity.node
+            node = self._incarnation()
             leftovers = self._attempts.leftovers()
-            adopted = self._store.adopt(node, leftovers) if leftovers and node else frozenset[int]()
+            if leftovers:
+                self._store.adopt(node, leftovers)
+            # Not the answer, which a lost connection may have cost at an earlier pass.
+            adopted = frozenset(self._store.running(node)) if leftovers else frozenset[int]()
             self._attempts.adopt(adopted)
+            self._identity.become(node)
+        self._joined = None
         self._has_adopted = True
+        self._taken_over()
         if leftovers:
             log.info("leftovers adopted", extra={"found": len(leftovers), "adopted": len(adopted)})
 
-    def _join(self) -> None:
+    def _join_again(self) -> None:
+        """Become a new incarnation, and take over what the former one holds.
+
+        Until then the former one reports; in between nobody does, because the rows change hands.
+        """
+        # While the tables are away nothing can be held, so there is no use in becoming somebody.
+        self._tables_answer()
+        with self._membership.adopting(self._address):
+            node = self._incarnation()
+            self._identity.become(None)
+            taken = self._store.take_over(node)
+            self._identity.become(node)
+        self._joined = None
+        self._is_cut_off = False
+        if taken:
+            log.info("attempts taken over", extra={"attempts": len(taken)})
+        self._taken_over()
+
+    def _incarnation(self) -> Node:
+        """Return the incarnation that an unfinished pass has joined as, or a new one."""
+        if self._joined is None or self._membership.standing() is Standing.LOST:
+            self._joined = self._join()
+        return self._joined
+
+    def _join(self) -> Node:
         """Become an incarnation that nobody was before.
 
         After the registry was wiped its numbers start again, and a row of long ago may bear one.
         """
-        # While the tables are away nothing can be held, so there is no use in becoming somebody.
-        self._store.running(Node(address=self._address, incarnation=0))
+        self._tables_answer()
         while True:
             node = self._membership.join(NodeKind.WORKER, self._address, self._text())
             if not self._store.running(node):
                 break
             self._membership.leave()
-        self._identity.become(node)
         self._beat_at = self._clock.monotonic() + self._interval
         log.info("joined", extra={"address": node.address, "incarnation": node.incarnation})
+        return node
+
+    def _tables_answer(self) -> None:
+        self._store.running(Node(address=self._address, incarnation=0))

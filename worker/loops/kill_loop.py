@@ -60,6 +60,7 @@ class KillLoop:
         self._changed = True
         self._ask_again_at = 0.0
         self._check_at = 0.0
+        self._compared_as: Node | None = None
         self._unknown: tuple[int, ...] = ()
         kills.watch(self._kills_changed)
 
@@ -72,6 +73,9 @@ class KillLoop:
         if node is None or self._membership.standing() is Standing.LOST:
             return self._idle
         now = self._clock.monotonic()
+        if node != self._compared_as:
+            # What a new incarnation did not get from the former one must not run on.
+            self._compared_as, self._unknown, self._check_at = node, (), now
         if now >= self._check_at:
             self._compare_with_rows(node)
             self._check_at = now + self._check_interval
@@ -96,6 +100,9 @@ class KillLoop:
             # A request stays until its row is finished or somebody else's, so that none is lost
             # with us.
             held = self._store.running(node)
+            if self._node() != node:
+                self._changed = True
+                return
             met = [entry for entry in asked if entry.task_instance_id not in held]
             self._kills.remove(met)
         except BaseException:
@@ -108,6 +115,8 @@ class KillLoop:
         # First what runs, then the rows: whatever ran before the look had its row before that.
         running = sorted(self._attempts.running())
         held = self._store.running(node)
+        if self._node() != node:
+            return  # The rows may have changed hands before they were read.
         for task_instance_id, kill_wanted in held.items():
             if kill_wanted:
                 self._attempts.kill(task_instance_id)

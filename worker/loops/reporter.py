@@ -4,7 +4,9 @@ Ends are collected from whatever thread they come on and written together: while
 under way, the next one fills. An end is kept until the tables have answered, however long they are
 away. One that they don't accept is dropped, because the attempt has another holder by now. One that
 the tables *refuse* is written without its facts, or else as a failure that says so, and must not
-keep the others from being written.
+keep the others from being written. Ends are written as the incarnation that holds this worker's
+attempts at that moment, so that one from before a take-over is not lost; while the rows change
+hands, ends wait.
 No threads and no time of its own: a service or a simulator calls `run_once`.
 """
 
@@ -30,16 +32,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
-    """The node is the one that held the attempt: a later incarnation can't speak for it."""
-
-    node: Node
-    end: AttemptEnd
-
-
-@dataclass(frozen=True, slots=True)
 class _Start:
-    node: Node
     task_instance_id: int
     pid: int
     start_time: float
@@ -63,38 +56,28 @@ class Reporter:
         self._node = node
         self._wake = wake
         self._reported = reported
-        self._arrived: deque[_End | _Start] = deque()
-        self._ends: dict[int, _End] = {}
+        self._arrived: deque[AttemptEnd | _Start] = deque()
+        self._ends: dict[int, AttemptEnd] = {}
         # Refused in every form, which is no fault of theirs; tried again by each pass.
-        self._refused: dict[int, _End] = {}
+        self._refused: dict[int, AttemptEnd] = {}
         self._starts: dict[int, _Start] = {}
 
     def ended(self, end: AttemptEnd) -> None:
         """Take the end of an attempt."""
-        node = self._node()
-        if node is None:
-            # Between two incarnations: the former one's attempts are failed over with it.
-            log.warning(
-                "end without an incarnation", extra={"task_instance_id": end.task_instance_id}
-            )
-            self._reported([end])
-            return
-        self._arrived.append(_End(node, end))
+        self._arrived.append(end)
         self._wake()
 
     def started(self, task_instance_id: int, pid: int, start_time: float) -> None:
         """An attempt runs as this process, and has done so for a little while."""
-        node = self._node()
-        if node is not None:
-            self._arrived.append(_Start(node, task_instance_id, pid, start_time))
-            self._wake()
+        self._arrived.append(_Start(task_instance_id, pid, start_time))
+        self._wake()
 
     def unreported(self) -> frozenset[int]:
         """Attempts whose end is known here and not yet in the tables."""
         # Called from another thread: this only copies, and each copy is made in one go.
         arrived = tuple(self._arrived)
         kept = frozenset(self._ends) | frozenset(self._refused)
-        return kept.union(each.end.task_instance_id for each in arrived if isinstance(each, _End))
+        return kept.union(e.task_instance_id for e in arrived if isinstance(e, AttemptEnd))
 
     def run_once(self) -> timedelta:
         """Write what has come in; how long to rest.
@@ -104,24 +87,28 @@ class Reporter:
         self._ends = self._refused | self._ends
         self._refused = {}
         self._take_arrived()
+        node = self._node()
+        if node is None:
+            return _IDLE  # The next incarnation wakes this loop.
         while self._ends:
-            self._write_ends()
+            self._write_ends(node)
+            if self._node() != node:
+                return timedelta()
         if self._starts:
-            self._write_starts()
+            self._write_starts(node)
         return timedelta() if self._arrived else _IDLE
 
     def _take_arrived(self) -> None:
         while self._arrived:
             match self._arrived.popleft():
-                case _End() as ended:
-                    self._ends[ended.end.task_instance_id] = ended
-                    self._starts.pop(ended.end.task_instance_id, None)
+                case AttemptEnd() as end:
+                    self._ends[end.task_instance_id] = end
+                    self._starts.pop(end.task_instance_id, None)
                 case _Start() as started:
                     self._starts[started.task_instance_id] = started
 
-    def _write_ends(self) -> None:
-        node = next(iter(self._ends.values())).node
-        ends = [each.end for each in self._ends.values() if each.node == node][:_BATCH]
+    def _write_ends(self, node: Node) -> None:
+        ends = list(self._ends.values())[:_BATCH]
         try:
             accepted = self._store.report(node, ends)
         except ServiceUnreachableError:
@@ -131,7 +118,7 @@ class Reporter:
             for end in ends:
                 self._write_alone(node, end)
             return
-        self._settle(ends, accepted)
+        self._settle(node, ends, accepted)
 
     def _write_alone(self, node: Node, end: AttemptEnd) -> None:
         """Write an end in the fullest form that the tables take."""
@@ -149,13 +136,19 @@ class Reporter:
                     "report was refused", extra={"task_instance_id": end.task_instance_id}
                 )
                 continue
-            self._settle([end], accepted)
+            self._settle(node, [end], accepted)
             return
         self._refused[end.task_instance_id] = self._ends.pop(end.task_instance_id)
 
-    def _settle(self, ends: Sequence[AttemptEnd], accepted: Collection[int]) -> None:
-        """Forget ends that are in the tables, or that another holder has to report."""
-        for end in ends:
+    def _settle(self, node: Node, ends: Sequence[AttemptEnd], accepted: Collection[int]) -> None:
+        """Forget ends that are in the tables, or that another holder has to report.
+
+        One that was not accepted while the rows changed hands is kept for the next incarnation.
+        """
+        # Asked after the answer: if nothing has changed by now, nothing had when it was given.
+        is_sure = self._node() == node
+        settled = [end for end in ends if is_sure or end.task_instance_id in accepted]
+        for end in settled:
             del self._ends[end.task_instance_id]
             if end.task_instance_id in accepted:
                 if end.reported_failure is not None:
@@ -165,11 +158,10 @@ class Reporter:
                     "report was not accepted",
                     extra={"task_instance_id": end.task_instance_id, "state": end.state.name},
                 )
-        self._reported(ends)
+        self._reported(settled)
 
-    def _write_starts(self) -> None:
-        node = next(iter(self._starts.values())).node
-        starts = [each for each in self._starts.values() if each.node == node]
+    def _write_starts(self, node: Node) -> None:
+        starts = list(self._starts.values())
         try:
             self._store.started(node, _processes(starts))
         except ServiceUnreachableError:
@@ -177,14 +169,14 @@ class Reporter:
         except Exception:
             log.exception("processes of attempts were refused", extra={"count": len(starts)})
             for each in starts:
-                self._write_start_alone(each)
+                self._write_start_alone(node, each)
         for each in starts:
             del self._starts[each.task_instance_id]
 
-    def _write_start_alone(self, start: _Start) -> None:
+    def _write_start_alone(self, node: Node, start: _Start) -> None:
         """Write the process of one attempt; without it a restarted daemon can't adopt that one."""
         try:
-            self._store.started(start.node, _processes([start]))
+            self._store.started(node, _processes([start]))
         except ServiceUnreachableError:
             raise
         except Exception:

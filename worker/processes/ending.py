@@ -105,14 +105,18 @@ class Ending:
         self._kill(attempt, grace=0.0)
 
     def abandon_all(self) -> None:
-        """Kill every attempt without a grace period: others may start the same tasks now."""
+        """Abandon every attempt."""
         for attempt in self._live:
-            if not attempt.is_ending and not attempt.leader_ended:
-                attempt.abandoned = LOST_SESSION
-            if not attempt.timed_out:
-                self._kill(attempt, grace=0.0)
-            elif not attempt.leader_ended:
-                self._begin_to_end(attempt, grace=0.0)
+            self.abandon(attempt)
+
+    def abandon(self, attempt: LiveAttempt) -> None:
+        """Kill an attempt without a grace period: others may start the same task now."""
+        if not attempt.is_ending and not attempt.leader_ended:
+            attempt.abandoned = LOST_SESSION
+        if not attempt.timed_out:
+            self._kill(attempt, grace=0.0)
+        elif not attempt.leader_ended:
+            self._begin_to_end(attempt, grace=0.0)
 
     def end_overdue(self, now: float) -> None:
         """Begin to end the attempts whose time is out."""

@@ -50,6 +50,11 @@ class _Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class _Abandon:
+    task_instance_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Forget:
     task_instance_ids: tuple[int, ...]
 
@@ -129,7 +134,7 @@ class Supervisor:
             clock=clock,
             log_limit_bytes=cutter.limit_bytes,
         )
-        self._messages: deque[_Start | _Kill | _Forget | _LogCut] = deque()
+        self._messages: deque[_Start | _Kill | _Abandon | _Forget | _LogCut] = deque()
         self._put_off: deque[_Start] = deque()
         self._kill_all_asked = False
         self._kills_before_start: OrderedDict[int, None] = OrderedDict()
@@ -144,6 +149,9 @@ class Supervisor:
 
     def kill(self, task_instance_id: int) -> None:
         self._send(_Kill(task_instance_id))
+
+    def abandon(self, task_instance_id: int) -> None:
+        self._send(_Abandon(task_instance_id))
 
     def kill_all(self) -> None:
         self._kill_all_asked = True
@@ -166,7 +174,7 @@ class Supervisor:
         """Make a `run_once` that is waiting return soon."""
         self._live.wake()
 
-    def _send(self, message: _Start | _Kill | _Forget | _LogCut) -> None:
+    def _send(self, message: _Start | _Kill | _Abandon | _Forget | _LogCut) -> None:
         self._messages.append(message)
         self.wake()
 
@@ -237,6 +245,8 @@ class Supervisor:
                     self._kill(task_instance_id)
                 case _LogCut(task_instance_id, cut):
                     self._take_cut(task_instance_id, cut)
+                case _Abandon(task_instance_id):
+                    self._abandon(task_instance_id)
                 case _Forget(task_instance_ids):
                     for each in task_instance_ids:
                         self._kills_before_start.pop(each, None)
@@ -276,6 +286,16 @@ class Supervisor:
         if attempt is not None:
             attempt.take_cut(cut)
             self._ending.on_log_cut(attempt)
+
+    def _abandon(self, task_instance_id: int) -> None:
+        attempt = self._live.get(task_instance_id)
+        if attempt is not None:
+            self._ending.abandon(attempt)
+            return
+        # Messages are taken in order: a start that came before this was made, or put off.
+        for waiting in [each for each in self._put_off if each.task.id == task_instance_id]:
+            self._put_off.remove(waiting)
+            self._starter.refuse(waiting.task, TaskState.NEED_FAULT_TOLERANCE, LOST_SESSION)
 
     def _kill_everything(self) -> None:
         self._kill_all_asked = False

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import (
+    CTE,
     ColumnElement,
     Connection,
     Engine,
@@ -129,22 +130,43 @@ _RECOVER_OWNERLESS: Final = _recovery(
     )
 )
 
-_ABANDONED: Final = (
-    select(task_instance.c.id)
-    .where(_IS_RUNNING)
-    .where(task_instance.c.host == bindparam("dead_host"))
-    .where(task_instance.c.worker_incarnation == bindparam("incarnation"))
-    # In order of id, as all that lock several attempts do it.
-    .order_by(task_instance.c.id)
-    .with_for_update(key_share=True, of=task_instance)
-    .cte("abandoned")
+_IS_HELD: Final = and_(
+    task_instance.c.state == TaskState.RUNNING,
+    task_instance.c.host == bindparam("dead_host"),
+    task_instance.c.worker_incarnation == bindparam("incarnation"),
 )
+_IS_UNMARKED: Final = task_instance.c.lost_at.is_(None)
+_IS_MARKED: Final = task_instance.c.lost_at.is_not(None)
+
+
+def _locked(which: ColumnElement[bool], name: str) -> CTE:
+    """Build the selection of a worker's attempts in live runs, locked for their change."""
+    return (
+        select(task_instance.c.id)
+        .where(_IS_RUNNING)
+        .where(_IS_HELD)
+        .where(which)
+        # In order of id, as all that lock several attempts do it.
+        .order_by(task_instance.c.id)
+        .with_for_update(key_share=True, of=task_instance)
+        .cte(name)
+    )
+
+
+_MISSING: Final = _locked(_IS_UNMARKED, "missing")
+_MARK: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _MISSING.c.id)
+    .where(_IS_HELD)
+    .where(_IS_UNMARKED)
+    .values(lost_at=bindparam("now"))
+)
+_ABANDONED: Final = _locked(_IS_MARKED, "abandoned")
 _FAIL_OVER: Final = (
     update(task_instance)
     .where(task_instance.c.id == _ABANDONED.c.id)
-    .where(task_instance.c.state == TaskState.RUNNING)
-    .where(task_instance.c.host == bindparam("dead_host"))
-    .where(task_instance.c.worker_incarnation == bindparam("incarnation"))
+    .where(_IS_HELD)
+    .where(_IS_MARKED)
     .values(
         state=int(TaskState.NEED_FAULT_TOLERANCE),
         end_time=bindparam("now"),
@@ -183,6 +205,13 @@ class PostgresFailoverStore(FailoverStore):
             return recovered
 
         return repeatable(self._engine, recover, begin=transaction)
+
+    def mark_lost(self, missing: Node, *, now: datetime) -> int:
+        # Twice is harmless, and an answer means that the marks are there, whoever made them.
+        def mark(db: Connection) -> int:
+            return db.execute(_MARK, _lost(missing, now)).rowcount
+
+        return repeatable(self._engine, mark, begin=transaction)
 
     def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
         why = {"why": f"worker {dead.address} was lost"}

@@ -198,8 +198,19 @@ class FailoverStore(Protocol):
         """Do the same for live runs that name no owner, whose rows a person has spoilt."""
         ...
 
+    def mark_lost(self, missing: Node, *, now: datetime) -> int:
+        """Mark its running attempts in live runs, so that the worker can see it; return the number.
+
+        The worker kills what is marked, unless it takes the attempts over as a new incarnation,
+        which removes the marks. Attempts that are marked already are left out.
+        """
+        ...
+
     def fail_tasks_over(self, dead: Node, *, now: datetime) -> int:
-        """RUNNING → NEED_FAULT_TOLERANCE for its attempts in live runs; return the number."""
+        """RUNNING → NEED_FAULT_TOLERANCE for its marked attempts in live runs; return the number.
+
+        No sooner than `common.model.leases.GRACE` after `mark_lost` has answered.
+        """
         ...
 
 

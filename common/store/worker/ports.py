@@ -144,6 +144,14 @@ class AttemptFolders:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """An attempt that runs at a worker's address. `lost`: a master has missed its worker."""
+
+    kill_wanted: bool
+    lost: bool
+
+
 class TaskStore(Protocol):
     """Task instances, as the worker that runs them sees them."""
 
@@ -192,7 +200,21 @@ class TaskStore(Protocol):
         ...
 
     def adopt(self, node: Node, task_instance_ids: Collection[int]) -> frozenset[int]:
-        """Adopt running attempts of a former incarnation at this address; return their ids."""
+        """Adopt running attempts of a former incarnation at this address; return their ids.
+
+        They are not marked as lost any more.
+        """
+        ...
+
+    def take_over(self, node: Node) -> frozenset[int]:
+        """Adopt all running attempts of former incarnations at this address; return their ids."""
+        ...
+
+    def kept(self, address: str, task_instance_ids: Collection[int]) -> dict[int, Kept]:
+        """Return those of these attempts that run at this address, under any incarnation.
+
+        One that is left out has ended or was given to others.
+        """
         ...
 
     def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:

@@ -2,7 +2,8 @@
 
 A claim expects an attempt that is SUBMITTED and records its holder: the worker's address and
 incarnation together, since the address alone would let a restarted worker write as its former
-self. Later writes are fenced by the holder; `adopt` alone replaces it, at the same address. No
+self. Later writes are fenced by the holder; `adopt` and `take_over` alone replace it, at the same
+address. No
 claim is fenced against the death of its worker: the trust window (`common.registry.trust`) keeps a
 worker that may have been declared dead from claiming and starting, and failover takes what it
 holds. Used by the claim loop, the supervisor and the reporter of a worker.
@@ -64,6 +65,7 @@ from common.store.worker.ports import (
     AttemptFolders,
     ClaimedTask,
     DataSource,
+    Kept,
     ReportRefusedError,
     TaskStore,
 )
@@ -228,6 +230,7 @@ def _reporting(ended: TableValuedAlias, more: Mapping[str, ColumnElement[Any]]) 
             pid=func.coalesce(ended.c.pid, task_instance.c.pid),
             reason=ended.c.reason,
             var_pool=ended.c.var_pool,
+            lost_at=None,
             **more,
         )
         .returning(task_instance.c.id)
@@ -255,14 +258,42 @@ _RUNNING: Final = (
     .order_by(task_instance.c.id)
 )
 
+_OF_FORMER: Final = and_(
+    task_instance.c.state == TaskState.RUNNING,
+    task_instance.c.host == bindparam("worker_host"),
+    task_instance.c.worker_incarnation != bindparam("incarnation"),
+)
+# Locked in order of id, as all that lock several attempts do it.
+_FORMER: Final = (
+    select(task_instance.c.id)
+    .where(_OF_FORMER)
+    .order_by(task_instance.c.id)
+    .with_for_update(key_share=True)
+    .cte("former")
+)
 _ADOPT: Final = (
     update(task_instance)
     .where(task_instance.c.id == any_of("ids"))
+    .where(_OF_FORMER)
+    .values(worker_incarnation=bindparam("incarnation"), lost_at=None)
+    .returning(task_instance.c.id)
+)
+_TAKE_OVER: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _FORMER.c.id)
+    .where(_OF_FORMER)
+    .values(worker_incarnation=bindparam("incarnation"), lost_at=None)
+    .returning(task_instance.c.id)
+)
+_KEPT: Final = (
+    select(
+        task_instance.c.id,
+        task_instance.c.wanted_state,
+        task_instance.c.lost_at.is_not(None).label("lost"),
+    )
+    .where(task_instance.c.id == any_of("ids"))
     .where(task_instance.c.state == TaskState.RUNNING)
     .where(task_instance.c.host == bindparam("worker_host"))
-    .where(task_instance.c.worker_incarnation != bindparam("incarnation"))
-    .values(worker_incarnation=bindparam("incarnation"))
-    .returning(task_instance.c.id)
 )
 
 
@@ -388,6 +419,21 @@ class PostgresTaskStore(TaskStore):
         rows = {"ids": ids} | _holder(node)
         with transaction(self._engine) as db:
             return frozenset(db.scalars(_ADOPT, rows))
+
+    def take_over(self, node: Node) -> frozenset[int]:
+        with transaction(self._engine) as db:
+            return frozenset(db.scalars(_TAKE_OVER, _holder(node)))
+
+    def kept(self, address: str, task_instance_ids: Collection[int]) -> dict[int, Kept]:
+        ids = possible_ids(task_instance_ids)
+        if not ids:
+            return {}
+        given = {"ids": ids, "worker_host": address}
+        rows = repeatable(self._engine, lambda db: db.execute(_KEPT, given).all())
+        return {
+            row.id: Kept(kill_wanted=row.wanted_state == TaskState.KILL, lost=row.lost)
+            for row in rows
+        }
 
     def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
         ids = [task_id for task_id in possible_ids(facts) if facts_of(facts[task_id])]

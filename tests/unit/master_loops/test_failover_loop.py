@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from common.model.cluster import Node, NodeKind
+from common.model.leases import GRACE
 from common.model.states import TaskState
 from master.identity import Identity
-from master.loops.failover_loop import FailoverLoop
+from master.loops.failover_loop import FailoverConfig, FailoverLoop
 from tests.memory.registry import MemoryMembership, MemoryRegistry, MemoryZooKeeper
 from tests.memory.store import MemoryDatabase, MemoryFailoverStore
 from tests.simulation.virtual_clock import VirtualClock
@@ -29,7 +30,8 @@ class Pass:
         self._questions_left = nth
         registry = self.zookeeper.registry()
         identity = Identity(registry.membership)
-        identity.become(registry.membership.join(NodeKind.MASTER, "m1:5678", ""))
+        self.node = registry.membership.join(NodeKind.MASTER, "m1:5678", "")
+        identity.become(self.node)
         self.lost_run, self.lost_task = self._work_of(LOST_MASTER, LOST_WORKER)
         self.new_run = self.new_task = 0
         self.states_at_recovery: list[TaskState] = []
@@ -39,7 +41,14 @@ class Pass:
             membership=ObservedMembership(registry, self.queried),
             identity=identity,
             clock=self.clock,
+            config=FailoverConfig(return_grace=timedelta()),
         )
+
+    def run(self) -> None:
+        """Run the loop until what it marked has had its grace."""
+        self.loop.run_once()
+        self.clock.move_to(self.clock.elapsed + GRACE)
+        self.loop.run_once()
 
     def queried(self) -> None:
         self._questions_left -= 1
@@ -134,7 +143,7 @@ class ObservedMembership(MemoryMembership):
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 def test_a_daemon_that_joins_during_a_pass_loses_nothing(nth: int) -> None:
     one = Pass(nth)
-    one.loop.run_once()
+    one.run()
     assert one.state(one.new_task) is TaskState.RUNNING
     assert one.state(one.lost_task) is TaskState.NEED_FAULT_TOLERANCE
     assert one.recovered == [one.lost_run]
@@ -142,6 +151,31 @@ def test_a_daemon_that_joins_during_a_pass_loses_nothing(nth: int) -> None:
 
 def test_t77_a_run_is_taken_over_after_its_lost_attempts_have_ended() -> None:
     one = Pass(0)
+    # The master is lost later than the worker, whose grace is over by then.
+    one.database.update(one.database.processes, one.lost_run, host=one.node.address)
+    one.database.update(
+        one.database.processes, one.lost_run, owner_incarnation=one.node.incarnation
+    )
+    one.loop.run_once()
+    one.clock.move_to(one.clock.elapsed + GRACE)
+    one.database.update(one.database.processes, one.lost_run, host=LOST_MASTER.address)
     one.loop.run_once()
     assert one.recovered == [one.lost_run]
     assert one.states_at_recovery == [TaskState.NEED_FAULT_TOLERANCE]
+
+
+def test_attempts_of_a_missing_worker_are_marked_and_not_failed_over_at_once() -> None:
+    one = Pass(0)
+    one.loop.run_once()
+    assert one.state(one.lost_task) is TaskState.RUNNING
+    assert one.database.tasks.the(one.lost_task).lost_at is not None
+    one.clock.move_to(one.clock.elapsed + GRACE - timedelta(milliseconds=1))
+    one.loop.run_once()
+    assert one.state(one.lost_task) is TaskState.RUNNING
+
+
+def test_a_worker_that_is_adopting_is_neither_marked_nor_failed_over() -> None:
+    one = Pass(0)
+    with one.zookeeper.registry().membership.adopting(LOST_WORKER.address):
+        one.run()
+    assert one.database.tasks.the(one.lost_task).lost_at is None

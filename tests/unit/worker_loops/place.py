@@ -35,7 +35,7 @@ class HandAttempts:
     adopted: list[int] = field(default_factory=list)
     left: tuple[int, ...] = ()
     forgotten: list[int] = field(default_factory=list)
-    obstinate: bool = False
+    abandoned: list[int] = field(default_factory=list)
     complements: set[int] = field(default_factory=set)
 
     def start(self, task: ClaimedTask) -> None:
@@ -48,10 +48,12 @@ class HandAttempts:
     def kill(self, task_instance_id: int) -> None:
         self.killed.append(task_instance_id)
 
+    def abandon(self, task_instance_id: int) -> None:
+        self.abandoned.append(task_instance_id)
+
     def kill_all(self) -> None:
-        if not self.obstinate:
-            for task_instance_id in list(self.live):
-                self.end(task_instance_id, TaskState.NEED_FAULT_TOLERANCE)
+        for task_instance_id in list(self.live):
+            self.end(task_instance_id, TaskState.NEED_FAULT_TOLERANCE)
 
     def running(self) -> frozenset[int]:
         return frozenset(self.live)

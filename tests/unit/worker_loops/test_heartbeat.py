@@ -2,24 +2,7 @@
 
 from __future__ import annotations
 
-from common.model.states import TaskState
 from tests.unit.worker_loops.place import ADDRESS, Place
-
-
-def test_a_lost_session_kills_everything_before_a_new_incarnation_joins(place: Place) -> None:
-    first = place.join()
-    task = place.submit()
-    place.worker.claims.run_once()
-    place.attempts.obstinate = True
-    place.zookeeper.expire(place.registry)
-    place.pass_time(1)
-    place.worker.heartbeat.run_once()
-    assert place.worker.identity.node == first
-    place.attempts.obstinate = False
-    place.worker.heartbeat.run_once()
-    place.worker.reporter.run_once()
-    assert place.node.incarnation > first.incarnation
-    assert place.state(task) is TaskState.NEED_FAULT_TOLERANCE
 
 
 def test_the_first_join_adopts_what_a_former_incarnation_left(place: Place) -> None:
