@@ -115,6 +115,21 @@ def select(dag: Dag, start: Iterable[str], mode: TaskDependType) -> Dag:
     return restrict(dag, chosen)
 
 
+def leads(dag: Dag, start: Iterable[str], goal: str) -> bool:
+    """True if the goal is one of these names or below one; unknown names lead nowhere."""
+    waiting = deque(name for name in start if name in dag.downstream)
+    seen = set(waiting)
+    while waiting:
+        name = waiting.popleft()
+        if name == goal:
+            return True
+        for below in dag.downstream[name]:
+            if below not in seen:
+                seen.add(below)
+                waiting.append(below)
+    return False
+
+
 def restrict(dag: Dag, chosen: Iterable[str]) -> Dag:
     """The DAG of these names alone."""
     wanted = frozenset(chosen)

@@ -495,6 +495,7 @@ def standing(run: ProcessRun) -> dict[str, object]:
         name: (
             *(task.phase, task.attempt, task.missing, task.taken, task.retry_times, task.retry_at),
             task.retry_counts or task.phase is not TaskPhase.RETRYING,
+            *(task.left, task.refused, task.blocked, task.choosers),
             *(task.kill_requested, task.pause_requested, task.branch),
             *(task.var_pool, task.ended_at, dict(task.variables)),
             *(task.failure, task.memory_factor),

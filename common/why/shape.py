@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from common.dag import Dag, select
+from common.dag import Dag, leads, select
 from common.errors import BadCommandError, InvalidDefinitionError
 from common.model.command_param import CommandParam
 from common.model.definitions import ProcessGraph, read_process_json
@@ -62,7 +62,7 @@ class Shape:
     def is_bad(self, name: str) -> bool:
         """True if it ended so that only a branching task may still follow."""
         attempt = self.begun.get(name)
-        if attempt is None or self.is_open(name):
+        if attempt is None or self.is_open(name) or self._branch(name) is not None:
             return False
         return attempt.state in BAD_ENDS or attempt.state == TaskState.PAUSE
 
@@ -90,23 +90,45 @@ class Shape:
         return sorted(found, key=lambda name: name not in self.begun)
 
     def _left_out(self) -> dict[str, str]:
-        out: dict[str, str] = {}
+        # Of each task that is left out, the branching tasks that chose against it.
+        out: dict[str, tuple[str, ...]] = {}
+        settled: dict[str, bool] = {}
         for name in self.dag.names:
-            if name in self.begun or not self.dag.upstream[name]:
-                continue
-            closed = [self._closed_by(above, name, out) for above in self.dag.upstream[name]]
-            if all(closed):
-                out[name] = closed[0] or ""
-        return out
+            above = self.dag.upstream[name]
+            over = all(settled[each] for each in above)
+            if above and over and name not in self.begun:
+                choosers = [self._choosers(each, name, out) for each in above]
+                refused = [each for each in above if self._refuses(each, name, out)]
+                if refused or all(choosers):
+                    chose = dict.fromkeys(one for found in choosers for one in found)
+                    first = self._choosers(refused[0], name, out) if refused else ()
+                    out[name] = tuple(dict.fromkeys((*first, *chose)))
+            is_passed = over and self.graph.nodes[name].forbidden
+            settled[name] = name in out or is_passed or not self.is_open(name)
+        return {name: choosers[0] for name, choosers in out.items()}
 
-    def _closed_by(self, above: str, name: str, out: Mapping[str, str]) -> str | None:
+    def _choosers(
+        self, above: str, name: str, out: Mapping[str, tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Return the branching tasks because of which an upstream task does not lead on."""
         if above in out:
             return out[above]
-        attempt = self.begun.get(above)
+        taken = self._branch(above)
+        return (above,) if taken is not None and name not in taken else ()
+
+    def _refuses(self, above: str, name: str, out: Mapping[str, tuple[str, ...]]) -> bool:
+        """True if it has branches, and no choice that it or others made leads to the task."""
+        node = self.graph.nodes[above]
+        choosers = self._choosers(above, name, out)
+        if node.forbidden or node.task_type not in _BRANCHING or not choosers:
+            return False
+        return not any(leads(self.dag, self._branch(one) or (), name) for one in choosers)
+
+    def _branch(self, name: str) -> tuple[str, ...] | None:
+        attempt = self.begun.get(name)
         if attempt is None or attempt.task_type not in _BRANCHING or is_live(attempt):
             return None
-        taken = names_in(attempt.branch)
-        return above if taken is not None and name not in taken else None
+        return names_in(attempt.branch)
 
 
 class Shapes:

@@ -98,11 +98,7 @@ def not_good(ended: EndedRun) -> tuple[str, ...]:
     blocking = tuple(
         name
         for name, task in run.tasks.items()
-        if task.phase is TaskPhase.TOLERATED
-        and (
-            name in ended.promised
-            or any(run.edge(name, below) is None for below in run.dag.downstream[name])
-        )
+        if task.phase is TaskPhase.TOLERATED and (name in ended.promised or run.blocks(name))
     )
     return (*bad, *blocking)
 

@@ -108,7 +108,7 @@ def _released(run: ProcessRun, now: datetime) -> Iterator[Decision]:
     names.sort(key=lambda name: (run.tasks[name].node.priority, run.place[name]))
     for name in names:
         task = run.tasks[name]
-        if run.dag.upstream[name] and not task.taken:
+        if task.is_left_out:
             yield SkipTask(name=name)
         elif task.node.forbidden:
             # Only now is all upstream of a forbidden task done, so what is downstream of it waits
@@ -211,8 +211,7 @@ def _blocked(run: ProcessRun) -> str:
     above = [
         name
         for name in run.dag.names
-        if run.tasks[name].phase is TaskPhase.TOLERATED
-        and any(run.edge(name, below) is None for below in run.dag.downstream[name])
+        if run.tasks[name].phase is TaskPhase.TOLERATED and run.blocks(name)
     ]
     cause = f", since {_listed(above)} failed" if above else ""
     return f"{_listed(never)} could not run{cause}"

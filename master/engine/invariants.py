@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from common.model.states import ProcessState
 from master.engine.run import ProcessRun
-from master.engine.task_run import TaskPhase, TaskRun
+from master.engine.task_run import Edge, TaskPhase, TaskRun
 
 
 def check(run: ProcessRun) -> None:
@@ -42,23 +42,34 @@ def check(run: ProcessRun) -> None:
 
 
 def _check_task(run: ProcessRun, name: str, task: TaskRun) -> None:
-    edges = [run.edge(above, name) for above in run.dag.upstream[name]]
+    edges = run.edges(name)
     phase = task.phase
     _require(
         run,
-        (task.missing, task.taken) == (edges.count(None), edges.count(True) + run.outside(name)),
+        (task.missing, task.taken, task.left, task.refused, task.blocked)
+        == (
+            edges.count(Edge.OPEN),
+            edges.count(Edge.TAKEN) + run.outside(name),
+            edges.count(Edge.LEFT),
+            edges.count(Edge.REFUSED),
+            edges.count(Edge.BLOCKED),
+        ),
         f"{name!r} miscounts its upstream",
     )
     if phase in (TaskPhase.LIVE, TaskPhase.RETRYING, TaskPhase.PASSED):
         _require(
             run,
-            task.missing == 0 and (task.taken > 0 or not edges),
+            Edge.OPEN not in edges
+            and Edge.BLOCKED not in edges
+            and Edge.REFUSED not in edges
+            and (task.taken > 0 or not edges),
             f"{name!r} is {phase.value} though its upstream is not done",
         )
     if phase is TaskPhase.SKIPPED:
         _require(
             run,
-            bool(edges) and edges.count(False) == len(edges),
+            Edge.OPEN not in edges
+            and (Edge.REFUSED in edges or (bool(edges) and edges.count(Edge.LEFT) == len(edges))),
             f"{name!r} is skipped though a path leads to it",
         )
     _require(

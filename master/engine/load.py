@@ -159,10 +159,8 @@ def _recount(run: ProcessRun) -> None:
     ready: deque[str] = deque()
     for name in run.dag.names:
         task = run.tasks[name]
-        edges = [run.edge(above, name) for above in run.dag.upstream[name]]
-        task.missing = edges.count(None)
-        task.taken = edges.count(True) + run.outside(name)
-        if task.phase is TaskPhase.RETRYING and (task.missing or (edges and not task.taken)):
+        task.count(run.edges(name), outside=run.outside(name))
+        if task.phase is TaskPhase.RETRYING and (not task.is_free or task.is_left_out):
             # A recovery put its upstream aside: that comes first, and then this one afresh.
             task.phase = TaskPhase.IDLE
             task.retry_at = None
@@ -170,9 +168,9 @@ def _recount(run: ProcessRun) -> None:
             task.failure = None
             task.memory_factor = 1.0
             run.unpromise(name)
-        if task.missing == 0 and task.phase is TaskPhase.IDLE:
-            if edges and not task.taken:
-                task.phase = TaskPhase.SKIPPED
+        if task.is_free and task.phase is TaskPhase.IDLE:
+            if task.is_left_out:
+                run.skip(name)
             elif task.node.forbidden:
                 task.phase = TaskPhase.PASSED
             elif not run.is_halting:

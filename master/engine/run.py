@@ -4,20 +4,21 @@ Pure. Only `ProcessRun.apply` changes it, so a list of decisions is the whole di
 states of it. It keeps counts of missing, live and promised attempts, so that a step costs what the
 neighbours of one task cost, whatever the size of the DAG.
 
-An edge of the DAG is *open* until its upper task is settled; then it is *taken* or *not taken*. A
-task may start when none of its edges is open and one is taken; if none is taken, it is skipped.
+An edge of the DAG is *open* until its upper task is settled; then it is *taken* or not (`edges`). A
+task may start when none of its edges is open and one is taken; if none is taken, or a branching
+task refuses it, it is skipped.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from typing import assert_never
 
 from common.dag import Dag
-from common.model.control import Conditions
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.decisions import (
     AbandonTask,
@@ -39,9 +40,11 @@ from common.model.definitions import TaskNode
 from common.model.instances import Ownership
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
 from master.engine.context import RunContext
+from master.engine.edges import choosers_above, edge_between, looks_at_ends
 from master.engine.events import Event, TaskSucceeded
 from master.engine.task_run import (
     DERIVED_PHASES,
+    Edge,
     ImpossibleError,
     TaskPhase,
     TaskRun,
@@ -182,7 +185,7 @@ class ProcessRun:
 
     def tolerates(self, name: str) -> bool:
         """True if a CONDITIONS task evaluates this task's end: then its failure fails nothing."""
-        return any(self._looks_at_ends(below) for below in self.whole.downstream[name])
+        return any(looks_at_ends(self.task(below).node) for below in self.whole.downstream[name])
 
     def outside(self, name: str) -> int:
         """Count the edges from tasks outside the scope to a chosen one. They count as taken."""
@@ -192,9 +195,36 @@ class ProcessRun:
         """Return a selected task, inside the scope or not."""
         return self.tasks[name] if name in self.tasks else self.rest[name]
 
-    def edge(self, name: str, below: str) -> bool | None:
-        """Return whether the edge was taken; None while it is open."""
-        return self._edge(name, below, self.tasks[name].phase)
+    def edge(self, name: str, below: str) -> Edge:
+        """Return the state of the edge from a task to its successor.
+
+        A branching task that was chosen without the branch it takes refuses no node to which others
+        lead from outside the scope: whoever chose that node meant it to run.
+        """
+        edge = edge_between(self.whole, self.task, name, below)
+        if edge is Edge.REFUSED and self.outside(below):
+            branch = self.task(name).branch
+            if branch and not any(target in self.tasks for target in branch):
+                return Edge.LEFT
+        return edge
+
+    def edges(self, name: str) -> list[Edge]:
+        """Return the states of the edges that lead to a task within the scope."""
+        return [self.edge(above, name) for above in self.dag.upstream[name]]
+
+    def skip(self, name: str) -> None:
+        """Mark a task skipped; for `apply`, and for `load`."""
+        task = self.tasks[name]
+        task.phase = TaskPhase.SKIPPED
+        task.choosers = choosers_above(self.task, name, self.dag.upstream[name])
+
+    def blocks(self, name: str) -> bool:
+        """True if the failure of a task that CONDITIONS evaluate keeps another from starting."""
+        return any(
+            self.edge(name, below) is Edge.BLOCKED
+            and self.tasks[below].phase is not TaskPhase.SKIPPED
+            for below in self.dag.downstream[name]
+        )
 
     def left_over(self) -> tuple[str, ...]:
         """Return the tasks outside the scope that are not done, as the chosen ones are now.
@@ -204,33 +234,20 @@ class ProcessRun:
         """
         if not self.rest:
             return ()
-        phases: dict[str, TaskPhase] = {}
+        now: dict[str, TaskRun] = {}
         for name in self.whole.names:
-            phases[name] = phase = self.task(name).phase
-            if name not in self.rest or phase not in DERIVED_PHASES:
-                continue
-            edges = [self._edge(above, name, phases[above]) for above in self.whole.upstream[name]]
-            if None in edges:
-                phases[name] = TaskPhase.IDLE
-            elif edges and True not in edges:
-                phases[name] = TaskPhase.SKIPPED
-            else:
-                forbidden = self.rest[name].node.forbidden
-                phases[name] = TaskPhase.PASSED if forbidden else TaskPhase.IDLE
-        return tuple(name for name in self.rest if not phases[name].is_done)
-
-    def _edge(self, name: str, below: str, phase: TaskPhase) -> bool | None:
-        match phase:
-            case TaskPhase.SUCCEEDED | TaskPhase.PASSED:
-                return True
-            case TaskPhase.BRANCHED:
-                return below in (self.task(name).branch or ())
-            case TaskPhase.SKIPPED:
-                return False
-            case TaskPhase.TOLERATED:
-                return True if self._looks_at_ends(below) else None
-            case _:
-                return None
+            now[name] = task = replace(self.task(name))
+            above = self.whole.upstream[name]
+            if name in self.rest and task.phase in DERIVED_PHASES:
+                task.phase = TaskPhase.IDLE
+                task.count([edge_between(self.whole, now.__getitem__, one, name) for one in above])
+                if task.is_free and task.is_left_out:
+                    task.phase = TaskPhase.SKIPPED
+                elif task.is_free and task.node.forbidden:
+                    task.phase = TaskPhase.PASSED
+            if task.phase is TaskPhase.SKIPPED:
+                task.choosers = choosers_above(now.__getitem__, name, above)
+        return tuple(name for name in self.rest if not now[name].phase.is_done)
 
     def input_variables(self, name: str) -> Variables:
         """Return a task's input: the output of all its upstream."""
@@ -312,10 +329,6 @@ class ProcessRun:
             f" (epoch {self.ownership.epoch}, {self.state.name}): {what}"
         )
 
-    def _looks_at_ends(self, name: str) -> bool:
-        node = self.task(name).node
-        return isinstance(node.control, Conditions) and not node.forbidden
-
     def _move(self, state: ProcessState, *before: ProcessState) -> None:
         if self.state not in before:
             raise self.impossible(f"a process in this state does not become {state.name}")
@@ -323,7 +336,8 @@ class ProcessRun:
 
     def _may_begin(self, name: str, attempt: int) -> TaskRun:
         task = self.tasks[name]
-        if task.missing or attempt != task.attempt + 1 or self.is_over:
+        may_begin = task.is_free and not task.is_left_out and not self.is_over
+        if not may_begin or attempt != task.attempt + 1:
             raise self.impossible(f"{name!r} can't be submitted")
         return task
 
@@ -401,14 +415,15 @@ class ProcessRun:
 
     def _leave_out(self, name: str, phase: TaskPhase) -> None:
         task = self.tasks[name]
-        skipped = bool(self.dag.upstream[name]) and not task.taken
         if (
             task.phase is not TaskPhase.IDLE
-            or task.missing
-            or skipped != (phase is TaskPhase.SKIPPED)
-            or not (skipped or task.node.forbidden)
+            or not task.is_free
+            or task.is_left_out != (phase is TaskPhase.SKIPPED)
+            or not (task.is_left_out or task.node.forbidden)
         ):
             raise self.impossible(f"{name!r} can't be {phase.value}")
+        if phase is TaskPhase.SKIPPED:
+            self.skip(name)
         self._done(name, phase)
 
     def _fail(self, name: str) -> None:
@@ -425,14 +440,10 @@ class ProcessRun:
         self.unfinished -= 1
         self.propagate_variables(name)
         for below in self.dag.downstream[name]:
-            taken = self.edge(name, below)
-            if taken is None:
-                continue
             lower = self.tasks[below]
-            lower.missing -= 1
-            lower.taken += taken
+            lower.settle(self.edge(name, below))
             # After a recovery it may have been done long before.
-            if lower.missing == 0 and lower.phase is TaskPhase.IDLE:
+            if lower.is_free and lower.phase is TaskPhase.IDLE:
                 self.ready.append(below)
 
     def propagate_variables(self, name: str) -> None:

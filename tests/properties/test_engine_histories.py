@@ -160,6 +160,48 @@ def ways(
     return found
 
 
+def leads(shape: Shape, start: Iterable[str], goal: str) -> bool:
+    """Return whether a path leads from one of these tasks to another."""
+    return goal in start or any(leads(shape, start, above) for above in shape.upstream[goal])
+
+
+def chose_against(
+    shape: Shape, rows: Mapping[str, TaskRow], fates: Mapping[str, str], above: str, name: str
+) -> list[str]:
+    """Return the tasks whose choice keeps an edge from being taken."""
+    if fates.get(above) == "skipped":
+        return [
+            one
+            for other in shape.upstream[above]
+            for one in chose_against(shape, rows, fates, other, above)
+        ]
+    row = rows.get(above) if above in fates else None
+    return [above] if row is not None and row.branch is not None and name not in row.branch else []
+
+
+def is_refused(
+    shape: Shape,
+    rows: Mapping[str, TaskRow],
+    fates: Mapping[str, str],
+    names: Iterable[str],
+    name: str,
+) -> bool:
+    """Return whether a task above chose another branch, and no branch that was taken leads here."""
+    chosen = tuple(names)
+    has_outside = any(above not in chosen for above in shape.upstream[name])
+    for above in shape.upstream[name]:
+        against = chose_against(shape, rows, fates, above, name)
+        branches = [rows[one].branch or () for one in against]
+        if not against or not shape.of_node[above].get("control") or shape.is_forbidden(above):
+            continue
+        taken = branches[0] if against == [above] else ()
+        if has_outside and taken and not any(target in chosen for target in taken):
+            continue
+        if not any(leads(shape, branch, name) for branch in branches):
+            return all(fates.get(other) != "open" for other in shape.upstream[name])
+    return False
+
+
 def is_worth_a_retry(node: TaskNode, row: TaskRow) -> bool:
     """True if its author wants a retry after such an end."""
     plain = FailureReason.KILLED if row.state is TaskState.KILL else FailureReason.EXIT_CODE
@@ -180,16 +222,29 @@ def memory_factor(node: TaskNode, row: TaskRow, earlier: list[TaskRow]) -> float
     return former.memory_factor * (1.5 if raised else 1.0)
 
 
-def fates(shape: Shape, rows: Mapping[str, TaskRow], names: Iterable[str]) -> dict[str, str]:
-    """Return the fate of each of these tasks: good, bad, skipped, or open."""
+def fates(
+    shape: Shape,
+    rows: Mapping[str, TaskRow],
+    names: Iterable[str],
+    known: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the fate of each of these tasks: good, bad, skipped, or open; some may be known."""
     found: dict[str, str] = {}
+    names = tuple(names)
     for name in names:
+        if known is not None and name in known:
+            found[name] = known[name]
+            continue
         edges, row = ways(shape, rows, found, name), rows.get(name)
+        refused = is_refused(shape, rows, found, names, name)
         if row is not None and (row.state.is_success or row.branch is not None):
             found[name] = "good"
         elif row is not None and failed(row) and shape.is_looked_at(name):
             found[name] = "bad"
-        elif row is None and edges and set(edges) == {False}:
+        elif (row is None or row.retry_at is not None) and (
+            refused or (edges and set(edges) == {False})
+        ):
+            # A promised retry of a task that a person chose is dropped once no branch leads to it.
             found[name] = "skipped"
         else:
             passed = row is None and None not in edges and shape.is_forbidden(name)
@@ -198,7 +253,10 @@ def fates(shape: Shape, rows: Mapping[str, TaskRow], names: Iterable[str]) -> di
 
 
 def may_begin(shape: Shape, rows: Mapping[str, TaskRow], names: tuple[str, ...], name: str) -> bool:
-    edges = ways(shape, rows, fates(shape, rows, names), name)
+    known = fates(shape, rows, names)
+    edges = ways(shape, rows, known, name)
+    if is_refused(shape, rows, known, names, name):
+        return False
     return None not in edges and (True in edges or not edges) and not shape.is_forbidden(name)
 
 
@@ -206,7 +264,8 @@ def must_end_as(
     shape: Shape, rows: Mapping[str, TaskRow], chosen: tuple[str, ...], last: tuple[Any, Any]
 ) -> ProcessState:
     """Return the end that a run must have, given its last live state and intent."""
-    if "open" not in fates(shape, rows, shape.upstream).values():
+    of_chosen = fates(shape, rows, chosen)
+    if "open" not in fates(shape, rows, shape.upstream, of_chosen).values():
         return ProcessState.SUCCESS
     if last[0] is ProcessState.READY_STOP:
         return ProcessState(last[1])

@@ -31,6 +31,9 @@ BRANCHING_SHAPES = (
     "a >> w; w >> s x d; s x d >> z",
     "a >> w; w >> s x; s >> q; q >> y z",
     "a f >> q; q >> s x; x >> z",
+    "a >> w; w >> s x; b >> x; s >> x >> z",
+    "a b; a >> q >> s x; b >> s >> z; z x >> y",
+    "a >> q1 >> q2 x; q2 >> s z; a >> s; b x >> z",
 )
 NESTING_SHAPES = (
     "p",

@@ -35,6 +35,11 @@ class Graph:
         node = self.nodes[name]
         return bool(node["type"] == "CONDITIONS" and node["runFlag"] != "FORBIDDEN")
 
+    def takes_branches(self, name: str) -> bool:
+        """True if this node chooses among those below it."""
+        node = self.nodes[name]
+        return node["type"] in ("CONDITIONS", "SWITCH") and node["runFlag"] != "FORBIDDEN"
+
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Graph:
@@ -102,27 +107,55 @@ def phases(
 ) -> dict[str, str]:
     """The phase of each of these nodes; `rows` are the valid attempts.
 
-    open: something above is not decided. ready: it may begin. live, retry: as they say. good,
+    open: something above is not decided, or failed. ready: it may begin. live, retry: as they say. good,
     branch, passed, skipped, tolerated: done. bad: failed. held: paused, killed or withdrawn.
     `whole`: all that were ever selected, among which a CONDITIONS may look at a failure.
     `known`: phases to be believed.
     """
     found: dict[str, str] = {}
+    everything = names if whole is None else whole
+    # Of each skipped node, the branching tasks that chose against it.
+    against: dict[str, set[str]] = {}
+
+    def chose_against(above: str, name: str) -> set[str]:
+        if found[above] == "skipped":
+            return against[above]
+        return {above} if found[above] == "branch" and name not in branch_of(rows[above]) else set()
+
+    def is_outside(upstream: Iterable[str]) -> bool:
+        return any(above in everything and above not in names for above in upstream)
+
+    def all_outside(above: str) -> bool:
+        taken = branch_of(rows[above]) if found[above] == "branch" else []
+        return bool(taken) and not any(target in names for target in taken)
+
+    def refuses(above: str, name: str) -> bool:
+        chose = chose_against(above, name)
+        if is_outside(graph.upstream[name]) and all_outside(above):
+            return False
+        return bool(chose and graph.takes_branches(above)) and not any(
+            name in reach(graph, branch_of(rows[one]), TaskDependType.TASK_POST, everything)
+            for one in chose
+        )
+
     for name in graph.nodes:
         if name not in names:
             continue
+        upstream = [above for above in graph.upstream[name] if above in names]
+        against[name] = set().union(*(chose_against(above, name) for above in upstream))
         if known is not None and name in known:
             found[name] = known[name]
             continue
-        edges = [
-            _edge(graph, above, found[above], name, rows)
-            for above in graph.upstream[name]
-            if above in names
-        ]
+        edges = [_edge(graph, above, found[above], name, rows) for above in upstream]
+        is_refused = all(found[above] in DONE for above in upstream) and any(
+            refuses(above, name) for above in upstream
+        )
         row = rows.get(name)
-        is_held_up = None in edges or (bool(edges) and True not in edges)
+        is_held_up = None in edges or (bool(edges) and True not in edges) or is_refused
         if row is None or (row.settled and row.retry_at is not None and is_held_up):
-            if None in edges:
+            if is_refused:
+                found[name] = "skipped"
+            elif None in edges:
                 found[name] = "open"
             elif edges and True not in edges:
                 found[name] = "skipped"
@@ -131,7 +164,7 @@ def phases(
             else:
                 found[name] = "ready"
         else:
-            found[name] = _phase_of(graph, name, row, names if whole is None else whole)
+            found[name] = _phase_of(graph, name, row, everything)
     return found
 
 

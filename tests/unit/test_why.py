@@ -375,6 +375,40 @@ def test_a_branch_that_was_not_taken_leaves_its_tasks_out_to_the_end() -> None:
     assert words(of_instance(run)) == [CauseKind.RUNNING]
 
 
+def test_a_branch_that_was_not_taken_is_left_out_whatever_else_leads_to_it() -> None:
+    check = {
+        "type": "CONDITIONS",
+        "dependence": {
+            "relation": "AND",
+            "dependTaskList": [
+                {
+                    "relation": "AND",
+                    "dependItemList": [{"depTasks": "check", "status": "SUCCESS"}],
+                }
+            ],
+        },
+        "conditionResult": {"successNode": ["load"], "failedNode": ["mail"]},
+    }
+    run = a_run(
+        "check >> c >> load mail; extract >> load; load mail >> join",
+        an_attempt("check", TaskState.FAILURE),
+        an_attempt("extract", TaskState.SUCCESS),
+        an_attempt("c", TaskState.FAILURE, task_type="CONDITIONS", branch='["mail"]'),
+        an_attempt("mail", TaskState.RUNNING, id=11),
+        nodes={"c": check},
+    )
+    (cause,) = of_task("load", run)
+    assert cause.cause is CauseKind.LEFT_OUT
+    assert "'c' took another branch" in cause.text
+    assert words(of_task("join", run)) == [CauseKind.UPSTREAM, CauseKind.RUNNING]
+
+
+def test_a_check_that_did_not_hold_is_no_failure_for_the_branch_that_it_takes() -> None:
+    decided = an_attempt("c", TaskState.FAILURE, task_type="CONDITIONS", branch='["mail"]')
+    run = a_run("c >> mail; b >> mail", decided, an_attempt("b", TaskState.RUNNING, id=11))
+    assert words(of_task("mail", run)) == [CauseKind.UPSTREAM, CauseKind.RUNNING]
+
+
 def test_a_forbidden_task_is_passed_over_and_what_is_behind_it_waits_for_those_before() -> None:
     run = a_run(
         "a >> f >> c", an_attempt("a", TaskState.RUNNING), nodes={"f": {"runFlag": "FORBIDDEN"}}
