@@ -89,6 +89,30 @@ def _is_and(holder: Mapping[str, Any]) -> bool:
     return str(holder.get("relation") or "AND") == "AND"
 
 
+def object_of(value: object) -> Mapping[str, Any]:
+    """Return an object, also one that a text holds as JSON; an empty one for anything else."""
+    value = _unpacked(value)
+    return value if isinstance(value, dict) else {}
+
+
+def objects_of(value: object) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a list, also of one that a text holds as JSON."""
+    value = _unpacked(value)
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, dict):
+            yield item
+
+
+def _unpacked(value: object) -> object:
+    if isinstance(value, str) and value.strip():
+        try:
+            unpacked: object = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+        return unpacked
+    return value
+
+
 def listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from common.errors import InvalidDefinitionError
 from common.model.definitions import read_process_json
@@ -29,6 +29,7 @@ from common.params import ParameterError, parse_properties
 from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
 from operations.findings import Finding, Severity
+from operations.lint_keys import FILE_KEYS, key_findings, unread_keys
 from operations.lint_warnings import lint_warnings
 from operations.references import Kind, Names, labels_in, name_references, provisional
 from operations.strict_json import content_of, strict_json
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from operations.exported_schedule import ExportedSchedule
 
 MAX_NAME_LENGTH = 200
+STANDARD_INPUT: Final = "-"
+"""The path that means standard input."""
 
 _EXPORTED_NAME_KEY = "processDefinitionName"
 _NAME_KEYS = ("name", _EXPORTED_NAME_KEY)
@@ -62,7 +65,8 @@ class Place:
     def __str__(self) -> str:
         index = "" if self.index is None else f": [{self.index}]"
         name = f": {self.definition!r:.80}" if self.definition else ""
-        return f"{self.file}{index}{name}"
+        file = "standard input" if str(self.file) == STANDARD_INPUT else self.file
+        return f"{file}{index}{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +147,21 @@ class _Entry:
     inner: dict[str, Any]
     name: object
     exported: bool
+    is_bare: bool
+
+    @property
+    def is_own(self) -> bool:
+        """True if it is of Orcaflow's own form: it says its name, and it is no export."""
+        return not self.exported and self.wrapped.get("name") is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    """The circumstances in which files are read, as `read_definition_files` is given them."""
+
+    resources: Path
+    strict: bool | None
+    profiles: Collection[str] | None
 
 
 def read_definition_files(
@@ -151,17 +170,23 @@ def read_definition_files(
     resources: Path,
     name: str | None = None,
     given: Mapping[tuple[Kind, int], str] | None = None,
+    strict: bool | None = None,
+    profiles: Collection[str] | None = None,
+    standard_input: bytes = b"",
 ) -> list[DefinitionDocument]:
     """All definitions of the files, or `InvalidFilesError` with all mistakes of all files.
 
-    `resources` is the folder that workers take resources from. `name` is for a file with a single
-    definition, and goes before the name that stands in it. `given` says what ids of another
-    database are called.
+    The path `-` means `standard_input`. `resources` is the folder that workers take resources from.
+    `name` is for a file with a single definition, and goes before the name that stands in it.
+    `given` says what ids of another database are called. `strict` makes unknown keys mistakes; None
+    is for files of Orcaflow's own form alone. `profiles` are the Spark profiles of the settings
+    here; None if they are not known.
     """
+    rules = _Rules(resources=resources, strict=strict, profiles=profiles)
     mistakes: list[Mistake] = []
     entries: list[_Entry] = []
     for path in paths:
-        entries.extend(_entries(path, name, mistakes))
+        entries.extend(_entries(path, standard_input, name, mistakes))
     labels: dict[int, str] = {}
     for entry in entries:
         if entry.exported:
@@ -170,7 +195,7 @@ def read_definition_files(
     found = [
         document
         for entry in entries
-        if (document := _within_depth(entry, names, resources, mistakes)) is not None
+        if (document := _within_depth(entry, names, rules, mistakes)) is not None
     ]
     first: dict[str, Path] = {}
     for document in found:
@@ -197,10 +222,12 @@ def read_definition_files(
     return found
 
 
-def _entries(path: Path, name: str | None, mistakes: list[Mistake]) -> list[_Entry]:
+def _entries(
+    path: Path, standard_input: bytes, name: str | None, mistakes: list[Mistake]
+) -> list[_Entry]:
     file = Place(file=path)
     try:
-        document = strict_json(content_of(path))
+        document = strict_json(standard_input if str(path) == STANDARD_INPUT else content_of(path))
     except InvalidDefinitionError as error:
         mistakes.extend(Mistake(place=file, text=text) for text in error.mistakes)
         return []
@@ -258,32 +285,34 @@ def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake
         inner=inner,
         name=own,
         exported=not is_bare and _EXPORTED_NAME_KEY in entry,
+        is_bare=is_bare,
     )
 
 
 def _within_depth(
-    entry: _Entry, names: Names, resources: Path, mistakes: list[Mistake]
+    entry: _Entry, names: Names, rules: _Rules, mistakes: list[Mistake]
 ) -> DefinitionDocument | None:
     """The document, unless a text in it holds JSON that is deeper than the file itself may be."""
     try:
-        return _document(entry, names, resources, mistakes)
+        return _document(entry, names, rules, mistakes)
     except RecursionError:
         mistakes.append(Mistake(place=entry.place, text="a text in it is nested too deeply"))
         return None
 
 
 def _document(
-    entry: _Entry, names: Names, resources: Path, mistakes: list[Mistake]
+    entry: _Entry, names: Names, rules: _Rules, mistakes: list[Mistake]
 ) -> DefinitionDocument | None:
     wrong: list[str] = []
     description = _first(entry.wrapped, _DESCRIPTION_KEYS)
     if description is not None and not isinstance(description, str):
         wrong.append("description: must be text")
     inner = entry.inner
+    findings = list(_unread(entry, rules))
     # References first: a resource that is named by its id is given its path by this.
-    findings = list(name_references(inner, names=names, foreign=entry.exported))
+    findings.extend(name_references(inner, names=names, foreign=entry.exported))
     wrong.extend(str(each) for each in findings if each.severity is Severity.MISTAKE)
-    wrong.extend(make_files_absolute(inner, entry.folder, resources))
+    wrong.extend(make_files_absolute(inner, entry.folder, rules.resources))
     graph = None
     text = json.dumps(provisional(inner), ensure_ascii=False)
     try:
@@ -291,7 +320,7 @@ def _document(
     except InvalidDefinitionError as error:
         wrong.extend(error.mistakes)
     wrong.extend(_parameter_mistakes(inner))
-    wrong.extend(value_mistakes(inner, known=wrong))
+    wrong.extend(value_mistakes(inner, known=wrong, profiles=rules.profiles))
     own = entry.wrapped.get("globalParams")
     global_params = None if graph is None or graph.global_params == "[]" else graph.global_params
     if own:
@@ -334,6 +363,14 @@ def _document(
         schedule=schedule,
         findings=tuple(each for each in findings if each.severity is not Severity.MISTAKE),
     )
+
+
+def _unread(entry: _Entry, rules: _Rules) -> Iterator[Finding]:
+    strict = entry.is_own if rules.strict is None else rules.strict
+    # An export has keys of another system around its JSON, and a bare JSON has nothing around it.
+    if not entry.exported and not entry.is_bare:
+        yield from unread_keys(entry.wrapped, FILE_KEYS, strict=strict)
+    yield from key_findings(entry.inner, strict=strict)
 
 
 def _execution_type(value: object, wrong: list[str]) -> ExecutionType | None:

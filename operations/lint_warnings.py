@@ -6,39 +6,38 @@ read without a mistake before; reads no database and changes nothing.
 
 from __future__ import annotations
 
-import difflib
-import json
-import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from common.model.node_keys import DEFINITION_KEYS, NODE_KEYS
 from common.model.task_type import TaskTypeSpec
 from operations.awaited import dependent_items
-from operations.definition_document import PRESENT, asks_for_all
+from operations.definition_document import (
+    PRESENT,
+    asks_for_all,
+    nodes_of,
+    object_of,
+    objects_of,
+)
 from operations.findings import Finding, Severity
+from operations.lint_texts import text_warnings
 from operations.task_params import spec_of
-
-_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][\w.-]{0,100})\}")
 
 
 def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the warnings, in the order of the tasks; `name` is the definition's own."""
-    yield from _unknown_keys(None, document, DEFINITION_KEYS)
     yield from _repeated_parameters(document)
-    declared = _declared(document)
     limit = _whole(document.get("timeout"))
-    for node in _nodes(document):
+    for node in nodes_of(document):
         task = str(node.get("name", ""))
         spec = spec_of(node)
-        yield from _unknown_keys(task, node, NODE_KEYS)
         yield from _of_retries(task, node)
         yield from _of_timeout(task, node, limit)
         if spec.problem:
             yield _warning(task, "type", f"its values are not checked: {spec.problem}")
         yield from _of_branches(task, node, spec)
         yield from _of_needs(task, node, spec)
-        yield from _of_texts(task, node, spec, declared)
+        yield from _of_type(task, node, spec)
+    yield from text_warnings(document)
     for task, where, target, item in dependent_items(document):
         if target == name and item.get("dateValue") in PRESENT and asks_for_all(item):
             yield _warning(
@@ -50,19 +49,9 @@ def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _unknown_keys(
-    task: str | None, holder: Mapping[str, Any], known: Collection[str]
-) -> Iterator[Finding]:
-    for key in holder:
-        if key not in known:
-            near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.75)
-            cure = f"did you mean {near[0]!r}?" if near else ""
-            yield _warning(task, f"{key:.80}", "is not known and has no effect", cure)
-
-
 def _repeated_parameters(document: Mapping[str, Any]) -> Iterator[Finding]:
     seen: set[str] = set()
-    for index, item in enumerate(_listed(document.get("globalParams"))):
+    for index, item in enumerate(objects_of(document.get("globalParams"))):
         prop = item.get("prop")
         if isinstance(prop, str) and prop in seen:
             yield _warning(
@@ -93,7 +82,7 @@ def _of_retries(task: str, node: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _of_timeout(task: str, node: Mapping[str, Any], limit: int) -> Iterator[Finding]:
-    timeout = _object(node.get("timeout"))
+    timeout = object_of(node.get("timeout"))
     if timeout.get("enable") not in (True, "true"):
         return
     interval = _whole(timeout.get("interval"))
@@ -106,14 +95,14 @@ def _of_timeout(task: str, node: Mapping[str, Any], limit: int) -> Iterator[Find
 
 
 def _of_branches(task: str, node: Mapping[str, Any], spec: TaskTypeSpec) -> Iterator[Finding]:
-    dependence = _object(node.get("dependence"))
+    dependence = object_of(node.get("dependence"))
     if dependence.get("dependTaskList") and "dependence" not in spec.node_keys:
         yield _warning(
             task,
             "dependence",
             f"has no effect on {spec.name}: only DEPENDENT and CONDITIONS read it",
         )
-    result = _object(node.get("conditionResult"))
+    result = object_of(node.get("conditionResult"))
     # The front end writes [""] into both for every other type.
     named = any(
         result.get(key) not in (None, "", [], [""]) for key in ("successNode", "failedNode")
@@ -127,7 +116,7 @@ def _of_branches(task: str, node: Mapping[str, Any], spec: TaskTypeSpec) -> Iter
 def _of_needs(task: str, node: Mapping[str, Any], spec: TaskTypeSpec) -> Iterator[Finding]:
     if node.get("runFlag") == "FORBIDDEN":
         return
-    params = _object(node.get("params"))
+    params = object_of(node.get("params"))
     for keys in spec.missing_in(params):
         other = "".join(f", and so is {key}" for key in keys[1:])
         yield _warning(task, f"params.{keys[0]}", f"is missing{other}: the task fails")
@@ -136,64 +125,13 @@ def _of_needs(task: str, node: Mapping[str, Any], spec: TaskTypeSpec) -> Iterato
             yield _warning(task, f"params.{fault.key}", f"{fault.problem}: the task fails")
 
 
-def _of_texts(
-    task: str, node: Mapping[str, Any], spec: TaskTypeSpec, declared: frozenset[str]
-) -> Iterator[Finding]:
-    params = _object(node.get("params"))
-    for each in spec.warnings(params):
+def _of_type(task: str, node: Mapping[str, Any], spec: TaskTypeSpec) -> Iterator[Finding]:
+    for each in spec.warnings(object_of(node.get("params"))):
         yield _warning(task, f"params.{each.key}", each.problem)
-    if spec.names_are_its_own:
-        return
-    for key, value in params.items():
-        if key == "localParams":
-            continue
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name in dict.fromkeys(_REFERENCE.findall(text)):
-            if name not in declared and not name.startswith("system."):
-                yield _warning(
-                    task,
-                    f"params.{key:.80}",
-                    f"${{{name}}} is declared nowhere and stays as it is written",
-                    f"declare it, or give it to each run: --param {name}=…",
-                )
-
-
-def _declared(document: Mapping[str, Any]) -> frozenset[str]:
-    """Return every name that some task may have; outputs may reach any task downstream."""
-    items = list(_listed(document.get("globalParams")))
-    for node in _nodes(document):
-        items.extend(_listed(_object(node.get("params")).get("localParams")))
-    return frozenset(str(item.get("prop")) for item in items)
 
 
 def _warning(task: str | None, key: str, problem: str, cure: str = "") -> Finding:
     return Finding(severity=Severity.WARNING, node=task, key=key, problem=problem, cure=cure)
-
-
-def _nodes(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from _listed(document.get("tasks"))
-
-
-def _listed(value: object) -> Iterator[Mapping[str, Any]]:
-    value = _decoded(value)
-    for item in value if isinstance(value, list) else ():
-        if isinstance(item, dict):
-            yield item
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    value = _decoded(value)
-    return value if isinstance(value, dict) else {}
-
-
-def _decoded(value: object) -> object:
-    if isinstance(value, str) and value.strip():
-        try:
-            decoded: object = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-        return decoded
-    return value
 
 
 def _whole(value: object) -> int:

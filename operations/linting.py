@@ -5,22 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.config import home
+from common.config import home, spark_profiles
 from operations.definition_files import DefinitionDocument, read_definition_files
 from operations.errors import UsageError
 from operations.references import Kind
 
 
 def read_files(
-    files: Sequence[Path], *, name: str | None = None, mapped: Sequence[str] = ()
+    files: Sequence[Path],
+    *,
+    name: str | None = None,
+    mapped: Sequence[str] = (),
+    strict: bool | None = None,
+    standard_input: bytes = b"",
 ) -> list[DefinitionDocument]:
     """All definitions of the files, or `InvalidFilesError` with every mistake of every file.
 
-    `name` is for a file with one definition; `mapped` holds texts KIND:ID=NAME, the names that ids
-    of another database have here.
+    The path `-` means `standard_input`. `name` is for a file with one definition; `mapped` holds
+    texts KIND:ID=NAME, the names that ids of another database have here. `strict`: unknown keys are
+    mistakes; None is for files of Orcaflow's own form alone.
     """
-    resources = home() / "resources"
-    return read_definition_files(files, resources=resources, name=name, given=_given(mapped))
+    return read_definition_files(
+        files,
+        resources=home() / "resources",
+        name=name,
+        given=_given(mapped),
+        strict=strict,
+        profiles=spark_profiles(),
+        standard_input=standard_input,
+    )
 
 
 def _given(pairs: Sequence[str]) -> dict[tuple[Kind, int], str]:

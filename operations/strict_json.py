@@ -21,7 +21,7 @@ _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 
 
 def content_of(path: Path) -> bytes:
-    """The bytes of a file; `InvalidDefinitionError` if it can't be read or is too large."""
+    """The bytes of a file; `InvalidDefinitionError` if it can't be read."""
     try:
         if path.is_dir():
             _refuse("is a folder, not a file")
@@ -30,13 +30,13 @@ def content_of(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         _refuse(f"can't be read: {reason}")
-    if len(content) > MAX_BYTES:
-        _refuse(f"is larger than {MAX_BYTES // 1_000_000} MB")
     return content
 
 
 def strict_json(content: bytes) -> Any:
-    """The document; `InvalidDefinitionError` for repeated keys, NaN, deep nesting and NUL."""
+    """The document; `InvalidDefinitionError` for repeated keys, NaN, deep nesting, NUL and size."""
+    if len(content) > MAX_BYTES:
+        _refuse(f"is larger than {MAX_BYTES // 1_000_000} MB")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

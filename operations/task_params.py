@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from common.model.task_type import Key, Shape, TaskKind, TaskTypeSpec
+from common.model.task_type import Key, Shape, TaskKind, TaskTypeSpec, is_open
+from common.spark_config import CLASSIC
 from common.task_types import task_type_spec
 from operations.definition_document import name_of, nodes_of, type_of
 
+_PROFILE: Final = "profile"
 _PLACEHOLDER = re.compile(r"\$[{\[]")
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-def value_mistakes(document: Mapping[str, Any], *, known: Sequence[str]) -> Iterator[str]:
-    """Yield the mistakes in the values of tasks. A place in `known` is not reported again."""
+def value_mistakes(
+    document: Mapping[str, Any], *, known: Sequence[str], profiles: Collection[str] | None = None
+) -> Iterator[str]:
+    """Yield the mistakes in the values of tasks. A place in `known` is not reported again.
+
+    `profiles` are the Spark profiles of the settings here; None if they are not known.
+    """
     for node in nodes_of(document):
         params, spec = node.get("params"), spec_of(node)
         if not isinstance(params, dict) or spec.kind is TaskKind.CONTROL:
@@ -31,6 +38,18 @@ def value_mistakes(document: Mapping[str, Any], *, known: Sequence[str]) -> Iter
             place = f"task {_shown(node)}, params.{fault.key}"
             if not fault.is_missing and not any(each.startswith(place) for each in known):
                 yield f"{place}: {fault.problem}"
+        if profiles is not None and any(key.name == _PROFILE for key in spec.keys):
+            yield from _unknown_profile(f"task {_shown(node)}", params.get(_PROFILE), profiles)
+
+
+def _unknown_profile(task: str, value: object, profiles: Collection[str]) -> Iterator[str]:
+    name = value.strip() if isinstance(value, str) else ""
+    if name and name not in (*profiles, CLASSIC) and not is_open(name):
+        known, shown = ", ".join([*sorted(profiles), CLASSIC]), name[:40]
+        yield (
+            f"{task}, params.{_PROFILE}: there is no Spark profile {shown!r} in worker.toml (it has"
+            f" {known}); add [spark.profiles.{shown}], here and on the workers"
+        )
 
 
 def spec_of(node: Mapping[str, Any]) -> TaskTypeSpec:

@@ -53,6 +53,17 @@ def home() -> Path:
     return _home_from(found)
 
 
+def spark_profiles() -> frozenset[str]:
+    """Read the names of the Spark profiles that the settings here have, and nothing else of them.
+
+    Mistakes in files are not reported: `load` does that.
+    """
+    names = {DEFAULT}
+    for _, layer in _layers([]):
+        names.update(found[0] for key, _, _ in layer if (found := profile_of(key)))
+    return frozenset(names)
+
+
 def default_conf_dir() -> Path | None:
     """Find the shipped folder: beside the packages in a checkout, in `orcaflow` if installed."""
     top = Path(__file__).resolve().parents[2]

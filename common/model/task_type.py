@@ -200,6 +200,8 @@ class TaskTypeSpec:
     keys: tuple[Key, ...] = ()
     node_keys: tuple[str, ...] = ()
     """The keys of the node itself, outside `params`, that mean something to this type alone."""
+    ignored_keys: tuple[str, ...] = ()
+    """The keys that the original's front end writes, and that have no effect here."""
     needs: tuple[tuple[str, ...], ...] = ()
     """Groups of keys. Without one key of each group every attempt fails."""
     alternatives: tuple[tuple[str, ...], ...] = ()

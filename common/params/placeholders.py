@@ -14,7 +14,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -28,6 +28,7 @@ MAX_FORM_CHARS = 256
 """A longer text between the brackets is no form; it bounds what nesting can cost."""
 
 _MINUTES_A_DAY = 24 * 60
+_UTC = ZoneInfo("UTC")
 
 
 def replace_placeholders(text: str, *, moment: datetime, zone: ZoneInfo) -> str:
@@ -43,6 +44,24 @@ def replace_placeholders(text: str, *, moment: datetime, zone: ZoneInfo) -> str:
         return values[form]
 
     return replace_enclosed(text, SQUARES, value_of)
+
+
+def unread_forms(text: str) -> tuple[str, ...]:
+    """Return what stands in `$[…]` and is no form, so that it is left as it is written."""
+    local = in_zone(datetime(2024, 2, 29, 12, tzinfo=UTC), _UTC)
+    found: dict[str, None] = {}
+
+    def value_of(form: str) -> str | None:
+        value = None
+        # A parameter may still make a form of it.
+        if len(form) <= MAX_FORM_CHARS and "$" not in form:
+            value = _value(form, local, _UTC)
+            if value is None:
+                found[form] = None
+        return value
+
+    replace_enclosed(text, SQUARES, value_of)
+    return tuple(found)
 
 
 class _NoFormError(Exception):

@@ -22,6 +22,8 @@ from common.params.references import References, replace_references
 BIZ_DATE: Final = "system.biz.date"
 BIZ_CURDATE: Final = "system.biz.curdate"
 DATETIME: Final = "system.datetime"
+SYSTEM_NAMES: Final = (BIZ_DATE, BIZ_CURDATE, DATETIME)
+"""The parameters that every run has."""
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 

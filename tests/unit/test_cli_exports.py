@@ -18,37 +18,7 @@ from operations.definition_files import (
 from operations.exported_schedule import ExportedSchedule
 from operations.findings import Finding, Severity
 from operations.references import Kind
-
-
-def a_task(name: str, *upstream: str, **changes: Any) -> dict[str, Any]:
-    params = {"rawScript": "true"}
-    return {"name": name, "type": "SHELL", "params": params, "preTasks": list(upstream)} | changes
-
-
-def a_child(name: str, **params: Any) -> dict[str, Any]:
-    return a_task(name, type="SUB_PROCESS", params=params)
-
-
-def a_dependent(name: str, **item: Any) -> dict[str, Any]:
-    full = {"depTasks": "ALL", "cycle": "day", "dateValue": "today"} | item
-    groups = [{"relation": "AND", "dependItemList": [full]}]
-    return a_task(
-        name, type="DEPENDENT", params={}, dependence={"relation": "AND", "dependTaskList": groups}
-    )
-
-
-def an_export(*tasks: dict[str, Any], name: str = "nightly", **changes: Any) -> dict[str, Any]:
-    """A definition as the original writes it: the JSON as text, beside the project's name."""
-    return {
-        "projectName": "default",
-        "processDefinitionName": name,
-        "processDefinitionJson": json.dumps(
-            {"globalParams": [], "tasks": list(tasks), "tenantId": 3, "timeout": 30}
-        ),
-        "processDefinitionDescription": "each night",
-        "processDefinitionLocations": '{"tasks-1":{"x":1}}',
-        "processDefinitionConnects": "[]",
-    } | changes
+from tests.unit.definition_documents import a_child, a_dependent, a_task, an_export
 
 
 def read(folder: Path, *content: object, **given: str) -> list[DefinitionDocument]:
@@ -275,7 +245,7 @@ def test_a_warning_has_its_place_and_keeps_nothing_out(tmp_path: Path) -> None:
         {
             "name": "nightly",
             "tasks": [
-                a_task("a", maxRetryTime=3, params={"rawScript": " "}),
+                a_task("a", params={"rawScript": " "}),
                 a_task("b", maxRetryTimes=3, retryInterval=0),
                 a_task("q", type="SQL", params=query),
                 a_dependent("d", definitionName="nightly"),
@@ -288,14 +258,12 @@ def test_a_warning_has_its_place_and_keeps_nothing_out(tmp_path: Path) -> None:
     texts = {(each.node, each.key): str(each) for each in found.findings}
     assert set(texts) == {
         (None, "globalParams[1].prop"),
-        ("a", "maxRetryTime"),
         ("a", "params.rawScript"),
         ("b", "retryInterval"),
         ("q", "params.sql"),
         ("d", "dependence.dependTaskList[0].dependItemList[0]"),
         ("e", "conditionResult"),
     }
-    assert "did you mean 'maxRetryTimes'?" in texts["a", "maxRetryTime"]
     assert "${day}" in texts["q", "params.sql"]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from common.model.datasource_references import spark_sources
@@ -21,9 +21,12 @@ from common.model.task_type import (
     Key,
     Shape,
     ValueFaultError,
+    is_open,
     read_entries,
     read_resource,
+    text_of,
 )
+from common.spark_config import CLASSIC
 
 MAX_DATASOURCES: Final = 20
 MAX_REQUIREMENTS: Final = 200
@@ -31,6 +34,14 @@ MAX_REQUIREMENTS: Final = 200
 _CATALOG = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TAKEN: Final = frozenset({"spark_catalog", "system", "session", "global_temp", "builtin"})
 _KEPT_FOR_ORCAFLOW = re.compile(r"spark\.(connect\..*|submit\.deployMode)")
+# What Spark reads when it starts, in spite of the name.
+_STATIC: Final = re.compile(
+    r"spark\.sql\.(warehouse\.dir|extensions|catalogImplementation|globalTempDatabase"
+    r"|cache\.serializer|catalog\.spark_catalog\.defaultDatabase|event\.truncate\.length"
+    r"|queryExecutionListeners|streaming\.streamingQueryListeners|metadataCacheTTLSeconds"
+    r"|reflect\.allowList|sources\.disabledJdbcConnProviderList"
+    r"|(ui|streaming\.ui|hive\.metastore|hive\.thriftServer)\..*|hive\.version)"
+)
 _WITHOUT_A_KEY: Final = frozenset(
     {
         "spark.master",
@@ -139,14 +150,55 @@ def check_session_setting(key: str, value: str) -> None:
             raise ValueFaultError(str(error)) from None
 
 
+def driver_needs(master: str, conf: Iterable[str], shipped: Iterable[str]) -> list[str]:
+    """Return the requests that no session in a server can meet, in the author's own words."""
+    needs = [f"params.master ({master})"] if master else []
+    needs += [
+        f"params.conf: {key}"
+        for key in conf
+        if not key.startswith("spark.sql.") or _STATIC.fullmatch(key)
+    ]
+    needs += [f"the remote file {name}" for name in shipped if "://" in name]
+    return needs
+
+
+def not_in_session(profile: str) -> str:
+    """Return the end of the sentence that refuses such a request."""
+    return (
+        f"can't be had in a session of the profile {profile!r}, whose server is running: put it"
+        " into the profile, or take `profile: classic`"
+    )
+
+
 def session_faults(params: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield the settings in `conf` that are refused; a value with a `$` may become another."""
-    conf = params.get("conf")
-    for key, value in conf.items() if isinstance(conf, Mapping) else ():
+    """Yield the settings in `conf` that are refused; a value with a `$` may become another.
+
+    A task that names a profile is given no driver of its own, so neither is what needs one.
+    """
+    given = params.get("conf")
+    conf: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    is_refused = False
+    for key, value in conf.items():
         try:
             check_session_setting(str(key), "" if "$" in str(value) else str(value))
         except ValueFaultError as error:
+            is_refused = True
             yield Fault(key="conf", problem=str(error))
+    profile, master = text_of(params, "profile"), text_of(params, "master")
+    if is_refused or profile in ("", CLASSIC) or is_open([profile, master]):
+        return
+    names = [name for key in ("pyFiles", "archives") for name in _shipped_names(params.get(key))]
+    for need in driver_needs(master, map(str, conf), names)[:1]:
+        key, colon, rest = need.removeprefix("params.").partition(": ")
+        key, what = (key, rest) if colon else ("master" if master else "profile", need)
+        yield Fault(key=key, problem=f"{what} {not_in_session(profile)}")
+
+
+def _shipped_names(value: object) -> list[str]:
+    try:
+        return [read_resource(entry) for entry in read_entries(value, "files")]
+    except ValueFaultError:
+        return []  # Told of elsewhere.
 
 
 def _archive(entry: object) -> str:

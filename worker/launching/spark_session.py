@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from typing import Final
 from common.model.task_type import TaskTypeSpec, read_settings
 from common.spark_config import CLASSIC, DEFAULT, SparkProfile
 from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
-from worker.launching.keys import CONF, check_session_setting
+from worker.launching.keys import CONF, check_session_setting, driver_needs, not_in_session
 from worker.launching.lineage import lineage_conf
 from worker.launching.shipped import shipped_files
 from worker.launching.spark_datasource import spark_datasources
@@ -47,14 +46,6 @@ _CLASSIC_CONF: Final[Mapping[str, str]] = {
     "spark.log.level": "WARN",
 }
 
-# What Spark reads when it starts, in spite of the name.
-_STATIC = re.compile(
-    r"spark\.sql\.(warehouse\.dir|extensions|catalogImplementation|globalTempDatabase"
-    r"|cache\.serializer|catalog\.spark_catalog\.defaultDatabase|event\.truncate\.length"
-    r"|queryExecutionListeners|streaming\.streamingQueryListeners|metadataCacheTTLSeconds"
-    r"|reflect\.allowList|sources\.disabledJdbcConnProviderList"
-    r"|(ui|streaming\.ui|hive\.metastore|hive\.thriftServer)\..*|hive\.version)"
-)
 _DEFAULT_MEMORY = "1g"
 _CHARS_SEEN = 200_000
 """Of a script, when it is looked through for what it brings."""
@@ -150,12 +141,9 @@ def choose(context: TaskContext, *, shipped: Iterable[str] = ()) -> Choice:
     master = context.substitute(context.text("master")).strip() or conf.pop("spark.master", "")
     if profile == CLASSIC:
         return _classic(context, DEFAULT, master, conf)
-    needs = _needs(master, conf, shipped)
+    needs = driver_needs(master, conf, shipped)
     if needs and named:
-        raise TaskParameterError(
-            f"{needs[0]} can't be had in a session of the profile {named!r}, whose server is"
-            " running: put it into the profile, or take `profile: classic`"
-        )
+        raise TaskParameterError(f"{needs[0]} {not_in_session(named)}")
     if needs:
         note = f"takes a driver of its own (profile classic), since {needs[0]} needs one"
     elif not context.settings.spark_socket:
@@ -177,18 +165,6 @@ def session_conf(context: TaskContext) -> dict[str, str]:
         for key, value in conf.items():
             check_session_setting(key, value)
     return conf
-
-
-def _needs(master: str, conf: Mapping[str, str], shipped: Iterable[str]) -> list[str]:
-    """Return the requests that no session in a server can meet, in the author's own words."""
-    needs = [f"params.master ({master})"] if master else []
-    needs += [
-        f"params.conf: {key}"
-        for key in conf
-        if not key.startswith("spark.sql.") or _STATIC.fullmatch(key)
-    ]
-    needs += [f"the remote file {name}" for name in shipped if "://" in name]
-    return needs
 
 
 def _classic(

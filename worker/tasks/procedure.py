@@ -44,6 +44,7 @@ SPEC: Final = TaskTypeSpec(
         ),
         LOCAL_PARAMS,
     ),
+    ignored_keys=("type",),
     needs=(DATASOURCE_NAMES, ("method",)),
     names_are_its_own=False,
     datasources=DatasourceUse.ONE,

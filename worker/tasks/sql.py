@@ -82,6 +82,7 @@ SPEC: Final = TaskTypeSpec(
         UDFS,
         LOCAL_PARAMS,
     ),
+    ignored_keys=("type", "receivers", "receiversCc", "showType", "connParams"),
     needs=(DATASOURCE_NAMES, ("sql",)),
     warnings=_warnings,
     names_are_its_own=False,

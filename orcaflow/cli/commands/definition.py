@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +34,18 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON files.")]
+_Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", help="JSON files; - is standard input.")
+]
+_StrictOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--strict/--lenient",
+        help="Unknown keys are mistakes, or warnings. Without it they are mistakes in files that"
+        " have Orcaflow's own form, and warnings in exports and bare JSON.",
+        show_default=False,
+    ),
+]
 _NameOption = Annotated[
     str | None, typer.Option("--name", help="Name for a file with one definition.")
 ]
@@ -72,6 +84,8 @@ def import_(
         ),
     ] = None,
     mapped: _MapOption = None,
+    *,
+    strict: _StrictOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Import definitions: all of them or, if anything is wrong, none.
@@ -79,7 +93,8 @@ def import_(
     A file is a JSON object {"name": ..., "description": ..., "processDefinitionJson": {...}}, a
     list of them, the bare 1.2 JSON together with --name, or what DolphinScheduler 1.x exports.
     Importing a name again brings it to what the file says, and makes a new version only if
-    something changed. Relative paths of scripts and jars are looked for beside the file.
+    something changed. Relative paths of scripts and jars are looked for beside the file. A key that
+    is nearly a known one is a mistake.
 
     Sub processes, dependent items, data sources and worker groups may be given by name
     (processDefinitionName, definitionName, datasourceName, workerGroup), which goes before an id.
@@ -94,7 +109,9 @@ def import_(
     from operations.linting import read_files
     from operations.session import opened
 
-    documents = read_files(files, name=name, mapped=mapped or ())
+    documents = read_files(
+        files, name=name, mapped=mapped or (), strict=strict, standard_input=_standard_input(files)
+    )
     with opened() as session:
         imported = import_definitions(session, documents, online=online)
     rows = [imported_row(each) for each in imported]
@@ -119,20 +136,24 @@ def import_(
         "Examples:\n"
         "  orcaflow definition lint flights.json other.json\n"
         "  orcaflow definition lint exported.json -o json\n"
+        "  generate-definition | orcaflow definition lint -\n"
     )
 )
 def lint(
     files: _Files,
     name: _NameOption = None,
     mapped: _MapOption = None,
+    *,
+    strict: _StrictOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Check files as `import` does, without a database; all mistakes are told, each with its place.
 
-    Warnings tell what is allowed and may surprise; they don't change the exit code, which is 1 if
-    there is any mistake. What a file refers to by name may be in the database: only `import` looks
-    there. Fields: definitions (file, name, tasks), mistakes (file, definition, node, key, problem),
-    unmapped and warnings (file, definition, node, key, problem, cure).
+    Warnings tell what is allowed and may surprise, as a parameter that is declared nowhere; they
+    don't change the exit code, which is 1 if there is any mistake. What a file refers to by name
+    may be in the database: only `import` looks there. Fields: definitions (file, name, tasks),
+    mistakes (file, definition, node, key, problem), unmapped and warnings (file, definition, node,
+    key, problem, cure).
     """
     from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
     from operations.documents.definitions import lint_document
@@ -141,7 +162,13 @@ def lint(
     mistakes: tuple[Mistake, ...] = ()
     documents: list[DefinitionDocument] = []
     try:
-        documents = read_files(files, name=name, mapped=mapped or ())
+        documents = read_files(
+            files,
+            name=name,
+            mapped=mapped or (),
+            strict=strict,
+            standard_input=_standard_input(files),
+        )
     except InvalidFilesError as error:
         if form is not Format.JSON:
             raise
@@ -342,3 +369,12 @@ def _release(names: list[str], wanted: ReleaseState, form: Format) -> None:
         write(f"{each.row.name} is {done} {each.release_state.name}")
         for number in each.schedules_taken_offline:
             write(f"schedule {number} is now OFFLINE")
+
+
+def _standard_input(files: list[Path]) -> bytes:
+    """Read standard input if one of the files means it, and no more than a file may have."""
+    from operations.definition_files import STANDARD_INPUT
+    from operations.strict_json import MAX_BYTES
+
+    is_meant = any(str(file) == STANDARD_INPUT for file in files)
+    return sys.stdin.buffer.read(MAX_BYTES + 1) if is_meant else b""
