@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from decimal import ROUND_HALF_UP, Decimal
 from enum import Enum
@@ -98,6 +98,9 @@ class QueueEntry:
     share a host differ by the groups they were started with, which no address can tell. One that
     *yields*, as the tasks of complements do, goes after all of the same instance priority that
     don't, and says so in a seventh part, `c`; the sixth is 0 then if it is bound to no group.
+
+    Another program's name may have four parts, or zeros before a number. It is `written`, and the
+    entry equals the one that a master would name; whoever takes it out has to name it as it is.
     """
 
     process_priority: int
@@ -107,10 +110,13 @@ class QueueEntry:
     hosts: str = ANY_WORKER
     worker_group_id: int = -1
     yields: bool = False
+    written: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
         """The znode's name and data."""
+        if self.written:
+            return self.written
         name = (
             f"{self.process_priority}_{self.process_instance_id}"
             f"_{self.task_priority}_{self.task_instance_id}_{self.hosts}"
@@ -147,7 +153,7 @@ class QueueEntry:
         except ValueError:
             # Python refuses to read numbers of thousands of digits.
             return None
-        return cls(
+        entry = cls(
             process_priority=numbers[0],
             process_instance_id=numbers[1],
             task_priority=numbers[2],
@@ -156,6 +162,7 @@ class QueueEntry:
             worker_group_id=_group(numbers[4:], yields=yields),
             yields=yields,
         )
+        return entry if entry.name == name else replace(entry, written=name)
 
     def suits(self, *, group_ids: Iterable[int], ip: int | None) -> bool:
         """Return True if a worker of these groups and this address may claim it."""
@@ -180,11 +187,13 @@ class KillEntry:
 
     address: str
     task_instance_id: int
+    written: str = field(default="", compare=False)
+    """The name, if another program wrote it with zeros before the number."""
 
     @property
     def name(self) -> str:
         """The znode's name and data."""
-        return f"{self.address}-{self.task_instance_id}"
+        return self.written or f"{self.address}-{self.task_instance_id}"
 
     @classmethod
     def parse(cls, name: str) -> KillEntry | None:
@@ -193,7 +202,8 @@ class KillEntry:
         if not dash or not address or not task.isdecimal():
             return None
         try:
-            return cls(address=address, task_instance_id=int(task))
+            entry = cls(address=address, task_instance_id=int(task))
         except ValueError:
             # Python refuses to read numbers of thousands of digits.
             return None
+        return entry if entry.name == name else replace(entry, written=name)

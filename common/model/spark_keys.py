@@ -1,10 +1,11 @@
 """Checks the options, settings and variables that a SPARK task hands to spark-submit itself.
 
 Pure. `others` is a list of words, of which each must be a known option or the value of one: a word
-that is neither would be taken for the program. Refused are options and settings that have a key of
-their own, that are Orcaflow's, or that would have the JVM load an agent or start a program. What is
-refused is said with the reason and the cure; a value is never repeated, for it may be secret. A
-worker has the last word, since only an attempt knows what its parameters put where.
+that is neither would be taken for the program. Refused are options that say what is run or where,
+settings that have a key of their own, and what is Orcaflow's or would have the JVM load an agent or
+start a program. What is refused is said with the reason and the cure; a value is never repeated,
+for it may be secret. A worker has the last word, since only an attempt knows what its parameters
+put where.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _OPTIONS_WITH_A_KEY: Final[Mapping[str, str]] = {
     "--master": "master",
     "--deploy-mode": "deployMode",
     "--class": "mainClass",
+}
+"""They decide how the application is followed, and what is run: only a key may say that."""
+KEYS_OF_OPTIONS: Final[Mapping[str, str]] = {
     "--name": "name",
     "--driver-cores": "driverCores",
     "--driver-memory": "driverMemory",
@@ -46,9 +50,11 @@ _OPTIONS_WITH_A_KEY: Final[Mapping[str, str]] = {
     "--archives": "archives",
     "--py-files": "pyFiles",
     "--packages": "packages",
+    "--queue": "queue",
     "--principal": "principal",
     "--keytab": "keytab",
 }
+"""Options that stand for keys, which the original's tasks did not have: the option wins."""
 _REFUSED_OPTIONS: Final[Mapping[str, str]] = {
     "--properties-file": "Orcaflow writes that file itself; use params.conf",
     "--load-spark-defaults": "the installation's defaults are read anyway",
@@ -64,8 +70,8 @@ _REFUSED_OPTIONS: Final[Mapping[str, str]] = {
 }
 _TAKES_A_VALUE: Final = frozenset(
     {
+        *KEYS_OF_OPTIONS,
         "--conf",
-        "--queue",
         "--driver-java-options",
         "--driver-class-path",
         "--driver-library-path",
@@ -156,14 +162,10 @@ def mistakes(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
     A text with a `$` in it may still become another, and is let through.
     """
-    others = params.get("others")
-    if isinstance(others, int | float) and not isinstance(others, bool):
-        others = str(others)
-    if isinstance(others, str) and "$" not in others:
-        try:
-            read_others(shlex.split(others))
-        except ValueError as error:
-            yield "others", str(error)
+    try:
+        options_in(params)
+    except ValueError as error:
+        yield "others", str(error)
     for key, check in (("conf", check_setting), ("env", check_variable_of_submit)):
         given = params.get(key)
         for name, value in given.items() if isinstance(given, Mapping) else ():
@@ -171,6 +173,19 @@ def mistakes(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 check(str(name).strip(), "" if "$" in str(value) else str(value))
             except RefusedError as error:
                 yield key, str(error)
+
+
+def options_in(params: Mapping[str, Any]) -> list[Option]:
+    """Return the options in a task's `others`, none if parameters may still change them.
+
+    Raises `ValueError` for what may not be there.
+    """
+    others = params.get("others")
+    if isinstance(others, int | float) and not isinstance(others, bool):
+        others = str(others)
+    if not isinstance(others, str) or "$" in others:
+        return []
+    return read_others(shlex.split(others))
 
 
 def read_others(words: Sequence[str]) -> list[Option]:
@@ -197,6 +212,15 @@ def read_others(words: Sequence[str]) -> list[Option]:
     for option in found:
         _check_value(option)
     return found
+
+
+def keys_of(options: Iterable[Option]) -> dict[str, str]:
+    """Return the keys for which options stand, with their values; of repeated ones the last."""
+    return {
+        KEYS_OF_OPTIONS[option.name]: option.value or ""
+        for option in options
+        if option.name in KEYS_OF_OPTIONS
+    }
 
 
 def settings_of(options: Iterable[Option]) -> dict[str, str]:

@@ -49,6 +49,17 @@ def test_names_that_no_master_wrote_are_left_out(server: Server) -> None:
     assert queue.entries() == (entry(1),)
 
 
+def test_an_entry_of_four_parts_is_claimed_under_its_own_name(server: Server) -> None:
+    daemon, node = a_worker(server)
+    server.put("tasks_queue", "2_1_2_7")
+    (found,) = daemon.task_queue.entries()
+    assert daemon.task_queue.claim([found], node) == (found,)
+    assert daemon.task_queue.entries() == ()
+    assert daemon.task_queue.claimed() == {7}
+    daemon.task_queue.release([found])
+    server.until(lambda: daemon.task_queue.claimed() == frozenset())
+
+
 def test_what_was_withdrawn_is_gone(server: Server) -> None:
     queue = server.daemon().task_queue
     queue.offer([entry(1), entry(2)])

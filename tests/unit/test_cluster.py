@@ -122,6 +122,18 @@ def test_an_entry_of_four_parts_is_for_any_worker() -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["2_12_2_45", "02_12_2_0045_-1", "2_12_2_45_-1_0", "2_12_2_45_-1_07_c"]
+)
+def test_a_name_comes_out_as_it_went_in(name: str) -> None:
+    entry = QueueEntry.parse(name)
+    assert entry is not None
+    assert entry.name == name
+    kill = KillEntry.parse("w1:1234-045")
+    assert kill is not None
+    assert (kill.task_instance_id, kill.name) == (45, "w1:1234-045")
+
+
+@pytest.mark.parametrize(
     "name",
     [
         *("", "2_12_2", "2_12_2_45_-1_7_8", "a_12_2_45_-1", "2_12_2__-1", "2_12_2_45_-1_x"),

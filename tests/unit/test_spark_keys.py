@@ -12,6 +12,7 @@ from common.model.spark_keys import (
     check_secrets_in_driver,
     check_setting,
     check_variable,
+    keys_of,
     read_others,
     settings_of,
     words_of,
@@ -46,22 +47,21 @@ def test_known_options_pass_with_their_values() -> None:
         ("--master", "master"),
         ("--deploy-mode", "deployMode"),
         ("--class", "mainClass"),
-        ("--name", "name"),
-        ("--driver-memory", "driverMemory"),
-        ("--executor-memory", "executorMemory"),
-        ("--num-executors", "numExecutors"),
-        ("--jars", "jars"),
-        ("--files", "files"),
-        ("--archives", "archives"),
-        ("--py-files", "pyFiles"),
-        ("--packages", "packages"),
-        ("--principal", "principal"),
-        ("--keytab", "keytab"),
     ],
 )
 def test_an_option_with_a_key_of_its_own_is_sent_there(option: str, key: str) -> None:
     assert f"params.{key}" in refusal(f"{option} x")
     assert f"params.{key}" in refusal(f"{option}=x")
+
+
+def test_an_option_stands_for_a_key_and_the_last_of_several_counts() -> None:
+    others = "--files a,b --num-executors=3 --verbose --files c --py-files ${x} --queue etl"
+    assert keys_of(read_others(shlex.split(others))) == {
+        "files": "c",
+        "numExecutors": "3",
+        "pyFiles": "${x}",
+        "queue": "etl",
+    }
 
 
 @pytest.mark.parametrize(

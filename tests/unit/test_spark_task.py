@@ -200,7 +200,56 @@ def test_a_queue_in_others_goes_before_the_tenant_s(desk: Desk) -> None:
 def test_a_queue_of_the_task_s_own_goes_before_the_tenant_s(desk: Desk) -> None:
     words = desk.words({"queue": "mine"}, queue="etl")
     assert words[words.index("--queue") + 1] == "mine"
-    assert "both given" in desk.mistake({"queue": "a", "others": "--queue b"})
+    words = desk.words({"queue": "a", "others": "--queue b"}, queue="etl")
+    assert [words.count("--queue"), words[words.index("--queue") + 1]] == [1, "b"]
+
+
+def test_others_win_over_keys_as_in_the_original(desk: Desk) -> None:
+    (desk.home / "lib.jar").touch()
+    params = {
+        "driverMemory": "1G",
+        "numExecutors": 2,
+        "jars": ["hdfs://h/old.jar"],
+        "others": "--num-executors 7 --driver-memory=2G --driver-cores 3 --executor-cores 4"
+        f" --executor-memory ${{size}} --jars {desk.home}/lib.jar,hdfs://h/new.jar"
+        " --packages org.x:y:1.0 --verbose",
+    }
+    local = [{"prop": "size", "direct": "IN", "type": "VARCHAR", "value": "3G"}]
+    assert desk.words({**params, "localParams": local})[:-1] == [
+        *("--master", "yarn", "--deploy-mode", "cluster", "--class", "com.x.Job"),
+        *("--driver-cores", "3", "--driver-memory", "2G"),
+        *("--num-executors", "7", "--executor-cores", "4", "--executor-memory", "3G"),
+        *("--jars", f"{desk.home}/tasks/1/2/3/lib.jar,hdfs://h/new.jar"),
+        *("--packages", "org.x:y:1.0", "--verbose"),
+    ]
+
+
+def test_files_in_others_are_fetched_as_those_of_keys_are(desk: Desk) -> None:
+    for name in ("app.conf", "m.py", "env.zip", "me.keytab"):
+        (desk.home / name).touch()
+    resources = [{"res": str(desk.home / name)} for name in ("app.conf", "m.py")]
+    words = desk.words(
+        {
+            "resourceList": resources,
+            "others": f"--files app.conf --py-files m.py --archives {desk.home}/env.zip#env"
+            f" --principal me@REALM --keytab {desk.home}/me.keytab",
+        }
+    )
+    folder = desk.home / "tasks/1/2/3"
+    assert words[words.index("--files") : -1] == [
+        *("--files", f"{folder}/app.conf", "--archives", f"{folder}/env.zip#env"),
+        *("--py-files", f"{folder}/m.py"),
+        *("--principal", "me@REALM", "--keytab", f"{folder}/me.keytab"),
+    ]
+
+
+def test_memory_in_others_is_raised_after_an_attempt_with_too_little(desk: Desk) -> None:
+    words = desk.job(
+        {"others": "--executor-memory 1g"},
+        memory_factor=2.0,
+        node={"memoryRetry": {"factor": 2, "ceiling": "6g"}},
+    )["argv"]
+    assert words[words.index("--executor-memory") + 1] == "2048m"
 
 
 def test_a_python_program_needs_no_class(desk: Desk) -> None:
@@ -225,6 +274,11 @@ def test_no_argument_is_ever_read_by_a_shell(desk: Desk) -> None:
         ({"others": "--master local"}, "params.master"),
         ({"others": "--deploy-mode=client"}, "params.deployMode"),
         ({"others": "--conf 'a=b\nc'"}, "others"),
+        ({"others": "--num-executors many"}, "params.others: --num-executors must be a whole"),
+        ({"others": "--driver-memory lots"}, "params.others: --driver-memory must be like 512M"),
+        ({"others": "--packages x"}, "params.others: --packages must be like org.example"),
+        ({"others": "--principal me@REALM"}, "keytab"),
+        ({"others": "--files gone.conf"}, "gone.conf"),
         ({"deployMode": "moon"}, "deployMode"),
         ({"deployMode": "cluster", "master": "local"}, "deployMode"),
         ({"deployMode": "local", "master": "yarn"}, "deployMode"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -94,6 +95,11 @@ def _check_kerberos(principal: str, keytab: str) -> None:
 def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
     for key, problem in spark_keys.mistakes(params):
         yield Fault(key=key, problem=problem)
+    with suppress(ValueError):
+        options = spark_keys.options_in(params)
+        for problem in _faults_of_options(options):
+            yield Fault(key="others", problem=problem)
+        params = {**params, **spark_keys.keys_of(options)}
     program_type = text_of(params, PROGRAM_TYPE.name).upper() or str(PROGRAM_TYPE.default)
     if program_type in ("JAVA", "SCALA") and not text_of(params, "mainClass"):
         problem = f"a {program_type} program needs one"
@@ -116,6 +122,15 @@ def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
             read_target(mode, master, program_type)
         except TaskParameterError as error:
             yield from faults_from(str(error))
+
+
+def _faults_of_options(options: Iterable[spark_keys.Option]) -> Iterator[str]:
+    """Yield the fault of each option that stands for a key, as the key has it."""
+    for name, value in spark_keys.keys_of(options).items():
+        fault = next(key for key in SPEC.keys if key.name == name).fault_of(value)
+        if fault is not None:
+            option = next(each for each, own in spark_keys.KEYS_OF_OPTIONS.items() if own == name)
+            yield f"{option} {fault.problem}"
 
 
 def _check_python_file(name: str) -> None:
@@ -178,7 +193,10 @@ SPEC: Final = TaskTypeSpec(
         _size_key("executorMemoryOverhead", "Memory of an executor beside its heap."),
         CONF,
         Key(name="env", shape=Shape.SETTINGS, about="Variables of the program's environment."),
-        Key(name="others", about="Other options of spark-submit, as on a command line."),
+        Key(
+            name="others",
+            about="Other options of spark-submit, as on a command line. They win over keys.",
+        ),
         Key(name="name", about="The application's name."),
         Key(name="queue", about="The queue of YARN."),
         Key(name="namespace", about="The namespace of Kubernetes."),
@@ -218,6 +236,9 @@ class SparkTask:
         notes = notes_of_managers(managers, target)
         namespace = namespace_of(context, managers, target)
         others = _others(context)
+        # They stand for keys, and are treated as these are: files are fetched, memory is raised.
+        context = replace(context, params={**context.params, **spark_keys.keys_of(others)})
+        others = [each for each in others if each.name not in spark_keys.KEYS_OF_OPTIONS]
         variables = _variables(context)
         conf = _conf(context)
         memory = Memory(context)
@@ -243,7 +264,7 @@ class SparkTask:
             *_option("--py-files", shipped["pyFiles"]),
             *_option("--packages", _packages(context)),
             *_kerberos(context),
-            *_queue(context, others),
+            *_option("--queue", [_queue(context)]),
             *spark_keys.words_of(others),
             main_file,
             *context.words("mainArgs"),
@@ -359,7 +380,8 @@ def _sizes(context: TaskContext, memory: Memory) -> list[str]:
 
 
 def _option(option: str, values: list[str]) -> list[str]:
-    return [option, ",".join(values)] if values else []
+    joined = ",".join(values)
+    return [option, joined] if joined else []
 
 
 def _packages(context: TaskContext) -> list[str]:
@@ -381,22 +403,17 @@ def _kerberos(context: TaskContext) -> list[str]:
     return ["--principal", principal, "--keytab", local_file(context, "keytab", keytab)]
 
 
-def _queue(context: TaskContext, others: list[spark_keys.Option]) -> list[str]:
-    queue = context.substitute(context.text("queue")).strip()
-    if any(option.name == "--queue" for option in others):
-        if queue:
-            raise TaskParameterError(
-                "params.queue and --queue in params.others are both given; which one is meant?"
-            )
-        return []
-    queue = queue or context.task.queue or ""
-    return ["--queue", queue] if queue else []
+def _queue(context: TaskContext) -> str:
+    return context.substitute(context.text("queue")).strip() or context.task.queue or ""
 
 
 def _others(context: TaskContext) -> list[spark_keys.Option]:
     words = context.words("others")
     with _checked("params.others"):
-        return spark_keys.read_others(words)
+        options = spark_keys.read_others(words)
+        for problem in _faults_of_options(options):
+            raise spark_keys.RefusedError(problem)
+    return options
 
 
 def _conf(context: TaskContext) -> dict[str, str]:
