@@ -162,12 +162,23 @@ command: Final = Table(
     _number("parent_task_instance_id", 0),
     _number("complement_date_id", 0),
 )
-# The order of commands: a minute of waiting makes up for a level of priority (trap T68). No
-# code and no time, however senseless, may make this fail, or the row would hold up all the others.
-TURN_OF_COMMAND: Final = (
-    "(LEAST(update_time, TIMESTAMPTZ '9999-01-01 00:00:00+00') AT TIME ZONE 'UTC')"
-    " + LEAST(GREATEST(COALESCE(process_instance_priority, 2), 0), 4) * INTERVAL '1 minute'"
-)
+
+
+def turn_of_command(table: str = "") -> str:
+    """Return the turn of a command in SQL, for columns of this table or alias.
+
+    A minute of waiting makes up for a level of priority (trap T68). No code and no time, however
+    senseless, may make this fail, or the row would hold up all the others.
+    """
+    of = f"{table}." if table else ""
+    return (
+        f"(LEAST({of}update_time, TIMESTAMPTZ '9999-01-01 00:00:00+00') AT TIME ZONE 'UTC')"
+        f" + LEAST(GREATEST(COALESCE({of}process_instance_priority, 2), 0), 4)"
+        " * INTERVAL '1 minute'"
+    )
+
+
+TURN_OF_COMMAND: Final = turn_of_command()
 Index(
     "t_ds_command_picking_idx",
     text(f"({TURN_OF_COMMAND})"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, delete, insert, update
 
 from common.model.states import ReleaseState
 from common.store.connect import engine
@@ -18,7 +18,10 @@ from common.store.people.definitions import (
     save_definition,
     set_release_state,
 )
+from common.store.people.ledger import list_commands
+from common.store.people.reasons import facts_of_command
 from common.store.tables import (
+    command,
     process_instance,
     task_instance,
 )
@@ -164,6 +167,31 @@ def test_a_run_is_shown_with_every_attempt_in_order(db: Connection) -> None:
     assert views.task_instances(db, process_instance_id=run, states=[6]) == [detail.tasks[0]]
     assert views.task_instances(db, process_instance_id=run, limit=1) == [detail.tasks[1]]
     assert views.task_instance_by_id(db, detail.tasks[0].id) == detail.tasks[0]
+
+
+def test_commands_are_listed_and_counted_in_the_order_in_which_masters_take_them(
+    db: Connection,
+) -> None:
+    def put(priority: int | None, minute: int, **values: int) -> int:
+        made = insert(command).values(
+            command_type=0,
+            process_definition_id=1,
+            process_instance_priority=priority,
+            update_time=NOON + timedelta(minutes=minute),
+            **values,
+        )
+        return int(db.execute(made.returning(command.c.id)).scalar_one())
+
+    # A minute of waiting makes up for a level of priority, and dates of complements come last.
+    date = put(0, -60, complement_date_id=1)
+    highest, low, medium, unset = put(0, 5), put(3, 0), put(2, 4), put(None, 4)
+    taken = [low, highest, medium, unset, date]
+    db.execute(delete(command).where(command.c.id.not_in(taken)))
+    assert [view.id for view in list_commands(db, outcomes=(), limit=10)] == taken
+    for ahead, command_id in enumerate(taken):
+        found = facts_of_command(db, command_id, members=None, now=NOON, exec_threads=1)
+        assert found is not None
+        assert found[1].ahead == ahead
 
 
 def test_a_row_with_a_code_unknown_to_this_version_is_shown_all_the_same(db: Connection) -> None:

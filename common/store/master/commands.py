@@ -18,7 +18,6 @@ from sqlalchemy import (
     Engine,
     Integer,
     Text,
-    and_,
     bindparam,
     case,
     cast,
@@ -37,7 +36,6 @@ from sqlalchemy.exc import DBAPIError
 from common.errors import BadCommandError, SchedulerError
 from common.model.cluster import Node
 from common.model.commands import (
-    INTENT_COMMANDS,
     RESTARTING_COMMANDS,
     Command,
     CommandRow,
@@ -65,6 +63,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
+from common.store.command_turns import ROOMLESS_COMMANDS, is_date
 from common.store.complements import create_complements
 from common.store.connect import EARLIEST, LATEST
 from common.store.master.beginnings import (
@@ -170,16 +169,11 @@ def _bad_time(*moments: Any) -> Any:
 
 
 # A run that is recovered may, like a sub process, hold what those that took all room wait for.
-_ROOMLESS_COMMANDS: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *INTENT_COMMANDS)
 _NEEDS_NO_ROOM: Final = or_(
-    command.c.command_type.in_(_ROOMLESS_COMMANDS), command.c.parent_task_instance_id != 0
+    command.c.command_type.in_(ROOMLESS_COMMANDS), command.c.parent_task_instance_id != 0
 )
 # A date of a complement takes only room that nothing else does, so that no live run waits for it.
-_IS_DATE: Final = and_(
-    command.c.complement_date_id != 0,
-    command.c.parent_task_instance_id == 0,
-    func.coalesce(command.c.command_type, -1).not_in(_ROOMLESS_COMMANDS),
-)
+_IS_DATE: Final = is_date(command)
 # The command for a child that was given up and has not ended yet: its owner is stopping it, or will
 # do so, seeing that nobody waits for it any more. Not even fetched meanwhile, so that such commands
 # never take the place of one that the child's end depends on, as the recovery of its lost master.
@@ -412,7 +406,7 @@ def _with_room(rows: list[CommandRow], room: int) -> list[CommandRow]:
 
 
 def _needs_room(row: CommandRow) -> bool:
-    return row.command_type not in _ROOMLESS_COMMANDS and row.parent_task_instance_id == 0
+    return row.command_type not in ROOMLESS_COMMANDS and row.parent_task_instance_id == 0
 
 
 def _plan(found: Command, snapshots: Snapshots, taker: _Taker) -> Plan:

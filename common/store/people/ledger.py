@@ -26,9 +26,9 @@ from sqlalchemy import (
 )
 
 from common.model.commands import CommandOutcome
+from common.store.command_turns import turn
 from common.store.connect import EARLIEST, LATEST
 from common.store.tables import (
-    TURN_OF_COMMAND,
     WITHOUT_EFFECT,
     command,
     command_ledger,
@@ -63,7 +63,6 @@ def _fetchable(moment: ColumnElement[Any]) -> ColumnElement[Any]:
     return case((moment.between(literal(EARLIEST), literal(LATEST)), moment), else_=None)
 
 
-# Without the columns that a command has too, which the order of commands names as they are.
 _DEFINITION: Final = select(process_definition.c.id, process_definition.c.name).subquery(
     "definition"
 )
@@ -168,8 +167,7 @@ def list_commands(
     Only those that wait: in the order in which masters take them.
     """
     if not outcomes:
-        turn = (text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
-        ordered = _of(_WAITING, _DEFINITION, definition_name).order_by(*turn).limit(limit)
+        ordered = _of(_WAITING, _DEFINITION, definition_name).order_by(turn(command)).limit(limit)
         return [_waiting(row) for row in db.execute(ordered)] if waiting else []
     found: list[CommandView] = []
     if waiting:

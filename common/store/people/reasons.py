@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, and_, func, or_, select, tuple_
+from sqlalchemy import Connection, Engine, and_, func, or_, select
 
 from common.model.cluster import Node
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.retry_policy import reason_from
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.model.task_type import TaskTypeSpec
+from common.store.command_turns import turn
 from common.store.people.views import pool_users
 from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
@@ -300,12 +301,8 @@ def _attempt(row: AnyRow) -> Attempt:
 
 def _commands(db: Connection, which: Any) -> list[PendingCommand]:
     other = command.alias("other")
-    key = tuple_(command.c.process_instance_priority, command.c.update_time, command.c.id)
     ahead = (
-        select(func.count())
-        .select_from(other)
-        .where(tuple_(other.c.process_instance_priority, other.c.update_time, other.c.id) < key)
-        .scalar_subquery()
+        select(func.count()).select_from(other).where(turn(other) < turn(command)).scalar_subquery()
     )
     rows = db.execute(
         select(
