@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -272,3 +273,21 @@ def test_a_bystander_that_bears_no_mark_is_left_alone(host: Host, signpost: Sign
         wait_until_gone(int(signpost.wait()))
         assert bystander.poll() is None
         bystander.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run tasks as others")
+@pytest.mark.parametrize("adopts_orphans", [True, False])
+def test_nothing_of_a_tenant_s_outlives_its_attempt(adopts_orphans: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        home.chmod(0o711)
+        host = Host(home, tenant_mode="tenant", adopts_orphans=adopts_orphans)
+        signpost = Signpost(home / "signpost")
+        signpost.path.chmod(0o666)
+        script = 'cd "$TMPDIR"; env -i setsid -f sh -c "echo \\$\\$ > up; exec sleep 600"'
+        script += f"; until [ -s up ]; do sleep 0.02; done; cat up > {signpost.path}"
+        end = host.run(host.task(1, script, tenant_code="nobody"))
+        assert end.state is TaskState.SUCCESS, host.log(1)
+        wait_until_gone(int(signpost.wait()))
+        signpost.close()
+        host.supervisor.close()
