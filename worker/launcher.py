@@ -82,9 +82,9 @@ class Launcher:
         settings: TaskSettings,
         types: TaskTypes | None = None,
         account_of: Callable[[str | None], Account | None] = tenants.account_of,
-        wants_host: Callable[[], None] = lambda: None,
+        wants_host: Callable[[Account | None], None] = lambda _: None,
     ) -> None:
-        """`wants_host` is called before an attempt is started that asks the Spark host."""
+        """`wants_host` is told the account of an attempt that is about to ask its Spark host."""
         self._zone = zone
         self._complement_uses_chosen_date = complement_uses_chosen_date
         self._tenant_mode = tenant_mode
@@ -159,11 +159,11 @@ class Launcher:
             **given,
             outputs.VARIABLE: f"{task.execute_path}/{_OUTPUT_FILE}",
             "TMPDIR": task.execute_path,
-            **(_of_account(account) if account else {}),
+            **(account.variables() if account else {}),
             **launch.environment,
         }
         if launch.asks_host:
-            self._wants_host()
+            self._wants_host(account)
         header = task_log.header(task, launch.argv, parameters)
         header += "".join(task_log.line(note) for note in launch.notes)
         return Prepared(
@@ -243,10 +243,6 @@ def _parameters_file(
     path = directory / "params.json"
     write_file(path, json.dumps(parameters), account)
     return {"ORCAFLOW_PARAMS": str(path)}
-
-
-def _of_account(account: Account) -> dict[str, str]:
-    return {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
 
 
 def _with_program(launch: Launch, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -173,7 +173,8 @@ class WorkerServer:
             spark_home=home_of_spark(settings.spark_home, seen),
             environment=seen,
             data_dir=data_dir,
-            for_tenants=settings.tenant_mode == "tenant",
+            # An ordinary account runs tasks of its own alone, in either mode.
+            for_tenants=settings.tenant_mode == "tenant" and os.geteuid() == 0,
             wake=lambda: self._wakes.wake(HostLoop.name),
         )
         launcher = Launcher(

@@ -40,13 +40,15 @@ def account_of(code: str | None) -> Account | None:
         raise TaskParameterError(
             f"tenant {code}: this worker is not run by root, so it can't run tasks as others"
         )
-    return Account(
-        name=code,
-        uid=entry.pw_uid,
-        gid=entry.pw_gid,
-        groups=tuple(os.getgrouplist(code, entry.pw_gid)),
-        home=entry.pw_dir,
-    )
+    return _account(entry)
+
+
+def account_with(uid: int) -> Account | None:
+    """Return the account of this id; None if there is none any more."""
+    try:
+        return _account(pwd.getpwuid(uid))
+    except KeyError:
+        return None
 
 
 def banner(tenant_mode: str) -> str:
@@ -57,3 +59,13 @@ def banner(tenant_mode: str) -> str:
     if os.geteuid() == 0:
         return f"tasks run as their tenants' accounts (uid {_FIRST_ORDINARY_UID} or more)"
     return f"only tasks of tenant {own} can run: the worker is not run by root"
+
+
+def _account(entry: pwd.struct_passwd) -> Account:
+    return Account(
+        name=entry.pw_name,
+        uid=entry.pw_uid,
+        gid=entry.pw_gid,
+        groups=tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)),
+        home=entry.pw_dir,
+    )

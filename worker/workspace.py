@@ -39,6 +39,10 @@ class Account:
     groups: tuple[int, ...]
     home: str
 
+    def variables(self) -> dict[str, str]:
+        """Return the variables that name the account to its programs."""
+        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
+
 
 def attempt_folders(tasks: Path) -> AttemptFolders:
     """The tree `<definition>/<process instance>/<task instance>`, and `logs` like it inside."""

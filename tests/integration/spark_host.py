@@ -24,16 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from common.spark_config import SparkConfig, SparkProfile
-from worker.loops import host_loop
 from worker.loops.host_loop import HostLoop
-from worker.spark.host import task_proxy
+from worker.spark.host import folders, task_proxy
 from worker.spark.jvm import properties
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.session.sessions import Place
 from worker.spark.session.sharing import ISOLATED
+from worker.workspace import Account
 
 PORT = 4321
-SYSTEM_PYTHON = "/usr/bin/python3"
 PRELUDE = """\
 import json, os, sys
 def tell(*values):
@@ -155,18 +154,20 @@ class SparkHost:
         profiles: Mapping[str, SparkProfile],
         *,
         seen: Mapping[str, str] | None = None,
-        for_tenants: bool = False,
         **config: Any,
     ) -> None:
         """`seen`: variables of the daemon that the host sees too; `config` is Spark's."""
         self.home = home
         self._seen = seen or {}
-        self._for_tenants = for_tenants
-        self.directory = host_loop.folder(home, PORT)
-        self._count = 0
-        self._attempts: list[Attempt] = []
+        self.directory = folders.own_folder(home, PORT)
+        self._begin()
         self.loop: HostLoop
         self.follow(profiles, **config)
+
+    def _begin(self) -> None:
+        self._count = 0
+        self._attempts: list[Attempt] = []
+        self._attempts_in = self.home
 
     # The host
 
@@ -178,7 +179,6 @@ class SparkHost:
             self.home,
             SparkConfig(profiles=dict(profiles), **config),
             environment={**_SEEN, **self._seen},
-            for_tenants=self._for_tenants,
         )
         self.loop.want()
         self.await_link()
@@ -188,8 +188,13 @@ class SparkHost:
         until(lambda: self.loop.run_once() >= timedelta(seconds=1))
 
     @property
+    def address(self) -> str:
+        """The socket that its task proxies ask."""
+        return self.loop.address
+
+    @property
     def pid(self) -> int:
-        return listener(self.loop.address)
+        return listener(self.address)
 
     def children(self) -> dict[int, str]:
         """Its processes, with their command."""
@@ -263,16 +268,17 @@ class SparkHost:
         profile: str = "default",
         stdout: int | None = None,
         through: tuple[str, ...] = (),
-        uid: int | None = None,
+        account: Account | None = None,
+        python: str = sys.executable,
         **changes: Any,
     ) -> Attempt:
         """Start a task proxy as a supervisor does; `changes` are those of its job.
 
-        `through`: a command that becomes the one that follows it. `uid`: an account other than
-        this one.
+        `through`: a command that becomes the one that follows it. `account`: another than this
+        one, with a `python` that it may use.
         """
         self._count += 1
-        folder = self.home / f"attempt-{self._count}"
+        folder = self._attempts_in / f"attempt-{self._count}"
         folder.mkdir()
         os.mkfifo(folder / "go")
         (folder / "script.py").write_text(PRELUDE + textwrap.dedent(script), encoding="utf-8")
@@ -287,15 +293,14 @@ class SparkHost:
             **changes,
         }
         (folder / "job.json").write_text(json.dumps(job))
-        # The one of the tests may lie where other accounts have no access.
-        python = sys.executable if uid is None else SYSTEM_PYTHON
-        if uid is not None:
+        if account is not None:
             for each in (folder, *folder.iterdir()):
-                os.chown(each, uid, uid)
+                os.chown(each, account.uid, account.gid)
+            folder.chmod(0o700)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 (
-                    *(*through, python, "-I", "-S", _ASK, self.loop.address),
+                    *(*through, python, "-I", "-S", _ASK, self.address),
                     *("task", profile, str(folder / "job.json")),
                 ),
                 stdin=subprocess.DEVNULL,
@@ -309,9 +314,9 @@ class SparkHost:
                     "ORCAFLOW_PARAMS": str(folder / "params.json"),
                 },
                 start_new_session=True,
-                user=uid,
-                group=uid,
-                extra_groups=None if uid is None else (),
+                user=None if account is None else account.uid,
+                group=None if account is None else account.gid,
+                extra_groups=None if account is None else account.groups,
             )
         attempt = Attempt(folder, process)
         self._attempts.append(attempt)
@@ -348,6 +353,34 @@ class SparkHost:
         with suppress(OSError):  # The test has ended it already.
             self.stop()
         self.loop.close()
+
+
+class TenantHost(SparkHost):
+    """The host of one tenant; those of one home share the loop, as in a daemon."""
+
+    def __init__(self, home: Path, loop: HostLoop, account: Account, python: str) -> None:
+        """`python`: an interpreter that the account may use."""
+        self.home = home
+        self.loop = loop
+        self.account = account
+        self.directory = folders.tenant_folder(folders.own_folder(home, PORT), account.uid)
+        self._python = python
+        self._begin()
+        self._attempts_in = home / f"tasks-{account.name}"
+        self._attempts_in.mkdir(mode=0o711)
+        self.ask()
+
+    def ask(self) -> None:
+        """Wait for its host, as a task does."""
+        self.loop.want(self.account)
+        self.await_link()
+
+    @property
+    def address(self) -> str:
+        return folders.socket_for(self.loop.address, self.account)
+
+    def start(self, script: str, **changes: Any) -> Attempt:
+        return super().start(script, account=self.account, python=self._python, **changes)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import resource
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import uuid
 import zipfile
@@ -19,7 +18,6 @@ import pytest
 
 from tests.integration.spark_host import (
     GOOD,
-    SYSTEM_PYTHON,
     Attempt,
     SparkHost,
     a_profile,
@@ -27,7 +25,6 @@ from tests.integration.spark_host import (
     environ,
     kill,
     lives,
-    parent,
     spark_host,
     until,
 )
@@ -48,9 +45,6 @@ PROFILES = {
     "cramped": a_profile(driver_memory="64m"),
     "another": a_profile(python=ANOTHER),
 }
-
-TENANT = 65534
-"""The id of an account that owns no file, on any Linux."""
 
 LONG_JOB = 'spark.range(0, 10**15, 1, 4).selectExpr("sum(id % 7)").collect()'
 ENDLESS_UDF = """
@@ -590,37 +584,6 @@ def test_who_waits_for_a_second_server_that_cannot_start_gets_a_session_of_the_f
 def refusals(host: SparkHost) -> list[object]:
     """The failed starts of servers, from the host's log."""
     return [each for each in host.log() if each["message"] == "no server"]
-
-
-# Accounts
-
-
-@pytest.fixture
-def open_home() -> Iterator[Path]:
-    """A home whose folders other accounts may enter, as `tmp_path` may not be."""
-    with tempfile.TemporaryDirectory(prefix="orcaflow-") as home:
-        Path(home).chmod(0o755)
-        yield Path(home)
-
-
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not os.access(SYSTEM_PYTHON, os.X_OK),
-    reason="only root can have tasks of other accounts, in a Python that these may use",
-)
-def test_a_tenants_task_runs_as_the_tenant_and_is_found_and_killed_as_any_other(
-    open_home: Path,
-) -> None:
-    with spark_host(open_home, for_tenants=True) as host:
-        script = f"tell(os.getuid(), os.getgid(), os.getgroups())\n{GOOD}\nwait()\n{LONG_JOB}"
-        attempt = host.start(script, uid=TENANT).ready()
-        assert attempt.values == [TENANT, TENANT, [TENANT], 55]
-        # By its marker, as a worker does that looks for what an attempt has left behind.
-        assert [pid for pid in attempt.pids if parent(pid) == host.pid]
-        attempt.go_on()
-        until(host.running_jobs)
-        attempt.process.terminate()
-        assert attempt.end() == 143
-        until(lambda: host.is_quiet, within=30)
 
 
 # The host

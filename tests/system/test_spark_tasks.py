@@ -20,7 +20,7 @@ from operations.daemons import Kind
 from tests.integration.spark_host import children, listener, running_jobs
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, task_processes, until
 from tests.system.frame import ask_to_stop, nothing_else_is_touched
-from worker.loops.host_loop import SOCKET, folder
+from worker.spark.host.folders import SOCKET, own_folder
 
 pytestmark = pytest.mark.slow
 
@@ -188,7 +188,7 @@ class SparkCluster(PrivateCluster):
     @property
     def host_directory(self) -> Path:
         (port,) = self.ports(Kind.WORKER)
-        return folder(self.home, port)
+        return own_folder(self.home, port)
 
     @property
     def host(self) -> int:

@@ -59,7 +59,8 @@ class TaskSettings:
     """Networks that HTTP tasks may not talk to. By default those in which clouds give keys away."""
     spark: SparkConfig = field(default_factory=SparkConfig)
     spark_socket: str = ""
-    """The socket of the Spark host; empty if there is none, and so no warm session."""
+    """The socket of the Spark host of the worker's own account, from which those of tenants follow
+    (`worker.spark.host.folders`); empty if there is none, and so no warm session."""
     cluster: str = ""
     """The prefix of the tags of this database's applications."""
 

@@ -27,6 +27,7 @@ from worker.launching.spark_datasource import spark_datasources
 from worker.launching.spark_environment import TaskEnvironment, task_environment
 from worker.launching.spark_installation import spark_environment, spark_home
 from worker.launching.spark_memory import Memory
+from worker.spark.host import folders
 from worker.spark.managers import tags
 from worker.spark.session import parameters, sharing
 
@@ -210,7 +211,8 @@ def _argv(
         return _python(context, choice), "-P", "-u", program, str(job)
     # The worker's own interpreter: what is asked for runs in that of the Spark host.
     proxy = (sys.executable, "-I", "-S", _TASK_PROXY)
-    return *proxy, context.settings.spark_socket, "task", servers, str(job)
+    socket = folders.socket_for(context.settings.spark_socket, context.account)
+    return *proxy, socket, "task", servers, str(job)
 
 
 def _servers(choice: Choice, brings: bool) -> str:

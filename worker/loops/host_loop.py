@@ -1,9 +1,11 @@
-"""Keeps the Spark host of a worker there: starts it when it is needed, and tells it what is wanted.
+"""Keeps a worker's Spark hosts there: starts them when they are needed, and says what is wanted.
 
-The host (`worker/spark/host/__main__.py`) outlives the daemon, so a daemon that starts may find one
-at work; then it only says who follows it now. No host is started before the first task or a profile
-in `spark.prewarm` asks for one: who runs no Spark pays nothing. No threads and no time of its own:
-a service calls `run_once`.
+A worker has one host for its own account, and in mode `tenant`, run by root, one for each tenant
+instead, which runs as that tenant's account with all of its servers and forks. A host
+(`worker/spark/host/__main__.py`) outlives the daemon, so a daemon that starts may find one at work;
+then it only says who follows it now. No host is started before a task or a profile in
+`spark.prewarm` asks for one: who runs no Spark pays nothing. No thread of its own: a service calls
+`run_once`.
 """
 
 from __future__ import annotations
@@ -12,37 +14,32 @@ import hashlib
 import json
 import logging
 import os
-import socket
-import subprocess
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from common.spark_config import SparkConfig, SparkProfile
-from worker.processes.marks import HELPER, give
+from worker import tenants
+from worker.loops.followed_host import AGAIN, IDLE, FollowedHost
+from worker.spark.host import folders
 from worker.spark.host.connect_server import ServerPlan
 from worker.spark.host.forking import room_for_marker
 from worker.spark.host.pool import Limits
 from worker.spark.host.preload import ENVIRONMENT
-from worker.spark.host.proxy_protocol import request_bytes
+from worker.spark.jvm.cds_building import build_in_background
+from worker.spark.jvm.java_command import NoSparkError, java_of
 from worker.spark.session import sharing
-
-SOCKET = "host.sock"
-OUTPUT = "host.out"
+from worker.workspace import Account
 
 log = logging.getLogger(__name__)
 
-_IDLE = timedelta(seconds=1)
-_COMING = timedelta(milliseconds=20)
-_AGAIN = timedelta(seconds=5)
-_PATIENCE_SECONDS = 5.0
-_SAID_CHARS = 300
-
 
 class HostLoop:
-    """The daemon's end of its Spark host."""
+    """The daemon's end of its Spark hosts."""
 
     name = "spark-host"
 
@@ -58,155 +55,175 @@ class HostLoop:
         data_dir: Path,
         for_tenants: bool = False,
         wake: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`environment`: the part of the daemon's that tasks may see. `wake` ends a rest.
 
-        `for_tenants`: other accounts may ask for processes too, each for its own.
+        `for_tenants`: tasks run as other accounts, each with a host of its own. Raises `OSError`
+        if their folders can't be made.
         """
+        self._config = config
         self._home = home
         self._port = port
         self._python = python
         self._spark_home = spark_home
         self._environment = environment
+        self._data_dir = data_dir
         self._for_tenants = for_tenants
         self._wake = wake
-        self._folder = folder(home, port)
-        profiles = wanted(config, python=python, data_dir=data_dir)
-        self._document = json.dumps({"profiles": profiles})
-        self._wanted = bool(config.prewarmed())
-        self._process: subprocess.Popen[bytes] | None = None
-        self._link: socket.socket | None = None
-        self._was_followed = False
+        self._clock = clock
+        self._folder = folders.own_folder(home, port)
+        self._asked: SimpleQueue[Account | None] = SimpleQueue()
+        self._hosts: dict[int | None, FollowedHost] = {}
+        """By the tenant's account; None is the worker's own."""
+        self._again_at: dict[int | None, float] = {}
+        """The time of the next try for those that could not start."""
+        if for_tenants:
+            self._open_to_tenants()
+        own = self._hosts[None] = self._host(None)
+        if config.prewarmed() and not for_tenants:
+            own.want()
 
     @property
     def address(self) -> str:
-        """The socket that task proxies go to."""
-        return str(self._folder / SOCKET)
+        """The socket that task proxies of the worker's own account go to."""
+        return str(self._folder / folders.SOCKET)
 
-    def want(self) -> None:
-        """A task is about to ask the host; called on any thread, and never waits."""
-        if not self._wanted or self._link is None:
-            self._wanted = True
+    def want(self, account: Account | None = None) -> None:
+        """A task of this account is about to ask its host; called on any thread, never waits."""
+        host = self._hosts.get(None if account is None else account.uid)
+        if host is None:
+            self._asked.put(account)
+            self._wake()
+            return
+        was_wanted = host.is_wanted
+        host.want()
+        if not was_wanted or not host.is_followed:
+            # Asked for again: one that was just given up as over is made anew.
+            self._asked.put(account)
             self._wake()
 
     def run_once(self) -> timedelta:
-        """See that the host is there if it is wanted; how long to rest."""
-        if self._link is not None and not self._is_open(self._link):
-            log.warning("spark host is gone")
-            self._link.close()
-            self._link = None
-        ended = None if self._process is None else self._process.poll()
-        if ended is not None:
-            self._process = None
-        if self._link is None:
-            # One that was found at work is followed too, wanted or not: it waits for that.
-            self._link = self._connected()
-            if self._link is not None:
-                self._was_followed = True
-                log.info("spark host is followed")
-        if self._link is None and self._wanted:
-            if ended is not None and not self._was_followed:
-                told = {"exit_code": ended, "said": self._last_words()}
-                log.warning("spark host did not start", extra=told)
-                return _AGAIN
-            if self._process is None:
-                self._process = self._started()
-            return _AGAIN if self._process is None else _COMING
-        return _IDLE
+        """See that the hosts are there that are wanted; how long to rest."""
+        self._take_requests()
+        now = self._clock()
+        rests = []
+        for uid, host in list(self._hosts.items()):
+            rest = timedelta(seconds=self._again_at.get(uid, now) - now)
+            if rest <= timedelta():
+                rest = host.run_once()
+                self._again_at.pop(uid, None)
+                if rest >= AGAIN:
+                    self._again_at[uid] = now + rest.total_seconds()
+            rests.append(rest)
+            if uid is not None and host.is_over:
+                del self._hosts[uid]
+        return min(rests, default=IDLE)
 
     def stop_host(self) -> None:
-        """End the host and all that it keeps warm: no task of this worker runs any more."""
-        if self._link is not None:
-            with suppress(OSError):
-                self._link.sendall(request_bytes("follow", json.dumps({"stop": True})))
+        """End the hosts and all that they keep warm: no task of this worker runs any more."""
+        for host in self._hosts.values():
+            host.stop()
 
     def close(self) -> None:
-        """Leave the host to itself; it ends when its last task has."""
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        """Leave the hosts to themselves; each ends when its last task has."""
+        for host in self._hosts.values():
+            host.close()
 
-    def _connected(self) -> socket.socket | None:
-        """A link to a host that has been told what is wanted; None if there is none yet."""
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.settimeout(_PATIENCE_SECONDS)
-        try:
-            at = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+    def _take_requests(self) -> None:
+        while True:
             try:
-                link.connect(f"/proc/self/fd/{at}/{SOCKET}")
-            finally:
-                os.close(at)
-            link.sendall(request_bytes("follow", self._document))
-            link.setblocking(False)
-        except OSError:
-            link.close()
-            return None
-        return link
+                account = self._asked.get_nowait()
+            except Empty:
+                return
+            uid = None if account is None else account.uid
+            self._again_at.pop(uid, None)
+            if uid not in self._hosts:
+                try:
+                    self._hosts[uid] = self._host(account)
+                    self._have_archive()
+                except OSError as error:
+                    # Its tasks give up waiting for it, and say so; the next one asks again.
+                    log.warning("spark host can't have its folders", extra={"error": str(error)})
+                    continue
+            self._hosts[uid].want()
 
-    def _last_words(self) -> str:
-        try:
-            lines = (self._folder / OUTPUT).read_text("utf-8", "replace").splitlines()
-        except OSError:
-            return ""
-        return lines[-1][:_SAID_CHARS] if lines else ""
+    def _have_archive(self) -> None:
+        """Have the archive of Spark's classes made once for all tenants: they can only read it."""
+        if self._spark_home:
+            with suppress(NoSparkError):  # Their tasks say so, too.
+                build_in_background(self._spark_home, java_of(self._environment))
 
-    @staticmethod
-    def _is_open(link: socket.socket) -> bool:
-        """The host says nothing: whatever can be read is the end."""
-        try:
-            return link.recv(1) != b""
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+    def _open_to_tenants(self) -> None:
+        """Have the ways to the tenants' folders, and find the hosts that are at work there."""
+        for each in (self._folder.parent, self._data_dir, self._tenants_data):
+            folders.open_to_others(each)
+        folders.make_folder(self._folder, folders.PASSABLE)
+        for uid in folders.uids(self._folder):
+            account = tenants.account_with(uid)
+            if account is not None:
+                self._hosts[uid] = self._host(account)
 
-    def _started(self) -> subprocess.Popen[bytes] | None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            with (self._folder / OUTPUT).open("wb") as output:
-                process = subprocess.Popen(
-                    (
-                        self._python,
-                        "-P",
-                        "-m",
-                        "worker.spark.host",
-                        *("--home", str(self._home), "--port", str(self._port)),
-                        *("--spark-home", self._spark_home),
-                        *(("--for-tenants",) if self._for_tenants else ()),
-                    ),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    cwd=Path(__file__).resolve().parents[2],
-                    env={
-                        **self._environment,
-                        "SPARK_HOME": self._spark_home,
-                        "PYTHONPATH": os.pathsep.join(_own_path()),
-                        **ENVIRONMENT,
-                        **room_for_marker(),
-                    },
-                    start_new_session=True,
-                )
-        except OSError as error:
-            log.warning("spark host could not be started", extra={"error": str(error)})
-            return None
-        give(process.pid, HELPER)
-        self._was_followed = False
-        log.info("spark host started", extra={"pid": process.pid})
-        return process
+    @property
+    def _tenants_data(self) -> Path:
+        return self._data_dir / "tenants"
+
+    def _data_of(self, account: Account | None) -> Path:
+        """Return the folder for what the tables of an account's sessions hold."""
+        if account is None:
+            return self._data_dir
+        folder = self._tenants_data / account.name
+        folders.make_folder(folder, folders.PRIVATE, account)
+        return folder
+
+    def _host(self, account: Account | None) -> FollowedHost:
+        profiles = wanted(
+            self._config,
+            python=self._python,
+            data_dir=self._data_of(account),
+            keeps=not self._for_tenants,
+        )
+        return FollowedHost(
+            folder=(
+                self._folder
+                if account is None
+                else folders.tenant_folder(self._folder, account.uid)
+            ),
+            mode=folders.PASSABLE if account is None and self._for_tenants else folders.PRIVATE,
+            argv=(
+                self._python,
+                "-P",
+                "-m",
+                "worker.spark.host",
+                *("--home", str(self._home), "--port", str(self._port)),
+                *("--spark-home", self._spark_home),
+                *(() if account is None else ("--for-tenant",)),
+            ),
+            environment={
+                **self._environment,
+                **({} if account is None else account.variables()),
+                "SPARK_HOME": self._spark_home,
+                "PYTHONPATH": os.pathsep.join(_own_path()),
+                **ENVIRONMENT,
+                **room_for_marker(),
+            },
+            document=json.dumps({"profiles": profiles}),
+            account=account,
+            clock=self._clock,
+        )
 
 
-def folder(home: Path, port: int) -> Path:
-    """Return the folder in which a worker's host keeps its socket and its servers' files."""
-    return home / "run" / f"spark-{port}"
+def wanted(
+    config: SparkConfig, *, python: str, data_dir: Path, keeps: bool = True
+) -> dict[str, object]:
+    """Return the plan and limits of each profile, and of its servers with isolated sessions.
 
-
-def wanted(config: SparkConfig, *, python: str, data_dir: Path) -> dict[str, object]:
-    """Return the plan and limits of each profile, and of its servers with isolated sessions."""
+    `keeps`: the profiles in `spark.prewarm` have a server ready all the time.
+    """
     told: dict[str, object] = {}
     for name, profile in config.profiles.items():
         plan = _plan(name, profile, python, data_dir)
-        limits = _limits(name, profile, config, plan.revision)
+        limits = _limits(profile, plan.revision, kept=keeps and name in config.prewarmed())
         told[name] = {"plan": asdict(plan), "limits": asdict(limits)}
         if plan.shares:
             name = sharing.isolated(name)
@@ -238,7 +255,7 @@ def _plan(name: str, profile: SparkProfile, python: str, data_dir: Path) -> Serv
     return _revised(plan)
 
 
-def _limits(name: str, profile: SparkProfile, config: SparkConfig, revision: str) -> Limits:
+def _limits(profile: SparkProfile, revision: str, *, kept: bool) -> Limits:
     return Limits(
         revision=revision,
         max_sessions=profile.max_sessions,
@@ -246,7 +263,7 @@ def _limits(name: str, profile: SparkProfile, config: SparkConfig, revision: str
         idle_timeout=profile.idle_timeout_seconds,
         max_age=profile.max_age_seconds,
         max_memory_bytes=profile.max_memory_mb << 20,
-        kept=name in config.prewarmed(),
+        kept=kept,
     )
 
 

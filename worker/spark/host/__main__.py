@@ -7,6 +7,10 @@ for UDFs, and runs the Connect servers whose sessions the tasks get. It is one t
 epoll, because a process with threads can't be forked safely; whatever would have to wait, such as
 asking a server how it is, is done in a fork of its own, a *probe*.
 
+It runs as the account whose tasks it serves, with all that it starts: the worker's own, or in mode
+`tenant` that of one tenant, who has a host alone. So nobody reaches anything by it that their own
+account could not reach.
+
 It outlives its worker daemon, as tasks do: a daemon that comes back finds it, its servers and its
 tasks at work. Once the daemon is gone and nothing runs, it ends by itself. What it started never
 outlives it: the kernel ends its servers and forks along with it.
@@ -18,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import os
 import shutil
 import signal
 import sys
@@ -26,10 +31,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from worker.spark.host import host_log, preload
+from worker.spark.host import folders, host_log, preload
 from worker.spark.host.connect_server import MAIN_CLASS, MakeCommand
+from worker.spark.host.folders import SOCKET
 from worker.spark.host.forking import raise_file_limit
-from worker.spark.host.loop import SOCKET, Host
+from worker.spark.host.loop import Host
 from worker.spark.jvm import cds_building, java_command
 
 _LOCK_REST = 0.05
@@ -41,12 +47,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True, help="that of its worker daemon")
     parser.add_argument("--spark-home", required=True)
-    parser.add_argument("--for-tenants", action="store_true", help="other accounts may ask too")
+    parser.add_argument("--for-tenant", action="store_true", help="this account is a tenant's")
     options = parser.parse_args(arguments)
-    directory = options.home / "run" / f"spark-{options.port}"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.chmod(0o711 if options.for_tenants else 0o700)
-    host_log.write_to(options.home / "logs" / f"spark-host-{options.port}.log")
+    directory = folders.own_folder(options.home, options.port)
+    log = options.home / "logs" / f"spark-host-{options.port}.log"
+    if options.for_tenant:
+        # Nothing else of the worker's home is a tenant's.
+        directory = folders.tenant_folder(directory, os.geteuid())
+        log = directory / "host.log"
+    host_log.write_to(log)
     with (directory / "lock").open("w") as lock:
         while not _is_locked(lock):
             if (directory / SOCKET).exists():
@@ -60,8 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
         Host(
             directory,
             python=sys.executable,
-            command=_command(options.spark_home),
-            mode=0o666 if options.for_tenants else 0o600,
+            command=_command(options.spark_home, builds=not options.for_tenant),
+            ends_idle=options.for_tenant,
         ).run()
     return 0
 
@@ -74,7 +83,9 @@ def _is_locked(lock: TextIO) -> bool:
     return True
 
 
-def _command(spark_home: str) -> MakeCommand:
+def _command(spark_home: str, *, builds: bool) -> MakeCommand:
+    """`builds`: an archive of classes that is not there is made; the daemon does it for tenants."""
+
     def command(
         conf: Mapping[str, str], directory: Path, environment: Mapping[str, str]
     ) -> java_command.Command:
@@ -85,7 +96,7 @@ def _command(spark_home: str) -> MakeCommand:
             home=spark_home,
             environment=environment,
         )
-        if made.archive is None:
+        if made.archive is None and builds:
             # The next one will start faster.
             cds_building.build_in_background(spark_home, made.argv[0])
         return made

@@ -1,9 +1,9 @@
 """Forks a process off the Spark host and makes it what was asked for.
 
 A forked process shares the pages of what the host has imported, and gets everything else from its
-task proxy: environment, directory, open files, account. It is the leader of a session of its own,
-and ends when the host does. The host has no other thread and no connection of gRPC's when it forks:
-neither would survive it (`worker/spark/host/preload.py` sees to that).
+task proxy: environment, directory, open files. Its account is the host's. It is the leader of a
+session of its own, and ends when the host does. The host has no other thread and no connection of
+gRPC's when it forks: neither would survive it (`worker/spark/host/preload.py` sees to that).
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ class Circumstances:
     environment: Mapping[str, str]
     directory: str
     files: tuple[int, ...]
-    uid: int
-    gid: int
     proxy: int = 0
     """Its pid; 0 if it is nobody else."""
     session: bool = True
@@ -123,13 +121,9 @@ def _become(circumstances: Circumstances, host: int, keep: tuple[int, ...]) -> N
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if circumstances.proxy:
         _yield_as(circumstances.proxy)
-    # Before the change of account: after it the kernel shows a process's environment to root alone.
     _mark(circumstances.environment.get(MARKER, ""))
     if attempt := circumstances.environment.get(MARKER):
         take(mark_of(attempt))
-    if circumstances.uid != os.geteuid():
-        _drop_to(circumstances.uid, circumstances.gid)
-    # After that, for a change of account takes it back.
     end_with_parent(host)
     os.chdir(circumstances.directory)
     os.environ.clear()
@@ -164,17 +158,6 @@ def _yield_as(proxy: int) -> None:
             os.setpriority(os.PRIO_PROCESS, 0, niceness)
             # Not on every kernel: a session's own, within which the former counts.
             Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
-
-
-def _drop_to(uid: int, gid: int) -> None:
-    import pwd
-
-    try:
-        os.initgroups(pwd.getpwuid(uid).pw_name, gid)
-    except KeyError:
-        os.setgroups([])
-    os.setgid(gid)
-    os.setuid(uid)
 
 
 def _mark(marker: str) -> None:

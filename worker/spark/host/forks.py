@@ -93,8 +93,6 @@ class Forks:
             environment=request.environment,
             directory=request.directory,
             files=request.files,
-            uid=link.uid,
-            gid=link.gid,
             proxy=link.pid,
             session=session,
         )
@@ -142,8 +140,6 @@ class Forks:
                 environment=dict(os.environ),
                 directory="/",
                 files=(devnull, 1, 2),
-                uid=os.geteuid(),
-                gid=os.getegid(),
             )
             try:
                 return forking.fork(own, write, keep=(writing,)), reading

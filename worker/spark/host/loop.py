@@ -21,6 +21,7 @@ from pathlib import Path
 from worker.processes.attempt_processes import MARKER
 from worker.spark.host import pool
 from worker.spark.host.connect_server import PYTHON, MakeCommand, ServerPlan
+from worker.spark.host.folders import SOCKET
 from worker.spark.host.forks import Forks, Watch
 from worker.spark.host.pool import Limits, Waiting
 from worker.spark.host.proxy_protocol import BadRequestError, Link, Request, check, listening
@@ -30,10 +31,9 @@ from worker.spark.host.warm_tasks import WarmTasks
 from worker.spark.jvm.java_command import NoSparkError
 from worker.spark.session import warm
 
-SOCKET = "host.sock"
-
 log = logging.getLogger("orcaflow.spark.host")
 
+_OWN_ACCOUNT_ALONE = 0o600
 _ALONE_SECONDS = 60.0
 _STOP_SECONDS = 12.0
 _STARTING_REST = 0.05
@@ -55,13 +55,14 @@ class Host:
         *,
         python: str,
         command: MakeCommand,
-        mode: int = 0o600,
+        ends_idle: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`mode`: who may ask. `command` makes a server's."""
+        """`command` makes a server's. `ends_idle`: it ends without servers, followed or not."""
         self._clock = clock
+        self._ends_idle = ends_idle
         self._address = str(directory / SOCKET)
-        self._door = listening(self._address, mode=mode)
+        self._door = listening(self._address, mode=_OWN_ACCOUNT_ALONE)
         self._inode = os.stat(self._address).st_ino  # noqa: PTH116
         self._watch = Watch()
         self._watch.add(self._door.fileno(), self._accept)
@@ -128,7 +129,8 @@ class Host:
         if self._is_ending:
             return True
         now = self._clock()
-        if self._follower is not None or self._tasks:
+        is_followed = self._follower is not None
+        if self._tasks or (is_followed and not self._ends_idle) or (is_followed and self._servers):
             self._alone_since = now
         elif now - self._alone_since >= _ALONE_SECONDS:
             log.info("nobody is there to work for")

@@ -18,6 +18,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from worker.processes.marks import HELPER, shell_line
 from worker.spark.jvm import caches, cds_training
 from worker.spark.jvm.cds_archive import (
     FILE,
@@ -86,7 +87,8 @@ def build_in_background(home: str, java: str) -> None:
     # The shell is gone at once, so the builder is nobody's child: neither a driver that counts its
     # children nor one that never waits for them shall find it.
     subprocess.run(
-        ["/bin/sh", "-c", '"$@" &', "sh", *builder],
+        # A daemon that becomes its parent by that reaps helpers, by their mark.
+        ["/bin/sh", "-c", f'{shell_line(HELPER)}"$@" &', "sh", *builder],
         check=False,
         env={
             **{name: os.environ[name] for name in names if name in os.environ},
