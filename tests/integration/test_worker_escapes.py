@@ -222,6 +222,27 @@ def test_an_author_may_have_processes_left_alive(
     wait_until_gone(pid)
 
 
+@pytest.mark.parametrize("adopted", [{7}, frozenset()], ids=["adopted", "not adopted"])
+def test_a_restart_of_the_worker_spares_what_an_author_wants_alive(
+    tmp_path: Path, signpost: Signpost, adopted: set[int]
+) -> None:
+    leader = Signpost(tmp_path / "leader")
+    script = f"{escaped('tidy', signpost.path)}\necho $PPID > {leader.path}"
+    body = f"host.begin(host.task(7, {script!r}, params={{'keepChildren': True}}))"
+    a_daemon_that_dies(tmp_path, body)
+    wait_until_gone(int(leader.wait()))
+    pid = int(signpost.wait())
+    host = Host(tmp_path)
+    host.supervisor.adopt(adopted)
+    for task in adopted:
+        assert host.end_of(task).state is TaskState.SUCCESS
+    assert pid in {each.pid for each in scan()}
+    os.kill(pid, signal.SIGKILL)
+    wait_until_gone(pid)
+    leader.close()
+    host.supervisor.close()
+
+
 def test_a_stop_spares_nothing_that_an_author_would_have_left_alive(
     host: Host, signpost: Signpost
 ) -> None:

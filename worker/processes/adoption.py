@@ -120,6 +120,9 @@ class Adoption:
         pidfd = None if seen is None else attempt_processes.pin(seen)
         if pidfd is None and not left:
             return False
+        if pidfd is None and stale and record.keeps_children and record.exit_code is not None:
+            # It has ended by itself and stands in the tables; only its record was left.
+            return False
         attempt = self._attempt(record, pidfd, stale=stale)
         if pidfd is None and record.exit_code is None:
             attempt.abandoned = _GONE
