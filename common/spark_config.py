@@ -56,6 +56,7 @@ _KEPT_FOR_ORCAFLOW: Final = (
     "spark.api.mode",
     "spark.connect.authenticate.",
     "spark.connect.grpc.binding.",
+    "spark.org.apache.spark.ui.JWSFilter.",
 )
 _OF_THE_PAGES: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "true",

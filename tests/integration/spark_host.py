@@ -8,6 +8,8 @@ by reading a FIFO.
 
 from __future__ import annotations
 
+import base64
+import ipaddress
 import json
 import os
 import signal
@@ -26,7 +28,7 @@ from typing import Any
 from common.spark_config import SparkConfig, SparkProfile
 from worker.loops.host_loop import HostLoop
 from worker.spark.host import folders, task_proxy
-from worker.spark.jvm import properties
+from worker.spark.jvm import doors, properties
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.session.sessions import Place
 from worker.spark.session.sharing import ISOLATED
@@ -247,6 +249,7 @@ class SparkHost:
                 session_id=tag.partition("_Session_")[2].partition("_")[0],
                 application_id=_application(conf),
                 ui_link=_page(conf),
+                page_token=page_token(conf),
             )
             for conf in _servers(self.directory).values()
             for job in _running_jobs(conf)
@@ -432,6 +435,25 @@ def processes() -> list[int]:
     return [pid for pid in found if lives(pid)]
 
 
+def listens_at(pid: int) -> list[tuple[str, int]]:
+    """The addresses and ports that a process listens at, as the kernel knows them."""
+    own = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    found = []
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                address, _, port = fields[1].partition(":")
+                words = [bytes.fromhex(address[n : n + 8])[::-1] for n in range(0, len(address), 8)]
+                found.append((_address(b"".join(words)), int(port, 16)))
+    return found
+
+
+def _address(packed: bytes) -> str:
+    found = ipaddress.ip_address(packed)
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
 def lives(pid: int) -> bool:
     return _stat(pid)[:1] not in ([], [b"Z"], [b"X"])
 
@@ -474,7 +496,7 @@ def _servers(directory: Path) -> dict[Path, dict[str, str]]:
 def _running_jobs(conf: Mapping[str, str]) -> list[dict[str, Any]]:
     try:
         about = f"{_page(conf)}/api/v1/applications/{_application(conf)}"
-        found: list[dict[str, Any]] = _json_of(f"{about}/jobs?status=running")
+        found: list[dict[str, Any]] = _json_of(f"{about}/jobs?status=running", conf)
     except (OSError, ValueError):
         return []  # It is starting, or has just gone.
     return found
@@ -485,10 +507,17 @@ def _page(conf: Mapping[str, str]) -> str:
 
 
 def _application(conf: Mapping[str, str]) -> str:
-    (application,) = _json_of(f"{_page(conf)}/api/v1/applications")
+    (application,) = _json_of(f"{_page(conf)}/api/v1/applications", conf)
     return str(application["id"])
 
 
-def _json_of(address: str) -> Any:
-    with urllib.request.urlopen(address, timeout=10) as answer:
+def page_token(conf: Mapping[str, str]) -> str:
+    """The token that a server's pages want, from its settings, which root and its account read."""
+    (encoded,) = (text for key, text in conf.items() if key.endswith("JWSFilter.param.secretKey"))
+    return doors.page_token(base64.urlsafe_b64decode(encoded))
+
+
+def _json_of(address: str, conf: Mapping[str, str]) -> Any:
+    request = urllib.request.Request(address, headers=dict(doors.headers(page_token(conf))))
+    with urllib.request.urlopen(request, timeout=10) as answer:
         return json.load(answer)

@@ -48,5 +48,7 @@ def test_a_proxy_of_the_environment_is_not_asked_about_this_computer(
     facts.update(application_ids=("app-1",))
     session: Any = Session()
     # One that has lasted a minute is asked about at its end in any case.
-    ConnectProgress(session, facts, Meter(time.monotonic() - 60), page.url).close()
+    ConnectProgress(
+        session, facts, Meter(time.monotonic() - 60), page.url, {"Authorization": "Bearer a.b"}
+    ).close()
     assert facts.current.progress.jobs_done == 1

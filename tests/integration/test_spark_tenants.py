@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -27,7 +28,9 @@ from tests.integration.spark_host import (
     a_loop,
     a_profile,
     environ,
+    listens_at,
     lives,
+    page_token,
     parent,
     processes,
     until,
@@ -49,7 +52,7 @@ tell(spark.table("ledger").first()[0])
 """
 
 ATTACKER = """
-import ctypes, glob, signal, socket, subprocess
+import signal, socket, urllib.request
 from pathlib import Path
 from pyspark.sql.functions import udf
 from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -72,6 +75,11 @@ def ask_host(address, *words):
     if not answer or answer.startswith("error"):
         raise PermissionError(answer or "hung up")
     return answer
+
+def page(path, form=None, token=None):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(f"http://127.0.0.1:{v['ui']}{path}", form, headers)
+    return urllib.request.urlopen(request, timeout=10).read().decode()
 
 def read_memory(pid):
     with open(f"/proc/{pid}/mem", "rb") as memory:
@@ -134,6 +142,14 @@ attempts = {
     "a session without a token": lambda: connect_with(""),
     "a session with the own token": lambda: connect_with(v["own_token"]),
     "a session with another token": lambda: connect_with("x" * 32),
+    "the victim's pages": lambda: page("/SQL/"),
+    "the victim's jobs": lambda: page("/api/v1/applications"),
+    "the victim's threads": lambda: page("/threadDump/"),
+    "a kill of the victim's job": lambda: page("/jobs/job/kill/", b"id=0"),
+    "the victim's pages with the own token": lambda: page("/jobs/", token=v["own_page_token"]),
+    "the victim's pages with a token of no key": lambda: page(
+        "/jobs/", token="eyJhbGciOiJub25lIn0.eyJzdWIiOiJvcmNhZmxvdyJ9."
+    ),
 }
 
 def outcome(attempt):
@@ -150,8 +166,8 @@ ESCAPES = re.findall(r'^    "([^"]+)": lambda', ATTACKER, re.MULTILINE)
 
 REFUSED = re.compile(
     r"PermissionError|Permission denied|AccessControlException|Operation not permitted"
-    r"|UNAUTHENTICATED|TABLE_OR_VIEW_NOT_FOUND|hung up|SERVER_LOST|ConnectionResetError"
-    r"|Unable to infer schema|PATH_NOT_FOUND|FILE_NOT_EXIST|Mkdirs failed"
+    r"|HTTP Error 40[13]|UNAUTHENTICATED|TABLE_OR_VIEW_NOT_FOUND|hung up|SERVER_LOST"
+    r"|ConnectionResetError|Unable to infer schema|PATH_NOT_FOUND|FILE_NOT_EXIST|Mkdirs failed"
 )
 """The words of the kernel, of Java, of Spark and of a host for what somebody may not have.
 
@@ -192,6 +208,10 @@ class Tenants:
         pairs = environ(server).decode("utf-8", "replace").split("\0")
         return next(each.removeprefix(f"{TOKEN}=") for each in pairs if each.startswith(TOKEN))
 
+    def settings_of(self, host: TenantHost) -> dict[str, str]:
+        (settings,) = host.directory.glob("server-*/server.properties")
+        return properties.read(settings.read_text())
+
     def known_of_alice(self) -> dict[str, Any]:
         """All that is no secret, or not worth being one."""
         (server,) = self.alice.servers()
@@ -214,6 +234,8 @@ class Tenants:
             "host": self.alice.pid,
             "task": task,
             "port": int(conf["spark.connect.grpc.binding.port"]),
+            "ui": conf["spark.ui.port"],
+            "own_page_token": page_token(self.settings_of(self.mallory)),
             "session": link.name,
             "socket": self.alice.address,
             "own_socket": self.mallory.address,
@@ -279,6 +301,32 @@ def test_no_process_of_a_tenant_holds_the_token_of_another(tenants: Tenants) -> 
     assert any(_holds(pid, secret) for pid in holders)
     others = [tenants.mallory.pid, *tenants.mallory.family()]
     assert not any(_holds(pid, secret) for pid in others)
+
+
+def test_a_server_answers_this_computer_alone_and_nobody_without_its_secret(
+    tenants: Tenants,
+) -> None:
+    (server,) = tenants.alice.servers()
+    conf = tenants.settings_of(tenants.alice)
+    doors = listens_at(server)
+    assert {address for address, _ in doors} == {"127.0.0.1"}
+    others = {int(conf["spark.connect.grpc.binding.port"]), int(conf["spark.ui.port"])}
+    spoken = [a_call(port) for _, port in doors if port not in others]
+    # Spark's own: calls and blocks.
+    assert sum(b"Sasl" in each for each in spoken) == 2, spoken
+
+
+def a_call(port: int) -> bytes:
+    """The answer of a port to a call of Spark's own protocol without any secret."""
+    body = b"let me in"
+    head = b"\x03" + (7).to_bytes(8, "big") + len(body).to_bytes(4, "big")
+    frame = (8 + len(head) + len(body)).to_bytes(8, "big") + head + body
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
+        link.sendall(frame)
+        try:
+            return link.recv(4096)
+        except (TimeoutError, ConnectionResetError):
+            return b""
 
 
 def test_tenants_share_no_folder_of_their_servers_and_tables(tenants: Tenants) -> None:

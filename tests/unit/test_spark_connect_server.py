@@ -137,11 +137,45 @@ def test_a_jar_of_this_computer_has_to_be_there(tmp_path: Path, jars: str) -> No
         Started(tmp_path / "server", "local[2]", jars=jars)
 
 
+@pytest.fixture
+def spark_home(tmp_path: Path) -> str:
+    """An installation with the libraries of the filter before Spark's pages."""
+    jars = tmp_path / "spark" / "jars"
+    jars.mkdir(parents=True)
+    for name in ("jjwt-api", "jjwt-impl", "jjwt-jackson"):
+        (jars / f"{name}-0.13.0.jar").touch()
+    return str(jars.parent)
+
+
 def test_no_file_of_the_installation_takes_the_pages_away_that_sessions_are_closed_by(
-    tmp_path: Path,
+    tmp_path: Path, spark_home: str
 ) -> None:
-    made = Started(tmp_path / "server", "local[2]", conf={"spark.ui.retainedJobs": "7"})
+    made = Started(
+        tmp_path / "server", "local[2]", conf={"spark.ui.retainedJobs": "7"}, SPARK_HOME=spark_home
+    )
     assert made.conf["spark.ui.retainedJobs"] == "7"
     pages = ("spark.ui.enabled", "spark.ui.killEnabled", "spark.ui.threadDumpsEnabled")
     assert [made.conf[key] for key in pages] == ["true"] * 3
     assert made.conf["spark.ssl.ui.enabled"] == "false"
+
+
+def test_the_pages_want_a_token_of_this_server_alone(tmp_path: Path, spark_home: str) -> None:
+    one, other = (
+        Started(tmp_path / name, "spark://there:7077", SPARK_HOME=spark_home) for name in ("a", "b")
+    )
+    assert one.conf["spark.ui.filters"] == "org.apache.spark.ui.JWSFilter"
+    assert one.server.page_token
+    assert one.server.page_token != other.server.page_token
+
+
+def test_a_spark_that_knows_no_token_offers_no_kill_on_its_pages(tmp_path: Path) -> None:
+    made = Started(tmp_path / "server", "local[2]", conf={"spark.ui.killEnabled": "true"})
+    assert (made.server.page_token, made.conf["spark.ui.killEnabled"]) == ("", "false")
+    assert "spark.ui.filters" not in made.conf
+
+
+def test_a_server_wants_a_secret_of_its_own_where_spark_makes_one(tmp_path: Path) -> None:
+    assert Started(tmp_path / "a", "local[2]").conf["spark.authenticate"] == "true"
+    assert "spark.authenticate" not in Started(tmp_path / "b", "spark://there:7077").conf
+    chosen = Started(tmp_path / "c", "local[2]", conf={"spark.authenticate": "false"})
+    assert chosen.conf["spark.authenticate"] == "false"

@@ -408,6 +408,20 @@ def test_a_driver_of_our_own_takes_any_free_port_for_its_page(desk: Desk) -> Non
     assert "spark.ui.port" not in desk.job({})["conf"]
 
 
+def test_a_driver_of_our_own_keeps_other_accounts_out(desk: Desk) -> None:
+    job = desk.job({"deployMode": "local", "master": "local[2]"})
+    assert job["conf"]["spark.authenticate"] == "true"
+    assert job["conf"]["spark.driver.bindAddress"] == "127.0.0.1"
+    assert job["conf"]["spark.ui.killEnabled"] == "false"
+    client = desk.job({"deployMode": "client"})
+    assert client["conf"]["spark.ui.killEnabled"] == "false"
+    # Its executors are elsewhere.
+    assert "spark.driver.bindAddress" not in client["conf"]
+    chosen = desk.job({"deployMode": "client", "conf": {"spark.ui.killEnabled": "true"}})
+    assert chosen["conf"]["spark.ui.killEnabled"] == "true"
+    assert not {"spark.authenticate", "spark.ui.killEnabled"} & desk.job({})["conf"].keys()
+
+
 def test_variables_reach_the_driver_and_the_executors_wherever_they_run(desk: Desk) -> None:
     variables = {"env": {"REGION": "eu"}}
     job = desk.job(variables)

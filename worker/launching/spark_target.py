@@ -12,6 +12,7 @@ from typing import Final
 
 from common.model.task_type import Key, Shape
 from worker.launching.base import TaskContext, TaskParameterError
+from worker.spark.jvm import doors
 from worker.spark.managers import tags
 from worker.spark.managers.settings import ManagerSettings
 
@@ -112,10 +113,13 @@ def namespace_of(context: TaskContext, managers: ManagerSettings, target: Target
 
 
 def default_settings(target: Target, said: Mapping[str, str]) -> dict[str, str]:
-    if target.in_cluster or "spark.ui.port" in said:
-        return {}
-    # From 4040 on Spark tries sixteen ports, and then gives up.
-    return {"spark.ui.port": "0"}
+    """Return settings that hold unless the task says otherwise, of a driver on this worker."""
+    if target.mode == "cluster":
+        # Its doors are those of another computer. From 4040 on Spark tries sixteen ports for its
+        # UI, and then gives up.
+        return {} if target.in_cluster or "spark.ui.port" in said else {"spark.ui.port": "0"}
+    settings = {"spark.ui.port": "0", **doors.settings(target.master)}
+    return {key: text for key, text in settings.items() if key not in said}
 
 
 def waiting_settings(target: Target) -> dict[str, str]:

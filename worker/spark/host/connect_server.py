@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from worker.spark.host.forking import end_with_parent
+from worker.spark.jvm import doors
 from worker.spark.jvm.java_command import Command
 from worker.spark.session.datasources import HIDDEN
 
@@ -32,7 +33,8 @@ PYTHON = "python"
 OUT_OF_MEMORY = 3
 """The exit code of a Java machine that was told to exit when its heap is full."""
 
-_LOOPBACK = "127.0.0.1"
+_PAGE_TOKEN = "page.token"  # noqa: S105  # The name of a file.
+_KEY_BYTES = 32
 _LOG_TAIL_BYTES = 256_000
 _TAIL_LINES = 15
 _LONGEST_LOG_BYTES = 20_000_000
@@ -52,7 +54,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _OWN_CONF = {
     # A heap that is full fails everybody's next query; a dead server is replaced.
     "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
-    "spark.connect.grpc.binding.address": _LOOPBACK,
+    "spark.connect.grpc.binding.address": doors.LOOPBACK,
     "spark.connect.grpc.port.maxRetries": "0",
     "spark.ui.showConsoleProgress": "false",
     # Each task asks for the list of jobs now and then. Stages are to be there as long as their job.
@@ -67,17 +69,14 @@ _OWN_CONF = {
     # The pages of Spark's UI show options of readers, a password among them, in the clear.
     "spark.redaction.string.regex": HIDDEN,
 }
-# By its pages a session is closed: they show what runs for it yet, and kill that. No file of the
-# installation may have it otherwise; `common.spark_config` refuses a profile that does.
+# By its pages a session is closed: they show what runs for it yet, and kill that, for who has the
+# page token. No file of the installation may have it otherwise; `common.spark_config` refuses a
+# profile that does.
 _PAGES_CONF = {
     "spark.ui.enabled": "true",
-    "spark.ui.killEnabled": "true",
     "spark.ui.threadDumpsEnabled": "true",
     "spark.ssl.ui.enabled": "false",
 }
-# Without executors elsewhere nobody has to reach the driver, nor see its pages.
-_ALONE_CONF = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-_ADDRESS = "SPARK_LOCAL_IP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +123,10 @@ class ConnectServer:
         self.directory = directory
         self.port, self.ui_port = _free_ports(2)
         self.token = secrets.token_urlsafe(24)
+        home = environment.get("SPARK_HOME", "")
+        self._page_key = secrets.token_bytes(_KEY_BYTES) if doors.can_guard_pages(home) else b""
+        self.page_token = doors.page_token(self._page_key) if self._page_key else ""
+        """The token for its pages; "" if its Spark is too old to want one."""
         self.application_id = ""
         self.log = directory / "server.log"
         # Called by another name for each session, which tells whose UDFs a Python is for.
@@ -131,8 +134,8 @@ class ConnectServer:
         # Executors elsewhere have no host to ask for their Pythons, and have to reach the driver.
         self.is_alone = plan.master.startswith("local")
         # Its pages are served at this address alone, if there is one, else at all.
-        address = _LOOPBACK if self.is_alone else environment.get(_ADDRESS, "")
-        self._ui_host = address or _LOOPBACK
+        address = doors.LOOPBACK if self.is_alone else environment.get(doors.LOCAL_ADDRESS, "")
+        self._ui_host = address or doors.LOOPBACK
         with contextlib.ExitStack() as undone:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Its settings, a password among them, must not stay if this fails.
@@ -140,13 +143,16 @@ class ConnectServer:
             script = f'#!/bin/sh\nexec {shlex.join(proxy)} python "$0" "$@"\n'
             self._python.write_text(script, encoding="utf-8")
             self._python.chmod(0o700)
+            # For people, who may see the pages too.
+            (directory / _PAGE_TOKEN).touch(mode=0o600)
+            (directory / _PAGE_TOKEN).write_text(self.page_token, encoding="ascii")
             made = command(
                 self._conf(),
                 directory,
                 {
                     **environment,
                     TOKEN_VARIABLE: self.token,
-                    **({_ADDRESS: address} if address else {}),
+                    **({doors.LOCAL_ADDRESS: address} if address else {}),
                     "PYSPARK_PYTHON": str(self._python) if self.is_alone else plan.python,
                     "PYSPARK_DRIVER_PYTHON": plan.python,
                     "SPARK_LOCAL_DIRS": str(directory / "local"),
@@ -178,7 +184,7 @@ class ConnectServer:
         """True if somebody answers at the port; a probe has to see that it is well."""
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.settimeout(0.2)
-            return probe.connect_ex((_LOOPBACK, self.port)) == 0
+            return probe.connect_ex((doors.LOOPBACK, self.port)) == 0
 
     def memory_bytes(self) -> int:
         """Return its memory in use, 0 if it is gone."""
@@ -214,13 +220,14 @@ class ConnectServer:
         plan = self.plan
         conf = {
             **_OWN_CONF,
-            **(_ALONE_CONF if self.is_alone else {}),
+            **doors.settings(plan.master),
             **plan.conf,
             **_PAGES_CONF,
+            **self._page_conf(),
             "spark.master": plan.master,
             "spark.app.name": f"orcaflow {plan.profile}",
             "spark.driver.memory": plan.driver_memory,
-            "spark.connect.grpc.binding.address": _LOOPBACK,
+            "spark.connect.grpc.binding.address": doors.LOOPBACK,
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.ui.port": str(self.ui_port),
         }
@@ -232,6 +239,12 @@ class ConnectServer:
         if "ExitOnOutOfMemoryError" not in own:
             conf["spark.driver.defaultJavaOptions"] = f"{own} -XX:+ExitOnOutOfMemoryError"
         return conf
+
+    def _page_conf(self) -> dict[str, str]:
+        """Return the settings about a kill: by token, or by nobody."""
+        if not self._page_key:
+            return {"spark.ui.killEnabled": "false"}
+        return {"spark.ui.killEnabled": "true", **doors.page_settings(self._page_key)}
 
     def _started(self, made: Command) -> subprocess.Popen[bytes]:
         host = os.getpid()
@@ -281,11 +294,11 @@ def _is_telling(line: str) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    doors = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    held = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
     try:
-        for door in doors:
-            door.bind((_LOOPBACK, 0))
-        return [door.getsockname()[1] for door in doors]
+        for door in held:
+            door.bind((doors.LOOPBACK, 0))
+        return [door.getsockname()[1] for door in held]
     finally:
-        for door in doors:
+        for door in held:
             door.close()

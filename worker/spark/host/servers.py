@@ -82,6 +82,7 @@ class Server:
             session_id=_new_id(),
             application_id=self.process.application_id,
             ui_link=self.process.ui_link,
+            page_token=self.process.page_token,
             interpreter=self.process.plan.python,
             prototype=self.prototype if self.process.plan.shares else "",
         )

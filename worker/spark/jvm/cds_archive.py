@@ -19,7 +19,7 @@ from typing import Final
 
 from worker.spark.jvm import caches
 
-_FORMAT = 1
+_FORMAT = 2
 """The version of the archives' contents; another number has all archives made anew."""
 FILE: Final = "classes.jsa"
 LIBRARY: Final = "jars"

@@ -16,11 +16,11 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from worker.spark.jvm import gateway, java_command
+from worker.spark.jvm import doors, gateway, java_command
 from worker.spark.jvm.cds_archive import Archive
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ _CONF = {
     "spark.ui.enabled": "true",
     "spark.ui.port": "0",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    **doors.settings("local[2]"),
     "spark.scheduler.mode": "FAIR",
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -84,7 +83,12 @@ def run(home: str, java: str, wanted: Archive, *, log: Path | None) -> None:
     os.environ["no_proxy"] = "127.0.0.1,localhost"
     with tempfile.TemporaryDirectory(prefix="orcaflow-archive-") as directory:
         token = secrets.token_urlsafe(24)
-        conf = {**_CONF, "spark.sql.warehouse.dir": f"{directory}/warehouse"}
+        key = secrets.token_bytes(32) if doors.can_guard_pages(home) else b""
+        conf = {
+            **_CONF,
+            **(doors.page_settings(key) if key else {}),
+            "spark.sql.warehouse.dir": f"{directory}/warehouse",
+        }
         command = java_command.command(
             java_command.PYTHON_DRIVER,
             conf=conf,
@@ -105,12 +109,19 @@ def run(home: str, java: str, wanted: Archive, *, log: Path | None) -> None:
             started = gateway.start(argv, environment=command.environment, cwd=directory, log=out)
             try:
                 with _output_to(out):
-                    _train(started, token, Path(directory), out)
+                    page = doors.headers(doors.page_token(key) if key else "")
+                    _train(started, token, Path(directory), out, page)
             finally:
                 started.close(wait_seconds=_WRITE_SECONDS)
 
 
-def _train(started: gateway.Started, token: str, directory: Path, log: IO[bytes]) -> None:
+def _train(
+    started: gateway.Started,
+    token: str,
+    directory: Path,
+    log: IO[bytes],
+    headers: Mapping[str, str],
+) -> None:
     context = started.context()
     from pyspark.sql import SparkSession
 
@@ -145,8 +156,10 @@ def _train(started: gateway.Started, token: str, directory: Path, log: IO[bytes]
             ),
         )
     for page in _PAGES:
-        address = f"{context.uiWebUrl}{page.format(id=context.applicationId)}"
-        _try(log, page, lambda at=address: urllib.request.urlopen(at, timeout=_HTTP_SECONDS).read())  # type: ignore[misc]  # noqa: S310
+        request = urllib.request.Request(  # noqa: S310
+            f"{context.uiWebUrl}{page.format(id=context.applicationId)}", headers=dict(headers)
+        )
+        _try(log, page, lambda at=request: urllib.request.urlopen(at, timeout=_HTTP_SECONDS).read())  # type: ignore[misc]  # noqa: S310
     spark.stop()
 
 

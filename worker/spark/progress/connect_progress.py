@@ -13,8 +13,9 @@ import json
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from worker.spark.progress.facts_file import FactsFile
 from worker.spark.progress.meter import Meter
@@ -33,12 +34,24 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Without the proxies of the task's environment: no other computer is asked."""
 
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class ConnectProgress:
     """A session's part of its server's work."""
 
-    def __init__(self, spark: SparkSession, facts: FactsFile, meter: Meter, ui_link: str) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        facts: FactsFile,
+        meter: Meter,
+        ui_link: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        """`headers`: those that its server's pages want."""
         application = ",".join(facts.current.application_ids)
         self._api = f"{ui_link}/api/v1/applications/{application}" if ui_link else ""
+        self._headers = dict(headers)
         self._mark = f"_Session_{spark.session_id}_"
         self._facts = facts
         self._meter = meter
@@ -123,11 +136,18 @@ class ConnectProgress:
 
     def _get(self, path: str) -> list[dict[str, Any]]:
         # An address that the host has made, on this computer.
-        with _OPENER.open(f"{self._api}/{path}", timeout=_HTTP_SECONDS) as answer:
+        request = urllib.request.Request(f"{self._api}/{path}", headers=self._headers)  # noqa: S310
+        with _OPENER.open(request, timeout=_HTTP_SECONDS) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found
 
 
-def register(spark: SparkSession, facts: FactsFile, *, ui_link: str) -> ConnectProgress:
+def register(
+    spark: SparkSession,
+    facts: FactsFile,
+    *,
+    ui_link: str,
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> ConnectProgress:
     """Tell of this session from now on; `close` it before the session is closed."""
-    return ConnectProgress(spark, facts, Meter(), ui_link)
+    return ConnectProgress(spark, facts, Meter(), ui_link, headers)

@@ -29,7 +29,7 @@ if __name__ == "__main__" and _ROOT not in sys.path:
 
 from common.model.failures import FailureReason  # noqa: E402
 from worker.spark.diagnosis.failures import Explained, WorkFailedError, explain, explain_log  # noqa: E402
-from worker.spark.jvm import cds_building, gateway, java_command  # noqa: E402
+from worker.spark.jvm import cds_building, doors, gateway, java_command  # noqa: E402
 from worker.spark.progress import classic_progress  # noqa: E402
 from worker.spark.progress.meter import Meter  # noqa: E402
 from worker.spark.session import work  # noqa: E402
@@ -106,13 +106,9 @@ def _start(job: Job, properties: Path) -> gateway.Started:
         conf["spark.master"] = job.master
     if job.name:
         conf["spark.app.name"] = job.name
-    is_local = conf.get("spark.master", "local").startswith("local[") or (
-        conf.get("spark.master") == "local"
-    )
-    if is_local:
-        # Nobody else talks to it. Looking this computer up under its own name takes a while.
-        conf.setdefault("spark.driver.host", "127.0.0.1")
-        conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    is_local = doors.is_local(master := conf.get("spark.master", "local"))
+    # Nor is this computer looked up under its own name for a local one, which takes a while.
+    conf = {**doors.settings(master), **conf}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     command = java_command.command(
         (
@@ -128,7 +124,7 @@ def _start(job: Job, properties: Path) -> gateway.Started:
         cds_building.build_in_background(command.environment["SPARK_HOME"], command.argv[0])
     environment = dict(command.environment)
     if is_local:
-        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        environment = {**doors.variables(master), **environment}
         _use_own_pyspark(environment)
     return gateway.start(command.argv, environment=environment)
 

@@ -21,6 +21,8 @@ from urllib.parse import quote, urlencode
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.connect.proto.base_pb2 import GetStatusResponse
 
+from worker.spark.jvm import doors
+
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
@@ -48,6 +50,8 @@ class Place:
     session_id: str
     application_id: str = ""
     ui_link: str = ""
+    page_token: str = ""
+    """The token that the pages of the UI want."""
     python: str = ""
     """The program that the server starts for this session's UDFs; "" is its own choice."""
     interpreter: str = ""
@@ -212,7 +216,9 @@ def _kill(place: Place, jobs: Collection[int]) -> None:
 
 
 def _ask_page(place: Place, path: str, form: bytes | None = None) -> bytes:
-    address = f"{place.ui_link}{path}"
-    with _OPENER.open(address, form, timeout=_HTTP_SECONDS) as answer:
+    request = urllib.request.Request(  # noqa: S310  # An address that the host has made.
+        f"{place.ui_link}{path}", form, dict(doors.headers(place.page_token))
+    )
+    with _OPENER.open(request, timeout=_HTTP_SECONDS) as answer:
         content: bytes = answer.read()
         return content

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
+from worker.spark.jvm import doors
 from worker.spark.progress import connect_progress
 from worker.spark.session import prototype, work
 from worker.spark.session.job import Job
@@ -58,7 +59,12 @@ def do_job(place: Place, job: Job, *, closed: int) -> int:
             application_ids=(place.application_id,) if place.application_id else (),
             ui_link=place.ui_link,
         )
-        progress = connect_progress.register(own.first, facts, ui_link=place.ui_link)
+        progress = connect_progress.register(
+            own.first,
+            facts,
+            ui_link=place.ui_link,
+            headers=doors.headers(place.page_token),
+        )
         try:
             _equip(own, job)
         except Exception:
