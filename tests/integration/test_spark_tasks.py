@@ -19,7 +19,7 @@ from common.model.states import TaskState
 from common.spark_config import SparkConfig
 from common.store.worker.ports import AttemptEnd, DataSource
 from tests.integration.spark_host import WARM_PROFILES, SparkHost
-from tests.integration.worker_host import Host
+from tests.integration.worker_host import Host, wait_until_gone
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
 
@@ -100,6 +100,23 @@ def test_sql_is_run_with_its_parameters_and_puts_out_what_it_found(tasks: Tasks)
     assert json.loads(end.var_pool or "")[0]["value"] == "4"
     assert end.facts is not None
     assert end.facts.app_link.startswith("local-")
+
+
+def test_nothing_outlives_a_warm_task_however_it_moved_away(tasks: Tasks, tmp_path: Path) -> None:
+    up = tmp_path / "up"
+    os.mkfifo(up)
+    escape = f"env -i setsid -f sh -c 'echo $$ > {up}; exec sleep 600'"
+    script = f"""
+import subprocess
+subprocess.run({escape!r}, shell=True, check=True)
+print("escaped:", open({str(up)!r}).readline())
+"""
+    end = tasks.run("PYSPARK", {"rawScript": script})
+    assert end.state is TaskState.SUCCESS, tasks.log
+    escaped = re.search(r"escaped: (\d+)", tasks.log)
+    assert escaped is not None
+    assert f"left processes behind, which are told to end: {escaped[1]} (" in tasks.log
+    wait_until_gone(int(escaped[1]))
 
 
 def test_sql_that_spark_refuses_says_which_statement_and_why(tasks: Tasks) -> None:
