@@ -142,12 +142,17 @@ def test_a_script_finds_its_session_and_leaves_nothing_but_what_it_said(tmp_path
         tell(*(open(f"/proc/{pid}/cmdline").read() for pid in children))
         tell(*(open(f"/proc/{pid}/environ").read() for pid in children))
         tell([name for name in os.environ if "GATEWAY" in name])
+        tell(spark._jvm.java.lang.System.getProperty("java.io.tmpdir"))
+        conf = spark.sparkContext.getConf()
+        tell(*(conf.get(f"spark.{key}") for key in ("authenticate", "driver.bindAddress")))
         """,
         conf={"spark.my.token": "hush-hush"},
     )
     end = task.end()
     assert end.code == 0, end.log
-    total, where, (token, name), argv, environ, left = end.told()
+    total, where, (token, name), argv, environ, left, scratch, doors = end.told()
+    assert scratch == [str(tmp_path / "task.tmp")]
+    assert doors == ["true", "127.0.0.1"]
     assert total == [44850]
     assert "pyspark.zip" not in where[0]
     assert (token, name) == ("hush-hush", "a test")

@@ -186,6 +186,31 @@ def test_a_host_listens_to_its_own_account_alone(loops: Callable[..., HostLoop])
     assert (mode_of(door), mode_of(door.parent)) == (0o600, 0o700)
 
 
+def test_a_daemon_has_removed_what_a_host_that_was_killed_has_left_behind(
+    loops: Callable[..., HostLoop], tmp_path: Path
+) -> None:
+    left = folders.own_folder(tmp_path, PORT) / "server-7" / "tmp"
+    left.mkdir(parents=True)
+    (left / "liblz4-java-1.so").touch()
+    loop = loops()
+    until(lambda: loop.run_once() and not left.parent.exists())
+    until(lambda: hosts(tmp_path) == [])
+
+
+def test_what_a_host_at_work_needs_is_not_removed_by_the_next_daemon(
+    loops: Callable[..., HostLoop], tmp_path: Path
+) -> None:
+    first = loops()
+    first.want()
+    pid = followed(first)
+    kept = folders.own_folder(tmp_path, PORT) / "server-7"
+    kept.mkdir()
+    first.close()
+    assert followed(loops()) == pid
+    until(lambda: hosts(tmp_path) == [pid])
+    assert kept.exists()
+
+
 # Hosts of tenants
 
 

@@ -338,6 +338,20 @@ def test_tenants_share_no_folder_of_their_servers_and_tables(tenants: Tenants) -
     assert (own.st_uid, own.st_mode & 0o777) == (0, 0o711)
 
 
+def test_temporary_files_of_a_server_are_below_its_own_directory(tenants: Tenants) -> None:
+    (server,) = tenants.alice.servers()
+    (settings,) = tenants.alice.directory.glob("server-*/server.properties")
+    scratch = settings.parent / "tmp"
+    libraries = re.findall(r"/\S+\.so", Path(f"/proc/{server}/maps").read_text())
+    unpacked = {each for each in libraries if re.search("lz4|netty|snappy|zstd", each)}
+    assert unpacked
+    assert {str(Path(each).parent) for each in unpacked} == {str(scratch)}
+    assert list(scratch.glob("artifacts-*"))
+    opened = [each.resolve() for each in Path(f"/proc/{server}/fd").iterdir()]
+    blocks = [each for each in opened if "blockmgr" in str(each)]
+    assert all(each.is_relative_to(settings.parent) for each in blocks)
+
+
 def test_a_profile_to_be_warm_ahead_starts_no_server_of_roots_for_tenants(tenants: Tenants) -> None:
     assert not Path(tenants.loop.address).exists()
 

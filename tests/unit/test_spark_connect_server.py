@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from worker.spark.host.connect_server import ConnectServer, MakeCommand, ServerPlan
+from worker.spark.host.connect_server import (
+    ConnectServer,
+    MakeCommand,
+    ServerPlan,
+    scratch_of,
+)
 from worker.spark.jvm.java_command import Command, NoSparkError
 
 
@@ -179,3 +184,11 @@ def test_a_server_wants_a_secret_of_its_own_where_spark_makes_one(tmp_path: Path
     assert "spark.authenticate" not in Started(tmp_path / "b", "spark://there:7077").conf
     chosen = Started(tmp_path / "c", "local[2]", conf={"spark.authenticate": "false"})
     assert chosen.conf["spark.authenticate"] == "false"
+
+
+def test_all_temporary_files_of_a_server_are_below_its_own_directory(tmp_path: Path) -> None:
+    made = Started(tmp_path / "server", "spark://there:7077", TMPDIR="/tmp")
+    scratch = scratch_of(tmp_path / "server")
+    assert scratch.is_dir()
+    assert made.environment["TMPDIR"] == str(scratch)
+    assert Path(made.environment["SPARK_LOCAL_DIRS"]).parent == tmp_path / "server"

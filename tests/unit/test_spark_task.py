@@ -422,6 +422,13 @@ def test_a_driver_of_our_own_keeps_other_accounts_out(desk: Desk) -> None:
     assert not {"spark.authenticate", "spark.ui.killEnabled"} & desk.job({})["conf"].keys()
 
 
+def test_spark_submit_keeps_its_temporary_files_in_the_attempts_directory(desk: Desk) -> None:
+    job = desk.job({})
+    folder = desk.home / "tasks/1/2/3/spark-tmp"
+    assert job["environment"]["SPARK_SUBMIT_OPTS"] == f'"-Djava.io.tmpdir={folder}"'
+    assert folder.is_dir()
+
+
 def test_variables_reach_the_driver_and_the_executors_wherever_they_run(desk: Desk) -> None:
     variables = {"env": {"REGION": "eu"}}
     job = desk.job(variables)

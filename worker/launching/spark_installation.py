@@ -6,6 +6,8 @@ from importlib.util import find_spec
 
 from worker.launching.base import TaskContext, TaskParameterError
 from worker.launching.scripts import interpreter
+from worker.spark.jvm.installation import scratch_option
+from worker.workspace import make_directory
 
 
 def spark_home(context: TaskContext, version: str = "") -> str:
@@ -20,6 +22,13 @@ def spark_home(context: TaskContext, version: str = "") -> str:
     if not home:
         raise TaskParameterError("worker.spark_home: there is no Spark on this worker")
     return home
+
+
+def scratch_variables(context: TaskContext) -> dict[str, str]:
+    """Return what has spark-submit's JVM keep its temporary files in the attempt's directory."""
+    folder = context.directory / "spark-tmp"
+    make_directory(folder, context.account)
+    return {"SPARK_SUBMIT_OPTS": f'"{scratch_option(folder)}"'}
 
 
 def spark_environment(context: TaskContext, home: str) -> dict[str, str]:

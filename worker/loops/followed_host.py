@@ -65,6 +65,7 @@ class FollowedHost:
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
         self._was_followed = False
+        self._is_sweeping = False
 
     @property
     def is_followed(self) -> bool:
@@ -98,6 +99,8 @@ class FollowedHost:
         ended = None if self._process is None else self._process.poll()
         if ended is not None:
             self._process = None
+            if self._is_sweeping:
+                self._is_sweeping, ended = False, None
         if self._link is None:
             # One that was found at work is followed too, wanted or not: it waits for that.
             self._link = self._connected()
@@ -110,9 +113,15 @@ class FollowedHost:
                 log.warning("spark host did not start", extra=told)
                 return AGAIN
             if self._process is None:
-                self._process = self._started()
+                self._process = self._started(self._argv)
             return AGAIN if self._process is None else _COMING
         return IDLE
+
+    def sweep(self) -> None:
+        """Have removed what a host that was killed has left behind; one at work is let alone."""
+        if any(self._folder.glob(folders.SERVERS)):
+            self._process = self._started((*self._argv, "--sweep"))
+            self._is_sweeping = self._process is not None
 
     def stop(self) -> None:
         """End it and all that it keeps warm."""
@@ -166,7 +175,7 @@ class FollowedHost:
             return ""
         return lines[-1][:_SAID_CHARS] if lines else ""
 
-    def _started(self) -> subprocess.Popen[bytes] | None:
+    def _started(self, argv: Sequence[str]) -> subprocess.Popen[bytes] | None:
         account = self._account
         try:
             folders.make_folder(self._folder, self._mode, account)
@@ -174,7 +183,7 @@ class FollowedHost:
             output = os.open(self._output, flags, 0o600)
             try:
                 process = subprocess.Popen(
-                    self._argv,
+                    argv,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

@@ -59,8 +59,8 @@ class HostLoop:
     ) -> None:
         """`environment`: the part of the daemon's that tasks may see. `wake` ends a rest.
 
-        `for_tenants`: tasks run as other accounts, each with a host of its own. Raises `OSError`
-        if their folders can't be made.
+        `for_tenants`: tasks run as other accounts, each with a host of its own. Has the leftovers
+        of hosts that were killed removed. Raises `OSError` if the folders can't be made.
         """
         self._config = config
         self._home = home
@@ -81,6 +81,8 @@ class HostLoop:
         if for_tenants:
             self._open_to_tenants()
         own = self._hosts[None] = self._host(None)
+        for host in self._hosts.values():
+            host.sweep()
         if config.prewarmed() and not for_tenants:
             own.want()
 

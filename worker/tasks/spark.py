@@ -42,7 +42,7 @@ from worker.launching.lineage import lineage_conf
 from worker.launching.resources import fetch_resources, resource_name
 from worker.launching.runner import run_by
 from worker.launching.shipped import local_file, shipped_files
-from worker.launching.spark_installation import spark_environment, spark_home
+from worker.launching.spark_installation import scratch_variables, spark_environment, spark_home
 from worker.launching.spark_memory import Memory
 from worker.launching.spark_target import (
     DEPLOY_MODE,
@@ -330,7 +330,7 @@ TASK_TYPE: Final = SparkTask
 
 
 def _environment(context: TaskContext, home: str, target: Target) -> dict[str, str]:
-    environment = spark_environment(context, home)
+    environment = {**spark_environment(context, home), **scratch_variables(context)}
     if target.in_cluster and not context.settings.python:
         # It would go to hosts where the worker's own interpreter need not be.
         del environment["PYSPARK_PYTHON"], environment["PYSPARK_DRIVER_PYTHON"]

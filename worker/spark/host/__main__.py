@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import TextIO
 
 from worker.spark.host import folders, host_log, preload
-from worker.spark.host.connect_server import MAIN_CLASS, MakeCommand
-from worker.spark.host.folders import SOCKET
+from worker.spark.host.connect_server import MAIN_CLASS, MakeCommand, scratch_of
+from worker.spark.host.folders import SERVERS, SOCKET
 from worker.spark.host.forking import raise_file_limit
 from worker.spark.host.loop import Host
 from worker.spark.jvm import cds_building, java_command
@@ -48,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, required=True, help="that of its worker daemon")
     parser.add_argument("--spark-home", required=True)
     parser.add_argument("--for-tenant", action="store_true", help="this account is a tenant's")
+    parser.add_argument("--sweep", action="store_true", help="only remove what a host has left")
     options = parser.parse_args(arguments)
     directory = folders.own_folder(options.home, options.port)
     log = options.home / "logs" / f"spark-host-{options.port}.log"
@@ -58,11 +59,15 @@ def main(arguments: list[str] | None = None) -> int:
     host_log.write_to(log)
     with (directory / "lock").open("w") as lock:
         while not _is_locked(lock):
-            if (directory / SOCKET).exists():
+            if options.sweep or (directory / SOCKET).exists():
                 return 0
             time.sleep(_LOCK_REST)  # The one before has closed its door, and is ending.
-        for left in directory.glob("server-*"):
+        for left in directory.glob(SERVERS):
             shutil.rmtree(left, ignore_errors=True)
+        if options.sweep:
+            # Of a host that was killed; who comes next must not take it for one at work.
+            (directory / SOCKET).unlink(missing_ok=True)
+            return 0
         preload.ready()
         raise_file_limit()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -95,6 +100,7 @@ def _command(spark_home: str, *, builds: bool) -> MakeCommand:
             properties_file=directory / "server.properties",
             home=spark_home,
             environment=environment,
+            scratch=scratch_of(directory),
         )
         if made.archive is None and builds:
             # The next one will start faster.

@@ -141,6 +141,7 @@ class ConnectServer:
             # Its settings, a password among them, must not stay if this fails.
             undone.callback(shutil.rmtree, directory, ignore_errors=True)
             script = f'#!/bin/sh\nexec {shlex.join(proxy)} python "$0" "$@"\n'
+            scratch_of(directory).mkdir(mode=0o700)
             self._python.write_text(script, encoding="utf-8")
             self._python.chmod(0o700)
             # For people, who may see the pages too.
@@ -156,6 +157,8 @@ class ConnectServer:
                     "PYSPARK_PYTHON": str(self._python) if self.is_alone else plan.python,
                     "PYSPARK_DRIVER_PYTHON": plan.python,
                     "SPARK_LOCAL_DIRS": str(directory / "local"),
+                    # Of its Pythons; Java has an option for that.
+                    "TMPDIR": str(scratch_of(directory)),
                 },
             )
             self.process = self._started(made)
@@ -260,6 +263,11 @@ class ConnectServer:
                 # The host has no threads: this can't stand still.
                 preexec_fn=lambda: end_with_parent(host),  # noqa: PLW1509
             )
+
+
+def scratch_of(directory: Path) -> Path:
+    """Return the folder for temporary files of a server with this directory; it goes with it."""
+    return directory / "tmp"
 
 
 def main_cause(last_words: str) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SOCKET: Final = "host.sock"
 OUTPUT: Final = "host.out"
+SERVERS: Final = "server-*"
+"""The pattern of the names of servers' directories."""
 PRIVATE: Final = 0o700
 PASSABLE: Final = 0o711
 """The mode of a folder that other accounts may pass through and not list."""

@@ -23,6 +23,7 @@ from worker.spark.host.connect_server import (
     ServerPlan,
     main_cause,
 )
+from worker.spark.host.folders import SERVERS
 from worker.spark.host.forks import Forks, Watch
 from worker.spark.host.pool import ServerSeen, ServerState
 from worker.spark.session import warm
@@ -216,7 +217,7 @@ class Servers:
     def clear_away(self) -> None:
         """Remove at once what those that are gone have left behind: no probe will do it later."""
         there = {each.process.directory for each in self._servers.values()}
-        for left in set(self._directory.glob("server-*")) - there:
+        for left in set(self._directory.glob(SERVERS)) - there:
             shutil.rmtree(left, ignore_errors=True)
 
     def doubt(self, server: Server) -> None:

@@ -101,6 +101,7 @@ def run(home: str, java: str, wanted: Archive, *, log: Path | None) -> None:
                 "SPARK_LOCAL_DIRS": directory,
             },
             archived=lambda _home, _java: wanted,
+            scratch=Path(directory),
         )
         flags = wanted.flags()
         argv = [each for each in command.argv if each not in flags]

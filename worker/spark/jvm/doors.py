@@ -10,8 +10,6 @@ Spark's own filter checks. Rules and values alone, standard library only.
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import json
 import re
 from collections.abc import Mapping
@@ -69,6 +67,10 @@ def page_settings(key: bytes) -> dict[str, str]:
 
 def page_token(key: bytes) -> str:
     """Return a token for the pages, which is good as long as their server is there."""
+    # Imported here: lint, which wants the settings alone, shall start fast.
+    import hashlib
+    import hmac
+
     head = _encoded(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
     said = _encoded(json.dumps({"sub": "orcaflow"}).encode())
     signature = hmac.new(key, f"{head}.{said}".encode(), hashlib.sha256).digest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 
 
 def home_of_spark(configured: str, environment: Mapping[str, str], version: str = "") -> str:
@@ -24,3 +25,11 @@ def _home_of_pyspark() -> str:
     spec = find_spec("pyspark")
     locations = None if spec is None else spec.submodule_search_locations
     return str(locations[0]) if locations else ""
+
+
+def scratch_option(scratch: Path) -> str:
+    """Return the option for the folder of a JVM's temporary files: artefacts, unpacked libraries.
+
+    Without it they are in the system's folder, and stay there if the JVM is killed.
+    """
+    return f"-Djava.io.tmpdir={scratch}"

@@ -24,7 +24,7 @@ from typing import Final
 from common.masking import is_secret
 from common.model.retry_policy import megabytes_in
 from worker.spark.jvm import caches, cds_archive, properties
-from worker.spark.jvm.installation import home_of_spark
+from worker.spark.jvm.installation import home_of_spark, scratch_option
 
 CONNECT_SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CONNECT: Final = ("--class", CONNECT_SERVER, "spark-internal")
@@ -113,12 +113,14 @@ def command(
     environment: Mapping[str, str] | None = None,
     archived: Callable[[str, str], cds_archive.Archive | None] = cds_archive.find,
     quick: bool = False,
+    scratch: Path | None = None,
 ) -> Command:
     """The command that has `SparkSubmit` run an application with these settings.
 
     They are put into `properties_file`, a new one, which may go when the JVM has begun to speak.
     `archived` says what archive of classes a home and a Java have. `quick` is for a JVM that
-    somebody waits for, and reads the log of. Raises `NoSparkError`, or `OSError` for the file.
+    somebody waits for, and reads the log of. `scratch` is a folder for its temporary files, which
+    would else stay in the system's. Raises `NoSparkError`, or `OSError` for the file.
     """
     surroundings = dict(os.environ if environment is None else environment)
     home = home or home_of_spark("", surroundings)
@@ -126,7 +128,7 @@ def command(
         raise NoSparkError("there is no Spark: install pyspark, or set SPARK_HOME")
     surroundings = _with_spark_env(home, surroundings)
     template = template_of(home, conf, surroundings)
-    options = [*LATE_C2, *template.options]
+    options = [*([scratch_option(scratch)] if scratch else []), *LATE_C2, *template.options]
     if quick:
         options += [*_of_heap(options, surroundings), *_of_log(options, surroundings)]
     found = archived(home, template.java)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import sys
 import threading
@@ -19,6 +20,7 @@ import time
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING
 
 _STARTED = time.monotonic()
@@ -54,10 +56,21 @@ def main() -> int:
         code = work.compiled(job)
     except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
         return work.failed(job, error)
+    # It holds what Java keeps in files, and what it unpacks of its libraries.
+    scratch = job.reason_file.with_suffix(".tmp")
+    try:
+        return _drive(job, code, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _drive(job: Job, code: CodeType | None, scratch: Path) -> int:
+    """Do the job in a driver of its own; the exit code."""
     properties = job.reason_file.with_suffix(".spark")
     log_begin = _log_end()
     try:
-        driver = _start(job, properties)
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        driver = _start(job, properties, scratch)
     except (java_command.NoSparkError, OSError) as error:
         return work.failed(job, WorkFailedError(str(error), FailureReason.CONFIGURATION))
     try:
@@ -100,7 +113,7 @@ def _end(
     work.facts().flush()
 
 
-def _start(job: Job, properties: Path) -> gateway.Started:
+def _start(job: Job, properties: Path, scratch: Path) -> gateway.Started:
     conf = {**job.conf}
     if job.master:
         conf["spark.master"] = job.master
@@ -119,6 +132,7 @@ def _start(job: Job, properties: Path) -> gateway.Started:
         conf=conf,
         properties_file=properties,
         quick=True,
+        scratch=scratch,
     )
     if command.archive is None:
         cds_building.build_in_background(command.environment["SPARK_HOME"], command.argv[0])
