@@ -69,13 +69,13 @@ class LineThatBreaks(MemoryRunStore):
         self.loads.append(len(ownerships))
         return super().load(ownerships)
 
-    def owned(self, node: Node) -> frozenset[Ownership]:
+    def owned(self, node: Node, **page: Any) -> frozenset[Ownership]:
         self._answers("owned")
-        return super().owned(node)
+        return super().owned(node, **page)
 
-    def reports(self, node: Node) -> tuple[TaskReport, ...]:
+    def reports(self, node: Node, **page: Any) -> tuple[TaskReport, ...]:
         self._answers("reports")
-        return super().reports(node)
+        return super().reports(node, **page)
 
     def wanted(self, node: Node) -> dict[Ownership, Intent]:
         self._answers("wanted")

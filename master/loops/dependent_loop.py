@@ -25,10 +25,11 @@ from zoneinfo import ZoneInfo
 
 from common.clock import Clock
 from common.errors import ServiceUnreachableError
+from common.model.cluster import Node
 from common.model.control import Dependent, read_control
 from common.model.states import TaskState
 from common.model.upstream import Answer, Question
-from common.store.master.ports import DependentStore, WaitingDependent
+from common.store.master.ports import PAGE, DependentStore, WaitingDependent
 from common.zones import UnknownZoneError, zone_named
 from master.identity import Identity
 from master.logic.deadlocks import runs_needed, wait_cycles
@@ -69,13 +70,14 @@ class DependentConfig:
     """`interval`: between checks without a notification. `breath`: ends in a burst share a check.
 
     A task that could not be decided in `faults_until_failure` checks, by a fault of ours, fails.
-    At most `followed_at_most` runs are read per search for wait cycles.
+    At most `followed_at_most` runs are read per search for wait cycles, and `page` tasks at once.
     """
 
     interval: timedelta = timedelta(seconds=5)
     breath: timedelta = timedelta(milliseconds=50)
     faults_until_failure: int = 3
     followed_at_most: int = 1000
+    page: int = PAGE
 
 
 class DependentLoop:
@@ -141,8 +143,7 @@ class DependentLoop:
             self._any_waits = True
         started = self._clock.monotonic()
         try:
-            waiting = self._store.waiting(node)
-            self._break_cycles(self._decide(waiting), waiting)
+            any_waits = self._check_all(node)
         except BaseException:
             # The check is still to be made.
             with self._lock:
@@ -153,11 +154,27 @@ class DependentLoop:
             # However long a check takes and however much happens: half of the time is left over.
             took = timedelta(seconds=self._checked_at - started)
             self._breath = max(self._config.breath, took)
-        if not waiting:
+        if not any_waits:
             with self._lock:
                 # Unless a notification came meanwhile: it may have been of a task that waits now.
                 self._any_waits = self._changed
         return self._rest()
+
+    def _check_all(self, node: Node) -> bool:
+        """Decide all that wait, a page at a time; return False if nothing waited."""
+        unchanged: list[Wait] = []
+        own: set[int] = set()
+        last = 0
+        while True:
+            page = self._store.waiting(node, after=last, limit=self._config.page)
+            unchanged += self._decide(page)
+            own.update(each.task_instance_id for each in page)
+            if len(page) < self._config.page:
+                break
+            last = page[-1].task_instance_id
+        self._faults = {number: count for number, count in self._faults.items() if number in own}
+        self._break_cycles(unchanged, own)
+        return bool(own)
 
     def _rest(self) -> timedelta:
         if self._checked_at is None:
@@ -176,7 +193,8 @@ class DependentLoop:
                 self._fail(each, one)
         try:
             unchanged = self._conclude_all(read)
-            self._faults.clear()
+            for one in read:
+                self._faults.pop(one.row.task_instance_id, None)
             return unchanged
         except ServiceUnreachableError:
             raise
@@ -186,16 +204,16 @@ class DependentLoop:
 
     def _conclude_one_by_one(self, read: Sequence[_Read]) -> list[Wait]:
         """Decide one by one: a task that can't be decided must not block others, and ends."""
-        known, self._faults = self._faults, {}
         unchanged: list[Wait] = []
         for one in read:
             each = one.row
+            known = self._faults.pop(each.task_instance_id, 0)
             try:
                 unchanged += self._conclude_all([one])
             except ServiceUnreachableError:
                 raise
             except Exception as error:
-                faults = known.get(each.task_instance_id, 0) + 1
+                faults = known + 1
                 log.exception(
                     "task could not be decided",
                     extra={"task_instance_id": each.task_instance_id, "faults": faults},
@@ -248,7 +266,7 @@ class DependentLoop:
         since = self._clock.monotonic() - self._cycles_sought_at
         return timedelta(seconds=since) >= self._config.interval
 
-    def _break_cycles(self, unchanged: Sequence[Wait], waiting: Sequence[WaitingDependent]) -> None:
+    def _break_cycles(self, unchanged: Sequence[Wait], own: Collection[int]) -> None:
         """Fail the newest run of each wait cycle, if it is this master's."""
         # Every run in a wait cycle is needed by another one in it, so only needed runs are read.
         needed = {run for wait in unchanged for run in runs_needed(wait)}
@@ -256,7 +274,7 @@ class DependentLoop:
             return
         self._cycles_sought_at = self._clock.monotonic()
         try:
-            self._break_cycles_behind(needed, {each.task_instance_id for each in waiting})
+            self._break_cycles_behind(needed, own)
         except ServiceUnreachableError:
             raise
         except Exception:

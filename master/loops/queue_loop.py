@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from common.clock import Clock
-from common.model.cluster import QueueEntry
+from common.model.cluster import Node, QueueEntry
 from common.registry.protocol import KillQueue, RegistryUnavailableError, TaskQueue
 from common.store.master.ports import RunStore, Saved
 from master.identity import Identity
@@ -26,10 +26,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
-    """An attempt is repaired only after `patience`: the offer of a new one may be under way."""
+    """An attempt is repaired only after `patience`: the offer of a new one may be under way.
+
+    `page`: the most rows that a repair compares with the queue; the next repair takes the next.
+    """
 
     repair_interval: timedelta = timedelta(seconds=2)
     patience: timedelta = timedelta(seconds=2)
+    page: int = 5000
 
 
 class QueueLoop:
@@ -57,6 +61,8 @@ class QueueLoop:
         self._config = config or QueueConfig()
         self._pending: deque[Saved] = deque()
         self._repaired_at: float | None = None
+        # The last attempt of the page that was compared; 0 at the end of the queue.
+        self._compared = 0
 
     def add(self, saved: Saved) -> None:
         """Queue the entries of a save."""
@@ -92,26 +98,37 @@ class QueueLoop:
         if self._repaired_at is not None and started - self._repaired_at < interval:
             return timedelta(seconds=interval - (started - self._repaired_at))
         node = self._identity.node
-        if node is not None:
-            before = self._clock.now() - self._config.patience
-            # First the rows, then the registry: an attempt that is claimed in between is offered
-            # once too often, and its second claimant finds no row to change.
-            unclaimed = self._store.unclaimed(node, submitted_before=before)
-            if unclaimed:
-                entries = self._tasks.entries()
-                claimed = self._tasks.claimed()
-                wanted = {e.task_instance_id: e for e in unclaimed}
-                stale = [e for e in entries if wanted.get(e.task_instance_id, e) != e]
-                there = frozenset(entries)
-                missing = [
-                    e for e in unclaimed if e not in there and e.task_instance_id not in claimed
-                ]
-                if missing:
-                    log.warning("queue entries were missing", extra={"count": len(missing)})
-                    self._tasks.offer(missing)
-                if stale:
-                    self._tasks.withdraw(stale)
+        if node is not None and self._repair_page(node):
+            # Many are missing, perhaps all: the rest of them is looked for at once.
+            return timedelta()
         self._repaired_at = self._clock.monotonic()
         # A long queue takes long to compare; the repair gets at most a tenth of the time.
         took = self._repaired_at - started
         return timedelta(seconds=max(interval, 10 * took))
+
+    def _repair_page(self, node: Node) -> bool:
+        """Compare a page of the rows with the queue; True if some were missing and more follow."""
+        # First the rows, then the registry: an attempt that is claimed in between is offered
+        # once too often, and its second claimant finds no row to change.
+        unclaimed = self._store.unclaimed(
+            node,
+            submitted_before=self._clock.now() - self._config.patience,
+            after=self._compared,
+            limit=self._config.page,
+        )
+        is_last = len(unclaimed) < self._config.page
+        self._compared = 0 if is_last else max(e.task_instance_id for e in unclaimed)
+        if not unclaimed:
+            return False
+        entries = self._tasks.entries()
+        claimed = self._tasks.claimed()
+        wanted = {e.task_instance_id: e for e in unclaimed}
+        stale = [e for e in entries if wanted.get(e.task_instance_id, e) != e]
+        there = frozenset(entries)
+        missing = [e for e in unclaimed if e not in there and e.task_instance_id not in claimed]
+        if missing:
+            log.warning("queue entries were missing", extra={"count": len(missing)})
+            self._tasks.offer(missing)
+        if stale:
+            self._tasks.withdraw(stale)
+        return bool(missing) and not is_last

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import islice
-from typing import TypeAlias, TypeVar, assert_never
+from typing import TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
 from common.clock import Clock
@@ -27,13 +27,22 @@ from common.errors import (
     SchedulerError,
     ServiceUnreachableError,
 )
+from common.model.cluster import Node
 from common.model.command_param import CommandParam
 from common.model.control import Dependent, SubProcess
 from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership, TaskReport
-from common.model.states import ProcessState, TaskDependType, TaskState
+from common.model.states import ProcessState, TaskDependType
 from common.runtime import metrics
-from common.store.master.ports import Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
+from common.store.master.ports import (
+    PAGE,
+    Intent,
+    LoadedRun,
+    RunStore,
+    Saved,
+    Step,
+    UnreadableRun,
+)
 from common.zones import UnknownZoneError
 from master.engine.advance import advance
 from master.engine.events import (
@@ -44,15 +53,10 @@ from master.engine.events import (
     ProcessTimedOut,
     RunOpened,
     StopRequested,
-    TaskEvent,
-    TaskFailed,
-    TaskKilled,
-    TaskPaused,
-    TaskSucceeded,
     TimerFired,
-    WorkerLost,
 )
 from master.engine.load import load_run
+from master.engine.reports import event_of
 from master.engine.run import ProcessRun
 from master.engine.task_run import ImpossibleError
 from master.graphs import GraphCache
@@ -73,10 +77,12 @@ class RunWorkerConfig:
 
     `exec_task_num`: the most tasks of a run that workers may have at the same time; 0 is no limit.
     `stop_deadline`: the time after its request by which a stop is over, whatever workers do.
+    `page`: the most rows of a kind that a pass reads; the next pass reads the next.
     """
 
     check_interval: timedelta = timedelta(seconds=1)
     opened_at_once: int = 25
+    page: int = PAGE
     faults_until_failure: int = 3
     stop_deadline: timedelta = timedelta(seconds=13)
     exec_task_num: int = 0
@@ -126,6 +132,8 @@ class RunWorker:
         self._armed: set[_Timer] = set()
         self._faults: dict[int, int] = {}
         self._checked_at: float | None = None
+        # The last run and the last report of the pages that were read; 0 after the last page.
+        self._compared = self._reported = 0
         # Ids of the runs that occupy room (few; others may be many), true for a complement's.
         self._occupying: dict[int, bool] = {}
         self._active = 0
@@ -195,7 +203,7 @@ class RunWorker:
             self._active_live = self._active - sum(self._occupying.values())
             if self.active < before or self.active_live < live_before:
                 self._ended()
-        if self._to_open or self._notified or self._orders:
+        if self._to_open or self._notified or self._orders or self._reported:
             return timedelta()
         return self._rest(now)
 
@@ -222,15 +230,10 @@ class RunWorker:
         self._open(events)
         # Runs taken over may have reports that only the former owner was notified of.
         check = check or any(ownership.epoch > 1 for ownership in events)
-        notified = _drain(self._notified)
-        # The output of an attempt is in its row alone, not in the notification.
-        reports = [report for report in notified if not report.has_output]
-        if check or len(reports) < len(notified):
-            reports += self._store.reports(node)
-        for report in reports:
+        for report in self._reports(node, check=check):
             run = self._runs.get(report.process_instance_id)
             if run is not None:
-                events.setdefault(run.ownership, []).append(_event(report))
+                events.setdefault(run.ownership, []).append(event_of(report))
         if check:
             for ownership, intent in self._store.wanted(node).items():
                 event = self._wanted(intent, now)
@@ -241,6 +244,21 @@ class RunWorker:
             self._checked_at = monotonic
         for run, due in self._due(now):
             events.setdefault(run.ownership, []).append(due)
+
+    def _reports(self, node: Node, *, check: bool) -> list[TaskReport]:
+        """Read what was notified and, after a check, the next page of what is not settled."""
+        notified = _drain(self._notified, self._config.page)
+        reports = [report for report in notified if not report.has_output]
+        # The output of an attempt is in its row alone, not in the notification.
+        told = [report.task_instance_id for report in notified if report.has_output]
+        if told:
+            reports += self._store.reports(node, only=told)
+        if check or self._reported:
+            page = self._store.reports(node, after=self._reported, limit=self._config.page)
+            is_last = len(page) < self._config.page
+            self._reported = 0 if is_last else max(one.task_instance_id for one in page)
+            reports += page
+        return reports
 
     def _wanted(self, intent: Intent, now: datetime) -> ProcessEvent | None:
         deadline = intent.at + self._config.stop_deadline
@@ -267,6 +285,7 @@ class RunWorker:
             self._to_open.clear()
             self._notified.clear()
             self._checked_at = None
+            self._compared = self._reported = 0
         return "check" in orders
 
     def _compare_with_tables(self) -> None:
@@ -274,14 +293,21 @@ class RunWorker:
         node = self._identity.node
         if node is None:
             return
-        owned = self._store.owned(node)
+        after, limit = self._compared, self._config.page
+        owned = self._store.owned(node, after=after, limit=limit)
+        is_last = len(owned) < limit
+        self._compared = 0 if is_last else max(each.process_instance_id for each in owned)
         # Copied in one go first: other threads append to it meanwhile.
         waiting = frozenset(tuple(self._to_open))
         for ownership in sorted(owned):
             if not self._has(ownership) and ownership not in waiting:
                 self._to_open.append(ownership)
-        for run in list(self._runs.values()):
-            if run.ownership not in owned:
+        if not is_last and self._to_open:
+            # So many were unknown, as after a start, that the next page is compared at once.
+            self._orders.append("check")
+        for run_id, run in list(self._runs.items()):
+            is_on_page = after < run_id and (is_last or run_id <= self._compared)
+            if is_on_page and run.ownership not in owned:
                 self._forget(run.ownership, "it is not, or no longer, this master's")
 
     def _open(self, events: dict[Ownership, list[Event]]) -> None:
@@ -543,30 +569,6 @@ def _under_way(loaded: LoadedRun | UnreadableRun) -> tuple[tuple[str, int], ...]
     if isinstance(loaded, UnreadableRun):
         return loaded.live
     return tuple((row.name, row.attempt) for row in loaded.tasks if not row.state.is_finished)
-
-
-def _event(report: TaskReport) -> TaskEvent:
-    name, attempt, at = report.name, report.attempt, report.end_time
-    match report.state:
-        case TaskState.SUCCESS | TaskState.FORCED_SUCCESS:
-            return TaskSucceeded(name=name, attempt=attempt, at=at, var_pool=report.var_pool)
-        case TaskState.FAILURE:
-            return TaskFailed(name=name, attempt=attempt, at=at, failure=report.failure)
-        case TaskState.NEED_FAULT_TOLERANCE:
-            return WorkerLost(name=name, attempt=attempt, at=at)
-        case TaskState.KILL:
-            return TaskKilled(name=name, attempt=attempt, at=at, failure=report.failure)
-        case TaskState.PAUSE:
-            return TaskPaused(name=name, attempt=attempt, at=at)
-        case (
-            TaskState.SUBMITTED
-            | TaskState.RUNNING
-            | TaskState.WAITING_DEPEND
-            | TaskState.DELAY_EXECUTION
-        ):
-            raise ImpossibleError(f"{report} reports an attempt that has not ended")
-        case _:
-            assert_never(report.state)
 
 
 def _drain(queue: deque[_Item], most: int | None = None) -> list[_Item]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -426,3 +427,39 @@ def test_the_queue_must_hold_what_is_submitted_and_not_claimed_in_its_order(db: 
     assert db.runs.unclaimed(MASTER, submitted_before=NOON) == ()
     save(db, usual, kill("low"))
     assert db.runs.unclaimed(MASTER, submitted_before=LATER) == (*urgent_offers, offers[1])
+
+
+def test_what_a_master_owns_is_read_page_by_page(db: Tables) -> None:
+    runs = [a_run(db) for _ in range(5)]
+    ids = [owned.process_instance_id for owned in runs]
+    assert db.runs.owned(MASTER, limit=2) == set(runs[:2])
+    assert db.runs.owned(MASTER, after=ids[1], limit=2) == set(runs[2:4])
+    assert db.runs.owned(MASTER, after=ids[3], limit=2) == {runs[4]}
+
+
+def test_reports_are_read_page_by_page_or_by_their_ids(db: Tables) -> None:
+    names = [f"t{number}" for number in range(5)]
+    ids = submit(db, a_run(db), *names)
+    claim(db, ids)
+    end(db, *(an_end(each) for each in ids))
+
+    def reported(**page: Any) -> list[int]:
+        return [report.task_instance_id for report in db.runs.reports(MASTER, **page)]
+
+    assert reported(limit=2) == ids[:2]
+    assert reported(after=ids[1], limit=2) == ids[2:4]
+    assert reported(after=ids[3], limit=2) == ids[4:]
+    assert reported(only=[ids[4], ids[0], 2**31 - 1]) == [ids[0], ids[4]]
+
+
+def test_unclaimed_attempts_are_read_page_by_page_and_sorted_as_the_queue_is(db: Tables) -> None:
+    owned = a_run(db)
+    low = submit(db, owned, "a", "b", priority=Priority.LOW)
+    high = submit(db, owned, "c", "d", priority=Priority.HIGH)
+
+    def unclaimed(**page: Any) -> list[int]:
+        entries = db.runs.unclaimed(MASTER, submitted_before=LATER, **page)
+        return [entry.task_instance_id for entry in entries]
+
+    assert unclaimed(limit=3) == [high[0], *low]
+    assert unclaimed(after=high[0], limit=3) == [high[1]]

@@ -9,7 +9,7 @@ from datetime import datetime
 from common.model.cluster import Node
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
-from common.store.master.ports import DependentStore, WaitingDependent
+from common.store.master.ports import PAGE, DependentStore, WaitingDependent
 from common.store.transaction import storable
 from tests.memory.database import MemoryDatabase
 from tests.memory.rows import DEPENDENT, EPOCH, ProcessRecord, TaskRecord
@@ -23,9 +23,12 @@ class MemoryDependentStore(DependentStore):
     def __init__(self, database: MemoryDatabase) -> None:
         self._db = database
 
-    def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
+    def waiting(
+        self, node: Node, *, after: int = 0, limit: int = PAGE
+    ) -> tuple[WaitingDependent, ...]:
         mine = {process.id: process for process in self._db.live_runs(node)}
-        return self._undecided(mine)
+        found = [one for one in self._undecided(mine) if one.task_instance_id > after]
+        return tuple(found[:limit])
 
     def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:
         named = (self._db.processes.get(number) for number in sorted(process_instance_ids))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from common.model.cluster import Node, QueueEntry
 from common.model.instances import Ownership, TaskReport
 from common.model.retry_policy import reason_from
 from common.model.states import LIVE_TASK_STATES, ProcessState, TaskState
-from common.store.master.ports import Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
+from common.store.master.ports import PAGE, Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
 from tests.memory.database import MemoryDatabase
 from tests.memory.reading import entry_of, process_row, task_row
 from tests.memory.rows import EPOCH, SUB_PROCESS, ProcessRecord, TaskRecord
@@ -72,12 +72,21 @@ class MemoryRunStore(RunStore):
             saved = writing.saved()
         return replace(saved, lost=frozenset(lost))
 
-    def owned(self, node: Node) -> frozenset[Ownership]:
-        return frozenset(process.ownership for process in self._db.live_runs(node))
+    def owned(self, node: Node, *, after: int = 0, limit: int = PAGE) -> frozenset[Ownership]:
+        live = sorted(self._db.live_runs(node), key=lambda process: process.id)
+        page = [process.ownership for process in live if process.id > after]
+        return frozenset(page[:limit])
 
-    def reports(self, node: Node) -> tuple[TaskReport, ...]:
+    def reports(
+        self,
+        node: Node,
+        *,
+        after: int = 0,
+        limit: int = PAGE,
+        only: Collection[int] | None = None,
+    ) -> tuple[TaskReport, ...]:
         mine = [process.id for process in self._db.live_runs(node)]
-        return tuple(
+        found = tuple(
             TaskReport(
                 process_instance_id=task.process_instance_id,
                 task_instance_id=task.id,
@@ -95,7 +104,9 @@ class MemoryRunStore(RunStore):
             and task.is_finished
             and not task.settled
             and task.flag == 1
+            and (task.id > after if only is None else task.id in only)
         )
+        return found[:limit] if only is None else found
 
     def wanted(self, node: Node) -> dict[Ownership, Intent]:
         return {
@@ -158,7 +169,9 @@ class MemoryRunStore(RunStore):
             )
         )
 
-    def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:
+    def unclaimed(
+        self, node: Node, *, submitted_before: datetime, after: int = 0, limit: int = PAGE
+    ) -> tuple[QueueEntry, ...]:
         mine = [process.id for process in self._db.live_runs(node)]
         entries = [
             entry_of(self._db, task.id)
@@ -168,8 +181,9 @@ class MemoryRunStore(RunStore):
             and not task.is_workerless
             and task.submit_time is not None
             and task.submit_time < submitted_before
+            and task.id > after
         ]
-        return tuple(sorted(entries, key=lambda entry: entry.sort_key))
+        return tuple(sorted(entries[:limit], key=lambda entry: entry.sort_key))
 
     def _is_owned(self, process: ProcessRecord, ownership: Ownership) -> bool:
         return process.host == ownership.host and process.owner_epoch == ownership.epoch

@@ -117,8 +117,8 @@ class Forgetful(LineThatBreaks):
         self.earlier: list[TaskReport] = []
         self.again = False
 
-    def reports(self, node: Node) -> tuple[TaskReport, ...]:
-        reports = super().reports(node)
+    def reports(self, node: Node, **page: Any) -> tuple[TaskReport, ...]:
+        reports = super().reports(node, **page)
         repeated = tuple(self.earlier) if self.again else ()
         self.earlier += reports
         return repeated + reports

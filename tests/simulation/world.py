@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from common.config import MasterConfig, WorkerConfig
@@ -75,8 +75,8 @@ class RepeatingRunStore(MemoryRunStore):
         self._world = world
         self._recent_reports: list[TaskReport] = []
 
-    def reports(self, node: Node) -> tuple[TaskReport, ...]:
-        reports = super().reports(node)
+    def reports(self, node: Node, **page: Any) -> tuple[TaskReport, ...]:
+        reports = super().reports(node, **page)
         again = tuple(
             report
             for report in self._recent_reports

@@ -36,7 +36,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
-from common.store.master.ports import DependentStore, WaitingDependent
+from common.store.master.ports import PAGE, DependentStore, WaitingDependent
 from common.store.master.submissions import DEPENDENT
 from common.store.tables import process_definition, process_instance, task_instance
 from common.store.transaction import (
@@ -81,6 +81,11 @@ _WAITING: Final = (
     _ROWS.where(process_instance.c.host == bindparam("owner_host"))
     .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
     .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    # Not by the bare id: all attempts that have ended would be looked at for the few that wait.
+    .where(task_instance.c.id + 0 > bindparam("after"))
+    .order_by(None)
+    .order_by(task_instance.c.id + 0)
+    .limit(bindparam("page"))
 )
 
 _FAILING: Final = (TimeoutStrategy.FAILED, TimeoutStrategy.WARNFAILED)
@@ -232,9 +237,16 @@ class PostgresDependentStore(DependentStore):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
-        owner = {"owner_host": node.address, "incarnation": node.incarnation}
-        rows = repeatable(self._engine, lambda db: db.execute(_WAITING, owner).all())
+    def waiting(
+        self, node: Node, *, after: int = 0, limit: int = PAGE
+    ) -> tuple[WaitingDependent, ...]:
+        asked = {
+            "owner_host": node.address,
+            "incarnation": node.incarnation,
+            "after": after,
+            "page": limit,
+        }
+        rows = repeatable(self._engine, lambda db: db.execute(_WAITING, asked).all())
         return tuple(_waiting(row) for row in rows)
 
     def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     Text,
+    all_,
     and_,
     bindparam,
     case,
@@ -30,9 +31,10 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from common.model.cluster import QueueEntry
 from common.model.command_param import ParamKey
@@ -128,38 +130,115 @@ _IN_USE: Final = (
     .where(task_instance.c.state.in_((TaskState.SUBMITTED, TaskState.RUNNING)))
     .group_by(task_group_queue.c.group_id)
 )
-_IS_DUE: Final = or_(
-    task_instance.c.state == TaskState.WAITING_DEPEND,
-    task_instance.c.due_at.is_(None),
-    task_instance.c.due_at <= bindparam("now"),
+_HELD_COLUMNS: Final = (
+    task_instance.c.id,
+    task_instance.c.state,
+    task_instance.c.process_instance_id,
+    task_instance.c.task_instance_priority,
+    task_instance.c.worker_group_id,
+    process_instance.c.process_instance_priority,
+    process_instance.c.worker_group_id.label("process_group_id"),
+    IS_COMPLEMENT.label("yields"),
 )
-# Not joined with the next: both are known by partial indexes, of whose size PostgreSQL has no idea
-# after a burst, and a wrong guess would cost seconds.
+# Not by the bare id: in its order all that have ended would be looked at for the few that are held.
+_HELD_PLACE: Final = task_instance.c.id + 0
 _HELD: Final = (
-    select(
-        task_instance.c.id,
-        task_instance.c.state,
-        task_instance.c.process_instance_id,
-        task_instance.c.task_instance_priority,
-        task_instance.c.worker_group_id,
-        process_instance.c.process_instance_priority,
-        process_instance.c.worker_group_id.label("process_group_id"),
-        IS_COMPLEMENT.label("yields"),
-    )
+    select(*_HELD_COLUMNS)
     .join_from(
         task_instance,
         process_instance,
         process_instance.c.id == task_instance.c.process_instance_id,
     )
     .where(_IS_HELD)
-    .where(_IS_DUE)
     .where(process_instance.c.state.in_(BEGUN))
-    .order_by(task_instance.c.id)
+    .order_by(_HELD_PLACE)
+    .limit(_CHUNK)
 )
-_HIGHEST: Final = (
+_DUE: Final = _HELD.where(task_instance.c.state == TaskState.DELAY_EXECUTION).where(
+    or_(task_instance.c.due_at.is_(None), task_instance.c.due_at <= bindparam("now"))
+)
+_HELD_AFTER: Final = _HELD.where(task_instance.c.state == TaskState.WAITING_DEPEND).where(
+    bindparam("after") < _HELD_PLACE
+)
+_IN_LINE: Final = (
+    select(task_group_queue.c.task_id)
+    .distinct()
+    .where(task_group_queue.c.task_id == any_of("ids"))
+    .where(task_group_queue.c.status == _WAITING)
+)
+# `due`: attempts whose delay is over just now.
+_IS_CANDIDATE: Final = and_(
+    or_(
+        task_instance.c.state == TaskState.WAITING_DEPEND,
+        and_(
+            task_instance.c.state == TaskState.DELAY_EXECUTION, task_instance.c.id == any_of("due")
+        ),
+    ),
+    task_instance.c.flag == 1,
+    process_instance.c.state.in_(BEGUN),
+)
+# Only those that want an open pool: of all others nothing can come, and they may be very many.
+_ASKING: Final = (
     select(task_group_queue.c.task_id, func.max(task_group_queue.c.priority).label("priority"))
     .where(task_group_queue.c.status == _WAITING)
     .group_by(task_group_queue.c.task_id)
+    .having(func.bool_or(task_group_queue.c.group_id == any_of("open")))
+    .subquery("asking")
+)
+# Looked up one by one: PostgreSQL has no idea how many wait after a burst, and a wrong guess would
+# have it read all attempts that ever were. The offset keeps it from joining them otherwise.
+_ELIGIBLE: Final = (
+    select(*_HELD_COLUMNS)
+    .join_from(
+        task_instance,
+        process_instance,
+        process_instance.c.id == task_instance.c.process_instance_id,
+    )
+    .where(_IS_CANDIDATE)
+    .where(task_instance.c.id == _ASKING.c.task_id)
+    .offset(0)
+    .correlate(_ASKING)
+    .lateral("eligible")
+)
+_LINE: Final = (
+    select(*_ELIGIBLE.c)
+    .select_from(_ASKING)
+    .join(_ELIGIBLE, true())
+    .where(_ASKING.c.task_id != all_(cast(bindparam("judged"), ARRAY(Integer))))
+    .order_by(
+        _ELIGIBLE.c.process_instance_priority,
+        _ELIGIBLE.c.yields,
+        _ASKING.c.priority.desc(),
+        _ELIGIBLE.c.id,
+    )
+    .limit(_CHUNK)
+)
+_HOPELESS: Final = (
+    select(
+        task_group_queue.c.task_id,
+        task_group_queue.c.group_id,
+        task_group_queue.c.group_name,
+        task_group_queue.c.weight,
+    )
+    .outerjoin_from(task_group_queue, task_group, task_group.c.id == task_group_queue.c.group_id)
+    .join(
+        select(task_instance.c.id)
+        .join_from(
+            task_instance,
+            process_instance,
+            process_instance.c.id == task_instance.c.process_instance_id,
+        )
+        .where(_IS_CANDIDATE)
+        .where(task_instance.c.id == task_group_queue.c.task_id)
+        .offset(0)
+        .correlate(task_group_queue)
+        .lateral("candidate"),
+        true(),
+    )
+    .where(task_group_queue.c.status == _WAITING)
+    .where(or_(task_group.c.id.is_(None), task_group_queue.c.weight > task_group.c.group_size))
+    .order_by(task_group_queue.c.task_id, task_group_queue.c.id)
+    .limit(_CHUNK)
 )
 _SHARES: Final = (
     select(
@@ -308,7 +387,7 @@ class _Pool:
 class _Verdicts:
     """The results for attempts that stood in line for slots, by id."""
 
-    let_go: list[int] = field(default_factory=list)
+    let_go: dict[int, AnyRow] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
 
 
@@ -317,6 +396,8 @@ class PostgresHoldStore(HoldStore):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        # The last attempt of the page whose places in line were checked; 0 after the last page.
+        self._checked = 0
 
     def release(self, *, now: datetime) -> Released:
         if not repeatable(self._engine, lambda db: bool(db.scalar(_ANYTHING))):
@@ -325,56 +406,59 @@ class PostgresHoldStore(HoldStore):
             db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _RELEASE_LOCK})
             # Instances are locked first, then attempts, then definitions: as in a `take`.
             db.execute(_END_STOPPED, {"now": now})
-            offers = _release_attempts(db, now)
-            next_due = db.scalar(_NEXT_DUE, {"now": now})
+            db.execute(_SWEEP, {"now": now})
+            due = db.execute(_DUE, {"now": now}).all()
+            held = db.execute(_HELD_AFTER, {"after": self._checked}).all()
+            offers = _release_attempts(db, due, held, now)
+            next_due = now if len(due) == _CHUNK else db.scalar(_NEXT_DUE, {"now": now})
             instances = _release_instances(db, now)
+        self._checked = held[-1].id if len(held) == _CHUNK else 0
         return Released(offers=tuple(offers), instances=instances, next_due=next_due)
 
 
-def _release_attempts(db: Connection, now: datetime) -> list[QueueEntry]:
-    db.execute(_SWEEP, {"now": now})
-    held = {row.id: row for row in db.execute(_HELD, {"now": now})}
-    if not held:
-        return []
-    highest = {row.task_id: row.priority for row in db.execute(_HIGHEST)}
+def _release_attempts(
+    db: Connection, due: Sequence[AnyRow], held: Sequence[AnyRow], now: datetime
+) -> list[QueueEntry]:
+    """Submit what nothing holds any more.
 
-    def turn(task_id: int) -> tuple[int, bool, int, int]:
-        one = held[task_id]
-        return one.process_instance_priority, one.yields, -highest[task_id], task_id
-
-    line = sorted((task_id for task_id in held if task_id in highest), key=turn)
-    verdicts = _judge_line(db, line)
-    states = dict.fromkeys(line, TaskState.WAITING_DEPEND)
-    states |= dict.fromkeys(verdicts.let_go, TaskState.SUBMITTED)
-    states |= dict.fromkeys(verdicts.failed, TaskState.FAILURE)
-    states |= {task_id: TaskState.SUBMITTED for task_id in held if task_id not in highest}
-    moves = {task_id: state for task_id, state in states.items() if state != held[task_id].state}
+    That is what its pools have room for, and of the pages `due` (their delay is over) and `held`
+    (they wait for slots) what stands in no line: the second if somebody has deleted its rows there.
+    """
+    either = {row.id: row for row in (*due, *held)}
+    in_line = frozenset(db.scalars(_IN_LINE, {"ids": list(either)})) if either else frozenset()
+    free = {task_id: row for task_id, row in either.items() if task_id not in in_line}
+    put_in_line = [row.id for row in due if row.id in in_line]
+    verdicts = _judge_line(db, put_in_line)
+    moves = dict.fromkeys(put_in_line, TaskState.WAITING_DEPEND)
+    moves |= dict.fromkeys((*free, *verdicts.let_go), TaskState.SUBMITTED)
+    moves |= dict.fromkeys(verdicts.failed, TaskState.FAILURE)
     moved = _move(db, moves, verdicts.failed, now)
     took = [task_id for task_id in verdicts.let_go if task_id in moved]
     if took:
         db.execute(_TAKE_SLOTS, {"ids": took, "now": now})
-    offered = {
-        task_id: _place(held[task_id])
-        for task_id, state in moves.items()
-        if state is TaskState.SUBMITTED and task_id in moved
-    }
-    return queue_entries(db, [offered])[0]
+    released = free | verdicts.let_go
+    offered = {task_id: _place(row) for task_id, row in released.items() if task_id in moved}
+    return queue_entries(db, [offered])[0] if offered else []
 
 
-def _judge_line(db: Connection, line: Sequence[int]) -> _Verdicts:
+def _judge_line(db: Connection, due: Sequence[int]) -> _Verdicts:
     """Judge the line a few at a time: mostly the first ones take all the slots."""
     verdicts = _Verdicts()
-    if not line:
-        return verdicts
     pools = _pools(db)
-    for start in range(0, len(line), _CHUNK):
-        chunk = line[start : start + _CHUNK]
-        shares: dict[int, list[AnyRow]] = {task_id: [] for task_id in chunk}
-        for share in db.execute(_SHARES, {"ids": chunk}):
+    for share in db.execute(_HOPELESS, {"due": due}):
+        fault = _fault(share, pools)
+        if fault is not None:
+            verdicts.failed.setdefault(share.task_id, fault)
+    judged = list(verdicts.failed)
+    while still_open := [pool_id for pool_id, pool in pools.items() if pool.is_open]:
+        chunk = db.execute(_LINE, {"open": still_open, "judged": judged, "due": due}).all()
+        shares: dict[int, list[AnyRow]] = {row.id: [] for row in chunk}
+        for share in db.execute(_SHARES, {"ids": list(shares)}):
             shares[share.task_id].append(share)
-        for task_id in chunk:
-            _judge(task_id, shares[task_id], pools, verdicts)
-        if not any(pool.is_open for pool in pools.values()):
+        for row in chunk:
+            _judge(row, shares[row.id], pools, verdicts)
+        judged += shares
+        if len(chunk) < _CHUNK:
             break
     return verdicts
 
@@ -392,11 +476,11 @@ def _pools(db: Connection) -> dict[int, _Pool]:
 
 
 def _judge(
-    task_id: int, wanted: Sequence[AnyRow], pools: Mapping[int, _Pool], verdicts: _Verdicts
+    row: AnyRow, wanted: Sequence[AnyRow], pools: Mapping[int, _Pool], verdicts: _Verdicts
 ) -> None:
     fault = next(filter(None, (_fault(share, pools) for share in wanted)), None)
     if fault is not None:
-        verdicts.failed[task_id] = fault
+        verdicts.failed[row.id] = fault
         return
     full = [
         pool
@@ -412,7 +496,7 @@ def _judge(
         return
     for share in wanted:
         pools[share.group_id].free -= share.weight
-    verdicts.let_go.append(task_id)
+    verdicts.let_go[row.id] = row
 
 
 def _fault(share: AnyRow, pools: Mapping[int, _Pool]) -> str | None:

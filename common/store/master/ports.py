@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from common.model.cluster import KillEntry, Node, QueueEntry
 from common.model.commands import Command
@@ -25,6 +25,9 @@ from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question
 
 Planner = Callable[[Command, Snapshot], Plan]
+
+PAGE: Final = 500
+"""The most rows that a repeated question of a loop is answered with; the next page is asked for."""
 
 
 class CommandStore(Protocol):
@@ -142,15 +145,22 @@ class RunStore(Protocol):
         """
         ...
 
-    def owned(self, node: Node) -> frozenset[Ownership]:
-        """Return the live runs that this incarnation owns."""
+    def owned(self, node: Node, *, after: int = 0, limit: int = PAGE) -> frozenset[Ownership]:
+        """Return a page of this incarnation's live runs: the lowest ids above `after`."""
         ...
 
-    def reports(self, node: Node) -> tuple[TaskReport, ...]:
-        """Return the ended attempts that this node's runs have not settled, in order of id.
+    def reports(
+        self,
+        node: Node,
+        *,
+        after: int = 0,
+        limit: int = PAGE,
+        only: Collection[int] | None = None,
+    ) -> tuple[TaskReport, ...]:
+        """Return a page of the ended attempts that this node's runs have not settled, by id.
 
         Notifications report the same at once; with this slow poll a lost one costs a second and not
-        an instance.
+        an instance. `only` asks for these attempts instead, however many.
         """
         ...
 
@@ -167,10 +177,12 @@ class RunStore(Protocol):
         """
         ...
 
-    def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:
-        """Return the submitted attempts of this node's runs that no worker has claimed yet.
+    def unclaimed(
+        self, node: Node, *, submitted_before: datetime, after: int = 0, limit: int = PAGE
+    ) -> tuple[QueueEntry, ...]:
+        """Return a page of the submitted attempts of this node's runs that nobody has claimed yet.
 
-        The queue must hold exactly these.
+        The lowest ids above `after`, in the order of the queue, which must hold exactly these.
         """
         ...
 
@@ -324,8 +336,10 @@ class WaitingDependent:
 class DependentStore(Protocol):
     """The questions behind a master's decisions on the DEPENDENT attempts of its runs."""
 
-    def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
-        """Return the undecided attempts of this node's runs, in order of id."""
+    def waiting(
+        self, node: Node, *, after: int = 0, limit: int = PAGE
+    ) -> tuple[WaitingDependent, ...]:
+        """Return a page of the undecided attempts of this node's runs, in order of id."""
         ...
 
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ from common.model.states import (
     TaskState,
 )
 from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts
-from common.store.master.ports import Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
+from common.store.master.ports import PAGE, Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
 from common.store.master.save import is_owned, ownership_of, run_ids, save
 from common.store.master.submissions import SUB_PROCESS
 from common.store.queue_entries import IS_COMPLEMENT, queue_entry
@@ -122,9 +122,16 @@ _IS_OWN: Final = and_(
     process_instance.c.owner_incarnation == bindparam("incarnation"),
     _IS_LIVE,
 )
-_OWNED: Final = select(
-    process_instance.c.id, process_instance.c.host, process_instance.c.owner_epoch
-).where(_IS_OWN)
+# Not by the bare ids: in their order all that have ended would be looked at for the few that live.
+_RUN_PLACE: Final = process_instance.c.id + 0
+_TASK_PLACE: Final = task_instance.c.id + 0
+_OWNED: Final = (
+    select(process_instance.c.id, process_instance.c.host, process_instance.c.owner_epoch)
+    .where(_IS_OWN)
+    .where(bindparam("after") < _RUN_PLACE)
+    .order_by(_RUN_PLACE)
+    .limit(bindparam("page"))
+)
 _WANTED: Final = (
     select(
         process_instance.c.id,
@@ -158,7 +165,14 @@ _UNSETTLED: Final = (
     .where(task_instance.c.state.in_(FINISHED_TASK_STATES))
     .where(~task_instance.c.settled)
     .where(task_instance.c.flag == 1)
-    .order_by(task_instance.c.id)
+)
+_UNSETTLED_PAGE: Final = (
+    _UNSETTLED.where(bindparam("after") < _TASK_PLACE)
+    .order_by(_TASK_PLACE)
+    .limit(bindparam("page"))
+)
+_UNSETTLED_OF: Final = _UNSETTLED.where(task_instance.c.id == any_of("ids")).order_by(
+    task_instance.c.id
 )
 _EFFECTIVE_GROUP: Final = case(
     (task_instance.c.worker_group_id > 0, task_instance.c.worker_group_id),
@@ -185,13 +199,9 @@ _UNCLAIMED: Final = (
     .where(task_instance.c.flag == 1)
     .where(task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES))
     .where(task_instance.c.submit_time < bindparam("submitted_before"))
-    .order_by(
-        process_instance.c.process_instance_priority,
-        IS_COMPLEMENT,
-        task_instance.c.process_instance_id,
-        task_instance.c.task_instance_priority,
-        task_instance.c.id,
-    )
+    .where(bindparam("after") < _TASK_PLACE)
+    .order_by(_TASK_PLACE)
+    .limit(bindparam("page"))
 )
 
 _CHILD: Final = process_instance.alias("child")
@@ -305,12 +315,23 @@ class PostgresRunStore(RunStore):
                 f"{refusal(error)}"
             ) from error
 
-    def owned(self, node: Node) -> frozenset[Ownership]:
-        rows = repeatable(self._engine, lambda db: db.execute(_OWNED, _owner(node)).all())
+    def owned(self, node: Node, *, after: int = 0, limit: int = PAGE) -> frozenset[Ownership]:
+        asked = _owner(node) | {"after": after, "page": limit}
+        rows = repeatable(self._engine, lambda db: db.execute(_OWNED, asked).all())
         return frozenset(ownership_of(row) for row in rows)
 
-    def reports(self, node: Node) -> tuple[TaskReport, ...]:
-        rows = repeatable(self._engine, lambda db: db.execute(_UNSETTLED, _owner(node)).all())
+    def reports(
+        self,
+        node: Node,
+        *,
+        after: int = 0,
+        limit: int = PAGE,
+        only: Collection[int] | None = None,
+    ) -> tuple[TaskReport, ...]:
+        statement, asked = _UNSETTLED_PAGE, _owner(node) | {"after": after, "page": limit}
+        if only is not None:
+            statement, asked = _UNSETTLED_OF, _owner(node) | {"ids": sorted(only)}
+        rows = repeatable(self._engine, lambda db: db.execute(statement, asked).all())
         return tuple(
             TaskReport(
                 process_instance_id=row.process_instance_id,
@@ -345,10 +366,13 @@ class PostgresRunStore(RunStore):
                 end_parent_attempts(db, [_child_end(row) for row in untold])
         return stopped + asked
 
-    def unclaimed(self, node: Node, *, submitted_before: datetime) -> tuple[QueueEntry, ...]:
-        parameters = _owner(node) | {"submitted_before": submitted_before}
+    def unclaimed(
+        self, node: Node, *, submitted_before: datetime, after: int = 0, limit: int = PAGE
+    ) -> tuple[QueueEntry, ...]:
+        asked = {"submitted_before": submitted_before, "after": after, "page": limit}
+        parameters = _owner(node) | asked
         rows = repeatable(self._engine, lambda db: db.execute(_UNCLAIMED, parameters).all())
-        return tuple(
+        entries = (
             queue_entry(
                 process_priority=row.process_instance_priority,
                 process_instance_id=row.process_instance_id,
@@ -360,6 +384,7 @@ class PostgresRunStore(RunStore):
             )
             for row in rows
         )
+        return tuple(sorted(entries, key=lambda entry: entry.sort_key))
 
 
 def _child_end(row: AnyRow) -> ChildEnd:

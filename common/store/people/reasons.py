@@ -387,9 +387,9 @@ def _pools(db: Connection, held: Collection[int]) -> dict[int, tuple[PoolWait, .
         .where(task_group_queue.c.status == -1)
         .order_by(task_group_queue.c.task_id, task_group_queue.c.id)
     ).all()
-    users = pool_users(db, sorted({row.group_id for row in rows}))
+    users = pool_users(db, sorted({row.group_id for row in rows}), waiting=held)
     holders: dict[int, list[Holder]] = {}
-    waiters: dict[int, list[int]] = {}
+    ahead: dict[tuple[int, int], int] = {}
     for group_id, use in users:
         if use.holds:
             holders.setdefault(group_id, []).append(
@@ -402,16 +402,15 @@ def _pools(db: Connection, held: Collection[int]) -> dict[int, tuple[PoolWait, .
                 )
             )
         else:
-            waiters.setdefault(group_id, []).append(use.task_instance_id)
+            ahead[group_id, use.task_instance_id] = use.ahead
     found: dict[int, tuple[PoolWait, ...]] = {}
     for row in rows:
-        line = waiters.get(row.group_id, [])
         wait = PoolWait(
             name=row.name or row.group_name or str(row.group_id),
             slots=row.weight,
             size=row.group_size,
             holders=tuple(holders.get(row.group_id, ())),
-            ahead=line.index(row.task_id) if row.task_id in line else 0,
+            ahead=ahead.get((row.group_id, row.task_id), 0),
         )
         found[row.task_id] = (*found.get(row.task_id, ()), wait)
     return found
@@ -444,18 +443,13 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
             )
         )
     }
-    line = _line(db)
+    ahead = _ahead(db, list(groups))
     served = _served(db, set(groups.values()) - {0})
     places: dict[int, QueuePlace] = {}
     for task_id, group_id in groups.items():
         row = known.get(group_id)
-        ahead = 0
-        for other, other_group in line:
-            if other == task_id:
-                break
-            ahead += other_group == group_id
         places[task_id] = QueuePlace(
-            ahead=ahead,
+            ahead=ahead.get(task_id, 0),
             group_id=group_id,
             group_name=None if row is None else row.name,
             addresses=_addresses(None if row is None else row.ip_list),
@@ -464,33 +458,48 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
     return places
 
 
-def _line(db: Connection) -> list[tuple[int, int]]:
-    """Read every submitted attempt with its group, in the order in which workers take them."""
-    rows = db.execute(
-        select(
-            task_instance.c.id,
-            task_instance.c.worker_group_id.label("task_group_id"),
-            process_instance.c.worker_group_id.label("process_group_id"),
+_GROUP: Final = func.greatest(
+    func.coalesce(
+        func.nullif(func.greatest(task_instance.c.worker_group_id, 0), 0),
+        process_instance.c.worker_group_id,
+    ),
+    0,
+)
+# In the order in which workers take them. Counted by the server: a queue may be very long.
+_PLACES: Final = (
+    select(
+        task_instance.c.id,
+        func.row_number()
+        .over(
+            partition_by=_GROUP,
+            order_by=(
+                process_instance.c.process_instance_priority,
+                IS_COMPLEMENT,
+                process_instance.c.id,
+                task_instance.c.task_instance_priority,
+                task_instance.c.id,
+            ),
         )
-        .join_from(
-            task_instance,
-            process_instance,
-            process_instance.c.id == task_instance.c.process_instance_id,
-        )
-        .where(task_instance.c.state == TaskState.SUBMITTED)
-        .where(task_instance.c.flag == 1)
-        .where(task_instance.c.task_type.not_in(sorted(MASTER_TASK_TYPES)))
-        .order_by(
-            process_instance.c.process_instance_priority,
-            IS_COMPLEMENT,
-            process_instance.c.id,
-            task_instance.c.task_instance_priority,
-            task_instance.c.id,
-        )
+        .label("place"),
     )
-    return [
-        (row.id, max(0, effective_group(row.task_group_id, row.process_group_id))) for row in rows
-    ]
+    .join_from(
+        task_instance,
+        process_instance,
+        process_instance.c.id == task_instance.c.process_instance_id,
+    )
+    .where(task_instance.c.state == TaskState.SUBMITTED)
+    .where(task_instance.c.flag == 1)
+    .where(task_instance.c.task_type.not_in(sorted(MASTER_TASK_TYPES)))
+    .subquery("places")
+)
+
+
+def _ahead(db: Connection, task_instance_ids: Collection[int]) -> dict[int, int]:
+    """Count the attempts of the same group that workers take before each of these."""
+    rows = db.execute(
+        select(_PLACES.c.id, _PLACES.c.place).where(_PLACES.c.id.in_(task_instance_ids))
+    )
+    return {row.id: row.place - 1 for row in rows}
 
 
 def _served(db: Connection, groups: Collection[int]) -> dict[int, frozenset[Node]]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, and_, or_, select
+from sqlalchemy import Connection, Row, Select, and_, func, or_, select
 
 from common.model.states import TaskState
+from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     datasource,
     process_definition,
@@ -100,7 +101,10 @@ class ProcessInstanceDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUse:
-    """An attempt that holds slots of a pool, or waits for them, submitted at `since`."""
+    """An attempt that holds slots of a pool, or waits for them, submitted at `since`.
+
+    `ahead`: the number of those that wait in the same pool and go before it.
+    """
 
     task_instance_id: int
     task_name: str
@@ -109,6 +113,7 @@ class PoolUse:
     holds: bool
     priority: int
     since: datetime | None
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,13 +173,22 @@ def pools(db: Connection, *, name: str | None = None) -> list[PoolView]:
     ]
 
 
-def pool_users(db: Connection, ids: Collection[int]) -> list[tuple[int, PoolUse]]:
+def pool_users(
+    db: Connection, ids: Collection[int], *, waiting: Collection[int] | None = None
+) -> list[tuple[int, PoolUse]]:
     """List the holders of these pools' slots and those waiting, in the order of the slots' award.
 
-    A holder is an attempt that was given slots and may still run: nothing else takes a slot.
+    A holder is an attempt that was given slots and may still run: nothing else takes a slot. Of
+    those that wait, `waiting` names the ones to be listed; without it all are.
     """
     holds = task_group_queue.c.status == 1
-    rows = db.execute(
+    turn = (
+        process_instance.c.process_instance_priority,
+        IS_COMPLEMENT,
+        task_group_queue.c.priority.desc(),
+        task_instance.c.id,
+    )
+    users = (
         select(
             task_group_queue.c.group_id,
             task_group_queue.c.priority,
@@ -184,6 +198,9 @@ def pool_users(db: Connection, ids: Collection[int]) -> list[tuple[int, PoolUse]
             task_instance.c.name,
             task_instance.c.process_instance_id,
             task_instance.c.submit_time,
+            func.row_number()
+            .over(partition_by=(task_group_queue.c.group_id, holds), order_by=turn)
+            .label("place"),
         )
         .join_from(
             task_group_queue, task_instance, task_instance.c.id == task_group_queue.c.task_id
@@ -199,13 +216,12 @@ def pool_users(db: Connection, ids: Collection[int]) -> list[tuple[int, PoolUse]
                 ),
             )
         )
-        .order_by(
-            holds.desc(),
-            process_instance.c.process_instance_priority,
-            task_group_queue.c.priority.desc(),
-            task_instance.c.id,
-        )
+        .subquery("users")
     )
+    statement = select(users).order_by(users.c.holds.desc(), users.c.place, users.c.group_id)
+    if waiting is not None:
+        statement = statement.where(or_(users.c.holds, users.c.id.in_(waiting)))
+    rows = db.execute(statement)
     return [
         (
             row.group_id,
@@ -217,6 +233,7 @@ def pool_users(db: Connection, ids: Collection[int]) -> list[tuple[int, PoolUse]
                 holds=row.holds,
                 priority=row.priority,
                 since=row.submit_time,
+                ahead=row.place - 1,
             ),
         )
         for row in rows

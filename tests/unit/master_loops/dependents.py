@@ -14,7 +14,7 @@ from common.model.cluster import Node
 from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question, UpstreamRun
-from common.store.master.ports import WaitingDependent
+from common.store.master.ports import PAGE, WaitingDependent
 from master.loops.dependent_loop import DependentConfig, DependentLoop
 from tests.builders import NOON
 from tests.unit.master_loops.place import MILLISECOND, SECOND, UTC_ZONE, Place
@@ -75,13 +75,15 @@ class Dependents:
         with self._lock:
             self.rows |= {row.task_instance_id: row for row in rows}
 
-    def waiting(self, node: Node) -> tuple[WaitingDependent, ...]:
+    def waiting(
+        self, node: Node, *, after: int = 0, limit: int = PAGE
+    ) -> tuple[WaitingDependent, ...]:
         self._answers("waiting")
         with self._lock:
             self.looks += 1
-            found = tuple(self.rows.values())
+            found = [row for number, row in sorted(self.rows.items()) if number > after]
         self.read()
-        return found
+        return tuple(found[:limit])
 
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         self._answers("look_up")

@@ -308,3 +308,12 @@ def test_no_wake_up_is_lost_between_threads(place: Place) -> None:
         thread.ask_to_stop()
         assert thread.join(timedelta(seconds=30))
     assert died == []
+
+
+def test_more_tasks_than_a_page_holds_are_all_decided_in_one_check(waiter: Waiter) -> None:
+    waiter.store.add(*(a_dependent(number) for number in range(1, 6)))
+    for number in range(1, 6):
+        waiter.store.upstream[number] = ProcessState.SUCCESS
+    waiter.made(page=2).run_once()
+    assert sorted(waiter.store.decided) == [1, 2, 3, 4, 5]
+    assert waiter.store.looks == 3

@@ -405,3 +405,32 @@ def test_a_run_that_is_announced_amid_a_comparison_does_no_harm(master: OneMaste
     master.step()
     master.later(timedelta(seconds=2))
     assert master.names(run) == ["a"]
+
+
+def test_reports_and_runs_are_read_page_by_page_until_none_is_left() -> None:
+    master = OneMaster(config=RunWorkerConfig(page=2))
+    runs = [master.begin("a") for _ in range(5)]
+    master.step()
+    # Nobody notifies of these ends.
+    for run in runs:
+        master.claim(run, "a")
+        master.end(run, "a")
+    master.later(timedelta(seconds=1))
+    while master.step() == timedelta():
+        pass
+    assert [master.state(run) for run in runs] == [ProcessState.SUCCESS] * 5
+
+
+def test_a_restarted_master_opens_all_its_runs_though_a_page_holds_few() -> None:
+    master = OneMaster(config=RunWorkerConfig(page=2))
+    runs = [master.begin("a") for _ in range(5)]
+    master.step()
+    master.start()
+    while master.step() == timedelta():
+        pass
+    assert master.runs.active == 5
+    # And one that was taken over by somebody else is forgotten, on whatever page it is.
+    master.database.update(master.database.processes, runs[3], host="m9:1")
+    for _ in range(3):
+        master.later(timedelta(seconds=1))
+    assert master.runs.active == 4

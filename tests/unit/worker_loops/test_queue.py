@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from common.model.cluster import Node, ip_number
 from common.registry.protocol import RegistryUnavailableError
 from master.identity import Identity
-from master.loops.queue_loop import QueueLoop
+from master.loops.queue_loop import QueueConfig, QueueLoop
 from tests.memory.store import MemoryRunStore
 from tests.unit.worker_loops.place import Place
 
 
-def a_queue_loop(place: Place) -> QueueLoop:
+def a_queue_loop(place: Place, **config: Any) -> QueueLoop:
     """The queue of the master that owns this place's run."""
     registry = place.zookeeper.registry()
     identity = Identity(registry.membership)
@@ -25,6 +27,7 @@ def a_queue_loop(place: Place) -> QueueLoop:
         kills=registry.kill_queue,
         identity=identity,
         clock=place.clock,
+        config=QueueConfig(**config),
     )
 
 
@@ -76,3 +79,14 @@ def test_t08_an_entry_is_found_by_its_attempt_whatever_its_name_was(place: Place
         queue.run_once()
         # Neither left where no worker may claim it, nor twice in the queue.
         assert place.registry.task_queue.entries() == (now,)
+
+
+def test_a_queue_that_was_lost_is_offered_again_page_by_page(place: Place) -> None:
+    queue = a_queue_loop(place, page=2)
+    place.join()
+    tasks = [place.row(submit_time=place.clock.now()) for _ in range(5)]
+    place.pass_time(5)
+    while queue.run_once() == timedelta():
+        pass
+    there = {entry.task_instance_id for entry in place.registry.task_queue.entries()}
+    assert there == set(tasks)
