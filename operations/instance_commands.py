@@ -191,13 +191,29 @@ def _check_ended(found: ProcessInstanceView, command_type: CommandType) -> None:
     if found.state in states:
         return
     state = name_of(ProcessState, found.state)
-    if found.state not in _ENDED:
-        cure = f"stop it first: orcaflow instance stop {found.id}"
-    elif found.state == ProcessState.SUCCESS:
-        cure = f"run all of it again: orcaflow instance rerun {found.id}"
-    else:
-        cure = f"go on where it ended: orcaflow instance recover {found.id}"
+    cure = _cure(found, command_type)
     raise NotAllowedError(f"process instance {found.id} is {state}; {rule} ({cure})")
+
+
+def _cure(found: ProcessInstanceView, command_type: CommandType) -> str:
+    """Name the command that does what was meant, or those that lead there."""
+    instance = f"orcaflow instance {{}} {found.id}".format
+    meant = instance("rerun" if command_type is CommandType.REPEAT_RUNNING else "recover")
+    if found.state in _ENDED:
+        if found.state == ProcessState.SUCCESS:
+            return f"run all of it again: {instance('rerun')}"
+        if found.state == ProcessState.FAILURE:
+            return f"go on where it ended: {instance('recover')}"
+        return (
+            f"go on with what was killed or never began: {instance('resume')} --wait; what fails"
+            f" then: {instance('rerun')} --failed"
+        )
+    if found.state == ProcessState.SERIAL_WAIT:
+        return f"it waits for its turn and begins by itself: {instance('why')}"
+    for kind, word in ((CommandType.PAUSE, "paused"), (CommandType.STOP, "stopped")):
+        if found.state in _WANTED[kind] or found.wanted_state in _WANTED[kind]:
+            return f"it is being {word}; see that end, then go on: {instance('watch')}; {meant}"
+    return f"stop it first: {instance('stop')}"
 
 
 def _first_come(process_instance_id: int, pending: PendingRecovery) -> str:

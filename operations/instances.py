@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.model.states import ProcessState, TaskDependType
-from common.store.people import views
+from common.store.people import families, views
+from common.store.people.families import Relative
 from common.store.people.views import (
     ProcessInstanceDetail,
     ProcessInstanceView,
@@ -61,6 +62,25 @@ def instance_detail(session: Session, process_instance_id: int) -> ProcessInstan
     if detail is None:
         raise no_instance(process_instance_id)
     return detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The run to which a sub process belongs, and the sub processes that a run has begun."""
+
+    parent: Relative | None
+    children: tuple[Relative, ...]
+
+
+def family_of(session: Session, instance: ProcessInstanceView) -> Family:
+    """The parent of the run, if it is a sub process, and its children in their order."""
+    with session.engine.connect() as db:
+        return Family(
+            parent=families.parent_of(db, instance.parent_task_instance_id)
+            if instance.parent_task_instance_id
+            else None,
+            children=tuple(families.children_of(db, instance.id)),
+        )
 
 
 def find_instance(session: Session, process_instance_id: int) -> ProcessInstanceView:

@@ -22,6 +22,7 @@ from common.model.states import (
 from operations.documents.applications import progress_row, usage_row
 
 if TYPE_CHECKING:
+    from common.store.people.families import Relative
     from common.store.people.views import ProcessInstanceView, TaskInstanceView
 
 
@@ -95,11 +96,24 @@ def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:
         "progress": progress_row(view),
         "usage": usage_row(view),
         "due_at": view.due_at,
-        "branch": _names(view.branch),
+        "branch": names_in(view.branch),
     }
 
 
-def _names(stored: str | None) -> list[str] | None:
+def relative_row(relative: Relative) -> dict[str, object]:
+    """A child or the parent of a run, with the SUB_PROCESS attempt that connects the two."""
+    return {
+        "process_instance_id": relative.process_instance_id,
+        "definition": relative.definition_name,
+        "state": name_of(ProcessState, relative.state),
+        "state_code": relative.state,
+        "task": relative.task_name,
+        "task_instance_id": relative.task_instance_id,
+        "attempt": relative.attempt,
+    }
+
+
+def names_in(stored: str | None) -> list[str] | None:
     """The nodes that a branching task took; None for any other task."""
     if stored is None:
         return None

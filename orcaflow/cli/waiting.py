@@ -125,3 +125,10 @@ def await_log(session: Session, task_instance_id: int) -> str | None:
             reported = True
         # The begin of a task notifies nobody: only its row can be asked.
         time.sleep(_LOG_PAUSE_SECONDS)
+
+
+def await_end(session: Session, task_instance_id: int) -> None:
+    """Return once the attempt has ended."""
+    while find_task(session, task_instance_id).end_time is None:
+        # Its end is notified, but a person who follows one task is served well enough by a look.
+        time.sleep(_LOG_PAUSE_SECONDS)

@@ -42,14 +42,24 @@ FORBIDDEN = (
     ("resume", ProcessState.FAILURE, "go on where it ended: orcaflow instance recover"),
     ("recover", ProcessState.SUCCESS, "run all of it again: orcaflow instance rerun"),
     ("rerun", ProcessState.RUNNING, "only one that has ended"),
+    (
+        "rerun --failed",
+        ProcessState.STOP,
+        "or never began: orcaflow instance resume {} --wait; what",
+    ),
+    ("rerun --failed", ProcessState.PAUSE, "fails then: orcaflow instance rerun {} --failed"),
+    ("resume", ProcessState.READY_PAUSE, "instance watch {}; orcaflow instance recover {}"),
+    ("rerun", ProcessState.READY_STOP, "orcaflow instance watch {}; orcaflow instance rerun {}"),
+    ("resume", ProcessState.SERIAL_WAIT, "begins by itself: orcaflow instance why {}"),
 )
 
 
 def test_a_command_that_the_state_forbids_is_refused_with_the_cure(cli: Cli, db: Engine) -> None:
     for verb, state, cure in FORBIDDEN:
-        code, out, err = cli("instance", verb, str(an_instance(db, state)))
+        number = str(an_instance(db, state))
+        code, out, err = cli("instance", *verb.split(), number)
         assert (code, out) == (4, ""), verb
-        assert cure in err, verb
+        assert cure.replace("{}", number) in err, verb
     assert commands(db) == []
 
 

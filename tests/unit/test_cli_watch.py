@@ -276,3 +276,26 @@ def test_an_application_without_tasks_yet_has_running_jobs_or_nothing() -> None:
     assert in_words(Progress()) == bar(Progress()) == ""
     assert bar(Progress(tasks=1000, tasks_done=999)) == "█████████░"
     assert bar(Progress(tasks=3, tasks_done=3)) == "██████████"
+
+
+def test_a_run_that_has_ended_promises_no_retry() -> None:
+    failed = an_attempt("a", TaskState.FAILURE, retry_at=LATER)
+    assert any("tried again at" in line for line in drawn(a_sight(failed), "a"))
+    for state in (ProcessState.STOP, ProcessState.FAILURE, ProcessState.PAUSE):
+        lines = drawn(a_sight(failed, state=state), "a")
+        assert not any("tried again" in line for line in lines)
+
+
+def test_a_pipe_is_told_that_a_promised_retry_is_given_up() -> None:
+    for state, retry_at, word in (
+        (ProcessState.READY_STOP, None, "not tried again"),
+        (ProcessState.STOP, LATER, "not tried again"),
+        (ProcessState.PAUSE, LATER, "tried again once resumed"),
+    ):
+        told: list[str] = []
+        lines = Lines(told.append, UTC)
+        lines.show(a_sight(an_attempt("a", TaskState.FAILURE, retry_at=LATER)), now=NOON)
+        given_up = an_attempt("a", TaskState.FAILURE, retry_at=retry_at)
+        for _ in range(2):
+            lines.show(a_sight(given_up, state=state), now=LATER)
+        assert told[2:] == [f"{told[2][:19]}  a  {word}"]

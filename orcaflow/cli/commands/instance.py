@@ -95,33 +95,55 @@ def list_(
 
 @app.command(epilog="Example: orcaflow instance show 12")
 def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
-    """Show a process instance with its parameters and every attempt at its tasks.
+    """Show a process instance with its parameters, every attempt at its tasks, and its relatives.
 
-    Fields: those of `list`, command_param, global_params, tasks (as in `task list`).
+    Fields: those of `list`, command_param, global_params, tasks (as in `task list`), parent (null
+    if it is no sub process) and children (its sub processes), each with process_instance_id,
+    definition, state, task, task_instance_id and attempt (of the SUB_PROCESS task).
     """
     from common.clock import SystemClock
-    from operations.documents.instances import instance_row, task_row
-    from operations.instances import instance_detail
+    from operations.documents.instances import instance_row, relative_row, task_row
+    from operations.instances import family_of, instance_detail
     from operations.session import opened
     from orcaflow.cli.screens.progress import application_lines
     from orcaflow.cli.screens.task_table import TASK_COLUMNS, task_table
 
     with opened() as session:
         detail = instance_detail(session, process_instance_id)
+        family = family_of(session, detail.instance)
     now = SystemClock().now()
     row = instance_row(detail.instance, now=now) | {
         "command_param": detail.command_param,
         "global_params": detail.global_params,
     }
     if form is Format.JSON:
-        print_json({**row, "tasks": [task_row(task, now=now) for task in detail.tasks]})
+        print_json(
+            {
+                **row,
+                "parent": None if family.parent is None else relative_row(family.parent),
+                "children": [relative_row(child) for child in family.children],
+                "tasks": [task_row(task, now=now) for task in detail.tasks],
+            }
+        )
         return
     print_fields(row, zone=session.zone)
+    if family.parent is not None:
+        above = family.parent
+        name = escaped(above.definition_name or "-")
+        write(
+            f"\nsub process of {above.process_instance_id} ({name}), task"
+            f" {escaped(above.task_name)}: orcaflow instance show {above.process_instance_id}"
+        )
     if detail.tasks:
         write("")
         wanted = (*TASK_COLUMNS, "progress", "failure_reason", "reason")
         tasks, columns = task_table(detail.tasks, wanted, now=now)
         write(table(tasks, columns, zone=session.zone))
+    if family.children:
+        write("\nsub processes:")
+        columns = ("process_instance_id", "definition", "state", "task", "attempt")
+        rows = [relative_row(child) for child in family.children]
+        write(table(rows, columns, zone=session.zone))
     for task in detail.tasks:
         if known := list(application_lines(task)):
             write("")

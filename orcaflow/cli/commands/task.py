@@ -105,16 +105,26 @@ def log(
 ) -> None:
     """Print the log of an attempt. Colours are kept; other signs that steer a terminal are shown.
 
-    It is read on the computer that ran the task, below $ORCAFLOW_HOME/tasks/logs.
+    It is read on the computer that ran the task, below $ORCAFLOW_HOME/tasks/logs. A control task
+    (SUB_PROCESS, DEPENDENT, CONDITIONS, SWITCH) has none: its decision is printed.
     """
+    from operations.control_decisions import decision_of, is_control_task
     from operations.session import opened
     from operations.task_log import opened_log
     from operations.tasks import find_task
-    from orcaflow.cli.waiting import await_log
+    from orcaflow.cli.screens.decisions import decision_lines
+    from orcaflow.cli.waiting import await_end, await_log
 
     with opened() as session:
         task = find_task(session, task_instance_id)
         try:
+            if is_control_task(task):
+                if follow:
+                    await_end(session, task_instance_id)
+                shown = list(decision_lines(decision_of(session, task_instance_id)))
+                for line in shown if lines is None else shown[max(0, len(shown) - lines) :]:
+                    write(line)
+                return
             if follow and task.end_time is None:
                 task_log_path = await_log(session, task_instance_id)
             else:

@@ -195,7 +195,7 @@ class Lines:
     def __init__(self, put: Callable[[str], None], zone: tzinfo | None) -> None:
         self._put = put
         self._zone = zone
-        self._reported: dict[str, tuple[int, int]] = {}
+        self._reported: dict[str, tuple[int, int, bool]] = {}
         self._places: dict[str, str] = {}
         self._progress: dict[str, tuple[datetime, str]] = {}
         self._state: int | None = None
@@ -205,14 +205,21 @@ class Lines:
         if self._state is None:
             self._put(f"process instance {instance.id} ({escaped(instance.name)}):")
         for task in snapshot.tasks.values():
-            if self._reported.get(task.name) == (task.attempt, task.state):
+            is_promised = _is_promised(task, snapshot)
+            known = (task.attempt, task.state, is_promised)
+            if self._reported.get(task.name) == known:
                 self._report_application(task, now)
                 continue
-            self._reported[task.name] = (task.attempt, task.state)
+            is_given_up = self._reported.get(task.name) == (task.attempt, task.state, True)
+            self._reported[task.name] = known
+            if is_given_up:
+                again = "tried again once resumed" if _is_paused(snapshot) else "not tried again"
+                self._put(f"{shown(now, self._zone)}  {escaped(task.name)}  {again}")
+                continue
             span = task_duration(task, now=now) if task.end_time else None
             self._put(
                 f"{shown(now, self._zone)}  {escaped(task.name)}"
-                f"  {name_of(TaskState, task.state)}{_attempt(task)}"
+                f"  {name_of(TaskState, task.state)}{_attempt(task, is_promised=is_promised)}"
                 f"{'' if span is None else f'  {duration(span)}'}{_end_of_application(task)}"
             )
             self._report_application(task, now)
@@ -278,12 +285,14 @@ class Tree:
         )
         for name in chosen:
             task = snapshot.tasks.get(name)
-            lines.append(self._line(name, task, width, now))
+            label = f"  {'  ' * self._depth.get(name, 0) + escaped(name):<{width}}  "
+            is_promised = task is not None and _is_promised(task, snapshot)
+            lines.append(_line(label, task, now, is_promised=is_promised))
             place = "" if task is None or task.end_time is not None else where(task)
             if place and spare > 0:
                 spare -= 1
-                label = "  " * self._depth.get(name, 0)
-                lines.append(Text(f"    {label}{place}", style="dim"))
+                indent = "  " * self._depth.get(name, 0)
+                lines.append(Text(f"    {indent}{place}", style="dim"))
         left_out = len(names) - len(chosen)
         if left_out:
             lines.append(Text(f"  … and {left_out} more: {_counts(names, snapshot)}", style="dim"))
@@ -297,19 +306,19 @@ class Tree:
         others = [name for name in snapshot.tasks if name not in self._depth]
         return [*known, *others]
 
-    def _line(self, name: str, task: TaskInstanceView | None, width: int, now: datetime) -> Text:
-        from rich.text import Text
 
-        label = "  " * self._depth.get(name, 0) + escaped(name)
-        state = _WAITING if task is None else (name_of(TaskState, task.state) or "")
-        span = None if task is None else task_duration(task, now=now)
-        return Text.assemble(
-            f"  {label:<{width}}  ",
-            (f"{_sign(state)} {state:<10}", _style(state)),
-            f"{'' if span is None else duration(span):>8}",
-            "" if task is None else _attempt(task),
-            *(() if task is None else _application(task)),
-        )
+def _line(head: str, task: TaskInstanceView | None, now: datetime, *, is_promised: bool) -> Text:
+    from rich.text import Text
+
+    state = _WAITING if task is None else (name_of(TaskState, task.state) or "")
+    span = None if task is None else task_duration(task, now=now)
+    return Text.assemble(
+        head,
+        (f"{_sign(state)} {state:<10}", _style(state)),
+        f"{'' if span is None else duration(span):>8}",
+        "" if task is None else _attempt(task, is_promised=is_promised),
+        *(() if task is None else _application(task)),
+    )
 
 
 def _depths(dag: Dag) -> dict[str, int]:
@@ -367,8 +376,17 @@ def _end_of_application(task: TaskInstanceView) -> str:
     return f"  {words}" if words else ""
 
 
-def _attempt(task: TaskInstanceView) -> str:
-    if task.retry_at is not None and task.end_time is not None:
+def _is_promised(task: TaskInstanceView, snapshot: RunSnapshot) -> bool:
+    """True if the attempt is to be followed by another; a run that has ended promises nothing."""
+    return task.retry_at is not None and task.end_time is not None and not snapshot.has_ended
+
+
+def _is_paused(snapshot: RunSnapshot) -> bool:
+    return snapshot.instance.state == ProcessState.PAUSE
+
+
+def _attempt(task: TaskInstanceView, *, is_promised: bool) -> str:
+    if is_promised:
         return f"  attempt {task.attempt}, tried again at {shown(task.retry_at)}"
     return f"  attempt {task.attempt}" if task.attempt > 1 else ""
 
