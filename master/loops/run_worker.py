@@ -138,6 +138,7 @@ class RunWorker:
         self._occupying: dict[int, bool] = {}
         self._active = 0
         self._active_live = 0
+        self._opening = 0
 
     @property
     def active(self) -> int:
@@ -146,7 +147,7 @@ class RunWorker:
         A run that only waits for other runs, for a child or an upstream, occupies none: otherwise
         such runs could fill the master, and the awaited ones would never begin (traps T36d, T67).
         """
-        return self._active + len(self._to_open)
+        return self._active + self._opening + len(self._to_open)
 
     @property
     def active_live(self) -> int:
@@ -154,7 +155,7 @@ class RunWorker:
 
         A run that is about to be opened counts: its kind is not known yet.
         """
-        return self._active_live + len(self._to_open)
+        return self._active_live + self._opening + len(self._to_open)
 
     def open(self, ownerships: Iterable[Ownership]) -> None:
         """Take over runs that have become this master's."""
@@ -201,6 +202,7 @@ class RunWorker:
                 del self._occupying[run_id]
             self._active = len(self._occupying)
             self._active_live = self._active - sum(self._occupying.values())
+            self._opening = 0
             if self.active < before or self.active_live < live_before:
                 self._ended()
         if self._to_open or self._notified or self._orders or self._reported:
@@ -312,6 +314,9 @@ class RunWorker:
 
     def _open(self, events: dict[Ownership, list[Event]]) -> None:
         """Load the runs that are to be opened."""
+        # Before they are taken: the command loop counts on another thread, and may count one twice
+        # but none too few.
+        self._opening = min(len(self._to_open), self._config.opened_at_once)
         wanted = [
             ownership
             for ownership in dict.fromkeys(_drain(self._to_open, self._config.opened_at_once))

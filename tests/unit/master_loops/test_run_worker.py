@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -27,6 +28,28 @@ def test_a_run_goes_from_its_opening_to_its_end_without_a_comparison(master: One
     assert master.state(run) is ProcessState.SUCCESS
     assert master.names(run) == ["a", "b"]
     assert (master.runs.active, master.ends) == (0, 1)
+
+
+def test_runs_count_while_they_are_loaded_and_saved(
+    master: OneMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        master.begin("a")
+    counts: list[tuple[int, int]] = []
+
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            counts.append((master.runs.active, master.runs.active_live))
+            return method(*given, **named)
+
+        return call
+
+    for name in ("load", "save"):
+        monkeypatch.setattr(master.store, name, counted(getattr(master.store, name)))
+    master.step()
+    # Else the command loop, on its own thread, would begin as many once more meanwhile.
+    assert counts == [(3, 3), (3, 3)]
+    assert (master.runs.active, master.runs.active_live) == (3, 3)
 
 
 def test_what_was_submitted_is_offered_once_the_rows_stand(master: OneMaster) -> None:
