@@ -150,6 +150,7 @@ def _database(config: Config) -> Iterator[Finding]:
         else:
             yield _ok("commands", f"{len(waiting)} wait")
         yield schedules_finding(made, config)
+        yield lost_tasks_finding(made)
     except ServiceUnreachableError as error:
         yield _failed("postgresql", str(error), f"start it ({_START}), or mend database.url")
     except ConfigurationError as error:
@@ -158,6 +159,24 @@ def _database(config: Config) -> Iterator[Finding]:
         yield _failed("schema" if "schema" in detail else "postgresql", detail, cure)
     finally:
         made.dispose()
+
+
+def lost_tasks_finding(made: Engine) -> Finding:
+    """The attempts that may run beside those that have taken their place."""
+    from common.store.people.views import lost_task_instances
+
+    with made.connect() as db:
+        lost = lost_task_instances(db)
+    if not lost:
+        return _ok("lost tasks", "no process of a lost task is left")
+    hosts = ", ".join(sorted({each.host or "?" for each in lost}))
+    return Finding(
+        check="lost tasks",
+        result=Result.WARNING,
+        detail=f"{counted(len(lost), 'task')} may still run beside the attempts that have taken"
+        f" their place, left by {hosts}",
+        cure="start a worker on that host, or end the processes there",
+    )
 
 
 def schedules_finding(made: Engine, config: Config) -> Finding:

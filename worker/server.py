@@ -63,8 +63,11 @@ from worker.loops.heartbeat import HeartbeatLoop
 from worker.loops.host_loop import HostLoop
 from worker.loops.lease_loop import LeaseLoop
 from worker.loops.look_loop import LookLoop
+from worker.loops.lost_loop import LostLoop
 from worker.loops.sweep_loop import SweepLoop, configured
+from worker.loops.warden_loop import WardenLoop
 from worker.processes.log_cutting import LogCutter
+from worker.processes.lost_attempts import end_lost
 from worker.processes.supervising import Supervisor
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.managers.settings import ManagerSettings
@@ -122,6 +125,11 @@ class WorkerServer:
             limit_bytes=config.worker.log_limit_bytes,
             wake=lambda: self._wakes.wake(LogCutter.name),
         )
+        self._warden = WardenLoop(
+            _warden_command(config),
+            directory=Path(__file__).resolve().parents[1],
+            environment=os.environ,
+        )
         self._clean = CleanLoop(wake=lambda: self._wakes.wake(CleanLoop.name))
 
     def run(self) -> int:
@@ -150,7 +158,7 @@ class WorkerServer:
             # Once in the foreground: who can't join says so and ends, and what was left here is
             # adopted or killed before any claim is taken.
             worker.heartbeat.run_once()
-            self._add_loops(service, supervisor, worker, registry)
+            self._add_loops(service, supervisor, worker, registry, store)
             self._add_spark(service, store, cluster)
             signal.signal(signal.SIGQUIT, self._on_quit(service))
             exit_code = service.run()
@@ -243,7 +251,12 @@ class WorkerServer:
         return made[0], worker, registry
 
     def _add_loops(
-        self, service: Service, supervisor: Supervisor, worker: Worker, registry: Registry
+        self,
+        service: Service,
+        supervisor: Supervisor,
+        worker: Worker,
+        registry: Registry,
+        store: PostgresTaskStore,
     ) -> None:
         # Started first and stopped last: the others talk to it.
         service.add(supervisor)
@@ -253,6 +266,14 @@ class WorkerServer:
             worker.wakes.by_name[loop.name] = service.add(OutageTolerant(loop)).wake
         service.ready_if("zookeeper", lambda: standing_problem(registry))
         service.ready_if("host", self._fitness.problem)
+        lost = LostLoop(
+            store=store,
+            host=self._settings.host,
+            attempts=worker.attempts,
+            end_lost=end_lost,
+        )
+        service.add(OutageTolerant(lost))
+        service.add(self._warden)
         registry.membership.watch(
             NodeKind.WORKER,
             lambda: worker.wakes.wake(
@@ -310,9 +331,22 @@ class WorkerServer:
                 registry.close()
         except ServiceUnreachableError as error:
             log.warning("could not leave properly", extra={"cause": str(error)})
+        left = bool(supervisor.running() or worker.reporter.unreported())
+        self._warden.close(nothing_left=not left)
         self._host.close()
         self._clean.remove_all()
         supervisor.close()
+
+
+def _warden_command(config: Config) -> tuple[str, ...]:
+    """The command of the warden, which is given that of its passes."""
+    program = (sys.executable, "-m")
+    settings = config.worker
+    return (
+        *(*program, "worker.warden"),
+        *(*program, "worker.warden_pass", "--home", str(config.home), "--host", settings.host),
+        *("--port", str(settings.port), "--daemon", str(os.getpid())),
+    )
 
 
 def _networks(text: str) -> tuple[str, ...]:

@@ -83,6 +83,7 @@ def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:
         "end_time": view.end_time,
         "duration": task_duration(view, now=now),
         "host": view.host,
+        "lost_at": view.lost_at,
         "pid": view.pid,
         "retry_times": view.retry_times,
         "max_retry_times": view.max_retry_times,

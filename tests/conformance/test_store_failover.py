@@ -8,9 +8,7 @@ from dataclasses import replace
 import pytest
 
 from common.model.commands import Command
-from common.model.decisions import (
-    FinishProcess,
-)
+from common.model.decisions import AbandonTask, FinishProcess
 from common.model.plans import Plan, Resume, Snapshot
 from common.model.states import (
     Priority,
@@ -175,6 +173,35 @@ def test_the_end_of_an_attempt_that_was_marked_takes_the_mark_away(db: Tables) -
     db.failover.mark_lost(WORKER, now=NOON)
     assert end(db, an_end(task_id)) == {task_id}
     assert the_task(db, task_id)["lost_at"] is None
+
+
+def test_a_lost_attempt_is_looked_for_on_its_host_until_no_process_is_left(db: Tables) -> None:
+    here, running, elsewhere = submit(db, a_run(db), "here", "running", "elsewhere")
+    claim(db, [here])
+    claim(db, [elsewhere], node=OTHER_WORKER)
+    fail_over(db, WORKER, now=LATER)
+    fail_over(db, OTHER_WORKER, now=LATER)
+    claim(db, [running])
+    db.failover.mark_lost(WORKER, now=LATER)
+    host = WORKER.address.partition(":")[0]
+    path = the_task(db, here)["execute_path"]
+    assert db.tasks.lost(host) == {here: path}
+    assert db.tasks.lost(host[:-1]) == {}
+    db.tasks.found_gone(host, [here, running, elsewhere])
+    assert db.tasks.lost(host) == {}
+    marks = [the_task(db, one)["lost_at"] for one in (here, running, elsewhere)]
+    assert marks == [None, LATER, LATER]
+
+
+def test_a_running_attempt_that_is_given_up_may_still_run(db: Tables) -> None:
+    owned = a_run(db)
+    running, waiting = submit(db, owned, "running", "waiting")
+    claim(db, [running])
+    save(db, owned, AbandonTask(name="running", attempt=1), AbandonTask(name="waiting", attempt=1))
+    assert [the_task(db, one)["state"] for one in (running, waiting)] == [9, 9]
+    assert the_task(db, running)["lost_at"] is not None
+    assert the_task(db, waiting)["lost_at"] is None
+    assert list(db.tasks.lost(WORKER.address.partition(":")[0])) == [running]
 
 
 def test_a_restarted_worker_s_adoption_takes_the_marks_away(db: Tables) -> None:

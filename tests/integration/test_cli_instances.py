@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, update
 
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState
-from common.store.tables import command
+from common.store.tables import command, task_instance
+from operations.checks import Result, lost_tasks_finding
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, commands, parsed
 from tests.integration.conftest import Cli
 
@@ -223,3 +224,28 @@ def test_a_table_of_other_tasks_says_nothing_of_spark(cli: Cli, db: Engine) -> N
     an_attempt(db, 1, TaskState.SUCCESS)
     assert "PROGRESS" not in cli("task", "list")[1]
     assert parsed(cli("task", "list", "-o", "json"))[0]["progress"] is None
+
+
+def test_attempts_that_may_still_run_beside_their_successors_are_listed(
+    cli: Cli, db: Engine
+) -> None:
+    run = an_instance(db, ProcessState.RUNNING)
+    lost = an_attempt(
+        db,
+        run,
+        TaskState.NEED_FAULT_TOLERANCE,
+        host="127.0.0.1:1234",
+        flag=0,
+        lost_at=NOW,
+    )
+    now = an_attempt(db, run, TaskState.RUNNING, attempt=2)
+    rows = parsed(cli("task", "list", "-o", "json"))
+    assert {row["id"]: row["lost_at"] is not None for row in rows} == {lost: True, now: False}
+    assert "LOST AT" in cli("task", "list")[1]
+    found = lost_tasks_finding(db)
+    assert (found.result, "127.0.0.1:1234" in found.detail) == (Result.WARNING, True)
+    with db.begin() as connection:
+        connection.execute(update(task_instance).values(lost_at=None))
+    assert [row["id"] for row in parsed(cli("task", "list", "-o", "json"))] == [now]
+    assert "LOST AT" not in cli("task", "list")[1]
+    assert lost_tasks_finding(db).result is Result.OK

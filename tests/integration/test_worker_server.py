@@ -24,6 +24,7 @@ from common.model.states import TaskState
 from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
+from operations.daemons import free_port
 from tests.conftest import ZookeeperRoot
 from tests.integration.worker_host import Signpost, wait_until_gone
 
@@ -259,3 +260,70 @@ def test_a_worker_that_is_told_to_quit_takes_its_tasks_with_it_and_gives_them_ba
     assert daemon.wait(PATIENCE_SECONDS) == 0
     wait_until_gone(pid)
     assert cluster.end_of(task) is TaskState.NEED_FAULT_TOLERANCE
+
+
+def _lose(cluster: Cluster, task: int) -> None:
+    """Fail an attempt over, as a master does that misses its worker."""
+    cluster.sql(
+        "UPDATE t_ds_task_instance SET state = 8, end_time = now(), lost_at = now() WHERE id = %s",
+        task,
+    )
+
+
+def test_the_tasks_of_a_daemon_that_never_comes_back_are_ended_by_its_warden(
+    cluster: Cluster, signpost: Signpost
+) -> None:
+    daemon = cluster.start()
+    lost = cluster.submit(f"echo $$ > {signpost.path}; sleep 600")
+    pid = int(signpost.wait())
+    kept = cluster.submit(f"echo $$ > {signpost.path}; sleep 600")
+    kept_pid = int(signpost.wait())
+    daemon.kill()
+    daemon.wait()
+    _lose(cluster, lost)
+    wait_until_gone(pid)
+    until(
+        lambda: cluster.text("SELECT lost_at FROM t_ds_task_instance WHERE id = %s", lost) == "None"
+    )
+    # The other is still its worker's, whose next daemon goes on with it.
+    assert Path(f"/proc/{kept_pid}").exists()
+    cluster.start()
+    cluster.registry.kill_queue.ask(
+        [KillEntry(address=f"127.0.0.1:{cluster.port}", task_instance_id=kept)]
+    )
+    assert cluster.end_of(kept) is TaskState.KILL
+
+
+def test_the_tasks_of_a_frozen_daemon_are_ended_by_another_worker_of_its_host(
+    cluster: Cluster, signpost: Signpost, tmp_path: Path
+) -> None:
+    daemon = cluster.start()
+    task = cluster.submit(f"echo $$ > {signpost.path}; sleep 600")
+    pid = int(signpost.wait())
+    daemon.send_signal(signal.SIGSTOP)
+    try:
+        _lose(cluster, task)
+        other = Cluster(
+            tmp_path / "other", cluster.url, cluster.zookeeper, cluster.registry, free_port([])
+        )
+        second = other.start()
+        wait_until_gone(pid)
+        second.terminate()
+        assert second.wait(PATIENCE_SECONDS) == 0
+    finally:
+        daemon.send_signal(signal.SIGCONT)
+
+
+def test_a_worker_that_has_nothing_left_takes_its_warden_with_it(cluster: Cluster) -> None:
+    daemon = cluster.start()
+    until(cluster.is_ready)
+    (warden,) = _wardens(daemon.pid)
+    daemon.terminate()
+    assert daemon.wait(PATIENCE_SECONDS) == 0
+    assert not Path(f"/proc/{warden}").exists()
+
+
+def _wardens(daemon: int) -> list[int]:
+    children = Path(f"/proc/{daemon}/task").glob("*/children")
+    pids = [int(pid) for each in children for pid in each.read_text().split()]
+    return [pid for pid in pids if b"worker.warden" in Path(f"/proc/{pid}/cmdline").read_bytes()]

@@ -284,6 +284,7 @@ class Writing:
                 wanted_state=int(TaskState.KILL),
                 end_time=at,
                 reason=ABANDONED,
+                lost_at=at if task.state == TaskState.RUNNING else task.lost_at,
                 settled=True,
             )
         self._frees_slots(task)

@@ -207,6 +207,28 @@ class MemoryTaskStore(TaskStore):
                 )
         return found
 
+    def lost(self, host: str) -> dict[int, str]:
+        return {
+            task.id: task.execute_path
+            for task in self._db.tasks
+            if self._may_run_on(task, host) and task.execute_path is not None
+        }
+
+    def found_gone(self, host: str, task_instance_ids: Collection[int]) -> None:
+        with self._db.transaction("found_gone") as tx:
+            for task_id in dict.fromkeys(task_instance_ids):
+                task = self._db.tasks.get(task_id)
+                if task is not None and self._may_run_on(task, host):
+                    tx.update(self._db.tasks, task_id, lost_at=None)
+
+    @staticmethod
+    def _may_run_on(task: TaskRecord, host: str) -> bool:
+        return (
+            task.is_finished
+            and task.lost_at is not None
+            and (task.host or "").rpartition(":")[0] == host
+        )
+
     def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
         with self._db.transaction("record_facts", by=node) as tx:
             for task_id, told in facts.items():

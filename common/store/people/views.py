@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, and_, func, or_, select
 
-from common.model.states import TaskState
+from common.model.states import FINISHED_TASK_CODES, TaskState
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     datasource,
@@ -86,6 +86,8 @@ class TaskInstanceView:
     history_link: str | None = None
     progress: str | None = None
     usage: str | None = None
+    lost_at: datetime | None = None
+    """Since when nobody knows whether its processes run; None while that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,8 +320,23 @@ def task_instances(
     if states is not None:
         statement = statement.where(task_instance.c.state.in_(states))
     if valid_only:
-        statement = statement.where(task_instance.c.flag == 1)
+        # A lost one may still run beside the attempt that has taken its place.
+        statement = statement.where(
+            or_(task_instance.c.flag == 1, task_instance.c.lost_at.is_not(None))
+        )
     return [_task(row) for row in reversed(db.execute(statement).all())]
+
+
+def lost_task_instances(db: Connection) -> list[TaskInstanceView]:
+    """List ended attempts of which processes may still run, oldest first; a thousand at most."""
+    statement = (
+        select(*_TASK_COLUMNS)
+        .where(task_instance.c.lost_at.is_not(None))
+        .where(task_instance.c.state.in_(FINISHED_TASK_CODES))
+        .order_by(task_instance.c.id)
+        .limit(1_000)
+    )
+    return [_task(row) for row in db.execute(statement)]
 
 
 def task_instance_by_id(db: Connection, task_instance_id: int) -> TaskInstanceView | None:
@@ -383,6 +400,7 @@ _TASK_COLUMNS: Final = (
     task_instance.c.history_link,
     task_instance.c.progress,
     task_instance.c.usage,
+    task_instance.c.lost_at,
 )
 
 
@@ -441,4 +459,5 @@ def _task(row: Row[*tuple[Any, ...]]) -> TaskInstanceView:
         history_link=row.history_link,
         progress=row.progress,
         usage=row.usage,
+        lost_at=row.lost_at,
     )

@@ -217,6 +217,17 @@ class TaskStore(Protocol):
         """
         ...
 
+    def lost(self, host: str) -> dict[int, str]:
+        """Return the directories of ended attempts that may still have processes on this host.
+
+        By id; of all workers whose addresses begin with this host name, at most a thousand.
+        """
+        ...
+
+    def found_gone(self, host: str, task_instance_ids: Collection[int]) -> None:
+        """No process of these ended attempts is left on this host: they are not lost any more."""
+        ...
+
     def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
         """Record the facts of running attempts on their Spark applications, by task instance id.
 

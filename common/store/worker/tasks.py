@@ -37,7 +37,12 @@ from sqlalchemy.exc import DBAPIError
 from common.model.cluster import Node
 from common.model.command_param import CommandParam, ParamKey
 from common.model.spark import SparkFacts
-from common.model.states import LIVE_PROCESS_STATES, TaskState, TimeoutStrategy
+from common.model.states import (
+    FINISHED_TASK_CODES,
+    LIVE_PROCESS_STATES,
+    TaskState,
+    TimeoutStrategy,
+)
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
@@ -297,6 +302,35 @@ _KEPT: Final = (
 )
 
 
+_MAY_RUN_ON: Final = and_(
+    task_instance.c.lost_at.is_not(None),
+    task_instance.c.state.in_(FINISHED_TASK_CODES),
+    task_instance.c.execute_path.is_not(None),
+    # An address is the host's name and a port.
+    func.regexp_replace(task_instance.c.host, ":[0-9]+$", "") == bindparam("host_name"),
+)
+_LOST: Final = (
+    select(task_instance.c.id, task_instance.c.execute_path)
+    .where(_MAY_RUN_ON)
+    .order_by(task_instance.c.id)
+    .limit(1_000)
+)
+_FOUND: Final = (
+    select(task_instance.c.id)
+    .where(task_instance.c.id == any_of("ids"))
+    .where(_MAY_RUN_ON)
+    .order_by(task_instance.c.id)
+    .with_for_update(key_share=True)
+    .cte("found")
+)
+_FOUND_GONE: Final = (
+    update(task_instance)
+    .where(task_instance.c.id == _FOUND.c.id)
+    .where(_MAY_RUN_ON)
+    .values(lost_at=None)
+)
+
+
 class PostgresTaskStore(TaskStore):
     """`TaskStore` on PostgreSQL."""
 
@@ -434,6 +468,17 @@ class PostgresTaskStore(TaskStore):
             row.id: Kept(kill_wanted=row.wanted_state == TaskState.KILL, lost=row.lost)
             for row in rows
         }
+
+    def lost(self, host: str) -> dict[int, str]:
+        given = {"host_name": host}
+        rows = repeatable(self._engine, lambda db: db.execute(_LOST, given).all())
+        return {row.id: row.execute_path for row in rows}
+
+    def found_gone(self, host: str, task_instance_ids: Collection[int]) -> None:
+        ids = possible_ids(task_instance_ids)
+        if ids:
+            with transaction(self._engine) as db:
+                db.execute(_FOUND_GONE, {"ids": ids, "host_name": host})
 
     def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
         ids = [task_id for task_id in possible_ids(facts) if facts_of(facts[task_id])]

@@ -136,7 +136,7 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
         )
     if detail.tasks:
         write("")
-        wanted = (*TASK_COLUMNS, "progress", "failure_reason", "reason")
+        wanted = (*TASK_COLUMNS, "progress", "failure_reason", "lost_at", "reason")
         tasks, columns = task_table(detail.tasks, wanted, now=now)
         write(table(tasks, columns, zone=session.zone))
     if family.children:

@@ -60,7 +60,8 @@ def list_(
 
     Fields: id, process_instance_id, name, task_type, attempt, state, state_code, wanted_state,
     reason, failure_reason (a word for it), exit_code, valid, submit_time, start_time, end_time,
-    duration (seconds), host, pid, retry_times, max_retry_times, retry_at, log_path, execute_path,
+    duration (seconds), host, lost_at (set while its processes may run though it was given up or its
+    worker is missing), pid, retry_times, max_retry_times, retry_at, log_path, execute_path,
     due_at (until when a delay holds it), branch (what a SWITCH or CONDITIONS took); of Spark also
     memory_factor, app_link (ids of applications), ui_link, history_link, progress, usage (objects).
     """
@@ -79,7 +80,14 @@ def list_(
             limit=limit,
         )
     now = SystemClock().now()
-    wanted = ("id", "process_instance_id", *TASK_COLUMNS[1:], "progress", "failure_reason")
+    wanted = (
+        "id",
+        "process_instance_id",
+        *TASK_COLUMNS[1:],
+        "progress",
+        "failure_reason",
+        "lost_at",
+    )
     rows, columns = task_table(found, wanted, now=now)
     print_rows(
         [task_row(view, now=now) for view in found] if form is Format.JSON else rows,

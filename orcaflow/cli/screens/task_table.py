@@ -22,7 +22,7 @@ TASK_COLUMNS: Final = (
     "duration",
     "host",
 )
-_OCCASIONAL: Final = ("progress", "failure_reason")
+_OCCASIONAL: Final = ("progress", "failure_reason", "lost_at")
 
 
 def task_table(
