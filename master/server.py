@@ -38,7 +38,7 @@ from common.runtime.daemon import (
 from common.runtime.health import HealthServer
 from common.runtime.outages import OutageTolerant
 from common.runtime.pid_file import holding, pid_file
-from common.runtime.service import Service
+from common.runtime.service import Service, StopRequestedError
 from common.store import schema
 from common.store.listen import Notifications
 from common.store.master.commands import PostgresCommandStore
@@ -75,6 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         given = {key: value for key, value in overrides.items() if value is not None}
         return run(configuration.load(overrides=given))
+    except StopRequestedError:
+        return 0
     except SchedulerError as error:
         log.error("daemon could not run", extra={"cause": str(error)})  # noqa: TRY400  # No trace.
         sys.stderr.write(f"{NAME}: {error}\n")
@@ -100,8 +102,8 @@ def run(config: Config) -> int:
         stack.callback(health.stop)
         engine = engine_of(config, application_name=f"{NAME}-{settings.port}")
         stack.callback(engine.dispose)
-        schema.check(engine)
-        registry = connect_registry(registry_config(config), clock=clock)
+        service.reach(lambda: schema.check(engine))
+        registry = service.reach(lambda: connect_registry(registry_config(config), clock=clock))
         stack.callback(registry.close)
         commands = PostgresCommandStore(engine, param_limit_bytes=config.command.param_limit_bytes)
         master = Master(
@@ -135,7 +137,7 @@ def run(config: Config) -> int:
         notices = Notifications(url, CHANNELS, application_name=f"{NAME}-{settings.port}-listen")
         stack.callback(notices.close)
         # Once in the foreground, so that a start that can't succeed says so and ends.
-        master.heartbeat.join()
+        service.reach(master.heartbeat.join)
         stack.callback(_leave, registry)
         _add_loops(service, master, registry, notices)
         metrics.runs.set_function(lambda: master.runs.active)

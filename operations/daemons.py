@@ -37,7 +37,7 @@ from common.errors import ConfigurationError, SchedulerError, ServiceUnreachable
 from common.host import is_alive
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
-from operations.health import health
+from operations.health import WAITING, health
 from operations.installation import packages_root
 
 _QUIT_PATIENCE = timedelta(seconds=20)
@@ -65,6 +65,10 @@ class DaemonStartError(SchedulerError):
     """A daemon did not become ready; the text says why, with the end of its log."""
 
 
+class DaemonWaitsError(ServiceUnreachableError):
+    """A daemon runs and waits for a server; it begins by itself. The text names the server."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of a worker besides its port; stored, so that a restart applies them again."""
@@ -75,7 +79,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStatus:
-    """One daemon as it is. `state`: ready, not ready, not answering, dead (its process is gone)."""
+    """One daemon as it is.
+
+    `state`: ready, degraded (it waits for a server), not ready, not answering, dead (its process is
+    gone).
+    """
 
     name: str
     host: str
@@ -214,6 +222,8 @@ class Cluster:
             try:
                 self._await_ready(kind, port, process.pid, lambda: process.poll() is None)
             except BaseException as error:
+                if isinstance(error, DaemonWaitsError):
+                    raise
                 code = process.poll()
                 if code is None:
                     process.terminate()
@@ -279,6 +289,11 @@ class Cluster:
             state, reason = self._health(kind, port)
             if state == "ready":
                 return
+            if state == WAITING:
+                raise DaemonWaitsError(
+                    f"the {kind} at port {port} (pid {pid}) waits for a server, and begins as soon"
+                    f" as that answers: {reason}"
+                )
             if _clock.monotonic() > deadline:
                 raise DaemonStartError(
                     f"the {kind} at port {port} (pid {pid}) was not ready within "

@@ -6,11 +6,16 @@ import http.client
 import json
 from datetime import timedelta
 
+AWAITED = "servers"
+"""The part of a daemon that its start waits for (`common.runtime.service`)."""
+WAITING = "degraded"
+"""The state of a daemon that waits for a server, and begins once that answers."""
+
 
 def health(
     host: str, port: int, *, within: timedelta = timedelta(seconds=2)
 ) -> tuple[str, str | None]:
-    """The answer of `/readyz`: ready, not ready with the reason, or not answering."""
+    """The answer of `/readyz`: ready, degraded or not ready with the reason, or not answering."""
     # A wildcard is an address to listen on, not to talk to.
     place = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
     connection = http.client.HTTPConnection(place, port, timeout=within.total_seconds())
@@ -26,6 +31,8 @@ def health(
         return "ready", None
     try:
         problems = json.loads(body)["problems"]
+        if [each["part"] for each in problems] == [AWAITED]:
+            return WAITING, str(problems[0]["why"])
         reason = "; ".join(f"{each['part']}: {each['why']}" for each in problems)
     except (ValueError, KeyError, TypeError):
         reason = f"/readyz answers {answer.status}"

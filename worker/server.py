@@ -45,7 +45,7 @@ from common.runtime.daemon import (
 from common.runtime.health import HealthServer
 from common.runtime.outages import OutageTolerant
 from common.runtime.pid_file import holding, pid_file
-from common.runtime.service import Service
+from common.runtime.service import Service, StopRequestedError
 from common.runtime.wakes import Wakes
 from common.store import schema
 from common.store.cluster import cluster_token
@@ -103,6 +103,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         given = {key: value for key, value in overrides.items() if value is not None}
         return WorkerServer(configuration.load(overrides=given)).run()
+    except StopRequestedError:
+        return 0
     except SchedulerError as error:
         log.error("daemon could not run", extra={"cause": str(error)})  # noqa: TRY400  # No trace.
         sys.stderr.write(f"{NAME}: {error}\n")
@@ -150,14 +152,17 @@ class WorkerServer:
             stack.callback(health.stop)
             engine = engine_of(config, application_name=f"{NAME}-{settings.port}")
             stack.callback(engine.dispose)
-            schema.check(engine)
+            service.reach(lambda: schema.check(engine))
             groups = [part.strip() for part in settings.groups.split(",") if part.strip()]
-            group_ids = ensure_worker_groups(engine, groups)
-            store, cluster = PostgresTaskStore(engine), cluster_token(engine)
-            supervisor, worker, registry = self._parts(store, group_ids, cluster)
-            # Once in the foreground: who can't join says so and ends, and what was left here is
+            group_ids = service.reach(lambda: ensure_worker_groups(engine, groups))
+            store, cluster = PostgresTaskStore(engine), service.reach(lambda: cluster_token(engine))
+            registry = service.reach(
+                lambda: connect_registry(registry_config(config), clock=self._clock)
+            )
+            supervisor, worker = self._parts(store, group_ids, cluster, registry)
+            # Once in the foreground: who may not join says so and ends, and what was left here is
             # adopted or killed before any claim is taken.
-            worker.heartbeat.run_once()
+            service.reach(worker.heartbeat.run_once)
             self._add_loops(service, supervisor, worker, registry, store)
             self._add_spark(service, store, cluster)
             signal.signal(signal.SIGQUIT, self._on_quit(service))
@@ -166,8 +171,12 @@ class WorkerServer:
             return exit_code
 
     def _parts(
-        self, store: PostgresTaskStore, group_ids: frozenset[int], cluster: str
-    ) -> tuple[Supervisor, Worker, Registry]:
+        self,
+        store: PostgresTaskStore,
+        group_ids: frozenset[int],
+        cluster: str,
+        registry: Registry,
+    ) -> tuple[Supervisor, Worker]:
         config, settings = self._config, self._settings
         tasks = config.home / "tasks"
         data_dir = Path(settings.data_dir) if settings.data_dir else config.home / "data"
@@ -233,7 +242,6 @@ class WorkerServer:
             reserved_memory_gb=settings.reserved_memory_gb,
             clock=self._clock,
         )
-        registry = connect_registry(registry_config(config), clock=self._clock)
         worker = Worker(
             settings,
             clock=self._clock,
@@ -248,7 +256,7 @@ class WorkerServer:
             ip=_ip(settings.host),
             admitted=lambda: fitness() and admission(),
         )
-        return made[0], worker, registry
+        return made[0], worker
 
     def _add_loops(
         self,

@@ -52,7 +52,7 @@ class ZookeeperConfig:
     session_timeout_seconds: Annotated[float, Ge(2), Le(86_400)] = 10
     """A daemon that is silent for so long counts as dead, and others take its work over."""
     connection_timeout_seconds: Seconds = 10
-    """A start fails when ZooKeeper does not answer for so long."""
+    """A start that gets no answer for so long says so and goes on waiting."""
     digest: str = field(default="", repr=False)
     """user:password for ZooKeeper's digest scheme; empty does without."""
 

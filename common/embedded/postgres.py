@@ -237,18 +237,22 @@ class EmbeddedPostgres:
             time.sleep(0.1)
 
     def _disown_a_foreign_pid(self) -> None:
-        """Make a stale pid file harmless whose pid belongs to some other program by now.
+        """Make a stale pid file harmless whose pid is not a server's any more.
 
-        PostgreSQL would take that program for a server on its data and refuse. It ignores a file
+        It may belong to some other program by now, or still to the server if that is dead and its
+        parent has not reaped it. PostgreSQL would take either for a server on its data and refuse,
+        since a signal can be sent to both. It ignores a file
         that names its own starter, and then still checks that no child of a former server holds the
         data, which it would not do if the file were removed.
         """
         fields = self._postmaster_file()
         if not fields or not fields[0].isdigit():
             return
-        program = Path(next(iter(command_line(int(fields[0]))), "")).name
+        pid = int(fields[0])
+        program = Path(next(iter(command_line(pid)), "")).name
+        is_unreaped = process_start_time(pid) is None and Path(f"/proc/{pid}").exists()
         # Another PostgreSQL may be one on this very data, known to it by another path.
-        if program not in ("", "postgres"):
+        if is_unreaped or program not in ("", "postgres"):
             path = self.data_dir / "postmaster.pid"
             lines = path.read_text(errors="replace").splitlines(keepends=True)
             path.write_text(f"{os.getpid()}\n" + "".join(lines[1:]))

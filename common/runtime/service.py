@@ -14,19 +14,29 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from common.clock import Clock, SystemClock
+from common.errors import SchedulerError, ServiceUnreachableError
+from common.registry.protocol import AddressInUseError
 from common.runtime.health import Problem
 from common.runtime.metrics import loop_lag_seconds
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+AWAITED = "servers"
+"""The part in a daemon's health that names the server which its start waits for."""
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+_REACH_INTERVAL = timedelta(seconds=0.5)
 
 
 class Loop(Protocol):
@@ -97,6 +107,12 @@ class LoopThread:
             self._on_death(self.name, error)
 
 
+class StopRequestedError(SchedulerError):
+    """The daemon was told to stop before it had begun. End it; nothing is wrong."""
+
+    exit_code = 0
+
+
 class Service:
     """A daemon's parts from start to end.
 
@@ -118,6 +134,7 @@ class Service:
         self._started = False
         self._stopping = False
         self._failure: Problem | None = None
+        self._awaited: str | None = None
         # Not a threading.Event: a signal handler that sets the very event its thread is waiting for
         # can find that event's lock taken, by itself.
         self._stop_asked = False
@@ -138,6 +155,31 @@ class Service:
         """Ready only while `why_not` gives None, else for the reason that it gives."""
         self._checks.append((part, why_not))
 
+    def reach(self, what: Callable[[], Result]) -> Result:
+        """Do what the start needs of PostgreSQL and ZooKeeper, again while one of them is away.
+
+        Meanwhile the daemon is not ready and tells why. Raises `StopRequestedError` if it is told
+        to stop. To be called by the main thread.
+        """
+        before = {number: signal.signal(number, self._on_signal) for number in _STOPPING}
+        try:
+            while True:
+                try:
+                    return what()
+                except AddressInUseError:
+                    raise
+                except ServiceUnreachableError as error:
+                    if self._awaited is None:
+                        log.warning("waiting for a server", extra={"cause": str(error)})
+                    self._awaited = str(error)
+                select.select([self._to_read], [], [], _REACH_INTERVAL.total_seconds())
+                if self._stop_asked:
+                    raise StopRequestedError("told to stop while it waited for a server")
+        finally:
+            self._awaited = None
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
     def start(self) -> None:
         for part in self._parts:
             if isinstance(part, LoopThread):
@@ -149,10 +191,7 @@ class Service:
 
         To be called by the main thread, to which alone Python delivers signals.
         """
-        before = {
-            number: signal.signal(number, self._on_signal)
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        before = {number: signal.signal(number, self._on_signal) for number in _STOPPING}
         # A signal that comes between the interpreter's last look and the wait, or that the system
         # gives to another thread, interrupts no wait; but it is written into the pipe at once.
         wakeup_before = signal.set_wakeup_fd(self._to_write, warn_on_full_buffer=False)
@@ -214,6 +253,8 @@ class Service:
             return [self._failure]
         if self._stopping:
             return [Problem(part="daemon", why="stopping")]
+        if self._awaited is not None:
+            return [Problem(part=AWAITED, why=self._awaited)]
         if not self._started:
             return [Problem(part="daemon", why="starting")]
         found = []

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +133,24 @@ def test_a_pid_file_that_names_a_foreign_process_does_not_hinder_a_start(
     pid_file.write_text(f"{os.getpid()}\n" + "".join(lines[1:]))
     assert not server.is_running()
     assert query(server.start(), "SELECT 1") == [(1,)]
+
+
+def test_a_server_that_is_dead_and_unreaped_does_not_hinder_a_start(
+    server: EmbeddedPostgres,
+) -> None:
+    address = server.start()
+    pid_file = server.data_dir / "postmaster.pid"
+    lines = pid_file.read_text().splitlines(keepends=True)
+    os.kill(address.pid, signal.SIGKILL)
+    psutil.Process(address.pid).wait()
+    # The start reaps its own dead servers, so another process stands for one that nobody reaps.
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as dead:
+        assert dead.stdout is not None
+        dead.stdout.read()
+        os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+        pid_file.write_text(f"{dead.pid}\n" + "".join(lines[1:]))
+        assert not server.is_running()
+        assert query(server.start(), "SELECT 1") == [(1,)]
 
 
 def test_a_port_in_use_is_named_with_the_cure(server: EmbeddedPostgres) -> None:

@@ -268,12 +268,28 @@ def test_a_worker_of_a_new_group_is_started_and_the_group_made(operator: Operato
 def test_a_daemon_that_can_not_start_shows_its_last_words(operator: Operator) -> None:
     done = operator.run(
         *("server", "start", "master-server", "--port", "0"),
+        ORCAFLOW_MASTER__HTTP_HOST="203.0.113.1",
+    )
+    assert done.returncode == 78
+    assert "ended with exit code 78; the end of" in done.stderr
+    assert "203.0.113.1" in done.stderr
+    assert len(operator.told("server", "status")) == 4
+
+
+def test_a_daemon_whose_server_is_away_waits_for_it_and_says_so(operator: Operator) -> None:
+    done = operator.run(
+        *("server", "start", "master-server", "--port", "0"),
         ORCAFLOW_ZOOKEEPER__HOSTS="127.0.0.1:1",
         ORCAFLOW_ZOOKEEPER__CONNECTION_TIMEOUT_SECONDS="1",
     )
     assert done.returncode == 5
-    assert "ended with exit code 5; the end of" in done.stderr
+    assert "waits for a server" in done.stderr
     assert "127.0.0.1:1" in done.stderr
+    listed = json.loads(operator.run("server", "status", "-o", "json").stdout)
+    (waiting,) = [row for row in listed if row["state"] == "degraded"]
+    assert waiting["name"] == "master-server"
+    port = str(waiting["port"])
+    assert operator.run("server", "stop", "master-server", "--port", port).returncode == 0
     assert len(operator.told("server", "status")) == 4
 
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from common.errors import ConfigurationError
+from common.errors import ConfigurationError, ServiceUnreachableError
+from common.registry.protocol import AddressInUseError
 from common.runtime.health import HealthServer, Problem
-from common.runtime.service import Service
+from common.runtime.service import Service, StopRequestedError
 
 LONG = timedelta(hours=1)
 PATIENCE_SECONDS = 30
@@ -304,3 +305,38 @@ print(after.ru_nvcsw - before.ru_nvcsw)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 150
+
+
+def test_a_start_waits_for_a_server_that_is_away_and_tells_so() -> None:
+    service = Service()
+    told: list[list[Problem]] = []
+
+    def reached() -> str:
+        told.append(service.problems())
+        if len(told) < 3:
+            raise ServiceUnreachableError("ZooKeeper at z:1: no session")
+        return "there"
+
+    assert service.reach(reached) == "there"
+    away = [Problem(part="servers", why="ZooKeeper at z:1: no session")]
+    assert told[1:] == [away, away]
+    assert service.problems() == [Problem(part="daemon", why="starting")]
+
+
+def test_a_start_that_waits_can_be_stopped() -> None:
+    service = Service()
+
+    def stopped() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise ServiceUnreachableError("PostgreSQL is away")
+
+    with pytest.raises(StopRequestedError):
+        service.reach(stopped)
+
+
+def test_a_start_that_may_never_succeed_is_refused_at_once() -> None:
+    def refused() -> None:
+        raise AddressInUseError("w:1 is in use")
+
+    with pytest.raises(AddressInUseError):
+        Service().reach(refused)
