@@ -12,7 +12,6 @@ import pytest
 
 from common import firing
 from common.cron import Timetable
-from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
 from common.model.complements import (
     ComplementSnapshot,
@@ -26,13 +25,11 @@ from common.model.retry_policy import RetryPolicy
 from common.model.schedules import Fire, FirePlan, FirePlanner, Schedule
 from common.model.states import TaskState
 from common.model.upstream import Absence
-from common.registry.protocol import Standing
 from common.store.master.ports import Fired
-from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, Kept
+from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask
 from master.commands.restart import all_begun, plan_restart
 from master.engine.run import ProcessRun
 from master.logic import complement, dependent
-from master.logic.absences import Absences, Due
 from master.loops.run_worker import RunWorker
 from tests.memory.store import (
     ComplementDateRecord,
@@ -50,12 +47,18 @@ from tests.memory.store import (
     TaskRecord,
     Transaction,
 )
+from tests.simulation.absence_mistakes import (
+    BlindTaskStore,
+    fail_over_what_was_marked_just_now,
+    forget_the_lease,
+    join_again_with_empty_hands,
+    kill_with_the_session,
+    miss_whoever_comes_back_later,
+    take_silence_for_consent,
+)
 from tests.simulation.definitions import NESTING_SHAPES, PLAIN_SHAPES, WAITING_SHAPES
 from tests.simulation.faults import Options
 from tests.simulation.world import Parts, RepeatingRunStore, World
-from worker.loops.heartbeat import HeartbeatLoop as WorkerHeartbeatLoop
-from worker.loops.lease_loop import LeaseLoop
-from worker.loops.look_loop import LookLoop
 
 
 class UnfencedRunStore(RepeatingRunStore):
@@ -334,69 +337,6 @@ def retry_whatever_the_reason(patch: pytest.MonkeyPatch) -> None:
 def keep_room_while_waiting(patch: pytest.MonkeyPatch) -> None:
     """Runs that wait for others take the room that those need to begin (trap T67)."""
     patch.setattr("master.loops.run_worker._takes_room", lambda run: not run.context.hands_up)
-
-
-class BlindTaskStore(MemoryTaskStore):
-    """Does not show a worker that a master has missed it."""
-
-    def kept(self, address: str, task_instance_ids: Collection[int]) -> dict[int, Kept]:
-        found = super().kept(address, task_instance_ids)
-        return {task_id: replace(row, lost=False) for task_id, row in found.items()}
-
-
-def forget_the_lease(patch: pytest.MonkeyPatch) -> None:
-    """A worker without a session runs its attempts on until their rows are somebody else's."""
-    patch.setattr(LeaseLoop, "run_once", lambda _: timedelta(seconds=1))
-
-
-def take_silence_for_consent(patch: pytest.MonkeyPatch) -> None:
-    """A worker whose rows can't be read goes on as if nobody had missed it."""
-    look = LookLoop._look
-
-    def trusting(loop: LookLoop, running: list[int]) -> None:
-        try:
-            look(loop, running)
-        except ServiceUnreachableError:
-            loop._lease.renew(loop._clock.monotonic())
-
-    patch.setattr(LookLoop, "_look", trusting)
-
-
-def fail_over_what_was_marked_just_now(patch: pytest.MonkeyPatch) -> None:
-    """A master marks a missing worker's attempts and waits for nothing."""
-
-    def marked(absences: Absences, worker: Node, *, now: float) -> None:
-        absences._marked[worker] = float("-inf")
-
-    patch.setattr(Absences, "marked", marked)
-
-
-def miss_whoever_comes_back_later(patch: pytest.MonkeyPatch) -> None:
-    """A master that is back in ZooKeeper gives workers no time to be back, too."""
-    due = Absences.due
-
-    def at_once(absences: Absences, missing: Collection[Node], **given: Any) -> Due:
-        absences._return_grace = 0.0
-        return due(absences, missing, **given)
-
-    patch.setattr(Absences, "due", at_once)
-
-
-def kill_with_the_session(patch: pytest.MonkeyPatch) -> None:
-    """A worker kills what it runs because its session is lost."""
-    check = WorkerHeartbeatLoop._check_standing
-
-    def killing(loop: WorkerHeartbeatLoop, now: float) -> None:
-        if loop._membership.standing() is Standing.LOST:
-            loop._attempts.kill_all()
-        check(loop, now)
-
-    patch.setattr(WorkerHeartbeatLoop, "_check_standing", killing)
-
-
-def join_again_with_empty_hands(patch: pytest.MonkeyPatch) -> None:
-    """A worker that is back takes no attempt over, so that others have to miss them."""
-    patch.setattr(MemoryTaskStore, "take_over", lambda *_: frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

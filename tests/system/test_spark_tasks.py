@@ -85,7 +85,7 @@ BAD: Mapping[str, tuple[dict[str, object], int, str | None, str]] = {
     "own end": (
         spark_task("a", "import os; os.kill(os.getpid(), 9)"),
         FAILURE,
-        None,
+        "EXIT_CODE",
         "killed by signal 9",
     ),
     "crash": (spark_task("a", udf_that("ctypes.string_at(0)")), FAILURE, "PYTHON_ERROR", "UDF"),
