@@ -295,9 +295,12 @@ def test_a_date_that_begins_while_its_complement_is_cancelled_is_stopped(
     complement_id = a_complement(here, 2)
     advance(here)
 
+    cancelled: list[str] = []
+
     @event.listens_for(here, "before_cursor_execute")
     def _cancel(_connection: Any, _cursor: Any, statement: str, *_others: Any) -> None:
-        if statement.startswith("DELETE FROM t_ds_command"):
+        if "DELETE FROM t_ds_command" in statement and not cancelled:
+            cancelled.append(statement)
             request(there, ComplementState.READY_STOP)
             advance(there)
 

@@ -272,19 +272,20 @@ host.until(lambda: not children())
     a_daemon_that_dies(tmp_path, body)
 
 
-def test_a_task_of_a_task_s_own_cluster_bears_the_outer_mark(
-    tmp_path: Path, signpost: Signpost
-) -> None:
+def test_a_task_of_a_task_s_own_cluster_bears_the_outer_mark(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from tests.integration.worker_host import Host;"
         " host = Host(Path(sys.argv[1])); host.begin(host.task(1, sys.argv[2])); sys.exit()"
     )
-    escape = escaped("as a daemon", signpost.path)
+    up = tmp_path / "up"
+    escape = escaping("as a daemon", up)
     inner = shlex.join([sys.executable, "-c", code, str(tmp_path / "inner"), escape])
     root = Path(__file__).resolve().parents[2]
     host = Host(tmp_path, grace=timedelta(milliseconds=50))
-    assert host.run(host.task(1, f"cd {root} && {inner}")).state is TaskState.SUCCESS
-    wait_until_gone(int(signpost.wait()))
+    # It has to be there before the outer task ends, or nothing would have escaped.
+    script = f"cd {root} && {inner}; until [ -s {up} ]; do sleep 0.02; done"
+    assert host.run(host.task(1, script)).state is TaskState.SUCCESS
+    wait_until_gone(int(up.read_text()))
     host.supervisor.close()
 
 

@@ -6,7 +6,7 @@ Each reads within a transaction of its caller. Also what a control task has look
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, select
 
@@ -16,7 +16,10 @@ from common.store.tables import (
     relation_process_instance,
     task_instance,
 )
-from common.store.transaction import AnyRow
+
+if TYPE_CHECKING:
+    # It brings the metrics of daemons along, which a command has none of.
+    from common.store.transaction import AnyRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ def test_a_kill_that_waits_for_a_childs_beginning_is_passed_on_to_the_child(
         @event.listens_for(there, "before_cursor_execute")
         def _kill_before_the_end(_db: Any, _cursor: Any, statement: str, *_: Any) -> None:
             # The attempt is claimed by then, and the transaction still open.
-            if statement.startswith("DELETE FROM t_ds_command") and not began:
+            if "DELETE FROM t_ds_command" in statement and not began:
                 began.append(pool.submit(save, here, owned, kill("sub")))
                 until_blocked(here, "here")
 
