@@ -122,7 +122,8 @@ def test_nothing_outlives_a_stop_however_it_moved_away(host: Host, signpost: Sig
 _HOPS = """
 import os, sys, time
 number = 0
-while True:
+begun = time.monotonic()
+while time.monotonic() < begun + 60:
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -130,8 +131,6 @@ while True:
     number += 1
     if number == 5:
         open(sys.argv[1], "w").write("hops\\n")
-    if number == 20000:
-        os._exit(0)
     time.sleep(0.0005)
 """
 

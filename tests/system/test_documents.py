@@ -170,8 +170,11 @@ def _plain_call(text: str) -> list[str] | None:
 
 
 def _pairs_of_free_ports(count: int) -> Iterator[int]:
-    """Ports that are free now, and so are those after them."""
-    port = 20000 + os.getpid() % 20000
+    """Ports that are free now, and so are those after them.
+
+    They lie below those that connections get (32768 on Linux), since the pages open them late.
+    """
+    port = 20000 + os.getpid() % 12000
     while count:
         port += 2
         with socket.socket() as first, socket.socket() as second:
