@@ -30,6 +30,7 @@ from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
 from operations.findings import Finding, Severity
 from operations.lint_keys import FILE_KEYS, key_findings, unread_keys
+from operations.lint_scripts import splicing_mistakes
 from operations.lint_warnings import lint_warnings
 from operations.references import Kind, Names, labels_in, name_references, provisional
 from operations.strict_json import content_of, strict_json
@@ -162,6 +163,7 @@ class _Rules:
     resources: Path
     strict: bool | None
     profiles: Collection[str] | None
+    splices_scripts: bool
 
 
 def read_definition_files(
@@ -172,6 +174,7 @@ def read_definition_files(
     given: Mapping[tuple[Kind, int], str] | None = None,
     strict: bool | None = None,
     profiles: Collection[str] | None = None,
+    splices_scripts: bool = True,
     standard_input: bytes = b"",
 ) -> list[DefinitionDocument]:
     """All definitions of the files, or `InvalidFilesError` with all mistakes of all files.
@@ -180,9 +183,12 @@ def read_definition_files(
     `name` is for a file with a single definition, and goes before the name that stands in it.
     `given` says what ids of another database are called. `strict` makes unknown keys mistakes; None
     is for files of Orcaflow's own form alone. `profiles` are the Spark profiles of the settings
-    here; None if they are not known.
+    here; None if they are not known. Without `splices_scripts`, parameters in the text of scripts
+    are mistakes.
     """
-    rules = _Rules(resources=resources, strict=strict, profiles=profiles)
+    rules = _Rules(
+        resources=resources, strict=strict, profiles=profiles, splices_scripts=splices_scripts
+    )
     mistakes: list[Mistake] = []
     entries: list[_Entry] = []
     for path in paths:
@@ -321,6 +327,8 @@ def _document(
         wrong.extend(error.mistakes)
     wrong.extend(_parameter_mistakes(inner))
     wrong.extend(value_mistakes(inner, known=wrong, profiles=rules.profiles))
+    if not rules.splices_scripts:
+        wrong.extend(splicing_mistakes(inner))
     own = entry.wrapped.get("globalParams")
     global_params = None if graph is None or graph.global_params == "[]" else graph.global_params
     if own:

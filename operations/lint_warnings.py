@@ -19,6 +19,7 @@ from operations.definition_document import (
     objects_of,
 )
 from operations.findings import Finding, Severity
+from operations.lint_scripts import splicing_warnings
 from operations.lint_texts import text_warnings
 from operations.task_params import spec_of
 
@@ -38,6 +39,7 @@ def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _of_needs(task, node, spec)
         yield from _of_type(task, node, spec)
     yield from text_warnings(document)
+    yield from splicing_warnings(document)
     for task, where, target, item in dependent_items(document):
         if target == name and item.get("dateValue") in PRESENT and asks_for_all(item):
             yield _warning(

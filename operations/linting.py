@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.config import home, spark_profiles
+from common.config import home, spark_profiles, splices_scripts
 from operations.definition_files import DefinitionDocument, read_definition_files
 from operations.errors import UsageError
 from operations.references import Kind
@@ -32,6 +32,7 @@ def read_files(
         given=_given(mapped),
         strict=strict,
         profiles=spark_profiles(),
+        splices_scripts=splices_scripts(),
         standard_input=standard_input,
     )
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from common.errors import BadCommandError
 from common.model.command_param import ParamKey, start_document
-from common.model.task_type import TaskTypeSpec
+from common.model.task_type import TaskKind, TaskTypeSpec
 from common.params import (
     Direct,
     ParameterError,
@@ -24,6 +24,7 @@ from common.params import (
     parameter_types,
     parse_properties,
     system_parameters,
+    variables_of,
 )
 from common.store.worker.ports import ClaimedTask
 from common.task_types import task_type_spec
@@ -65,6 +66,7 @@ _SEEN_BY_TASKS = frozenset(
     }
 )
 _OUTPUT_FILE = "output.jsonl"
+_NOTED_LEFT_OUT = 5
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -144,7 +146,10 @@ class Launcher:
                 settings=self._settings,
             )
         )
+        variables, notes = _variables(spec, parameters)
         environment = {
+            # First: every other variable goes before one of a parameter.
+            **variables,
             **self._common,
             "ORCAFLOW_TASK_INSTANCE_ID": str(task.id),
             "ORCAFLOW_PROCESS_INSTANCE_ID": str(task.process_instance_id),
@@ -165,7 +170,7 @@ class Launcher:
         if launch.asks_host:
             self._wants_host(account)
         header = task_log.header(task, launch.argv, parameters)
-        header += "".join(task_log.line(note) for note in launch.notes)
+        header += "".join(task_log.line(note) for note in (*launch.notes, *notes))
         return Prepared(
             argv=_with_program(launch, environment),
             environment=environment,
@@ -243,6 +248,20 @@ def _parameters_file(
     path = directory / "params.json"
     write_file(path, json.dumps(parameters), account)
     return {"ORCAFLOW_PARAMS": str(path)}
+
+
+def _variables(
+    spec: TaskTypeSpec, parameters: Mapping[str, str]
+) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Return the variables of a script's parameters, and lines about those that have none."""
+    if not spec.scripts or spec.kind is not TaskKind.PROCESS:
+        return {}, ()
+    found = variables_of(parameters)
+    left_out = list(found.left_out.items())
+    noted = left_out[:_NOTED_LEFT_OUT]
+    notes = [f"parameter {name[:80]!r} has no variable: {why}" for name, why in noted]
+    more = len(left_out) - _NOTED_LEFT_OUT
+    return found.given, (*notes, *([f"nor have {more} more"] if more > 0 else ()))
 
 
 def _with_program(launch: Launch, environment: Mapping[str, str]) -> tuple[str, ...]:

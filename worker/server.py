@@ -205,6 +205,7 @@ class WorkerServer:
                 spark_home=settings.spark_home,
                 env_path=settings.env_path,
                 environment=seen,
+                splices_scripts=settings.shell_parameters == "spliced",
                 http_denied=_networks(settings.http_denied),
                 spark=config.spark,
                 spark_socket=host.address,

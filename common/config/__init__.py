@@ -14,7 +14,13 @@ used, since its import takes longer than the whole command line may take to star
 
 from common.config.addresses import database_dsn, database_url, libpq_dsn, zookeeper_hosts
 from common.config.keys import CONF_DIR_VARIABLE, ENVIRONMENT_PREFIX, FILES
-from common.config.reading import default_conf_dir, home, load, spark_profiles
+from common.config.reading import (
+    default_conf_dir,
+    home,
+    load,
+    spark_profiles,
+    splices_scripts,
+)
 from common.config.settings import (
     CommandConfig,
     Config,
@@ -48,5 +54,6 @@ __all__ = [
     "load",
     "shown",
     "spark_profiles",
+    "splices_scripts",
     "zookeeper_hosts",
 ]

@@ -64,6 +64,17 @@ def spark_profiles() -> frozenset[str]:
     return frozenset(names)
 
 
+def splices_scripts() -> bool:
+    """Read whether workers with the settings here put parameters into scripts; nothing else.
+
+    Mistakes in files are not reported: `load` does that.
+    """
+    found: object = None
+    for _, layer in _layers([]):
+        found = {key: value for key, value, _ in layer}.get("worker.shell_parameters", found)
+    return found != "environment"
+
+
 def default_conf_dir() -> Path | None:
     """Find the shipped folder: beside the packages in a checkout, in `orcaflow` if installed."""
     top = Path(__file__).resolve().parents[2]

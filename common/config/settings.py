@@ -173,6 +173,8 @@ class WorkerConfig:
     """A Spark installation; empty uses the one inside the pyspark package."""
     env_path: str = ""
     """A shell file that is sourced before each SHELL task; empty sources nothing."""
+    shell_parameters: Literal["spliced", "environment"] = "spliced"
+    """Parameters in scripts: ${day} becomes text (spliced), or is refused for variables alone."""
     http_denied: str = "169.254.0.0/16,fe80::/10"
     """Networks that HTTP tasks may not reach, as a,b: here those with a cloud's own secrets."""
     data_dir: str = ""

@@ -224,6 +224,8 @@ class TaskTypeSpec:
     """The files that an attempt leaves beside its log."""
     session_work: str = ""
     """For a session: the module whose `run(spark, job)` does the work."""
+    scripts: tuple[str, ...] = ()
+    """The keys whose text is a program, of which a value that is put into it becomes a part."""
     skips_parameters_file: bool = False
     """True if an attempt without parameters of its own needs no file of parameters."""
     problem: str = ""

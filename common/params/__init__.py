@@ -32,7 +32,7 @@ from common.params.properties import (
     parse_properties,
     properties_json,
 )
-from common.params.references import replace_references
+from common.params.references import references_in, replace_references
 from common.params.scope import (
     effective_parameters,
     parameter_types,
@@ -40,6 +40,7 @@ from common.params.scope import (
     substitute,
     system_parameters,
 )
+from common.params.variables import Variables, safe_way, variable_of, variables_of
 
 __all__ = [
     "CircularParameterError",
@@ -48,15 +49,20 @@ __all__ = [
     "ParameterError",
     "ParameterLimitError",
     "Property",
+    "Variables",
     "resolve_global_params",
+    "safe_way",
     "effective_parameters",
     "format_moment",
     "parameter_types",
     "parse_moment",
     "parse_properties",
     "properties_json",
+    "references_in",
     "replace_placeholders",
     "replace_references",
     "substitute",
     "system_parameters",
+    "variable_of",
+    "variables_of",
 ]

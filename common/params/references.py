@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from common.params.enclosed import BRACES, replace_enclosed
 from common.params.errors import CircularParameterError, ParameterLimitError, shown
 
-MAX_CHAIN = 100
+MAX_CHAIN = 10
 """The longest chain of references between parameters."""
 
 MAX_INSERTED_CHARS = 1024 * 1024
@@ -25,6 +25,20 @@ MAX_TOTAL_CHARS = 16 * MAX_INSERTED_CHARS
 def replace_references(text: str, parameters: Mapping[str, str]) -> str:
     """The text with every known `${name}` replaced; `ParameterError` on cycles and excess."""
     return References(parameters).replace(text)
+
+
+def references_in(text: str, parameters: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the known parameters that a text refers to itself, each once, in their order."""
+    found: dict[str, None] = {}
+
+    def note(name: str) -> str | None:
+        if name in parameters:
+            found[name] = None
+            return ""
+        return None
+
+    replace_enclosed(text, BRACES, note)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,13 +43,27 @@ def test_a_shell_script_may_name_its_interpreter(host: Host) -> None:
     assert "\n2\n" in host.log(1)
 
 
+def test_a_value_in_a_variable_is_no_command_x11(host: Host) -> None:
+    evil = "x; touch PWNED $(touch PWNED) `touch PWNED` \" '\n${nosuch}"
+    given = json.dumps({"day": evil, "BASH_ENV": "/nowhere", "LD_PRELOAD": "/nowhere"})
+    script = 'printf "%s\n" "$day"; env; ls'
+    end = host.run(host.task(1, f"#!/usr/bin/env bash\n{script}", start_params=given))
+    assert end.state is TaskState.SUCCESS, host.log(1)
+    assert f"\n{evil}\n" in host.log(1)
+    assert not (host.directory(1) / "PWNED").exists()
+    variables = {line.partition("=")[0] for line in host.log(1).splitlines()}
+    assert {"ORCAFLOW_PARAM_BASH_ENV", "ORCAFLOW_PARAM_LD_PRELOAD"} <= variables
+    assert not {"BASH_ENV", "LD_PRELOAD"} & variables
+
+
 def test_the_environment_file_is_sourced_before_a_shell_script(tmp_path: Path) -> None:
     env_file = tmp_path / "env file; exit 3.sh"
     env_file.write_text("export GREETING=hello\n")
     host = Host(tmp_path, settings=TaskSettings(env_path=str(env_file)))
-    end = host.run(host.task(1, 'echo "$GREETING $#"'))
+    local = [{"prop": "file", "direct": "IN", "type": "VARCHAR", "value": "mine"}]
+    end = host.run(host.task(1, 'echo "$GREETING $# $file"', local=local))
     assert end.state is TaskState.SUCCESS, host.log(1)
-    assert "\nhello 0\n" in host.log(1)
+    assert "\nhello 0 mine\n" in host.log(1)
     host.supervisor.close()
 
 

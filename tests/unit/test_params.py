@@ -227,22 +227,20 @@ class TestReferences:
         assert replace_references("${a}${b}${c}", known) == "1111"
 
     @pytest.mark.parametrize("backwards", [False, True])
-    def test_a_chain_of_a_hundred_is_followed_and_a_longer_one_refused(
-        self, backwards: bool
-    ) -> None:
-        chain = {f"p{i}": f"${{p{i + 1}}}" for i in range(1, 101)} | {"p101": "end"}
+    def test_a_chain_of_ten_is_followed_and_a_longer_one_refused_x11(self, backwards: bool) -> None:
+        chain = {f"p{i}": f"${{p{i + 1}}}" for i in range(1, 11)} | {"p11": "end"}
         order = sorted(chain, key=lambda name: int(name[1:]), reverse=backwards)
         assert replace_references("${p2}", chain) == "end"
-        with pytest.raises(ParameterLimitError, match=r"100 deep: 'p1' -> 'p2' -> .*'p101'"):
+        with pytest.raises(ParameterLimitError, match=r"10 deep: 'p1' -> 'p2' -> .*'p11'"):
             replace_references("".join(f"${{{name}}}" for name in order), chain)
 
     def test_values_that_multiply_are_refused_before_they_fill_the_memory(self) -> None:
-        known = {f"p{i}": f"${{p{i + 1}}}" * 2 for i in range(60)} | {"p60": "x"}
+        known = {f"p{i}": f"${{p{i + 1}}}" * 100 for i in range(9)} | {"p9": "x"}
         with pytest.raises(ParameterLimitError, match="grow too large"):
             replace_references("${p0}", known)
 
     def test_empty_values_that_multiply_cost_nothing(self) -> None:
-        known = {f"p{i}": f"${{p{i + 1}}}" * 2 for i in range(60)} | {"p60": ""}
+        known = {f"p{i}": f"${{p{i + 1}}}" * 100 for i in range(9)} | {"p9": ""}
         assert replace_references("${p0}", known) == ""
 
     def test_many_large_values_together_are_refused(self) -> None:

@@ -116,3 +116,48 @@ def test_t45_business_dates_are_those_of_the_run_s_zone(
 def test_a_task_of_a_run_in_a_zone_that_there_is_not_is_refused(tmp_path: Path, zone: str) -> None:
     with pytest.raises(SchedulerError, match=r"the run's time zone: .* is no zone"):
         prepared(tmp_path, "SHELL", {"rawScript": "true"}, timezone_id=zone)
+
+
+START = '{"day": "x; touch PWNED", "PATH": "/evil", "file": "mine"}'
+
+
+@pytest.mark.parametrize(
+    ("task_type", "script"), [("SHELL", 'echo "$day"'), ("PYTHON", "print(params['day'])")]
+)
+def test_scripts_get_their_parameters_as_variables(
+    tmp_path: Path, task_type: str, script: str
+) -> None:
+    made = prepared(tmp_path, task_type, {"rawScript": script}, start_params=START)
+    assert made.environment["day"] == "x; touch PWNED"
+    assert made.environment["system_biz_date"] == "20260101"
+    assert made.environment["ORCAFLOW_PARAM_PATH"] == "/evil"
+    assert "/evil" not in made.environment["PATH"]
+    assert Path(made.argv[-1]).read_text() == script
+
+
+@pytest.mark.parametrize("task_type", ["SHELL", "PYTHON"])
+def test_an_operator_may_refuse_scripts_that_parameters_are_put_into(
+    tmp_path: Path, task_type: str
+) -> None:
+    settings = TaskSettings(environment=seen_by_tasks({}), splices_scripts=False)
+    with pytest.raises(TaskParameterError) as caught:
+        prepared(
+            tmp_path,
+            task_type,
+            {"rawScript": "echo ${system.biz.date} '${day}' ${HOME}"},
+            start_params=START,
+            settings=settings,
+        )
+    assert str(caught.value) == (
+        "params.rawScript: ${system.biz.date}, ${day} would put a value into the script, where it"
+        " can be a command, which worker.shell_parameters = 'environment' refuses; write"
+        " \"$system_biz_date\" in a shell, params['system.biz.date'] of orcaflow.task in Python"
+    )
+    made = prepared(tmp_path, task_type, {"rawScript": "$[yyyy] $day ${HOME}"}, settings=settings)
+    assert Path(made.argv[-1]).read_text() == "2026 $day ${HOME}"
+
+
+def test_a_parameter_without_a_variable_is_named_in_the_log(tmp_path: Path) -> None:
+    local = [{"prop": "a b", "value": "1"}]
+    made = prepared(tmp_path, "SHELL", {"rawScript": "true", "localParams": local})
+    assert "parameter 'a b' has no variable: its name can't be that of a variable" in made.header

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
-from common.masking import secrets_in
+from common.masking import printable, secrets_in
 from common.model.task_type import (
     Fault,
     Key,
@@ -32,7 +32,15 @@ from common.model.task_type import (
     read_text,
     read_word,
 )
-from common.params import DataType, Direct, Property, replace_placeholders, substitute
+from common.params import (
+    DataType,
+    Direct,
+    Property,
+    references_in,
+    replace_placeholders,
+    safe_way,
+    substitute,
+)
 from common.spark_config import SparkConfig
 from common.task_types import UnknownTaskTypeError, known_task_types
 from worker.launching.keys import read_words
@@ -57,6 +65,8 @@ class TaskSettings:
     """The part of the daemon's environment that tasks may see."""
     http_denied: tuple[str, ...] = ("169.254.0.0/16", "fe80::/10")
     """Networks that HTTP tasks may not talk to. By default those in which clouds give keys away."""
+    splices_scripts: bool = True
+    """False refuses scripts that ask for a parameter's value as a part of their text."""
     spark: SparkConfig = field(default_factory=SparkConfig)
     spark_socket: str = ""
     """The socket of the Spark host of the worker's own account, from which those of tenants follow
@@ -156,7 +166,16 @@ class TaskContext:
 
     def script(self, key: str = "rawScript") -> str:
         """Return a script with its parameters put in and Unix line ends; "" if it is absent."""
-        script = self.substitute(self.text(key).replace("\r\n", "\n"))
+        written = self.text(key).replace("\r\n", "\n")
+        spliced = () if self.settings.splices_scripts else references_in(written, self.parameters)
+        if spliced:
+            names = ", ".join(f"${{{printable(name)[:80]}}}" for name in spliced[:5])
+            raise TaskParameterError(
+                f"params.{key}: {names} would put a value into the script, where it can be a"
+                f" command, which worker.shell_parameters = 'environment' refuses; write"
+                f" {printable(safe_way(spliced[0]))}"
+            )
+        script = self.substitute(written)
         if "\0" in script:
             raise TaskParameterError(f"params.{key}: a parameter puts a NUL character into it")
         return script

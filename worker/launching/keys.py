@@ -227,7 +227,9 @@ def _check_environment(value: Any) -> None:
         check_requirement(each.strip(), index)
 
 
-RAW_SCRIPT: Final = Key(name="rawScript", about="The script itself; parameters are put into it.")
+RAW_SCRIPT: Final = Key(
+    name="rawScript", about="The script itself; `${name}` in it is replaced by the value's text."
+)
 FILE: Final = Key(name="file", about="The script's file, instead of rawScript.", is_file=True)
 MAIN_ARGS: Final = Key(
     name="mainArgs", about="Arguments, written as on a command line.", check=check_words

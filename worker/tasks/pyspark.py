@@ -21,6 +21,7 @@ SPEC: Final = TaskTypeSpec(
     keys=(RAW_SCRIPT, FILE, MAIN_ARGS, *SESSION_KEYS),
     needs=((RAW_SCRIPT.name, FILE.name),),
     alternatives=((RAW_SCRIPT.name, FILE.name),),
+    scripts=(RAW_SCRIPT.name,),
     faults=session_faults,
     names_are_its_own=False,
     datasources=DatasourceUse.NAMED,

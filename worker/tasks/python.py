@@ -19,6 +19,7 @@ SPEC: Final = TaskTypeSpec(
     keys=(RAW_SCRIPT, FILE, MAIN_ARGS, KEEP_CHILDREN, RESOURCE_LIST, LOCAL_PARAMS),
     needs=((RAW_SCRIPT.name, FILE.name),),
     alternatives=((RAW_SCRIPT.name, FILE.name),),
+    scripts=(RAW_SCRIPT.name,),
 )
 
 

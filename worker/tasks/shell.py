@@ -1,4 +1,7 @@
-"""SHELL: a script with its parameters put in, run by `sh`, or by what its first line names.
+"""SHELL: a script, run by `sh`, or by what its first line names.
+
+Parameters are given as variables (`common.params.variables`), and put into the text where that asks
+for it, unless the worker's operator refuses it.
 
 The script is a file in the attempt's directory and never part of a command line, where every user
 of the host could read it. An environment file, if one is configured, is sourced before it.
@@ -18,7 +21,8 @@ from worker.launching.resources import fetch_resources
 _SHELL = "/bin/sh"
 
 # The path comes as an argument: a text that Orcaflow composes holds nobody's words.
-_SOURCE = 'file=$1; shift; . "$file"; exec "$@"'
+# No parameter has its variable's name, which the task would else find changed.
+_SOURCE = 'ORCAFLOW_ENV_PATH=$1; shift; . "$ORCAFLOW_ENV_PATH"; exec "$@"'
 
 
 SPEC: Final = TaskTypeSpec(
@@ -26,6 +30,7 @@ SPEC: Final = TaskTypeSpec(
     about="A shell script.",
     keys=(RAW_SCRIPT, KEEP_CHILDREN, RESOURCE_LIST, LOCAL_PARAMS),
     needs=((RAW_SCRIPT.name,),),
+    scripts=(RAW_SCRIPT.name,),
     # Making the file takes a good part of the time that starting a short script takes.
     skips_parameters_file=True,
 )

@@ -1,0 +1,106 @@
+"""Gives parameters to programs as environment variables, under names that no program heeds.
+
+A value in a variable stays a value: `"$day"` is one word to a shell, whatever stands in it, while a
+value that is put into a script's text becomes part of the program. Names come from whoever starts a
+run, so they must not reach what shells, loaders and interpreters read from their environment. POSIX
+leaves names with a lower-case letter to applications (XBD 8.1), but for a few that programs have
+taken all the same. Every other parameter is given under a name of Orcaflow's own. Pure; used by the
+worker's launcher and by lint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+OWN_PREFIX: Final = "ORCAFLOW_PARAM_"
+"""The beginning of the variable of a parameter that may not have its own name."""
+
+MAX_VALUE_BYTES: Final = 64 * 1024
+"""The longest value in a variable: the system takes 128 KiB for one, its name included."""
+
+MAX_TOTAL_BYTES: Final = 512 * 1024
+"""The most that all variables may have: a program's arguments need some of the room as well."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+_LOWER: Final = re.compile(r"[a-z]")
+_HEEDED: Final = re.compile(
+    r".*_proxy|(?:npm|pnpm|yarn|pip|fish|orcaflow)_.*|histchars|auto_resume"
+    r"|shell_escape.*|open(?:in|out)_any",
+    re.IGNORECASE,
+)
+"""Names with lower-case letters by which programs are configured all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variables:
+    """The variables of a task's parameters."""
+
+    given: Mapping[str, str]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """The parameters without a variable, each with the reason."""
+
+
+def variable_of(name: str) -> str | None:
+    """Return the variable of a parameter; None if nothing like its name can be one.
+
+    A dot and a hyphen become an underscore: `system.biz.date` is `system_biz_date`.
+    """
+    variable = name.replace(".", "_").replace("-", "_")
+    if not _NAME.fullmatch(variable):
+        return None
+    is_free = _LOWER.search(variable) is not None and _HEEDED.fullmatch(variable) is None
+    return variable if is_free else OWN_PREFIX + variable
+
+
+def safe_way(name: str) -> str:
+    """Return the way to read a parameter in a script without its value becoming a part of that."""
+    variable = variable_of(name)
+    in_python = f"params[{name!r:.100}] of orcaflow.task"
+    return (
+        in_python if variable is None else f'"${variable:.100}" in a shell, {in_python} in Python'
+    )
+
+
+def variables_of(parameters: Mapping[str, str]) -> Variables:
+    """Return the variables of a task's parameters, and the parameters that have none.
+
+    A parameter whose name is its variable's goes before one whose name only becomes that; of two
+    that become the same, neither is given.
+    """
+    given: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    claims: dict[str, list[str]] = {}
+    for name in parameters:
+        variable = variable_of(name)
+        if variable is None:
+            left_out[name] = "its name can't be that of a variable"
+        else:
+            claims.setdefault(variable, []).append(name)
+    total = 0
+    for variable, names in claims.items():
+        owner = _owner(variable, names)
+        left_out |= {name: f"{variable} may be another's" for name in names if name != owner}
+        if owner is None:
+            continue
+        value = parameters[owner]
+        size = len(value.encode(errors="replace"))
+        if "\0" in value or _SURROGATE.search(value):
+            left_out[owner] = "its value has characters that no variable may have"
+        elif size > MAX_VALUE_BYTES or total + size > MAX_TOTAL_BYTES:
+            left_out[owner] = f"its value is too large ({size:,} bytes)"
+        else:
+            total += size
+            given[variable] = value
+    return Variables(given=given, left_out=left_out)
+
+
+def _owner(variable: str, names: list[str]) -> str | None:
+    """Return the parameter that a variable stands for; None if it could be more than one."""
+    if len(names) == 1:
+        return names[0]
+    exact = [name for name in names if variable in (name, OWN_PREFIX + name)]
+    return exact[0] if exact else None
