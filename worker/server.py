@@ -9,7 +9,6 @@ failover. SIGQUIT stops the tasks too.
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import logging
 import os
 import signal
@@ -25,7 +24,8 @@ from setproctitle import setproctitle
 from common import config as configuration
 from common.clock import Clock, SystemClock
 from common.config import Config
-from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.destinations import listed
+from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
 from common.model.cluster import NodeKind, ip_number
 from common.registry.connect import connect as connect_registry
@@ -206,7 +206,8 @@ class WorkerServer:
                 env_path=settings.env_path,
                 environment=seen,
                 splices_scripts=settings.shell_parameters == "spliced",
-                http_denied=_networks(settings.http_denied),
+                http_allowed=listed(settings.http_allowed),
+                http_denied=listed(settings.http_denied),
                 spark=config.spark,
                 spark_socket=host.address,
                 cluster=cluster,
@@ -356,17 +357,6 @@ def _warden_command(config: Config) -> tuple[str, ...]:
         *(*program, "worker.warden_pass", "--home", str(config.home), "--host", settings.host),
         *("--port", str(settings.port), "--daemon", str(os.getpid())),
     )
-
-
-def _networks(text: str) -> tuple[str, ...]:
-    """The networks as written, each checked: a mistake must not open what was to be closed."""
-    networks = tuple(each.strip() for each in text.split(",") if each.strip())
-    for network in networks:
-        try:
-            ipaddress.ip_network(network)
-        except ValueError as error:
-            raise ConfigurationError(f"worker.http_denied: {error}") from error
-    return networks
 
 
 def _ip(settings_host: str) -> int | None:

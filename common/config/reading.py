@@ -237,12 +237,26 @@ def _check_time_zone(name: str) -> None:
         raise ValueError(text) from error
 
 
+def _check_allowed(text: str) -> None:
+    from common.destinations import destinations, listed
+
+    destinations(allowed=listed(text), denied=())
+
+
+def _check_denied(text: str) -> None:
+    from common.destinations import destinations, listed
+
+    destinations(allowed=(), denied=listed(text))
+
+
 _CHECKS: Mapping[str, Callable[[str], object]] = {
     "time_zone": _check_time_zone,
     "database.url": libpq_dsn,
     "zookeeper.hosts": _check_hosts,
     "zookeeper.root": _check_root,
     "zookeeper.digest": _check_digest,
+    "worker.http_allowed": _check_allowed,
+    "worker.http_denied": _check_denied,
 }
 """Checks that a type can't express, each given a non-empty value. All of them are tried."""
 

@@ -175,8 +175,12 @@ class WorkerConfig:
     """A shell file that is sourced before each SHELL task; empty sources nothing."""
     shell_parameters: Literal["spliced", "environment"] = "spliced"
     """Parameters in scripts: ${day} becomes text (spliced), or is refused for variables alone."""
-    http_denied: str = "169.254.0.0/16,fe80::/10"
-    """Networks that HTTP tasks may not reach, as a,b: here those with a cloud's own secrets."""
+    http_allowed: str = ""
+    """HTTP tasks reach these beside the public internet, as 127.0.0.1,10.0.0.0/8,*.corp.example."""
+    http_denied: str = (
+        "169.254.0.0/16,fe80::/10,fd00:ec2::/32,fd20:ce::254,100.100.100.200,168.63.129.16"
+    )
+    """Networks that HTTP tasks never reach, as a,b: here those where clouds give keys away."""
     data_dir: str = ""
     """Folder for data that tasks share; empty is $ORCAFLOW_HOME/data."""
     http_host: str = "127.0.0.1"

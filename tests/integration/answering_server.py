@@ -87,6 +87,7 @@ ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/made": (201, {"Set-Cookie": "session=hunter2"}, b"made"),
     "/empty": (200, {}, b""),
     "/flood": (200, {}, b"0123456789" * 2_000_000),
+    "/back": (302, {"Location": "http://127.0.0.1:{port}/hello"}, b""),
     "/away": (302, {"Location": "http://localhost:{port}/hello"}, b""),
     "/round": (302, {"Location": "/round"}, b""),
     "/file": (302, {"Location": "file:///etc/passwd"}, b""),

@@ -87,7 +87,9 @@ class Place:
             self.home,
             log_limit_bytes=LOG_LIMIT_BYTES,
             grace=self._grace,
-            settings=TaskSettings(environment=seen_by_tasks(os.environ), **settings),
+            settings=TaskSettings(
+                environment=seen_by_tasks(os.environ), http_allowed=("127.0.0.1",), **settings
+            ),
         )
 
     def kind(self, name: str) -> Kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -11,18 +12,24 @@ from typing import Any
 
 import pytest
 
+from common.destinations import destinations
 from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd
 from tests.integration.answering_server import ANSWERS, Request, Server
 from tests.integration.worker_host import Host
 from worker.launching.base import TaskSettings
+from worker.runners.http import GuardedNetwork
+from worker.runners.job import JobError
+
+BOTH = ("93.184.216.34", "10.0.0.1")
+LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
 class Client:
     """A host, and a server for its HTTP tasks."""
 
     def __init__(self, home: Path, settings: TaskSettings | None = None) -> None:
-        self.host = Host(home, settings=settings)
+        self.host = Host(home, settings=settings or TaskSettings(http_allowed=LOOPBACK))
         self.server = Server()
         self._count = 0
 
@@ -181,6 +188,9 @@ def test_a_redirect_to_another_server_gets_no_header_of_the_task(client: Client)
         ("http://169.254.169.254/keys", "where HTTP tasks may not connect to"),
         ("http://[::ffff:169.254.169.254]/keys", "where HTTP tasks may not connect to"),
         ("http://127.0.0.1:1/", "refused"),
+        ("http://0.0.0.0:1/", "0.0.0.0, where HTTP tasks may not connect to: it is no address"),
+        ("http://10.255.255.1/", "where HTTP tasks may not connect to: it is no address of the"),
+        ("http://[fd00:ec2::254]/", "where HTTP tasks may not connect to"),
     ],
 )
 def test_where_nobody_should_go_no_request_goes_x16(client: Client, path: str, reason: str) -> None:
@@ -190,10 +200,65 @@ def test_where_nobody_should_go_no_request_goes_x16(client: Client, path: str, r
 
 
 def test_an_operator_may_deny_other_networks(tmp_path: Path) -> None:
-    client = Client(tmp_path, TaskSettings(http_denied=("127.0.0.0/8",)))
+    settings = TaskSettings(http_allowed=LOOPBACK, http_denied=("127.0.0.0/8",))
+    client = Client(tmp_path, settings)
     end = client.run()
-    assert "where HTTP tasks may not connect to" in (end.reason or "")
+    assert "where HTTP tasks may not connect to: worker.http_denied" in (end.reason or "")
     assert client.server.requests == []
+    client.host.supervisor.close()
+    client.server.close()
+
+
+def test_by_default_a_task_reaches_no_server_of_its_own_host(tmp_path: Path) -> None:
+    client = Client(tmp_path, TaskSettings())
+    for host in ("127.0.0.1", "localhost", "0x7f.1", "[::ffff:127.0.0.1]"):
+        end = client.run(f"http://{host}:{client.server.port}/hello")
+        assert end.state is TaskState.FAILURE
+        assert "an operator can allow it or the host in worker.http_allowed" in (end.reason or "")
+    assert client.server.requests == []
+    client.host.supervisor.close()
+    client.server.close()
+
+
+def test_a_name_is_resolved_once_and_the_address_that_was_judged_is_connected_to() -> None:
+    asked: list[str] = []
+
+    def answer(host: str, port: int, **_: object) -> list[Any]:
+        # A name server that gives a harmless address first and a forbidden one afterwards.
+        asked.append(host)
+        address = "127.0.0.1" if len(asked) == 1 else "127.0.0.2"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reachable = destinations(allowed=("127.0.0.1",), denied=("127.0.0.2",))
+        network = GuardedNetwork(reachable, resolve=answer)
+        stream = network.connect_tcp("rebinds.example", server.getsockname()[1], timeout=5)
+        assert stream.get_extra_info("server_addr")[0] == "127.0.0.1"
+        stream.close()
+        assert asked == ["rebinds.example"]
+        with pytest.raises(JobError, match=r"rebinds.example is at 127.0.0.2, where"):
+            network.connect_tcp("rebinds.example", server.getsockname()[1], timeout=5)
+
+
+def test_a_name_of_which_one_address_is_forbidden_is_refused_before_any_connection() -> None:
+    addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 1)) for each in BOTH]
+    network = GuardedNetwork(
+        destinations(allowed=(), denied=()), resolve=lambda *_, **__: addresses
+    )
+    with pytest.raises(JobError, match=r"both.example is at 10.0.0.1, where"):
+        network.connect_tcp("both.example", 1, timeout=5)
+
+
+def test_a_host_that_is_allowed_is_so_by_this_name_alone_also_after_a_redirect(
+    tmp_path: Path,
+) -> None:
+    client = Client(tmp_path, TaskSettings(http_allowed=("localhost",)))
+    url = f"http://localhost:{client.server.port}"
+    assert client.run(f"{url}/hello").state is TaskState.SUCCESS, client.log
+    answered = len(client.server.requests)
+    assert client.run(f"{url}/back").state is TaskState.FAILURE
+    assert "127.0.0.1 is at 127.0.0.1, where HTTP tasks may not connect to" in client.log
+    assert len(client.server.requests) == answered + 1
     client.host.supervisor.close()
     client.server.close()
 

@@ -65,7 +65,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(home: Path) -> Iterator[PrivateCluster]:
     """One master and one worker."""
-    with private_cluster(home) as made:
+    with private_cluster(home, WORKER__HTTP_ALLOWED="127.0.0.1") as made:
         made.start()
         yield made
 

@@ -63,8 +63,10 @@ class TaskSettings:
     env_path: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The part of the daemon's environment that tasks may see."""
-    http_denied: tuple[str, ...] = ("169.254.0.0/16", "fe80::/10")
-    """Networks that HTTP tasks may not talk to. By default those in which clouds give keys away."""
+    http_allowed: tuple[str, ...] = ()
+    """Networks and hosts that HTTP tasks may reach beside the public internet."""
+    http_denied: tuple[str, ...] = ()
+    """Networks that they may not reach in any case."""
     splices_scripts: bool = True
     """False refuses scripts that ask for a parameter's value as a part of their text."""
     spark: SparkConfig = field(default_factory=SparkConfig)

@@ -1,18 +1,18 @@
 """The program behind HTTP tasks: one request, its redirects, and the check of the answer.
 
 TERM simply ends it: the operating system closes its connections at once. Certificates are always
-verified. Every address that a host's name stands for, on every hop, is compared with the denied
-networks at the moment of connecting, so that neither a redirect nor a name server can lead there.
+verified. On every hop a host's name is resolved once, all of its addresses are judged
+(`common.destinations`), and the connection goes to one of them, so that neither a redirect nor a
+name server can lead where tasks may not go.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +20,7 @@ import certifi
 import httpcore
 import httpx
 
+from common.destinations import Destinations, destinations
 from common.masking import MASK, is_secret, mask_text
 from worker.runners.job import Job, JobError, done, read_job
 
@@ -129,18 +130,21 @@ def _transport(document: Mapping[str, Any]) -> httpx.HTTPTransport:
         # Not every system has certificates of its own.
         trusted.load_verify_locations(certifi.where())
     transport = httpx.HTTPTransport(verify=trusted)
-    networks = [ipaddress.ip_network(each) for each in document["denied"]]
+    reachable = destinations(allowed=document["allowed"], denied=document["denied"])
     transport._pool = httpcore.ConnectionPool(  # noqa: SLF001  # httpx has no parameter for it.
-        ssl_context=trusted, network_backend=_GuardedNetwork(networks)
+        ssl_context=trusted, network_backend=GuardedNetwork(reachable)
     )
     return transport
 
 
-class _GuardedNetwork(httpcore.SyncBackend):
+class GuardedNetwork(httpcore.SyncBackend):
     """Connects to an address that was looked up and checked, never to a name."""
 
-    def __init__(self, denied: list[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> None:
-        self._denied = denied
+    def __init__(
+        self, reachable: Destinations, *, resolve: Callable[..., Sequence[Any]] = socket.getaddrinfo
+    ) -> None:
+        self._reachable = reachable
+        self._resolve = resolve
 
     def connect_tcp(
         self,
@@ -151,23 +155,23 @@ class _GuardedNetwork(httpcore.SyncBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = self._resolve(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise httpcore.ConnectError(f"{host}: {error.strerror}") from error
+        addresses = tuple(dict.fromkeys(str(each[4][0]) for each in found))
+        # All of them first: a name that also stands for a forbidden place is not to be trusted.
+        for address in addresses:
+            if refusal := self._reachable.refusal(host, address):
+                raise JobError(
+                    f"{host} is at {address}, where HTTP tasks may not connect to: {refusal}"
+                )
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
-        for address in dict.fromkeys(str(each[4][0]) for each in found):
-            if self._is_denied(address):
-                raise JobError(f"{host} is at {address}, where HTTP tasks may not connect to")
+        for address in addresses:
             try:
                 return super().connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
-
-    def _is_denied(self, text: str) -> bool:
-        address = ipaddress.ip_address(text.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None) or address
-        return any(each.version == mapped.version and mapped in each for each in self._denied)
 
 
 def _check(check: str, condition: str, answer: _Answer) -> None:

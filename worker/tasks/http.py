@@ -174,6 +174,7 @@ class HttpTask:
                 "condition": condition,
                 "connect_timeout_ms": context.number(CONNECT_TIMEOUT),
                 "socket_timeout_ms": context.number(SOCKET_TIMEOUT),
+                "allowed": list(context.settings.http_allowed),
                 "denied": list(context.settings.http_denied),
                 "secrets": list(context.secrets),
             },
