@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from common.model.cluster import KillEntry
 from common.registry.name_set import NameSet
@@ -23,9 +23,13 @@ class ZookeeperKillQueue:
 
     def asked(self, address: str) -> tuple[KillEntry, ...]:
         """The requests to the worker at exactly this address, by task instance id."""
-        entries = (KillEntry.parse(name) for name in self._names.names())
-        mine = [entry for entry in entries if entry is not None and entry.address == address]
+        mine = [entry for entry in self._entries() if entry.address == address]
         return tuple(sorted(mine, key=lambda entry: entry.task_instance_id))
+
+    def elsewhere(self, address: str) -> tuple[KillEntry, ...]:
+        """The requests to workers at all other addresses, by task instance id."""
+        others = [entry for entry in self._entries() if entry.address != address]
+        return tuple(sorted(others, key=lambda entry: entry.task_instance_id))
 
     def remove(self, entries: Sequence[KillEntry]) -> None:
         """Take requests out once they have been met, or need not be."""
@@ -34,3 +38,7 @@ class ZookeeperKillQueue:
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` after requests may have been added."""
         self._names.watch(changed)
+
+    def _entries(self) -> Iterator[KillEntry]:
+        entries = (KillEntry.parse(name) for name in self._names.names())
+        return (entry for entry in entries if entry is not None)

@@ -156,6 +156,10 @@ class KillQueue(Protocol):
         """The requests to the worker at this address."""
         ...
 
+    def elsewhere(self, address: str) -> tuple[KillEntry, ...]:
+        """The requests to workers at all other addresses."""
+        ...
+
     def remove(self, entries: Sequence[KillEntry]) -> None:
         """Take requests out once they have been met, or need not be."""
         ...

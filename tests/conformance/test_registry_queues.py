@@ -171,6 +171,7 @@ def test_t63_kill_requests_reach_the_worker_at_exactly_that_address(server: Serv
     queue.ask([mine, others])
     queue.ask([mine])
     assert server.daemon().kill_queue.asked("spark-node-1:12") == (mine,)
+    assert server.daemon().kill_queue.elsewhere("spark-node-1:12") == (others,)
 
 
 def test_a_kill_request_that_was_met_is_gone(server: Server) -> None:

@@ -10,6 +10,7 @@ from tests.house.tree import ROOT, modules, place, tree
 
 SLEEPERS = {
     "tests/bench": "measures over windows of time",
+    "tests/faults": "kills and freezes daemons for times that a seed has drawn",
     "tests/integration/managers": "programs that take as long as real ones",
     "tests/system/test_failover.py": "kills daemons at random moments",
     "tests/system/test_races.py": "lets two actions meet at chosen moments",

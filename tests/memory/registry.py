@@ -567,9 +567,15 @@ class MemoryKillQueue:
         self._names.add([entry.name for entry in entries])
 
     def asked(self, address: str) -> tuple[KillEntry, ...]:
+        return tuple(entry for entry in self._entries() if entry.address == address)
+
+    def elsewhere(self, address: str) -> tuple[KillEntry, ...]:
+        return tuple(entry for entry in self._entries() if entry.address != address)
+
+    def _entries(self) -> list[KillEntry]:
         entries = (KillEntry.parse(name) for name in self._names.names())
-        mine = [entry for entry in entries if entry is not None and entry.address == address]
-        return tuple(sorted(mine, key=lambda entry: entry.task_instance_id))
+        known = [entry for entry in entries if entry is not None]
+        return sorted(known, key=lambda entry: entry.task_instance_id)
 
     def remove(self, entries: Sequence[KillEntry]) -> None:
         self._names.remove([entry.name for entry in entries])

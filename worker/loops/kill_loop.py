@@ -2,8 +2,9 @@
 
 Requests in the registry make a kill fast; the slow look at the rows makes it sure. The look finds
 kills that were asked for without a request, processes whose attempt is not ours any more, and
-attempts that are ours by their row and that nobody here knows. No threads and no time of its own:
-a service or a simulator calls `run_once`.
+attempts that are ours by their row and that nobody here knows. It also takes out the requests to
+workers that are gone, which nobody would ever meet. No threads and no time of its own: a service or
+a simulator calls `run_once`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from common.clock import Clock
-from common.model.cluster import Node
+from common.model.cluster import Node, NodeKind
 from common.model.states import TaskState
 from common.registry.protocol import KillQueue, Membership, Standing
 from common.store.worker.ports import AttemptEnd, TaskStore
@@ -78,6 +79,7 @@ class KillLoop:
             self._compared_as, self._unknown, self._check_at = node, (), now
         if now >= self._check_at:
             self._compare_with_rows(node)
+            self._clear_requests_to_nobody(node)
             self._check_at = now + self._check_interval
         if self._changed or now >= self._ask_again_at:
             self._pass_on_requests(node)
@@ -110,6 +112,14 @@ class KillLoop:
             raise
         if len(met) < len(asked):
             self._changed = True
+
+    def _clear_requests_to_nobody(self, node: Node) -> None:
+        """Take out requests to workers that are gone; one that comes back reads its rows."""
+        others = self._kills.elsewhere(node.address)
+        if not others:
+            return
+        living = {each.address for each in self._membership.nodes(NodeKind.WORKER)}
+        self._kills.remove([entry for entry in others if entry.address not in living])
 
     def _compare_with_rows(self, node: Node) -> None:
         # First what runs, then the rows: whatever ran before the look had its row before that.

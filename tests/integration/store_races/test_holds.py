@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Engine, func, insert, select, update
+import pytest
+from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from common.model.commands import Command, CommandType
 from common.model.decisions import FinishProcess
@@ -16,7 +18,9 @@ from common.model.definitions import PoolShare, TaskTimeout
 from common.model.plans import Begin, Plan, Resume, Snapshot
 from common.model.states import ExecutionType, ProcessState, TaskState, TimeoutStrategy
 from common.store import tables as t
+from common.store.master import holds
 from common.store.master.holds import PostgresHoldStore
+from common.store.master.ports import Released
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.people.pools import lock_pool, remove_pool
@@ -87,6 +91,30 @@ def test_masters_that_release_at_once_let_no_more_go_than_there_is_room_for(
     end = AttemptEnd(task_instance_id=let_go[0], state=TaskState.SUCCESS, end_time=NOON)
     PostgresTaskStore(here).report(WORKER, [end])
     assert len(PostgresHoldStore(there).release(now=NOON).offers) == 1
+
+
+def test_a_release_that_chooses_others_waits_for_the_one_before(
+    here: Engine, there: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases that choose the same attempts would be kept apart by their rows alone."""
+    owned = a_run(here)
+    share = PoolShare(pool_name=a_pool(here, 1))
+    save(here, owned, a_submit("first", pools=(share,)))
+    move = holds._move
+    with ThreadPoolExecutor(1) as pool:
+        second: list[Future[Released]] = []
+
+        def move_later(db: Connection, *rest: Any) -> frozenset[int]:
+            if not second:
+                # The first has chosen. What comes now goes before what it has chosen.
+                save(there, owned, a_submit("urgent", pools=(share,), pool_priority=9))
+                second.append(pool.submit(PostgresHoldStore(there).release, now=NOON))
+                until_blocked(here, "there")
+            return move(db, *rest)
+
+        monkeypatch.setattr(holds, "_move", move_later)
+        offers = PostgresHoldStore(here).release(now=NOON).offers
+        assert len(offers + second[0].result().offers) == 1
 
 
 def test_a_release_that_waits_for_a_withdrawal_lets_nothing_go(here: Engine, there: Engine) -> None:

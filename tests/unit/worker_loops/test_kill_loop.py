@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import ServiceUnreachableError
-from common.model.cluster import KillEntry, Node
+from common.model.cluster import KillEntry, Node, NodeKind
 from common.model.states import TaskState
 from tests.unit.worker_loops.place import ADDRESS, Place
 
@@ -38,10 +38,19 @@ def test_a_kill_request_stays_until_its_row_is_finished(place: Place) -> None:
 
 def test_t63_kill_requests_to_others_are_left_alone(place: Place) -> None:
     place.join()
+    place.zookeeper.registry().membership.join(NodeKind.WORKER, "w:12", "")
     place.registry.kill_queue.ask([KillEntry(address="w:12", task_instance_id=1)])
     place.worker.kills.run_once()
     assert place.attempts.killed == []
     assert place.registry.kill_queue.asked("w:12") != ()
+
+
+def test_kill_requests_to_a_worker_that_is_gone_are_taken_out(place: Place) -> None:
+    place.join()
+    place.registry.kill_queue.ask([KillEntry(address="w:12", task_instance_id=1)])
+    place.worker.kills.run_once()
+    assert place.registry.kill_queue.asked("w:12") == ()
+    assert place.attempts.killed == []
 
 
 def test_t62_a_bad_kill_request_and_a_lost_answer_cost_no_other_kill(
