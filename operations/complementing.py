@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from common.complementing import plan_complements, zone_of_dates
 from common.errors import BadCommandError, NotAllowedError, SchedulerError
+from common.model.alerts import warning_group_of
 from common.model.complements import (
     ComplementRequest,
     Downstream,
@@ -26,7 +27,13 @@ from common.model.complements import (
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.plans import DefinitionSnapshot
 from common.model.schedules import Schedule
-from common.model.states import FailureStrategy, Priority, ReleaseState, TaskDependType
+from common.model.states import (
+    FailureStrategy,
+    Priority,
+    ReleaseState,
+    TaskDependType,
+    WarningType,
+)
 from common.store.complements import create_complements, date_command_param, read_dependents
 from common.store.connect import Connection
 from common.store.people.complement_views import ComplementView, complements_with_ids
@@ -68,6 +75,7 @@ class ComplementOptions:
     priority: Priority = Priority.MEDIUM
     worker_group: str | None = None
     start_params: Mapping[str, str] = field(default_factory=dict)
+    warning_type: WarningType = WarningType.NONE
 
 
 def plan(
@@ -128,6 +136,8 @@ def _settings(db: Connection, definition: DefinitionRow, options: ComplementOpti
         worker_group_id=-1 if group is None else worker_group_named(db, group),
         start_node_names=tuple(dict.fromkeys(names)),
         start_params=stored_params(options.start_params) if options.start_params else None,
+        warning_type=options.warning_type,
+        warning_group_id=warning_group_of(options.warning_type),
     )
 
 

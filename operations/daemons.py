@@ -15,10 +15,9 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -39,6 +38,7 @@ from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
 from operations.health import WAITING, health
 from operations.installation import packages_root
+from operations.ports import free_port, port_in_use
 
 _QUIT_PATIENCE = timedelta(seconds=20)
 _PROBE_INTERVAL = timedelta(milliseconds=30)
@@ -130,6 +130,14 @@ class Cluster:
         What runs already is left alone and counts. If anything fails, what this call has started is
         stopped again.
         """
+        wanted = [
+            *self._wanted(Kind.WORKER, workers, free_ports, options or Options()),
+            *self._wanted(Kind.MASTER, masters, free_ports, Options()),
+        ]
+        for kind, port, _ in wanted:
+            # Before anything is started. One that runs has its port.
+            if not _is_there(self.home, kind, port) and not is_port_free(port):
+                raise port_in_use(port, daemon=kind, with_others=True)
         pending: list[Future[Started]] = []
         try:
             servers: list[Callable[[], Started]] = []
@@ -143,10 +151,6 @@ class Cluster:
                 notify("zookeeper.hosts names a server, so none is started")
             _all_at_once(servers, pending)
             self.upgrade_schema()
-            wanted = [
-                *self._wanted(Kind.WORKER, workers, free_ports, options or Options()),
-                *self._wanted(Kind.MASTER, masters, free_ports, Options()),
-            ]
             _all_at_once([partial(self.start_daemon, *each) for each in wanted], pending)
         except BaseException:
             self._take_back([each.result() for each in pending if each.exception() is None])
@@ -212,11 +216,7 @@ class Cluster:
                 self._await_ready(kind, port, pid, lambda: _is_there(self.home, kind, port))
                 return self._as_started(kind, port, pid, already=True)
             if not is_port_free(port):
-                setting = "master.port" if kind is Kind.MASTER else "worker.port"
-                raise ConfigurationError(
-                    f"port {port} is in use, so the {kind} can't have it: end the program that has "
-                    f"it, or choose another with --port N (0 takes a free one) or {setting}"
-                )
+                raise port_in_use(port, daemon=kind, with_others=False)
             process = self._launch(kind, port, options or Options())
             # The daemon is not this process's business any more once it is ready.
             try:
@@ -555,16 +555,6 @@ def _await_end(pid: int, within: timedelta) -> None:
 
 def _is_there(home: Path, kind: Kind, port: int) -> bool:
     return running_pid(pid_file(home, kind, port)) is not None
-
-
-def free_port(taken: Collection[int] = ()) -> int:
-    """A port that is free now, and is none of these."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port not in taken:
-            return port
 
 
 def _server_status(name: str, host: str, port: int, pid: int, start_time: float) -> DaemonStatus:

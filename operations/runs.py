@@ -7,7 +7,13 @@ from datetime import datetime
 
 from common.errors import NotAllowedError
 from common.model.command_param import CommandParam
-from common.model.states import FailureStrategy, Priority, ReleaseState, TaskDependType
+from common.model.states import (
+    FailureStrategy,
+    Priority,
+    ReleaseState,
+    TaskDependType,
+    WarningType,
+)
 from common.store.people.commands import put_start
 from common.store.people.definitions import DefinitionRow
 from operations.errors import UsageError
@@ -26,6 +32,7 @@ def begin_run(
     failure_strategy: FailureStrategy = FailureStrategy.CONTINUE,
     priority: Priority = Priority.MEDIUM,
     worker_group: str | None = None,
+    warning_type: WarningType = WarningType.NONE,
 ) -> int:
     """Put a command that begins a run of an ONLINE definition, and return its id.
 
@@ -54,6 +61,7 @@ def begin_run(
             failure_strategy=failure_strategy,
             priority=priority,
             worker_group_id=-1 if worker_group is None else worker_group_named(db, worker_group),
+            warning_type=warning_type,
         )
 
 

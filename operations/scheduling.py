@@ -16,8 +16,15 @@ from zoneinfo import ZoneInfo
 from common.cron import Cron, CronError, MissingTime, RepeatedTime, Timetable
 from common.errors import NotAllowedError
 from common.firing import ScheduleFaultError, timetable_of
+from common.model.alerts import warning_group_of
 from common.model.schedules import FireOutcome, MisfirePolicy, Schedule
-from common.model.states import ExecutionType, FailureStrategy, Priority, ReleaseState
+from common.model.states import (
+    ExecutionType,
+    FailureStrategy,
+    Priority,
+    ReleaseState,
+    WarningType,
+)
 from common.store.people import schedule_requests as store
 from common.store.people.schedule_views import FireView, ScheduleView, fire_counts, schedules
 from common.store.people.schedule_views import fires as stored_fires
@@ -67,6 +74,7 @@ class ScheduleSettings:
     worker_group: str | None = None
     priority: Priority | None = None
     start_params: Mapping[str, str] | None = None
+    warning_type: WarningType | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +156,7 @@ def create(
     }
     with session.engine.begin() as db:
         definition = definition_named(db, definition_name)
-        columns |= _worker_group(db, settings)
+        columns |= _worker_group(db, settings) | _warning_group(settings, given=0)
         _check_columns(session.config, columns, zone)
         if online:
             check_released(db, [definition.id])
@@ -178,6 +186,7 @@ def edit(
                 f" orcaflow schedule offline {schedule_id}"
             )
         _check_columns(session.config, _columns_of(view) | columns, zone)
+        columns |= _warning_group(settings, given=view.warning_group_id)
         store.edit_schedule(db, schedule_id, values=columns, at=now)
         (view,) = schedules_with_ids(db, [schedule_id])
     return _saved(session, view, now=now)
@@ -327,6 +336,8 @@ def _columns(settings: ScheduleSettings, *, zone: ZoneInfo, now: datetime) -> di
         columns["failure_strategy"] = int(settings.failure_strategy)
     if settings.priority is not None:
         columns["process_instance_priority"] = int(settings.priority)
+    if settings.warning_type is not None:
+        columns["warning_type"] = int(settings.warning_type)
     if settings.start_params is not None:
         given = settings.start_params
         columns["start_params"] = stored_params(given) if given else None
@@ -357,6 +368,13 @@ def _worker_group(db: Connection, settings: ScheduleSettings) -> dict[str, Any]:
     if settings.worker_group is None:
         return {}
     return {"worker_group_id": worker_group_named(db, settings.worker_group)}
+
+
+def _warning_group(settings: ScheduleSettings, *, given: int) -> dict[str, Any]:
+    """The group that hears of the runs' ends, where a row names none and somebody is to hear."""
+    if settings.warning_type is None or given:
+        return {}
+    return {"warning_group_id": warning_group_of(settings.warning_type)}
 
 
 def _check_columns(config: Config, columns: Mapping[str, Any], zone: ZoneInfo) -> None:

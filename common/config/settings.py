@@ -166,7 +166,7 @@ class WorkerConfig:
     working_directory_policy: Literal["never", "on_success", "always"] = "on_success"
     """Removal of an attempt's own directory: never, on_success (failures are kept), always."""
     tenant_mode: Literal["single", "tenant"] = "single"
-    """Account that runs tasks: the worker's own (single) or the tenant's (tenant; needs sudo)."""
+    """Account of tasks: the worker's own (single), or the tenant's (tenant; the worker needs root)."""
     python: str = ""
     """Interpreter for PYTHON and PYSPARK tasks; empty is the worker's own."""
     spark_home: str = ""

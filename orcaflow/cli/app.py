@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from common.errors import InvalidDefinitionError, SchedulerError
 from orcaflow.cli.loading import RootGroup
-from orcaflow.cli.output import say
+from orcaflow.cli.output import say, write
 
 DEBUG_VARIABLE = "ORCAFLOW_DEBUG"
 
@@ -47,8 +48,24 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from orcaflow.cli.commands.version import version_line
+
+        write(version_line())
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None: ...  # Has Typer make a group; its commands are those of `RootGroup`.
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version, and end."
+        ),
+    ] = False,
+) -> None: ...  # Has Typer make a group; its commands are those of `RootGroup`.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,6 +27,9 @@ _MODULES: Final[Mapping[str, str]] = {
     "complement": "complement",
     "pool": "pool",
     "datasource": "datasource",
+    "worker-group": "worker_group",
+    "tenant": "tenant",
+    "alert": "alert",
     "server": "server",
     "config": "config",
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orcaflow.cli.commands.run import OnFailure, Urgency
+from orcaflow.cli.commands.run import WARNING_HELP, OnFailure, Urgency, Warn
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -129,6 +129,9 @@ ParamOption = Annotated[
     list[str] | None,
     typer.Option("--param", "-p", metavar="NAME=VALUE", help="A start-up parameter; repeat."),
 ]
+WarningOption = Annotated[
+    Warn | None, typer.Option("--warning-type", help=WARNING_HELP, show_default=False)
+]
 ZoneOption = Annotated[
     str | None,
     typer.Option(
@@ -152,11 +155,12 @@ def settings_of(
     worker_group: str | None,
     priority: Urgency | None,
     param: list[str] | None,
+    warning_type: Warn | None,
 ) -> ScheduleSettings:
     """The settings that these options give, but for the zone."""
     from common.cron import MissingTime, RepeatedTime
     from common.model.schedules import MisfirePolicy
-    from common.model.states import ExecutionType, FailureStrategy, Priority
+    from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
     from operations.scheduling import ScheduleSettings, read_cron, read_deadline
     from operations.start_params import params_of
 
@@ -181,6 +185,7 @@ def settings_of(
         worker_group=worker_group,
         priority=None if priority is None else Priority[priority.name],
         start_params=params_of(param) if param else None,
+        warning_type=None if warning_type is None else WarningType[warning_type.name],
     )
 
 

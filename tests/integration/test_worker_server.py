@@ -24,7 +24,7 @@ from common.model.states import TaskState
 from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
-from operations.daemons import free_port
+from operations.ports import free_port
 from tests.conftest import ZookeeperRoot
 from tests.integration.worker_host import Signpost, wait_until_gone
 

@@ -253,6 +253,21 @@ def test_a_port_in_use_is_told_with_the_cure(operator: Operator) -> None:
     assert "--port" in done.stderr
 
 
+def test_a_standalone_cluster_whose_port_is_taken_starts_nothing_and_names_the_option(
+    tmp_path: Path,
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        other = Operator(tmp_path / "home")
+        done = other.run("server", "start", "standalone-server", ORCAFLOW_WORKER__PORT=port)
+    assert done.returncode == 78
+    assert f"port {port} is in use" in done.stderr
+    assert "--free-ports" in done.stderr
+    assert not (tmp_path / "home" / "postgres").exists()
+
+
 def test_a_worker_of_a_new_group_is_started_and_the_group_made(operator: Operator) -> None:
     started = operator.told(
         "server", "start", "worker-server", "--port", "0", "--groups", "nobody_yet"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import IntEnum
 from typing import Any, Final
 
 from sqlalchemy import Connection, insert, select
 
+from common.model.alerts import ADMINISTRATORS, ShowType
 from common.model.cluster import Node, NodeKind
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState, WarningType
@@ -21,15 +21,7 @@ from common.store.master.attempts import IS_NAMED, NAMED, AttemptName, named
 from common.store.tables import alert, process_definition, process_instance, task_instance
 from common.store.transaction import AnyRow, any_of, storable
 
-_ADMINISTRATORS: Final = 1
 _TITLE_LIMIT: Final = 64
-
-
-class ShowType(IntEnum):
-    """The form in which an alert is shown."""
-
-    TABLE = 0
-    TEXT = 1
 
 
 _JOB_TYPES: Final = {
@@ -164,7 +156,7 @@ def alert_of_lost_attempts(db: Connection, lost: Mapping[AttemptName, datetime])
                         for task in tasks
                     ]
                 ),
-                group_id=tasks[0].warning_group_id or _ADMINISTRATORS,
+                group_id=tasks[0].warning_group_id or ADMINISTRATORS,
                 at=times[run_id],
             )
             for run_id, tasks in runs.items()
@@ -196,7 +188,7 @@ def alert_of_lost_daemon(db: Connection, kind: NodeKind, node: Node, at: datetim
                 title="Fault tolerance warning",
                 show_type=ShowType.TABLE,
                 content=content,
-                group_id=_ADMINISTRATORS,
+                group_id=ADMINISTRATORS,
                 at=at,
             )
         ],

@@ -13,9 +13,10 @@ from datetime import datetime
 from sqlalchemy import Connection, insert, select, text
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
+from common.model.alerts import warning_group_of
 from common.model.command_param import CommandParam
 from common.model.commands import CommandType
-from common.model.states import FailureStrategy, Priority, TaskDependType
+from common.model.states import FailureStrategy, Priority, TaskDependType, WarningType
 from common.store.connect import server_time
 from common.store.tables import ASKED_RECOVERY, command
 
@@ -30,6 +31,7 @@ def put_start(
     failure_strategy: FailureStrategy = FailureStrategy.CONTINUE,
     priority: Priority = Priority.MEDIUM,
     worker_group_id: int = -1,
+    warning_type: WarningType = WarningType.NONE,
 ) -> int:
     """Put a START_PROCESS command with these parameters; returns its id."""
     return _put(
@@ -42,6 +44,8 @@ def put_start(
         failure_strategy=int(failure_strategy),
         process_instance_priority=int(priority),
         worker_group_id=worker_group_id,
+        warning_type=int(warning_type),
+        warning_group_id=warning_group_of(warning_type),
     )
 
 

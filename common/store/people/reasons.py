@@ -444,7 +444,7 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
         )
     }
     ahead = _ahead(db, list(groups))
-    served = _served(db, set(groups.values()) - {0})
+    served = served_by(db, set(groups.values()) - {0})
     places: dict[int, QueuePlace] = {}
     for task_id, group_id in groups.items():
         row = known.get(group_id)
@@ -502,7 +502,7 @@ def _ahead(db: Connection, task_instance_ids: Collection[int]) -> dict[int, int]
     return {row.id: row.place - 1 for row in rows}
 
 
-def _served(db: Connection, groups: Collection[int]) -> dict[int, frozenset[Node]]:
+def served_by(db: Connection, groups: Collection[int]) -> dict[int, frozenset[Node]]:
     """Read the incarnations of workers that have taken tasks of these groups lately."""
     if not groups:
         return {}

@@ -1,15 +1,70 @@
-"""Worker groups and tenants by their names, and worker groups made for an import."""
+"""Worker groups, listed, made and deleted by people and imports; tenants by their codes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import Connection, insert, select, text
+from sqlalchemy import Connection, delete, insert, select, text
 
 from common.store.tables import tenant, worker_group
 
 # The same as that of workers which make the groups that they serve.
 _GROUP_LOCK = "orcaflow worker groups"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerGroupView:
+    """A worker group; any worker of one of the hosts in `addresses` serves it."""
+
+    id: int
+    name: str
+    addresses: tuple[str, ...]
+    create_time: datetime
+
+
+def list_worker_groups(db: Connection, *, name: str | None = None) -> list[WorkerGroupView]:
+    """List all groups by id, or those of this name."""
+    statement = select(
+        worker_group.c.id,
+        worker_group.c.name,
+        worker_group.c.ip_list,
+        worker_group.c.create_time,
+    ).order_by(worker_group.c.id)
+    if name is not None:
+        statement = statement.where(worker_group.c.name == name)
+    return [
+        WorkerGroupView(
+            id=row.id,
+            name=row.name,
+            addresses=tuple(
+                each.strip() for each in (row.ip_list or "").split(",") if each.strip()
+            ),
+            create_time=row.create_time,
+        )
+        for row in db.execute(statement)
+    ]
+
+
+def lock_worker_groups(db: Connection) -> None:
+    """Serialize changes of groups: no key keeps a name from standing twice."""
+    db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _GROUP_LOCK})
+
+
+def create_worker_group(db: Connection, name: str, *, addresses: Collection[str]) -> int:
+    """Insert a group; return its id. The caller has looked, under the lock, that there is none."""
+    made: int = db.execute(
+        insert(worker_group)
+        .values(name=name, ip_list=",".join(addresses) or None)
+        .returning(worker_group.c.id)
+    ).scalar_one()
+    return made
+
+
+def delete_worker_group(db: Connection, group_id: int) -> bool:
+    """Delete a group; False if it is gone already."""
+    return db.execute(delete(worker_group).where(worker_group.c.id == group_id)).rowcount == 1
 
 
 def worker_group_id(db: Connection, name: str) -> int | None:
@@ -39,14 +94,11 @@ def worker_groups(db: Connection) -> dict[int, str]:
 
 def make_worker_group(db: Connection, name: str) -> int:
     """Create a group without any address; workers started with its name serve it."""
-    db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _GROUP_LOCK})
+    lock_worker_groups(db)
     known = worker_group_id(db, name)
     if known is not None:
         return known
-    made: int = db.execute(
-        insert(worker_group).values(name=name).returning(worker_group.c.id)
-    ).scalar_one()
-    return made
+    return create_worker_group(db, name, addresses=())
 
 
 def tenant_ids(db: Connection, codes: Collection[str]) -> dict[str, int]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from common.model.complements import Downstream, OnFailure, Reprocess, RunOrder
+from orcaflow.cli.commands.run import WARNING_HELP, Urgency, Warn
 from orcaflow.cli.commands.run import OnFailure as OnTaskFailure
-from orcaflow.cli.commands.run import Urgency
 from orcaflow.cli.output import Format, FormatOption, escaped, print_json, write
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def run(
         OnTaskFailure,
         typer.Option(help="Within a run, once a task has failed: end the others, or continue."),
     ] = OnTaskFailure.CONTINUE,
+    warning_type: Annotated[Warn, typer.Option("--warning-type", help=WARNING_HELP)] = Warn.NONE,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="More than 10,000 dates are really meant.")
     ] = False,
@@ -143,7 +144,7 @@ def run(
     typical_duration, estimated_duration, estimated_end).
     """
     from common.clock import SystemClock
-    from common.model.states import FailureStrategy, Priority
+    from common.model.states import FailureStrategy, Priority, WarningType
     from operations import complementing
     from operations.errors import UsageError
     from operations.session import opened
@@ -172,6 +173,7 @@ def run(
         priority=Priority[priority.name],
         worker_group=worker_group,
         start_params=params_of(param or ()),
+        warning_type=WarningType[warning_type.name],
     )
     with opened() as session:
         try:

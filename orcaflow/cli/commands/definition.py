@@ -13,6 +13,7 @@ from operations.texts import counted
 from orcaflow.cli.output import (
     Format,
     FormatOption,
+    escaped,
     print_fields,
     print_json,
     print_rows,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from operations.findings import Finding
 
 app = typer.Typer(
-    help="Import, look at and release process definitions.",
+    help="Import, look at, release and delete process definitions.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -341,6 +342,62 @@ def set_(
         return
     for row in rows:
         write(f"{row['name']} is {'now' if row['changed'] else 'already'} {row['execution_type']}")
+
+
+@app.command(
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow definition delete flights\n"
+        "  orcaflow definition delete nightly region --instances\n"
+    )
+)
+def delete(
+    names: _Names,
+    *,
+    instances: Annotated[
+        bool,
+        typer.Option("--instances", help="Delete their runs too, as `instance delete` does."),
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="With --instances: even if processes of lost attempts may still run."
+        ),
+    ] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Delete definitions that are OFFLINE, with their schedules, for good: all of these or none.
+
+    Runs that have ended stay as history, and can't run again; --instances deletes them. `definition
+    export` keeps a copy. Exit code 4, with the command that cures it, for a definition that is
+    ONLINE, that has a live run, a waiting command or a complement that goes on, or that another
+    definition or a live run refers to. Fields: deleted (id, name), schedules (ids), kept_instances
+    (how many stay), instances (null, or as of `instance delete`).
+    """
+    from operations.deleting import delete_definitions
+    from operations.documents.deletions import deleted_definition_rows
+    from operations.session import opened
+    from orcaflow.cli.screens.deletions import print_deleted, say_left
+
+    if force and not instances:
+        raise typer.BadParameter("--force goes with --instances")
+    with opened() as session:
+        done = delete_definitions(session, names, with_instances=instances, force=force)
+    if form is Format.JSON:
+        print_json(deleted_definition_rows(done))
+        if done.instances is not None:
+            say_left(done.instances)
+        return
+    for row in done.rows:
+        write(escaped(f"{row.name} is deleted"))
+    for number in done.schedules:
+        write(f"schedule {number} is deleted")
+    if done.instances is not None:
+        print_deleted(done.instances)
+    elif done.kept_instances:
+        stay = "stays" if done.kept_instances == 1 else "stay"
+        say(f"{counted(done.kept_instances, 'process instance')} {stay} as history")
 
 
 def _report_findings(name: str, findings: Iterable[Finding]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from operations.session import Session
 
 app = typer.Typer(
-    help="Look at process instances, watch, stop, pause and recover them.",
+    help="Look at process instances, watch, stop, pause, recover and delete them.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -395,6 +395,45 @@ def why(
         write(f"process instance {number} ({escaped(run.name)}) is {state}")
     causes = causes_of_instance(facts, number, task=task)
     print_causes(causes, form=form, zone=session.zone)
+
+
+@app.command(
+    epilog=(
+        "\b\nExamples:\n  orcaflow instance delete 12\n  orcaflow instance delete 12 13 -o json\n"
+    )
+)
+def delete(
+    process_instance_ids: Annotated[
+        list[int], typer.Argument(metavar="ID...", help="Ids of process instances.", min=1)
+    ],
+    *,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Even if processes of lost attempts may still run."),
+    ] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Delete process instances that have ended, for good: all of these or none.
+
+    Their tasks, sub processes, requests for slots and quality results go with them, and so do
+    directories and logs on this computer. Ledgers keep what commands, fires and dates of
+    complements came to. Exit code 4, with the command that cures it, for one that is live, is a sub
+    process, is a date of a complement that goes on, or that a waiting command is about. Fields:
+    deleted (ids, those of sub processes included), task_instances, folders (how many were removed),
+    left (those that could not be) and hosts (other workers, where logs stay).
+    """
+    from operations.deleting import delete_instances
+    from operations.documents.deletions import deleted_row
+    from operations.session import opened
+    from orcaflow.cli.screens.deletions import print_deleted, say_left
+
+    with opened() as session:
+        deleted = delete_instances(session, process_instance_ids, force=force)
+    if form is Format.JSON:
+        print_json(deleted_row(deleted))
+        say_left(deleted)
+    else:
+        print_deleted(deleted)
 
 
 def _signal(

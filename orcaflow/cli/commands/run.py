@@ -51,6 +51,21 @@ class Urgency(StrEnum):
     LOWEST = "lowest"
 
 
+class Warn(StrEnum):
+    """The ends of a run that raise an alert."""
+
+    NONE = "none"
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ALL = "all"
+
+
+WARNING_HELP = (
+    "The ends that raise an alert for alert group 1, which `alert list` shows: none, success,"
+    " failure or all."
+)
+
+
 @app.command(epilog=_EXAMPLES)
 def run(
     name: Annotated[str, typer.Argument(help="Name of a definition that is ONLINE.")],
@@ -84,6 +99,7 @@ def run(
     worker_group: Annotated[
         str | None, typer.Option(metavar="GROUP", help="For tasks that name no group themselves.")
     ] = None,
+    warning_type: Annotated[Warn, typer.Option("--warning-type", help=WARNING_HELP)] = Warn.NONE,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Begin a run: put a command into t_ds_command, and tell which process instance it became.
@@ -92,7 +108,7 @@ def run(
     if it was refused, discarded or did not succeed, 124 after --timeout. Fields: command_id,
     instance (as in `instance list`), and with --wait tasks (as in `task list`).
     """
-    from common.model.states import FailureStrategy, Priority, TaskDependType
+    from common.model.states import FailureStrategy, Priority, TaskDependType, WarningType
     from operations.errors import CommandFailedError
     from operations.runs import begin_run
     from operations.session import opened
@@ -114,6 +130,7 @@ def run(
             failure_strategy=FailureStrategy[failure_strategy.name],
             priority=Priority[priority.name],
             worker_group=worker_group,
+            warning_type=WarningType[warning_type.name],
         )
         try:
             instance_id = await_instance(session, command_id, patience if wait else None, wait=wait)

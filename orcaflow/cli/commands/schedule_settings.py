@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operations.texts import counted
-from orcaflow.cli.commands.run import OnFailure, Urgency
+from orcaflow.cli.commands.run import OnFailure, Urgency, Warn
 from orcaflow.cli.output import Format, FormatOption, escaped, print_json, say, write
 from orcaflow.cli.schedule_options import (
     CRON_HELP,
@@ -28,6 +28,7 @@ from orcaflow.cli.schedule_options import (
     Repeated,
     RepeatedOption,
     ScheduleId,
+    WarningOption,
     ZoneOption,
     settings_of,
     zone_given,
@@ -75,6 +76,7 @@ def create(
     worker_group: GroupOption = None,
     priority: PriorityOption = Urgency.MEDIUM,
     param: ParamOption = None,
+    warning_type: WarningOption = Warn.NONE,
     online: Annotated[bool, typer.Option("--online", help="Bring it ONLINE at once.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -106,6 +108,7 @@ def create(
         worker_group=worker_group,
         priority=priority,
         param=param,
+        warning_type=warning_type,
     )
     with opened() as session:
         settings = replace(settings, zone=zone_given(zone))
@@ -140,6 +143,7 @@ def edit(
     worker_group: GroupOption = None,
     priority: PriorityOption = None,
     param: ParamOption = None,
+    warning_type: WarningOption = None,
     no_params: Annotated[
         bool, typer.Option("--no-params", help="Take all start-up parameters away.")
     ] = False,
@@ -172,6 +176,7 @@ def edit(
         worker_group=worker_group,
         priority=priority,
         param=param,
+        warning_type=warning_type,
     )
     settings = replace(settings, zone=zone_given(zone))
     if no_params:

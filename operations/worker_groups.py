@@ -1,0 +1,184 @@
+"""Lists, makes and deletes worker groups, and finds the workers that serve one.
+
+A worker says in no table which groups it serves: it is known to serve one by its host, which stands
+in the group's addresses, by the tasks of the group that it has taken, or by its start on this host.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from common.errors import NotAllowedError, NotFoundError
+from common.model.cluster import Node
+from common.store.connect import Connection
+from common.store.people import users_of, worker_groups
+from common.store.people.definitions import definitions, lock_imports
+from common.store.people.deletions import hold_commands
+from common.store.people.reasons import served_by
+from common.store.people.worker_groups import WorkerGroupView
+from common.store.tables import process_instance
+from common.store.transaction import transaction
+from operations.definition_document import id_in, name_of, nodes_of, object_of
+from operations.deleting import refuse
+from operations.errors import UsageError
+from operations.explaining import living
+from operations.limits import check_name
+from operations.references import DEFAULT_WORKER_GROUP
+from operations.session import Session
+
+_MAX_NAME_LENGTH = 200
+_MAX_ADDRESSES_LENGTH = 256
+
+
+class KnownBy(StrEnum):
+    """The reason to say that a worker serves a group."""
+
+    ADDRESS = "address"
+    TASKS = "tasks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """A living worker that is known to serve a group."""
+
+    address: str
+    known_by: KnownBy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerGroup:
+    """A group with its members; None if ZooKeeper does not tell who is alive."""
+
+    view: WorkerGroupView
+    members: tuple[GroupMember, ...] | None
+
+
+def list_groups(session: Session) -> list[WorkerGroup]:
+    """All worker groups, with the living workers that are known to serve each."""
+    members = living(session.config)
+    with session.engine.connect() as db:
+        return _with_members(db, worker_groups.list_worker_groups(db), members)
+
+
+def group_named(session: Session, name: str) -> WorkerGroup:
+    """The group of this name; `NotFoundError` proposes another one that is spelt like it."""
+    members = living(session.config)
+    with session.engine.connect() as db:
+        (found,) = _with_members(db, [_found(db, name)], members)
+    return found
+
+
+def create_group(session: Session, name: str, *, addresses: Sequence[str]) -> WorkerGroupView:
+    """Make a group; `NotAllowedError` if there is one of that name.
+
+    A worker of one of the hosts in `addresses` serves it, whatever groups it was started with.
+    """
+    check_name(name, longest=_MAX_NAME_LENGTH)
+    if name == DEFAULT_WORKER_GROUP or name.isdecimal() or "," in name:
+        raise UsageError(
+            "name",
+            f"{name!r} is no name for a group: {DEFAULT_WORKER_GROUP!r} is that of all workers,"
+            " a number is an id, and a comma joins names",
+        )
+    hosts = [each.strip() for each in addresses]
+    if any(not each or "," in each or not each.isprintable() for each in hosts):
+        raise UsageError("address", "an address is that of a host, as 10.0.0.7")
+    if len(",".join(hosts)) > _MAX_ADDRESSES_LENGTH:
+        raise UsageError("address", f"at most {_MAX_ADDRESSES_LENGTH} characters fit into the row")
+    with transaction(session.engine) as db:
+        worker_groups.lock_worker_groups(db)
+        if worker_groups.list_worker_groups(db, name=name):
+            raise NotAllowedError(
+                f"there is a worker group {name!r} already:"
+                f" orcaflow worker-group show {shlex.quote(name)}"
+            )
+        worker_groups.create_worker_group(db, name, addresses=hosts)
+        (made,) = worker_groups.list_worker_groups(db, name=name)
+    return made
+
+
+def delete_group(session: Session, name: str) -> int:
+    """Delete a group that nothing needs; return the number of ended runs that named it.
+
+    Those have the default group from then on. `NotAllowedError` names what needs it, and the cure.
+    """
+    with transaction(session.engine) as db:
+        lock_imports(db)
+        worker_groups.lock_worker_groups(db)
+        view = _found(db, name)
+        hold_commands(db)
+        refuse(list(_faults(db, view)))
+        if not worker_groups.delete_worker_group(db, view.id):
+            raise NotAllowedError(f"worker group {name!r} has been deleted by somebody else")
+        return users_of.detach(db, process_instance.c.worker_group_id, view.id)
+
+
+def _faults(db: Connection, view: WorkerGroupView) -> Iterator[str]:
+    users = users_of.users_of_group(db, view.id)
+    for each in users.commands:
+        yield (
+            f"command {each} names it and waits; see it carried out first:"
+            f" orcaflow instance why --command {each}"
+        )
+    for each in users.instances:
+        yield (
+            f"process instance {each} goes on with it; see its end, or stop it first:"
+            f" orcaflow instance stop {each} --wait"
+        )
+    for each in users.schedules:
+        yield (
+            f"schedule {each} names it; change that while it is OFFLINE:"
+            f" orcaflow schedule edit {each} --worker-group default"
+        )
+    for each in users.complements:
+        yield f"complement {each} goes on with it; cancel it: orcaflow complement cancel {each}"
+    for row in definitions(db):
+        for node in nodes_of(object_of(row.process_definition_json)):
+            if id_in(node.get("workerGroupId")) == view.id:
+                yield (
+                    f"definition {row.name!r} names it in task {name_of(node)!r}; import it"
+                    " without that, or delete it: orcaflow definition delete"
+                    f" {shlex.quote(row.name)}"
+                )
+                break
+
+
+def _with_members(
+    db: Connection,
+    views: Sequence[WorkerGroupView],
+    members: tuple[frozenset[Node], frozenset[Node]] | None,
+) -> list[WorkerGroup]:
+    if members is None:
+        return [WorkerGroup(view=view, members=None) for view in views]
+    served = served_by(db, {view.id for view in views})
+    return [
+        WorkerGroup(
+            view=view,
+            members=tuple(
+                GroupMember(address=node.address, known_by=known)
+                for node in sorted(members[1])
+                if (known := _known_by(node, view, served.get(view.id, frozenset()))) is not None
+            ),
+        )
+        for view in views
+    ]
+
+
+def _known_by(node: Node, view: WorkerGroupView, served: frozenset[Node]) -> KnownBy | None:
+    if node.address.rpartition(":")[0] in view.addresses:
+        return KnownBy.ADDRESS
+    return KnownBy.TASKS if node in served else None
+
+
+def _found(db: Connection, name: str) -> WorkerGroupView:
+    # PostgreSQL takes no NUL, and so has no row with one.
+    found = worker_groups.list_worker_groups(db, name=name) if "\0" not in name else []
+    if found:
+        return found[0]
+    near = difflib.get_close_matches(name, worker_groups.worker_group_names(db), n=1)
+    perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow worker-group list`"
+    raise NotFoundError(f"there is no worker group {name!r:.200}{perhaps}")

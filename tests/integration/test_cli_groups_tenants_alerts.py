@@ -1,0 +1,155 @@
+"""Commands about worker groups, tenants and alerts, and runs that raise alerts, on a real database."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import Engine, insert, select
+
+from common.model.states import ProcessState, TaskState, WarningType
+from common.store import tables as t
+from tests.integration.cli_rows import a_definition, an_attempt, an_instance, parsed
+from tests.integration.conftest import Cli
+
+SHELL = {"name": "a", "type": "SHELL", "params": {"rawScript": "true"}}
+
+
+def a_row(db: Engine, table: Any, **values: Any) -> None:
+    with db.begin() as connection:
+        connection.execute(insert(table).values(**values))
+
+
+def one(db: Engine, *columns: Any) -> tuple[Any, ...]:
+    with db.connect() as connection:
+        return tuple(connection.execute(select(*columns)).one())
+
+
+def test_a_worker_group_is_made_shown_and_deleted(cli: Cli) -> None:
+    made = parsed(cli("worker-group", "create", "etl", "--address", "10.0.0.7", "-o", "json"))
+    assert made == {"id": 1, "name": "etl", "addresses": ["10.0.0.7"]}
+    code, _, err = cli("worker-group", "create", "etl")
+    assert code == 4
+    assert "orcaflow worker-group show etl" in err
+    (row,) = parsed(cli("worker-group", "list", "-o", "json"))
+    # ZooKeeper is away, so nobody is known to be alive.
+    assert (row["name"], row["workers"], row["members"]) == ("etl", None, None)
+    code, _, err = cli("worker-group", "show", "elt")
+    assert code == 3
+    assert "did you mean 'etl'?" in err
+    for name in ("default", "12", "a,b", " x", ""):
+        assert cli("worker-group", "create", name)[0] == 2, name
+    assert cli("worker-group", "delete", "etl")[0] == 0
+    assert cli("worker-group", "delete", "etl")[0] == 3
+
+
+def test_a_worker_group_is_kept_while_anything_needs_it_and_leaves_the_past(
+    cli: Cli, db: Engine
+) -> None:
+    cli("worker-group", "create", "etl")
+    ended = an_instance(db, ProcessState.SUCCESS, worker_group_id=1)
+    live = an_instance(db, ProcessState.RUNNING, worker_group_id=1)
+    by_task = an_instance(db, ProcessState.RUNNING)
+    an_attempt(db, by_task, TaskState.SUBMITTED, worker_group_id=1)
+    a_row(db, t.command, command_type=0, process_definition_id=1, worker_group_id=1)
+    a_row(db, t.schedule, process_definition_id=1, crontab="0 0 3 * * ? *", worker_group_id=1)
+    a_row(db, t.complement, process_definition_id=1, timezone_id="UTC", worker_group_id=1)
+    node = json.dumps({"tasks": [SHELL | {"workerGroupId": 1}]})
+    a_definition(db, name="needs", process_definition_json=node)
+    code, _, err = cli("worker-group", "delete", "etl")
+    assert code == 4
+    for cure in (
+        "orcaflow instance why --command 1",
+        f"orcaflow instance stop {live} --wait",
+        f"orcaflow instance stop {by_task} --wait",
+        "orcaflow schedule edit 1 --worker-group default",
+        "orcaflow complement cancel 1",
+        "orcaflow definition delete needs",
+    ):
+        assert cure in err
+    with db.begin() as connection:
+        for table in (t.command, t.schedule, t.complement, t.process_definition):
+            connection.execute(table.delete())
+        connection.execute(t.process_instance.delete().where(t.process_instance.c.id != ended))
+    assert parsed(cli("worker-group", "delete", "etl", "-o", "json"))["instances"] == 1
+    assert one(db, t.process_instance.c.worker_group_id) == (-1,)
+
+
+def test_a_tenant_is_made_with_its_queue_and_deleted_once_nothing_needs_it(
+    cli: Cli, db: Engine
+) -> None:
+    answer = cli("tenant", "create", "no_such_account", "--queue", "root.etl", "-o", "json")
+    made = parsed(answer)
+    assert (made["code"], made["queue"], made["has_account"]) == (
+        "no_such_account",
+        "root.etl",
+        False,
+    )
+    assert "has no account 'no_such_account'" in answer[2]
+    assert cli("tenant", "create", "no_such_account")[0] == 4
+    for code in (";rm", "Root", "a b", "", "-x", "a" * 33):
+        assert cli("tenant", "create", "--", code)[0] == 2, code
+    number = made["id"]
+    a_definition(db, name="needs", tenant_id=number)
+    live = an_instance(db, ProcessState.RUNNING, tenant_id=number)
+    a_row(db, t.user, user_name="ann", tenant_id=number)
+    code, _, err = cli("tenant", "delete", "no_such_account")
+    assert code == 4
+    assert f"orcaflow instance stop {live} --wait" in err
+    assert "orcaflow definition delete needs" in err
+    assert "user 'ann' has it; give the user another one in t_ds_user.tenant_id" in err
+    # The tenant that every database has is the administrator's.
+    first = parsed(cli("tenant", "list", "-o", "json"))[0]
+    assert cli("tenant", "delete", first["code"])[0] == 4
+    with db.begin() as connection:
+        connection.execute(t.process_definition.delete())
+        connection.execute(t.user.delete().where(t.user.c.user_name == "ann"))
+        connection.execute(t.process_instance.update().values(state=7, end_time="now"))
+    assert parsed(cli("tenant", "delete", "no_such_account", "-o", "json"))["instances"] == 1
+    assert one(db, t.process_instance.c.tenant_id) == (-1,)
+
+
+def test_alerts_are_listed_newest_first_with_their_status(cli: Cli, db: Engine) -> None:
+    code, out, err = cli("alert", "list")
+    assert (code, out, err) == (0, "", "There are no such alerts.\n")
+    for title, status in (("start process failed", 0), ("scheduler success", 1)):
+        a_row(db, t.alert, title=title, alert_status=status, alertgroup_id=1, content="[{}]")
+    rows = parsed(cli("alert", "list", "-o", "json"))
+    assert [(row["title"], row["status"]) for row in rows] == [
+        ("scheduler success", "EXECUTION_SUCCESS"),
+        ("start process failed", "WAIT_EXECUTION"),
+    ]
+    assert rows[0]["alertgroup"] == "default admin warning group"
+    assert len(parsed(cli("alert", "list", "--status", "waiting", "-o", "json"))) == 1
+    assert len(parsed(cli("alert", "list", "--status", "execution-success", "-o", "json"))) == 1
+    code, _, err = cli("alert", "list", "--status", "lost")
+    assert code == 2
+    assert "known are waiting, sent, failed" in err
+
+
+def test_the_warning_type_of_a_run_a_complement_and_a_schedule_is_stored_with_its_group(
+    cli: Cli, db: Engine
+) -> None:
+    document = json.dumps({"tasks": [SHELL]})
+    number = a_definition(db, process_definition_json=document)
+    cli("run", "nightly", "--warning-type", "failure")
+    columns = (t.command.c.warning_type, t.command.c.warning_group_id)
+    assert one(db, *columns) == (WarningType.FAILURE, 1)
+    dates = ("--date", "2026-01-01")
+    assert cli("complement", "nightly", *dates, "--warning-type", "all")[0] == 0
+    columns = (t.complement.c.warning_type, t.complement.c.warning_group_id)
+    assert one(db, *columns) == (WarningType.ALL, 1)
+    cron = ("--cron", "0 0 3 * * ? *")
+    made = parsed(cli("schedule", "create", "nightly", *cron, "-o", "json"))
+    columns = (t.schedule.c.warning_type, t.schedule.c.warning_group_id)
+    assert (made["warning_type"], one(db, *columns)) == ("NONE", (WarningType.NONE, 0))
+    cli("schedule", "edit", "1", "--warning-type", "success")
+    assert one(db, *columns) == (WarningType.SUCCESS, 1)
+    # A group that somebody has chosen stays.
+    with db.begin() as connection:
+        connection.execute(t.schedule.update().values(warning_group_id=5))
+    cli("schedule", "edit", "1", "--warning-type", "all")
+    assert one(db, *columns) == (WarningType.ALL, 5)
+    cli("schedule", "edit", "1", "--to", "never")
+    assert one(db, *columns) == (WarningType.ALL, 5)
+    assert number == 1
