@@ -166,7 +166,7 @@ class WorkerConfig:
     working_directory_policy: Literal["never", "on_success", "always"] = "on_success"
     """Removal of an attempt's own directory: never, on_success (failures are kept), always."""
     tenant_mode: Literal["single", "tenant"] = "single"
-    """Account of tasks: the worker's own (single), or the tenant's (tenant; the worker needs root)."""
+    """Account of tasks: the worker's own (single), or the tenant's, which takes root (tenant)."""
     python: str = ""
     """Interpreter for PYTHON and PYSPARK tasks; empty is the worker's own."""
     spark_home: str = ""

@@ -2,12 +2,14 @@
 
 Adds the word *row*: a mapping of field names, which are the documented names of the JSON. With
 `-o json` standard output holds one JSON document and nothing else; text for people goes to standard
-error. In a table, times are shown in the zone of whoever looks, and states by name.
+error. In a table, times are shown in the zone of whoever looks, and states by name; on a terminal
+its lines fit (`orcaflow.cli.fitting`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,7 +95,7 @@ def print_rows(
     if form is Format.JSON:
         print_json(list(rows))
     elif rows:
-        write(table(rows, columns, zone=zone))
+        write_table(rows, columns, zone=zone)
     else:
         say(none)
 
@@ -111,17 +113,49 @@ def print_fields(row: Row, *, zone: tzinfo | None = None) -> None:
             write(f"{name:<{width}}  {shown(value, zone)}")
 
 
-def table(rows: Sequence[Row], columns: Sequence[str], *, zone: tzinfo | None = None) -> str:
-    """Aligned columns under their names; nothing is cut off, so that pipes get everything."""
+def write_table(rows: Sequence[Row], columns: Sequence[str], *, zone: tzinfo | None = None) -> None:
+    """Print a table that fits the terminal; a pipe gets everything."""
+    write(table(rows, columns, zone=zone, width=terminal_width()))
+
+
+def terminal_width() -> int | None:
+    """The signs of a line of the terminal, or as `COLUMNS` says; None for a pipe or a file."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def table(
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    *,
+    zone: tzinfo | None = None,
+    width: int | None = None,
+) -> str:
+    """Aligned columns under their names, in lines of this width; without one nothing is cut off."""
     cells = [
         [column.upper().replace("_", " ") for column in columns],
         *([shown(row.get(column), zone) for column in columns] for row in rows),
     ]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
+    if width is not None:
+        return _fitted(columns, cells, width)
+    widths = [max(len(line[index]) for line in cells) for index in range(len(cells[0]))]
     return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        "  ".join(f"{cell:<{wide}}" for cell, wide in zip(line, widths, strict=True)).rstrip()
         for line in cells
     )
+
+
+def _fitted(columns: Sequence[str], cells: list[list[str]], width: int) -> str:
+    from orcaflow.cli.fitting import cell_width, fit, padded
+
+    lines = fit(columns, cells, width).cells
+    widths = [max(map(cell_width, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(padded, line, widths)).rstrip() for line in lines)
 
 
 def shown(value: object, zone: tzinfo | None = None) -> str:

@@ -42,7 +42,7 @@ def test_a_colour_of_a_log_ends_with_its_line() -> None:
     assert escaped_log("\x1b[31mred\nplain\n") == "\x1b[31mred\x1b[0m\nplain\n"
 
 
-def test_a_table_has_aligned_columns_and_cuts_nothing_off() -> None:
+def test_a_table_for_a_pipe_has_aligned_columns_and_cuts_nothing_off() -> None:
     rows: list[dict[str, object]] = [{"id": 1, "name": "x" * 200}, {"id": 100, "name": None}]
     lines = table(rows, ("id", "name")).splitlines()
     assert lines[0] == "ID   NAME"

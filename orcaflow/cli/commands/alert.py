@@ -16,6 +16,9 @@ app = typer.Typer(
 )
 
 
+COLUMNS = ("id", "create_time", "title", "status", "alertgroup_id", "content")
+
+
 @app.callback()
 def _group() -> None: ...  # Has Typer make a group of the only command.
 
@@ -57,7 +60,7 @@ def list_(
     print_rows(
         [alert_row(view) for view in found],
         form=form,
-        columns=("id", "create_time", "title", "status", "alertgroup_id", "content"),
+        columns=COLUMNS,
         zone=session.zone,
         none="There are no such alerts.",
     )

@@ -15,7 +15,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_COLUMNS = (
+COLUMNS = (
     "id",
     "command_type",
     "definition",
@@ -67,7 +67,7 @@ def list_(
     print_rows(
         [command_row(view) for view in found],
         form=form,
-        columns=_COLUMNS,
+        columns=COLUMNS,
         zone=session.zone,
         none="There are no such commands.",
     )

@@ -23,8 +23,8 @@ from orcaflow.cli.output import (
     print_json,
     print_rows,
     say,
-    table,
     write,
+    write_table,
 )
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def show(
     print_fields({**_without_zeros(document), "followers": followers or None}, zone=session.zone)
     if dates:
         write("")
-        write(table(dates, DATE_COLUMNS, zone=session.zone))
+        write_table(dates, DATE_COLUMNS, zone=session.zone)
     view = details.view
     left_out = view.count(*wanted) - len(dates)
     if left_out > 0:

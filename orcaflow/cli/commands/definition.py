@@ -18,8 +18,8 @@ from orcaflow.cli.output import (
     print_json,
     print_rows,
     say,
-    table,
     write,
+    write_table,
 )
 
 if TYPE_CHECKING:
@@ -248,11 +248,11 @@ def show(
     write("")
     if tasks:
         columns = ("name", "type", "upstream", "max_retry_times", "priority", "forbidden")
-        write(table(tasks, columns))
+        write_table(tasks, columns)
     if found.schedules:
         write("\nschedules:")
         rows = [schedule_cells(view, zone=found.zone) for view in found.schedules]
-        write(table(rows, [each for each in SCHEDULE_COLUMNS if each != "definition"]))
+        write_table(rows, [each for each in SCHEDULE_COLUMNS if each != "definition"])
     for mistake in found.mistakes:
         say(f"mistake: {mistake}")
 

@@ -14,8 +14,8 @@ from orcaflow.cli.output import (
     print_json,
     print_rows,
     say,
-    table,
     write,
+    write_table,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_INSTANCE_COLUMNS = (
+INSTANCE_COLUMNS = (
     "id",
     "definition",
     "state",
@@ -87,7 +87,7 @@ def list_(
     print_rows(
         [instance_row(view, now=now) for view in found],
         form=form,
-        columns=_INSTANCE_COLUMNS,
+        columns=INSTANCE_COLUMNS,
         zone=session.zone,
         none="There are no such process instances.",
     )
@@ -138,12 +138,12 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
         write("")
         wanted = (*TASK_COLUMNS, "progress", "failure_reason", "lost_at", "reason")
         tasks, columns = task_table(detail.tasks, wanted, now=now)
-        write(table(tasks, columns, zone=session.zone))
+        write_table(tasks, columns, zone=session.zone)
     if family.children:
         write("\nsub processes:")
         columns = ("process_instance_id", "definition", "state", "task", "attempt")
         rows = [relative_row(child) for child in family.children]
-        write(table(rows, columns, zone=session.zone))
+        write_table(rows, columns, zone=session.zone)
     for task in detail.tasks:
         if known := list(application_lines(task)):
             write("")

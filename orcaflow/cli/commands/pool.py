@@ -9,7 +9,15 @@ import typer
 from operations.errors import UsageError
 from operations.limits import check_pool_size
 from operations.texts import counted
-from orcaflow.cli.output import Format, FormatOption, print_json, print_rows, say, table, write
+from orcaflow.cli.output import (
+    Format,
+    FormatOption,
+    print_json,
+    print_rows,
+    say,
+    write,
+    write_table,
+)
 
 app = typer.Typer(
     help="Slots that tasks share: how many of them may run at the same time, whatever runs them.",
@@ -109,7 +117,7 @@ def show(name: _Name, form: FormatOption = Format.TABLE) -> None:
     for what, rows in (("held by", holders), ("waiting", waiters)):
         if rows:
             write(f"\n{what}:")
-            write(table(rows, columns, zone=session.zone))
+            write_table(rows, columns, zone=session.zone)
 
 
 @app.command(epilog="Example: orcaflow pool resize database --size 8")

@@ -16,8 +16,8 @@ from orcaflow.cli.output import (
     print_json,
     print_rows,
     say,
-    table,
     write,
+    write_table,
 )
 from orcaflow.cli.schedule_options import ScheduleId
 
@@ -112,7 +112,7 @@ def show(schedule_id: ScheduleId, form: FormatOption = Format.TABLE) -> None:
     print_fields(cells | {"fires": fires_by_outcome}, zone=session.zone)
     if document["next_fires"]:
         write("")
-        write(table(coming_cells(document["next_fires"]), ("local", "utc", "clock")))
+        write_table(coming_cells(document["next_fires"]), ("local", "utc", "clock"))
 
 
 @app.command(

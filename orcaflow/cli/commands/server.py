@@ -23,6 +23,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+MEMBER_COLUMNS = ("kind", "address", "pid", "cpu", "memory", "load", "since", "health")
+STATUS_COLUMNS = ("name", "host", "port", "pid", "incarnation", "state", "since")
 _NameArgument = Annotated[
     ServerName, typer.Argument(help="standalone-server is all of them together.")
 ]
@@ -194,7 +196,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     print_rows(
         rows,
         form=form,
-        columns=("kind", "address", "pid", "cpu", "memory", "load", "since", "health"),
+        columns=MEMBER_COLUMNS,
         zone=zone,
         none="There are no masters and no workers; `orcaflow server start standalone-server`.",
     )
@@ -235,7 +237,7 @@ def _print_statuses(found: Sequence[DaemonStatus], form: Format) -> None:
     print_rows(
         [asdict(each) for each in found],
         form=form,
-        columns=("name", "host", "port", "pid", "incarnation", "state", "since"),
+        columns=STATUS_COLUMNS,
         none="No daemon of this home is running.",
     )
     if form is Format.TABLE:

@@ -9,7 +9,17 @@ from common.clock import SystemClock
 from operations.complement_plans import ComplementPlan, end_of
 from operations.documents.complements import PLAN_COLUMNS, date_text, plan_date_rows, plan_row
 from operations.texts import counted, duration
-from orcaflow.cli.output import Format, Row, escaped, print_json, say, shown, table, write
+from orcaflow.cli.output import (
+    Format,
+    Row,
+    escaped,
+    print_json,
+    say,
+    shown,
+    table,
+    terminal_width,
+    write,
+)
 
 _SHOWN_DATES = 20
 """As many dates are shown all; of more the first and the last few."""
@@ -51,7 +61,7 @@ def _print_one(plan: ComplementPlan, row: Row, *, after: ComplementPlan | None) 
     if len(plan.dates) > _SHOWN_DATES:
         first, last = plan.dates[:_SHOWN_ENDS], plan.dates[-_SHOWN_ENDS:]
     rows = [_for_people(each) for each in plan_date_rows(plan, (*first, *last))]
-    lines = table(rows, PLAN_COLUMNS).splitlines()
+    lines = table(rows, PLAN_COLUMNS, width=terminal_width()).splitlines()
     if last:
         left_out = len(plan.dates) - len(first) - len(last)
         lines.insert(1 + len(first), f"… {left_out} more (-o json lists all)")

@@ -9,7 +9,7 @@ from common.cron import Timetable
 from operations.documents.schedules import coming_cells
 from operations.texts import counted
 from operations.times import local_text
-from orcaflow.cli.output import escaped, say, table, write
+from orcaflow.cli.output import escaped, say, write, write_table
 
 
 def print_preview(
@@ -25,7 +25,7 @@ def print_preview(
     if fires:
         write("")
         columns = ("local", "utc", "clock")
-        write(table(coming_cells(fires), ("schedule_id", *columns) if many else columns))
+        write_table(coming_cells(fires), ("schedule_id", *columns) if many else columns)
     if timetables and len(fires) < count:
         say("there are no more fires" if fires else "there are no fires")
     for row in document["clock_changes"]:

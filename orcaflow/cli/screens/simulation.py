@@ -23,7 +23,7 @@ from orcaflow.cli.output import Format, escaped, print_rows, shown, write
 _SHOWN_PROBLEMS: Final = 20
 _SHOWN_CLOCK_CHANGES: Final = 20
 _SHOWN_NAMES: Final = 20
-_COLUMNS = (
+COLUMNS = (
     "id",
     "definition",
     "fires",
@@ -44,7 +44,7 @@ def print_simulation(simulated: SimulatedSchedules) -> None:
     """Print everything; the worst problems come last, where a person looks first."""
     result, zone = simulated.simulation, simulated.zone
     rows = [simulated_schedule_row(report, zone) for report in result.schedules]
-    print_rows(rows, form=Format.TABLE, columns=_COLUMNS, zone=zone)
+    print_rows(rows, form=Format.TABLE, columns=COLUMNS, zone=zone)
     fires = sum(report.fires for report in result.schedules)
     runs = sum(report.runs for report in result.schedules)
     write("")

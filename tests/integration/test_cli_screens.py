@@ -1,0 +1,101 @@
+"""Every list of the command line fits a narrow terminal, whatever stands in the tables."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+from sqlalchemy import Engine, insert
+from typer.core import TyperGroup
+
+from common.model.states import ProcessState, TaskState
+from common.store import tables as t
+from orcaflow.cli.fitting import cell_width
+from orcaflow.cli.loading import RootGroup
+from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance
+from tests.integration.conftest import Cli
+
+LONG: Final = "日报 everything that has to be counted before noon, and then once more " * 3
+# Words by which a screen is known to have kept what must not be pushed out.
+SCREENS: Final = {
+    "instance list": "RUNNING",
+    "task list": "NEED_FAULT_TOLERANCE",
+    "definition list": "ONLINE",
+    "schedule list": "OFFLINE",
+    "complement list": "RUNNING",
+    "command list": "WAITING",
+    "pool list": "1000000",
+    "datasource list": "KIND",
+    "worker-group list": "1",
+    "tenant list": "1",
+    "alert list": "WAIT_EXECUTION",
+}
+# Those that ask daemons, not tables: tests/unit/test_cli_fitting.py.
+OF_DAEMONS: Final = frozenset({"server list"})
+
+
+def fill(db: Engine) -> None:
+    name = LONG[:200]
+    number = a_definition(db, name=name, description=LONG)
+    run = an_instance(
+        db, ProcessState.RUNNING, name=name, process_definition_id=number, host="h" * 60 + ":1234"
+    )
+    an_attempt(
+        db, run, TaskState.NEED_FAULT_TOLERANCE, name=name, host="h" * 60 + ":1", lost_at=NOW
+    )
+    made: tuple[tuple[Any, dict[str, Any]], ...] = (
+        (t.schedule, {"process_definition_id": number, "crontab": "0 0 3 * * ? *", "fault": LONG}),
+        (t.complement, {"process_definition_id": number, "timezone_id": "UTC", "state": 1}),
+        (t.command, {"command_type": 0, "process_definition_id": number}),
+        (t.task_group, {"name": name, "group_size": 1_000_000, "description": LONG[:200]}),
+        (t.datasource, {"name": LONG[:64], "type": 1, "connection_params": "{}", "note": LONG}),
+        (t.worker_group, {"name": name, "ip_list": ",".join(["10.0.0.7"] * 20)}),
+        (t.tenant, {"tenant_code": "a" * 64, "description": LONG}),
+        (t.alert, {"title": LONG[:64], "content": json.dumps([LONG])}),
+    )
+    with db.begin() as connection:
+        for table, values in made:
+            cut = {
+                column: value[: getattr(table.c[column].type, "length", None) or len(value)]
+                if isinstance(value, str)
+                else value
+                for column, value in values.items()
+            }
+            connection.execute(insert(table).values(**cut))
+
+
+def test_every_list_fits_sixty_columns_and_keeps_its_states(
+    cli: Cli, db: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(db)
+    for width in (60, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        for screen, kept in SCREENS.items():
+            code, out, err = cli(*screen.split())
+            assert code == 0, (screen, err)
+            lines = out.splitlines()
+            assert len(lines) > 1, screen
+            assert max(map(cell_width, lines)) <= width, (screen, width, out)
+            assert kept in out, (screen, width, out)
+        code, out, _ = cli("config", "show", "--origin")
+        assert code == 0
+        assert max(map(cell_width, out.splitlines())) <= width
+
+
+def test_no_list_is_forgotten() -> None:
+    groups = RootGroup(name="orcaflow").commands
+    lists = {
+        f"{name} {inner}"
+        for name, group in groups.items()
+        if isinstance(group, TyperGroup)
+        for inner in group.commands
+        if inner == "list"
+    }
+    assert lists == set(SCREENS) | OF_DAEMONS
+
+
+def test_a_pipe_gets_everything(cli: Cli, db: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    fill(db)
+    assert LONG[:200].strip() in cli("pool", "list")[1]
