@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -23,7 +24,7 @@ from setproctitle import setproctitle
 
 from common import config as configuration
 from common.clock import Clock, SystemClock
-from common.config import Config
+from common.config import Config, WorkerConfig
 from common.destinations import listed
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
@@ -66,6 +67,7 @@ from worker.loops.look_loop import LookLoop
 from worker.loops.lost_loop import LostLoop
 from worker.loops.sweep_loop import SweepLoop, configured
 from worker.loops.warden_loop import WardenLoop
+from worker.processes.limits import Limits, divided_cgroup
 from worker.processes.log_cutting import LogCutter
 from worker.processes.lost_attempts import end_lost
 from worker.processes.supervising import Supervisor
@@ -181,6 +183,8 @@ class WorkerServer:
         tasks = config.home / "tasks"
         data_dir = Path(settings.data_dir) if settings.data_dir else config.home / "data"
         data_dir.mkdir(parents=True, exist_ok=True)
+        # Before any other process is started, which would keep the cgroup from being divided.
+        limits = _limits(settings)
         seen = seen_by_tasks(os.environ)
         host = self._host = HostLoop(
             config.spark,
@@ -233,6 +237,7 @@ class WorkerServer:
                 remove_directory=self._clean.remove,
                 complement_niceness=settings.complement_niceness,
                 adopts_orphans=True,
+                limits=limits,
                 blame=fitness.blame,
             )
             made.append(supervisor)
@@ -357,6 +362,30 @@ def _warden_command(config: Config) -> tuple[str, ...]:
         *(*program, "worker.warden_pass", "--home", str(config.home), "--host", settings.host),
         *("--port", str(settings.port), "--daemon", str(os.getpid())),
     )
+
+
+def _limits(settings: WorkerConfig) -> Limits:
+    """The limits of attempts, in cgroups if this worker may make some; logs what holds."""
+    limits = Limits(
+        memory_mb=settings.task_memory_limit_mb,
+        processes=settings.task_process_limit,
+        by_account=settings.tenant_mode == "tenant",
+    )
+    if not limits:
+        return limits
+    wanted = [("memory", limits.memory_mb), ("pids", limits.processes)]
+    found = divided_cgroup(name for name, limit in wanted if limit)
+    if isinstance(found, Path):
+        log.info("tasks are limited by cgroups", extra={"cgroup": str(found)})
+        return replace(limits, base=found)
+    holds = ["memory of each process"] if limits.memory_mb else []
+    if limits.processes and limits.by_account:
+        holds.append("processes of each tenant's account")
+    log.warning(
+        "tasks are limited by resource limits alone",
+        extra={"cause": found, "holds": ", ".join(holds) or "nothing"},
+    )
+    return limits
 
 
 def _ip(settings_host: str) -> int | None:

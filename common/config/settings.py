@@ -175,6 +175,10 @@ class WorkerConfig:
     """A shell file that is sourced before each SHELL task; empty sources nothing."""
     shell_parameters: Literal["spliced", "environment"] = "spliced"
     """Parameters in scripts: ${day} becomes text (spliced), or is refused for variables alone."""
+    task_memory_limit_mb: Annotated[int, Ge(0)] = 0
+    """Memory of a task in its own cgroup (v2), elsewhere of each of its processes; 0: no limit."""
+    task_process_limit: Annotated[int, Ge(0)] = 0
+    """Processes of a task in its own cgroup (v2), elsewhere of a tenant's account; 0: no limit."""
     http_allowed: str = ""
     """HTTP tasks reach these beside the public internet, as 127.0.0.1,10.0.0.0/8,*.corp.example."""
     http_denied: str = (

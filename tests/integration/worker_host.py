@@ -23,6 +23,7 @@ from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.processes.clearing import DirectoryPolicy
+from worker.processes.limits import NO_LIMITS, Limits
 from worker.processes.live_attempts import Blame
 from worker.processes.log_cutting import LogCutter
 from worker.processes.starting import Prepare
@@ -49,6 +50,7 @@ class Host:
         tenant_mode: Any = "single",
         prepare: Prepare | None = None,
         adopts_orphans: bool = False,
+        limits: Limits = NO_LIMITS,
         blame: Blame = lambda _: None,
     ) -> None:
         self.home = home
@@ -76,6 +78,7 @@ class Host:
             remove_directory=remove_directory,
             complement_niceness=10,
             adopts_orphans=adopts_orphans,
+            limits=limits,
             blame=blame,
         )
 

@@ -25,6 +25,7 @@ from worker.processes import attempt_processes
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import Seen, end_exactly, kill_exactly, signal_group
 from worker.processes.clearing import Clearing
+from worker.processes.limits import Limits
 from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
 from worker.processes.marks import mark_of
 from worker.processes.orphans import Orphans
@@ -69,6 +70,7 @@ class Ending:
         clearing: Clearing,
         orphans: Orphans,
         bears_marks: bool,
+        limits: Limits,
         blame: Blame,
         clock: Clock,
         grace_seconds: float,
@@ -85,6 +87,7 @@ class Ending:
         self._clearing = clearing
         self._orphans = orphans
         self._bears_marks = bears_marks
+        self._limits = limits
         self._blame = blame
         self._clock = clock
         self._grace = grace_seconds
@@ -351,7 +354,12 @@ class Ending:
             return Result(exit_code, TaskState.KILL, "killed")
         if attempt.timed_out:
             return timed_out(exit_code, attempt.timeout)
-        if attempt.may_be_lost and may_not_have_forked(exit_code) and self._never_ran(attempt):
+        if (
+            attempt.may_be_lost
+            and may_not_have_forked(exit_code)
+            and not self._limits.kept_from_forking(attempt.cgroup)
+            and self._never_ran(attempt)
+        ):
             error = BlockingIOError(errno.EAGAIN, "the attempt's wrapper could start no process")
             self._blame(error)
             return Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, what_failed(error))
@@ -368,6 +376,8 @@ class Ending:
     def _report_end(self, attempt: LiveAttempt, result: Result) -> None:
         self._live.remove(attempt.id)
         read_what_it_left(result, attempt.facts_file, attempt.quality_of)
+        self._limits.explain(result, attempt.cgroup, attempt.log)
+        self._limits.clear(attempt.cgroup)
         _tell_full_volumes(attempt, result)
         workspace.remove_job(attempt.job_file)
         try:

@@ -63,6 +63,8 @@ class LiveAttempt:
     may_be_lost: bool = False
     """Another attempt may take its place without being charged, as after the worker's own fault."""
     keeps_children: bool = False
+    cgroup: Path | None = None
+    """Its own, with limits; None if it has none."""
     quality_of: Path | None = None
     """The log beside which the attempt reports the results of rules on data."""
     timeout: timedelta | None = None
@@ -92,6 +94,7 @@ class LiveAttempt:
         self.job_file = record.job_file
         self.facts_file = record.facts_file
         self.keeps_children = record.keeps_children
+        self.cgroup = record.cgroup
         self.quality_of = record.quality_of
         if record.timeout is not None and record.times_out_at is not None:
             # From here on by the clock that never jumps; never more than the whole time-out.

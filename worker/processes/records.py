@@ -36,6 +36,7 @@ class Record:
     job_file: Path | None = None
     facts_file: Path | None = None
     keeps_children: bool = False
+    cgroup: Path | None = None
     times_out_at: datetime | None = None
     timeout: timedelta | None = None
     pid: int | None = None
@@ -78,7 +79,7 @@ class Records:
                 lines = file.read(_LIMIT_BYTES).split(b"\n")
             about = json.loads(lines[0])
             outputs, job_file = about.get("outputs"), about.get("job_file")
-            facts_file = about.get("facts_file")
+            facts_file, cgroup = about.get("facts_file"), about.get("cgroup")
             times_out_at, timeout = about.get("times_out_at", 0), about.get("timeout")
             return Record(
                 task_instance_id=task_instance_id,
@@ -90,6 +91,7 @@ class Records:
                 job_file=None if job_file is None else Path(job_file),
                 facts_file=None if facts_file is None else Path(facts_file),
                 keeps_children=about.get("keeps_children") is True,
+                cgroup=None if cgroup is None else Path(cgroup),
                 times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
                 timeout=timedelta(seconds=timeout) if timeout else None,
                 pid=_number(lines, b"pid "),
@@ -131,6 +133,8 @@ def _about(record: Record) -> dict[str, object]:
         about["facts_file"] = str(record.facts_file)
     if record.keeps_children:
         about["keeps_children"] = True
+    if record.cgroup is not None:
+        about["cgroup"] = str(record.cgroup)
     if record.timeout is not None and record.times_out_at is not None:
         about["times_out_at"] = record.times_out_at.timestamp()
         about["timeout"] = record.timeout.total_seconds()

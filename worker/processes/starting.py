@@ -27,6 +27,7 @@ from worker import task_log, workspace
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import MARKER, signal_group
 from worker.processes.clearing import Clearing
+from worker.processes.limits import GATE, Limits
 from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
 from worker.processes.marks import mark_of, shell_line
 from worker.processes.outputs import Declared
@@ -92,6 +93,7 @@ class Starter:
         clock: Clock,
         complement_niceness: int,
         marks: bool,
+        limits: Limits,
         blame: Blame,
     ) -> None:
         """`marks`: every process of an attempt is to bear its mark.
@@ -106,6 +108,7 @@ class Starter:
         self._clock = clock
         self._complement_niceness = complement_niceness
         self._marks = marks
+        self._limits = limits
         self._blame = blame
 
     def start(self, task: ClaimedTask) -> None:
@@ -164,7 +167,8 @@ class Starter:
                 # Else a script that writes to /dev/stderr by name would be refused.
                 os.fchown(output, prepared.account.uid, prepared.account.gid)
             task_log.write(output, prepared.header)
-            record = _record(task, prepared, self._clock)
+            cgroup = self._limits.cgroup_of(task.id)
+            record = _record(task, prepared, self._clock, cgroup=cgroup)
             process, pidfd = self._spawn(record, prepared, output)
         except BaseException:
             os.close(output)
@@ -198,7 +202,11 @@ class Starter:
         try:
             # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
             process = subprocess.Popen(
-                (*_wrapped(niceness, mark), "orcaflow", *prepared.argv),
+                (
+                    *_wrapped(niceness, mark, waits=bool(self._limits)),
+                    "orcaflow",
+                    *prepared.argv,
+                ),
                 stdin=record_file,
                 stdout=output,
                 stderr=output,
@@ -215,16 +223,19 @@ class Starter:
         finally:
             os.close(record_file)
         try:
+            if self._limits:
+                self._limits.admit(process.pid, record.cgroup)
             return process, os.pidfd_open(process.pid)
         except OSError:
-            # Out of file descriptors: what can't be watched must not run.
+            # What can't be watched (for want of file descriptors) or limited must not run.
             signal_group(process.pid, signal.SIGKILL)
             process.wait()
+            self._limits.clear(record.cgroup)
             self._records.remove(record.task_instance_id)
             raise
 
 
-def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:
+def _record(task: ClaimedTask, prepared: Prepared, clock: Clock, *, cgroup: Path | None) -> Record:
     return Record(
         task_instance_id=task.id,
         task_type=task.task_type,
@@ -235,13 +246,16 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock) -> Record:
         job_file=prepared.job_file,
         facts_file=prepared.facts_file,
         keeps_children=prepared.keeps_children,
+        cgroup=cgroup,
         times_out_at=None if task.timeout is None else clock.now() + task.timeout,
         timeout=task.timeout,
     )
 
 
-def _wrapped(niceness: int, mark: int | None) -> tuple[str, ...]:
-    script = _WRAPPER if mark is None else shell_line(mark) + _WRAPPER
+def _wrapped(niceness: int, mark: int | None, *, waits: bool) -> tuple[str, ...]:
+    script = GATE + _WRAPPER if waits else _WRAPPER
+    if mark is not None:
+        script = shell_line(mark) + script
     if niceness and _NICE is not None:
         # By a program and not from here, for the task may have begun before it were done.
         script = _NICE_SESSION.format(niceness=niceness) + script

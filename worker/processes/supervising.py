@@ -23,6 +23,7 @@ from worker.processes.accepted import AcceptedAttempts
 from worker.processes.adoption import Adoption
 from worker.processes.clearing import Clearing, DirectoryPolicy
 from worker.processes.ending import Ending
+from worker.processes.limits import NO_LIMITS, Limits
 from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
 from worker.processes.log_cutting import LogCutter
 from worker.processes.marks import can_mark
@@ -84,6 +85,7 @@ class Supervisor:
         remove_directory: Callable[[Path], None],
         complement_niceness: int = 0,
         adopts_orphans: bool = False,
+        limits: Limits = NO_LIMITS,
         blame: Blame = lambda _: None,
     ) -> None:
         """`blame` is told of starts that fail for the worker's own reasons.
@@ -111,6 +113,7 @@ class Supervisor:
             clock=clock,
             complement_niceness=complement_niceness,
             marks=bears_marks,
+            limits=limits,
             blame=blame,
         )
         self._ending = Ending(
@@ -120,6 +123,7 @@ class Supervisor:
             clearing=self._clearing,
             orphans=self._orphans,
             bears_marks=bears_marks,
+            limits=limits,
             blame=blame,
             clock=clock,
             grace_seconds=kill_grace.total_seconds(),

@@ -1,0 +1,218 @@
+"""Limits the memory and the processes of attempts, as far as the host lets this worker.
+
+Where the worker has been given a cgroup (v2) to divide, each attempt gets one of its own: the
+limits hold for all of its processes together, and the kernel kills the whole attempt that takes too
+much memory. Elsewhere resource limits hold: on the memory of each process, and on the processes of
+an account, which is a limit to a task only if tasks have accounts of their own. The wrapper of a
+limited attempt stops itself before it starts anything, is put under the limits, and goes on. Used
+by the supervisor's thread alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import resource
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from common.model.failures import FailureReason
+from common.model.states import TaskState
+from worker.processes.results import Result, explained
+
+log = logging.getLogger(__name__)
+
+GATE: Final = "kill -STOP $$\n"
+"""The line at which a limited attempt's wrapper waits."""
+
+_DAEMON: Final = "daemon"
+"""The worker's own leaf: a cgroup that is divided may hold no processes itself."""
+_TASK: Final = "task-"
+_MIB: Final = 1024**2
+_TAIL_BYTES: Final = 4096
+_SPEAKS_OF_MEMORY: Final = re.compile(
+    rb"MemoryError|OutOfMemory|bad_alloc|(?i:out of memory|cannot allocate memory"
+    rb"|insufficient memory|can't allocate)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of every attempt; 0 is none. Without `base` they are resource limits."""
+
+    memory_mb: int = 0
+    processes: int = 0
+    base: Path | None = None
+    """The cgroup below which each attempt gets one of its own."""
+    by_account: bool = False
+    """Tasks have accounts of their own, whose processes a resource limit can count."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is any limit."""
+        return bool(self.memory_mb or self.processes)
+
+    def cgroup_of(self, task_instance_id: int) -> Path | None:
+        """Return the cgroup of an attempt that is about to start; None if it gets none."""
+        if self.base is None or not self:
+            return None
+        return self.base / f"{_TASK}{task_instance_id:d}"
+
+    def admit(self, pid: int, cgroup: Path | None) -> None:
+        """Wait for a wrapper to stop, limit it, and let it go on. `OSError` if that can't be done.
+
+        The pid must be that of an unreaped child. One that has ended meanwhile is fine.
+        """
+        seen = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if seen is None or seen.si_code != os.CLD_STOPPED:
+            return
+        if cgroup is not None:
+            self._enclose(pid, cgroup)
+        else:
+            if self.memory_mb:
+                _lower(pid, resource.RLIMIT_DATA, self.memory_mb * _MIB)
+            if self.processes and self.by_account:
+                _lower(pid, resource.RLIMIT_NPROC, self.processes)
+        os.kill(pid, signal.SIGCONT)
+
+    def kept_from_forking(self, cgroup: Path | None) -> bool:
+        """Return whether an attempt that could start no process may have met its own limit."""
+        if cgroup is None:
+            return self.base is None and self.by_account and self.processes > 0
+        return _event(cgroup / "pids.events", "max")
+
+    def explain(self, result: Result, cgroup: Path | None, log_file: int) -> None:
+        """Tell the result of an attempt that failed by itself about the limit that it met."""
+        if result.state is not TaskState.FAILURE or result.failure is not None:
+            return
+        if cgroup is None:
+            if self and self.base is None:
+                self._explain_by_log(result, log_file)
+            return
+        if _event(cgroup / "memory.events", "oom_kill"):
+            limit_mb = _number(cgroup / "memory.max") // _MIB
+            result.failure = FailureReason.OUT_OF_MEMORY
+            result.reason = (
+                f"killed: it took more than the {limit_mb:,} MB of memory that a task may have"
+                " (worker.task_memory_limit_mb)"
+            )
+        elif _event(cgroup / "pids.events", "max"):
+            most = _number(cgroup / "pids.max")
+            result.reason = (
+                f"{explained(result)}; it was refused more than the {most:,} processes that a task"
+                " may have (worker.task_process_limit)"
+            )
+
+    def clear(self, cgroup: Path | None) -> None:
+        """Remove the cgroup of an attempt that has ended; one with processes stays."""
+        if cgroup is not None:
+            _remove(cgroup)
+
+    def _enclose(self, pid: int, cgroup: Path) -> None:
+        cgroup.mkdir(exist_ok=True)
+        if self.memory_mb:
+            (cgroup / "memory.max").write_text(str(self.memory_mb * _MIB))
+            # Half a task is worth nothing: all of it is killed, its wrapper too.
+            (cgroup / "memory.oom.group").write_text("1")
+            swap = cgroup / "memory.swap.max"
+            if swap.exists():
+                swap.write_text("0")
+        if self.processes:
+            # The wrapper is one of them.
+            (cgroup / "pids.max").write_text(str(self.processes + 1))
+        (cgroup / "cgroup.procs").write_text(str(pid))
+
+    def _explain_by_log(self, result: Result, log_file: int) -> None:
+        """Guess by the log: nobody is killed by resource limits, but refused memory."""
+        if self.memory_mb and not (result.facts and result.facts.failure):
+            size = os.fstat(log_file).st_size
+            tail = os.pread(log_file, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+            if _SPEAKS_OF_MEMORY.search(tail):
+                result.failure = FailureReason.OUT_OF_MEMORY
+                result.reason = (
+                    f"{explained(result)}; its log speaks of memory, of which each of its processes"
+                    f" may have {self.memory_mb:,} MB (worker.task_memory_limit_mb)"
+                )
+
+
+NO_LIMITS: Final = Limits()
+
+
+def divided_cgroup(controllers: Iterable[str], *, about: Path = Path("/proc/self")) -> Path | str:
+    """Return the cgroup that this process may divide, ready for attempts; or the reason for none.
+
+    The process moves into a leaf of it. That works if the cgroup was delegated to this process
+    alone, as by `Delegate=yes` of a systemd unit.
+    """
+    wanted = sorted(controllers)
+    try:
+        base = _own_cgroup(about)
+        if base is None:
+            return "this host has no cgroup v2"
+        base = base.parent if base.name == _DAEMON else base
+        there = (base / "cgroup.controllers").read_text("utf-8").split()
+        missing = [each for each in wanted if each not in there]
+        if missing:
+            return f"{base} has no controller {', '.join(missing)}"
+        leaf = base / _DAEMON
+        leaf.mkdir(exist_ok=True)
+        (leaf / "cgroup.procs").write_text(str(os.getpid()))
+        try:
+            (base / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in wanted))
+        except OSError:
+            # Others are in it, which this worker has no business to move.
+            (base / "cgroup.procs").write_text(str(os.getpid()))
+            _remove(leaf)
+            raise
+    except OSError as error:
+        return f"{error.filename or 'its cgroup'}: {error.strerror}"
+    for left in base.glob(f"{_TASK}*"):
+        _remove(left)
+    return base
+
+
+def _own_cgroup(about: Path) -> Path | None:
+    """Return the folder of this process's cgroup in the hierarchy of version 2."""
+    lines = (about / "cgroup").read_text("utf-8").splitlines()
+    own = next((line[3:] for line in lines if line.startswith("0::")), None)
+    if own is None:
+        return None
+    for line in (about / "mountinfo").read_text("utf-8").splitlines():
+        mount, _, kind = line.partition(" - ")
+        if kind.startswith("cgroup2 "):
+            root, place = mount.split()[3:5]
+            if own == root or own.startswith(root.rstrip("/") + "/"):
+                return Path(place) / own[len(root.rstrip("/")) :].lstrip("/")
+    return None
+
+
+def _lower(pid: int, kind: int, limit: int) -> None:
+    _, hard = resource.prlimit(pid, kind)
+    lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.prlimit(pid, kind, (lower, lower))
+
+
+def _event(file: Path, name: str) -> bool:
+    """Return whether an event has happened, by a file with lines of names and numbers."""
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except OSError:
+        return False
+    return any(line.split()[:1] == [name] and line.split()[-1] != "0" for line in lines)
+
+
+def _number(file: Path) -> int:
+    try:
+        return int(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return 0
+
+
+def _remove(cgroup: Path) -> None:
+    try:
+        cgroup.rmdir()
+    except OSError as error:
+        log.debug("cgroup could not be removed", extra={"path": str(cgroup), "cause": str(error)})
