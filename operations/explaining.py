@@ -6,6 +6,9 @@ The living daemons come from ZooKeeper, everything else from the tables, as of o
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 from common.clock import SystemClock
@@ -25,10 +28,13 @@ from common.why import (
     why_instance,
     why_task,
 )
+from operations.health import NOT_READY, WAITING, health
 from operations.lookup import no_instance, task_with_id
 from operations.session import Session
 
 PATIENCE = timedelta(seconds=3)
+HEALTH_PATIENCE = timedelta(seconds=1)
+MOST_PROBED = 32
 
 
 def living(config: Config) -> tuple[frozenset[Node], frozenset[Node]] | None:
@@ -57,7 +63,26 @@ def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
         )
     if facts is None:
         raise no_instance(process_instance_id)
+    if facts.queue and facts.alive is not None:
+        # After the look at the tables: a silent worker must not keep a transaction open.
+        facts = replace(facts, alive=replace(facts.alive, unfit=unfit(facts.alive.workers)))
     return facts
+
+
+def unfit(workers: Collection[Node]) -> dict[str, str]:
+    """The reasons for which workers take nothing, by address; one that is silent gives none."""
+    addresses = sorted(node.address for node in workers)[:MOST_PROBED]
+
+    def reason(address: str) -> str | None:
+        host, _, port = address.rpartition(":")
+        if not port.isdecimal():
+            return None
+        state, why = health(host.strip("[]"), int(port), within=HEALTH_PATIENCE)
+        return why if state in (NOT_READY, WAITING) else None
+
+    with ThreadPoolExecutor(max_workers=max(1, len(addresses))) as pool:
+        said = dict(zip(addresses, pool.map(reason, addresses), strict=True))
+    return {address: why for address, why in said.items() if why is not None}
 
 
 def causes_of_instance(

@@ -8,6 +8,8 @@ from datetime import timedelta
 
 AWAITED = "servers"
 """The part of a daemon that its start waits for (`common.runtime.service`)."""
+NOT_READY = "not ready"
+"""The state of a daemon that answers, and says why it does no work."""
 WAITING = "degraded"
 """The state of a daemon that waits for a server, and begins once that answers."""
 
@@ -36,4 +38,4 @@ def health(
         reason = "; ".join(f"{each['part']}: {each['why']}" for each in problems)
     except (ValueError, KeyError, TypeError):
         reason = f"/readyz answers {answer.status}"
-    return "not ready", reason
+    return NOT_READY, reason

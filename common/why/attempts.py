@@ -7,11 +7,11 @@ from common.model.failures import UNEXPLAINED
 from common.model.states import TaskState
 from common.why.causes import Cause, CauseKind
 from common.why.cluster import no_master_cause, no_zookeeper_cause, worker_causes
-from common.why.facts import Attempt, Facts, QueuePlace, Run
+from common.why.facts import Attempt, Facts, LostAttempt, QueuePlace, Run
 from common.why.phrases import counted, state_name, task_subject
 from common.why.shape import BAD_ENDS, Shapes
 
-_NO_WORKER = (CauseKind.NO_WORKER, CauseKind.NO_WORKER_IN_GROUP)
+_NO_WORKER = (CauseKind.NO_WORKER, CauseKind.NO_WORKER_IN_GROUP, CauseKind.WORKER_UNFIT)
 
 
 def delay_cause(attempt: Attempt) -> Cause:
@@ -46,6 +46,19 @@ def running_cause(facts: Facts, attempt: Attempt) -> Cause:
         text=f"task {attempt.name!r} runs on {attempt.host} (attempt {attempt.attempt}){wanted}",
         since=attempt.start_time,
         next=f"orcaflow task log {attempt.id} -f shows what it does",
+    )
+
+
+def left_cause(run: Run, lost: LostAttempt) -> Cause:
+    """Build the cause for processes that may run on, of an attempt that was given up."""
+    return Cause(
+        cause=CauseKind.PROCESSES_LEFT,
+        subject=f"task instance {lost.id}",
+        text=f"processes of attempt {lost.attempt} at {lost.name!r} may still run on {lost.host},"
+        " whose worker daemon was lost: nobody has found them gone",
+        since=lost.lost_at,
+        next="a worker of that host, or the lost one's warden, ends them within a minute; if not,"
+        f" start one there (orcaflow task list --instance {run.id} shows them)",
     )
 
 

@@ -42,6 +42,8 @@ class CauseKind(StrEnum):
     NO_WORKER = "no_worker"
     NO_WORKER_IN_GROUP = "no_worker_in_group"
     WORKER_GONE = "worker_gone"
+    WORKER_UNFIT = "worker_unfit"
+    PROCESSES_LEFT = "processes_left"
     SUB_PROCESS = "sub_process"
     DEPENDENT = "dependent"
     NEXT = "about_to_begin"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from common.model.cluster import Node
 from common.why.causes import Cause, CauseKind
 from common.why.facts import Alive, QueuePlace
 from common.why.phrases import MAX_LISTED, by_address, counted
@@ -37,13 +38,26 @@ def worker_causes(place: QueuePlace, alive: Alive, group: str) -> Iterator[Cause
             next=f"orcaflow server start worker-server --groups {group}",
         )
         return
-    yield Cause(
+    able = [node for node in fits if node.address not in alive.unfit]
+    if able:
+        yield _able_cause(able, alive)
+    for node in [node for node in fits if node.address in alive.unfit][:MAX_LISTED]:
+        yield Cause(
+            cause=CauseKind.WORKER_UNFIT,
+            subject=f"worker {node.address}",
+            text=f"the worker {node.address} is not ready: {alive.unfit[node.address]}",
+            next="it takes tasks again by itself once that is mended (orcaflow server list)",
+        )
+
+
+def _able_cause(able: Sequence[Node], alive: Alive) -> Cause:
+    return Cause(
         cause=CauseKind.RUNNING,
         subject="workers",
         text="workers that may take it: "
         + ", ".join(
             f"{node.address} (running {counted(alive.running.get(node.address, 0), 'task')})"
-            for node in fits[:MAX_LISTED]
+            for node in able[:MAX_LISTED]
         ),
         next="orcaflow task list --state running shows what runs",
     )

@@ -15,6 +15,7 @@ from common.model.task_type import TaskTypeSpec
 from common.why.attempts import (
     delay_cause,
     finished_cause,
+    left_cause,
     queued_cause,
     retry_cause,
     running_cause,
@@ -74,6 +75,11 @@ class Explainer:
         self._shapes = Shapes(facts.task_types)
 
     def of_run(self, run: Run, depth: int) -> tuple[Cause, ...]:
+        """The causes of the run, then the processes that may run beside it."""
+        left = (left_cause(run, each) for each in run.lost[:MAX_LISTED])
+        return (*self._of_run(run, depth), *left)
+
+    def _of_run(self, run: Run, depth: int) -> tuple[Cause, ...]:
         subject = f"process instance {run.id}"
         state = process_state(run.state)
         if state is None:
@@ -93,11 +99,15 @@ class Explainer:
         return (*causes, *self._of_live_run(run, subject, depth))
 
     def of_task(self, run: Run, name: str) -> tuple[Cause, ...]:
+        left = (left_cause(run, each) for each in run.lost if each.name == name)
+        return (*self._of_task(run, name), *left)
+
+    def _of_task(self, run: Run, name: str) -> tuple[Cause, ...]:
         state = process_state(run.state)
         subject = f"process instance {run.id}"
         attempt = attempts_by_name(run).get(name)
         if state is None or state in (ProcessState.SERIAL_WAIT, ProcessState.WAITING_THREAD):
-            return self.of_run(run, 0)
+            return self._of_run(run, 0)
         if attempt is not None and not is_live(attempt) and attempt.retry_at is None:
             return (finished_cause(self._shapes, run, attempt),)
         if state.is_terminal:

@@ -38,6 +38,17 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostAttempt:
+    """An ended attempt of a lost worker daemon, until its processes are found gone."""
+
+    id: int
+    name: str
+    attempt: int
+    host: str | None
+    lost_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCommand:
     """A row of `t_ds_command`. `release_state` is None if the definition does not exist."""
 
@@ -84,6 +95,7 @@ class Run:
     run_scope: str | None = None
     attempts: tuple[Attempt, ...] = ()
     before: tuple[Other, ...] = ()
+    lost: tuple[LostAttempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +145,16 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """The living daemons. `running` counts attempts by worker, `owned` live runs by master."""
+    """The living daemons. `running` counts attempts by worker, `owned` live runs by master.
+
+    `unfit` tells why a worker takes nothing, by its address; only of those that said so.
+    """
 
     masters: frozenset[Node]
     workers: frozenset[Node]
     running: Mapping[str, int] = field(default_factory=dict)
     owned: Mapping[str, int] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,19 @@ from sqlalchemy import Engine, insert
 from common.config import load
 from common.model.cluster import NodeKind
 from common.model.states import ProcessState, TaskState
+from common.runtime.health import HealthServer, Problem
 from common.store.tables import command, relation_process_instance
 from operations.members import registry
 from tests.conftest import ZookeeperRoot
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
+
+
+class FullHost:
+    """A worker whose volume is full, as its page tells."""
+
+    def problems(self) -> list[Problem]:
+        return [Problem(part="host", why="/tasks has 0.1 GiB free")]
 
 
 def test_why_follows_sub_processes_and_reports_that_zookeeper_did_not_answer(
@@ -84,6 +92,17 @@ def test_why_of_a_superseded_attempt_explains_the_one_in_its_place(cli: Cli, db:
     assert [each["cause"] for each in causes] == ["superseded", "zookeeper_unreachable", "running"]
 
 
+def test_why_tells_of_the_processes_that_a_lost_worker_may_have_left(cli: Cli, db: Engine) -> None:
+    an_instance(db, ProcessState.SUCCESS)
+    old = an_attempt(
+        db, 1, TaskState.NEED_FAULT_TOLERANCE, flag=0, host="10.0.0.9:1234", lost_at=NOW
+    )
+    an_attempt(db, 1, TaskState.SUCCESS, attempt=2)
+    causes = parsed(cli("instance", "why", "1", "-o", "json"))
+    assert [each["cause"] for each in causes] == ["ended", "processes_left"]
+    assert f"task instance {old}" == causes[1]["subject"]
+
+
 def test_why_reads_the_living_daemons_from_zookeeper(
     cli: Cli, db: Engine, zk_root: ZookeeperRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,5 +117,16 @@ def test_why_reads_the_living_daemons_from_zookeeper(
         queued = an_attempt(db, run, TaskState.SUBMITTED, name="b")
         causes = parsed(cli("instance", "why", str(run), "-o", "json"))
         assert [each["cause"] for each in causes] == ["worker_gone", "queued", "no_worker"]
+        page = HealthServer(FullHost(), host="127.0.0.1", port=0)
+        page.start()
+        try:
+            opened.membership.join(NodeKind.WORKER, f"127.0.0.1:{page.port}", "")
+            causes = parsed(cli("task", "why", str(queued), "-o", "json"))
+            listed = cli("server", "list")
+        finally:
+            page.stop()
+        assert [each["cause"] for each in causes][-2:] == ["queued", "worker_unfit"]
+        assert "is not ready: host: /tasks has 0.1 GiB free" in causes[-1]["text"]
+        assert f"127.0.0.1:{page.port}: host: /tasks has 0.1 GiB free" in listed[2]
     causes = parsed(cli("task", "why", str(queued), "-o", "json"))
     assert [each["cause"] for each in causes][:2] == ["owner_gone", "no_master"]

@@ -136,6 +136,9 @@ class Reader:
         said = (self._place / "output").read_text(encoding="utf-8")
         return os.waitstatus_to_exitcode(status), said
 
+    def status(self) -> tuple[int, str]:
+        return self._call(["server", "status"])
+
     def _nothing_waits(self) -> bool:
         return self._rows("SELECT count(*) FROM t_ds_command") == [(0,)]
 
@@ -206,6 +209,9 @@ def test_the_commands_of_the_pages_do_what_the_pages_say(reader: Reader) -> None
     for page in PAGES:
         for block in blocks(ROOT / page):
             reader.follow(block)
+        if page in ("README.md", "docs/operations.md"):
+            # Their last command has stopped everything, as they say: no daemon of the home is left.
+            assert reader.status() == (3, "No daemon of this home is running.\n")
         if page == "docs/commands.md":
             until(lambda: reader.live() == [])
             assert reader.rejected() == ["there is no process definition with the id 4711"]

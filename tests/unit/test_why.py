@@ -21,6 +21,7 @@ from common.why import (
     CauseKind,
     Facts,
     Holder,
+    LostAttempt,
     Other,
     PendingCommand,
     PoolWait,
@@ -197,6 +198,37 @@ def test_a_pool_that_can_never_have_room_is_reported(size: int | None) -> None:
     waits = PoolWait(name="db", slots=2, size=size)
     run = a_run("a", an_attempt("a", TaskState.WAITING_DEPEND))
     assert CauseKind.POOL_UNKNOWN in words(of_task("a", run, pools={10: (waits,)}))
+
+
+def test_workers_that_are_not_ready_are_named_with_their_reasons() -> None:
+    run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
+    full = {WORKER.address: "host: /tasks has 0.20 GiB free"}
+    alone = Alive(masters=ALIVE.masters, workers=ALIVE.workers, unfit=full)
+    (queued,) = of_instance(run, alive=alone)
+    assert words([queued]) == [CauseKind.QUEUED, CauseKind.WORKER_UNFIT]
+    assert "the worker w:1 is not ready: host: /tasks has 0.20 GiB free" in queued.because[0].text
+    # The first free slot is none of theirs.
+    assert queued.next is None
+    other = Node(address="v:1", incarnation=3)
+    both = Alive(masters=ALIVE.masters, workers=frozenset({WORKER, other}), unfit=full)
+    (queued,) = of_instance(run, alive=both)
+    assert words([queued]) == [CauseKind.QUEUED, CauseKind.RUNNING, CauseKind.WORKER_UNFIT]
+    assert "v:1" in queued.because[0].text
+    assert "w:1" not in queued.because[0].text
+
+
+def test_processes_that_a_lost_worker_may_have_left_are_told_of_live_and_ended_runs() -> None:
+    lost = (LostAttempt(id=9, name="a", attempt=1, host="w:1", lost_at=NOON),)
+    running = an_attempt("a", TaskState.RUNNING, attempt=2)
+    live = of_instance(a_run("a >> b", running, lost=lost))
+    assert words(live)[-1] is CauseKind.PROCESSES_LEFT
+    assert "attempt 1 at 'a' may still run on w:1" in live[-1].text
+    assert live[-1].since == NOON
+    ended = a_run("a", state=int(ProcessState.STOP), end_time=NOON, lost=lost)
+    assert words(of_instance(ended)) == [CauseKind.ENDED, CauseKind.PROCESSES_LEFT]
+    run = a_run("a >> b", running, lost=lost)
+    assert words(of_task("a", run)) == [CauseKind.RUNNING, CauseKind.PROCESSES_LEFT]
+    assert CauseKind.PROCESSES_LEFT not in words(of_task("b", run))
 
 
 def test_a_queued_task_waits_for_a_free_slot_of_workers_that_are_named() -> None:

@@ -16,7 +16,12 @@ from sqlalchemy import Connection, Engine, and_, func, or_, select
 from common.model.cluster import Node
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.retry_policy import reason_from
-from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.model.states import (
+    FINISHED_TASK_CODES,
+    LIVE_PROCESS_STATES,
+    ProcessState,
+    TaskState,
+)
 from common.model.task_type import TaskTypeSpec
 from common.store.command_turns import turn
 from common.store.people.views import pool_users
@@ -37,6 +42,7 @@ from common.why import (
     Attempt,
     Facts,
     Holder,
+    LostAttempt,
     Other,
     PendingCommand,
     PoolWait,
@@ -202,10 +208,40 @@ def _runs(db: Connection, ids: Sequence[int]) -> dict[int, Run]:
     )
     for each in found:
         attempts[each.process_instance_id].append(_attempt(each))
-    return {row.id: _run(db, row, attempts[row.id]) for row in rows}
+    lost = _lost(db, list(attempts))
+    return {row.id: _run(db, row, attempts[row.id], lost.get(row.id, ())) for row in rows}
 
 
-def _run(db: Connection, row: AnyRow, attempts: Sequence[Attempt]) -> Run:
+def _lost(db: Connection, ids: Sequence[int]) -> dict[int, list[LostAttempt]]:
+    """Read the ended attempts, superseded ones too, of which processes may still run."""
+    rows = db.execute(
+        select(
+            task_instance.c.id,
+            task_instance.c.process_instance_id,
+            task_instance.c.name,
+            task_instance.c.attempt,
+            task_instance.c.host,
+            task_instance.c.lost_at,
+        )
+        .where(task_instance.c.lost_at.is_not(None))
+        .where(task_instance.c.process_instance_id.in_(ids))
+        .where(task_instance.c.state.in_(FINISHED_TASK_CODES))
+        .order_by(task_instance.c.id)
+        .limit(1000)
+    )
+    found: dict[int, list[LostAttempt]] = {}
+    for row in rows:
+        found.setdefault(row.process_instance_id, []).append(
+            LostAttempt(
+                id=row.id, name=row.name, attempt=row.attempt, host=row.host, lost_at=row.lost_at
+            )
+        )
+    return found
+
+
+def _run(
+    db: Connection, row: AnyRow, attempts: Sequence[Attempt], lost: Sequence[LostAttempt]
+) -> Run:
     return Run(
         id=row.id,
         name=row.name,
@@ -226,6 +262,7 @@ def _run(db: Connection, row: AnyRow, attempts: Sequence[Attempt]) -> Run:
         run_scope=row.run_scope,
         attempts=tuple(attempts),
         before=_before(db, row) if row.state == ProcessState.SERIAL_WAIT else (),
+        lost=tuple(lost),
     )
 
 

@@ -200,6 +200,10 @@ def list_(form: FormatOption = Format.TABLE) -> None:
         zone=zone,
         none="There are no masters and no workers; `orcaflow server start standalone-server`.",
     )
+    if form is Format.TABLE:
+        for row in rows:
+            if row["reason"]:
+                say(escaped(f"{row['address']}: {row['reason']}"))
 
 
 def _cluster(within: float) -> Cluster:
