@@ -157,6 +157,30 @@ def test_an_operator_may_refuse_scripts_that_parameters_are_put_into(
     assert Path(made.argv[-1]).read_text() == "2026 $day ${HOME}"
 
 
+@pytest.mark.parametrize(
+    ("splices", "arguments"),
+    [
+        (True, ("--day", "x", "y", "--evil", "2026", "01")),
+        (False, ("--day", "x y --evil", "2026 01")),
+    ],
+)
+def test_a_value_is_one_argument_where_scripts_are_not_spliced(
+    tmp_path: Path, splices: bool, arguments: tuple[str, ...]
+) -> None:
+    settings = TaskSettings(
+        environment=seen_by_tasks({"PATH": "/usr/bin:/bin"}), splices_scripts=splices
+    )
+    quotes = "" if splices else "'"
+    made = prepared(
+        tmp_path,
+        "PYTHON",
+        {"rawScript": "1", "mainArgs": f"--day ${{v}} {quotes}$[yyyy MM]{quotes}"},
+        start_params='{"v": "x y --evil"}',
+        settings=settings,
+    )
+    assert made.argv[3:] == arguments
+
+
 def test_a_parameter_without_a_variable_is_named_in_the_log(tmp_path: Path) -> None:
     local = [{"prop": "a b", "value": "1"}]
     made = prepared(tmp_path, "SHELL", {"rawScript": "true", "localParams": local})

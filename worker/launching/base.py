@@ -199,9 +199,15 @@ class TaskContext:
             return read_flag(self.params.get(key.name))
 
     def words(self, key: str) -> tuple[str, ...]:
-        """Return the arguments in a text as on a command line, after parameters were put in."""
+        """Return the arguments in a text as on a command line, after parameters were put in.
+
+        Where scripts are not spliced, a value is not split either: it adds no argument.
+        """
         with fault_at(key):
-            return read_words(self.substitute(self.text(key)))
+            if self.settings.splices_scripts:
+                return read_words(self.substitute(self.text(key)))
+            words = read_words(self.dated(self.text(key)))
+            return tuple(read_text(self.substitute(word)) for word in words)
 
     def file(self, key: str, text: str) -> Path:
         """Return a file that must be there: absolute, or relative to the attempt's directory."""
