@@ -37,6 +37,7 @@ from worker.launching.base import (
     TaskSettings,
     TaskTypes,
     find_program,
+    read_memory_max,
     read_node,
 )
 from worker.processes import outputs
@@ -182,6 +183,7 @@ class Launcher:
             facts_file=launch.facts_file,
             asks_host=launch.asks_host,
             keeps_children=launch.keeps_children,
+            memory_mb=read_memory_max(task),
         )
 
     def _zone_of(self, task: ClaimedTask) -> ZoneInfo:

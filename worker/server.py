@@ -373,8 +373,7 @@ def _limits(settings: WorkerConfig) -> Limits:
     )
     if not limits:
         return limits
-    wanted = [("memory", limits.memory_mb), ("pids", limits.processes)]
-    found = divided_cgroup(name for name, limit in wanted if limit)
+    found = divided_cgroup(("memory", "pids"))
     if isinstance(found, Path):
         log.info("tasks are limited by cgroups", extra={"cgroup": str(found)})
         return replace(limits, base=found)

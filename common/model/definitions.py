@@ -245,6 +245,8 @@ class _Reader:
         delay = self._integer(
             entry, "delayTime", f"{place}, delayTime", default=0, highest=MAX_MINUTES
         )
+        # The worker reads it again, from the task's own JSON.
+        self._integer(entry, "memoryMax", f"{place}, memoryMax", default=0, lowest=-1)
         pools, pool_priority = self._pools(entry, place)
         # A worker's type is not asked, since that would import its module.
         is_retried = task_type not in CONTROL_TYPES or CONTROL_TYPES[task_type].is_retried

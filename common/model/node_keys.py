@@ -78,6 +78,7 @@ NODE_KEYS: Final[Mapping[str, Schema]] = {
     "extras": _ANY,
     "loc": _ANY,
     "delayTime": whole_number("Minutes between being ready and being submitted."),
+    "memoryMax": whole_number("Megabytes of memory that it may have; -1 for any.", lowest=-1),
     "taskGroupId": whole_number("The pool of which it takes a slot."),
     "taskGroupPriority": whole_number("Its priority in pools.", lowest=-1_000_000),
     "taskGroups": structure("The pools of which it takes slots.", "array"),

@@ -6,6 +6,7 @@ it is a folder, whose files get what the kernel would be told, and say what it w
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_a_process_that_is_refused_memory_fails_for_that_reason(tmp_path: Path) 
     )
     assert end.reason == (
         "exit code 1; its log speaks of memory, of which each of its processes may have 200 MB"
-        " (worker.task_memory_limit_mb)"
+        " (worker.task_memory_limit_mb, or the task's memoryMax)"
     )
 
 
@@ -53,6 +54,20 @@ def test_a_task_within_its_limits_runs_as_without_any(tmp_path: Path) -> None:
     assert found["Max data size"] == [str(200 * MIB)] * 2
     assert found["Max processes"] == ["50", "50"]
     assert found["Max address space"][1] == "unlimited"
+
+
+@pytest.mark.parametrize(
+    ("limit_mb", "memory_max", "expected"),
+    [(0, 64, "67108864"), (32, "64", "33554432"), (0, -1, "unlimited")],
+)
+def test_a_task_may_have_a_lower_limit_of_its_own(
+    tmp_path: Path, limit_mb: int, memory_max: object, expected: str
+) -> None:
+    host = Host(tmp_path, limits=Limits(memory_mb=limit_mb))
+    node = {"memoryMax": memory_max, "params": {"rawScript": "grep data /proc/self/limits"}}
+    assert host.run(host.task(1, task_json=json.dumps(node))).state is TaskState.SUCCESS
+    assert f"Max data size             {expected} " in host.log(1)
+    host.supervisor.close()
 
 
 def test_processes_of_the_worker_s_own_account_are_not_counted(tmp_path: Path) -> None:
@@ -79,8 +94,8 @@ def test_in_a_cgroup_an_attempt_that_the_kernel_killed_says_so(tmp_path: Path) -
     end = a_cgroup_after(tmp_path, base, "echo oom_kill 3 > memory.events; kill -9 $$ $PPID")
     assert (end.state, end.reported_failure) == (TaskState.FAILURE, FailureReason.OUT_OF_MEMORY)
     assert end.reason == (
-        "killed: it took more than the 64 MB of memory that a task may have"
-        " (worker.task_memory_limit_mb)"
+        "killed: it took more than the 64 MB of memory that it may have"
+        " (worker.task_memory_limit_mb, or the task's memoryMax)"
     )
     told = {each.name: each.read_text() for each in (base / "task-1").iterdir()}
     assert told.pop("memory.events") == "oom_kill 3\n"
@@ -107,7 +122,12 @@ def test_an_attempt_that_can_t_be_limited_does_not_run(tmp_path: Path) -> None:
 def test_the_cgroup_of_an_attempt_outlives_the_daemon(tmp_path: Path) -> None:
     records = Records(tmp_path)
     record = Record(
-        task_instance_id=1, task_type="SHELL", execute_path="/a", log_path="/b", cgroup=Path("/c")
+        task_instance_id=1,
+        task_type="SHELL",
+        execute_path="/a",
+        log_path="/b",
+        cgroup=Path("/c"),
+        memory_mb=5,
     )
     os.close(records.begin(record))
     assert records.read(1) == record

@@ -359,6 +359,12 @@ def test_a_delay_is_in_minutes() -> None:
     assert node_of().delay == timedelta()
 
 
+@pytest.mark.parametrize("value", ["much", 1.5, -2, True])
+def test_a_limit_to_memory_is_whole_megabytes(value: object) -> None:
+    assert node_of(memoryMax="512").name == node_of(memoryMax=-1).name
+    assert mistake_of(memoryMax=value).startswith("task 'a', memoryMax: must be ")
+
+
 @pytest.mark.parametrize("delay", [-1, 1.5, "soon", MAX_MINUTES + 1])
 def test_an_absurd_delay_is_refused(delay: object) -> None:
     assert mistake_of(delayTime=delay).startswith("task 'a', delayTime: must be ")

@@ -255,6 +255,21 @@ def read_node(task: ClaimedTask) -> tuple[Mapping[str, Any], object]:
     return params, params.get("localParams")
 
 
+def read_memory_max(task: ClaimedTask) -> int:
+    """Return a node's `memoryMax` in megabytes; 0, and no further cost, for most, which have none.
+
+    The node's JSON must have been read before.
+    """
+    if '"memoryMax"' not in task.task_json:
+        return 0
+    node = json.loads(task.task_json)
+    value = node.get("memoryMax") if isinstance(node, dict) else None
+    try:
+        return max(0, int(str(value).strip() or 0)) if value is not None else 0
+    except ValueError:
+        raise TaskParameterError("memoryMax must be a whole number of megabytes") from None
+
+
 @contextmanager
 def fault_at(key: str) -> Iterator[None]:
     """Turn a value's fault into the mistake of a task's author, with its key."""

@@ -376,7 +376,7 @@ class Ending:
     def _report_end(self, attempt: LiveAttempt, result: Result) -> None:
         self._live.remove(attempt.id)
         read_what_it_left(result, attempt.facts_file, attempt.quality_of)
-        self._limits.explain(result, attempt.cgroup, attempt.log)
+        self._limits.explain(result, attempt.cgroup, attempt.log, memory_mb=attempt.memory_mb)
         self._limits.clear(attempt.cgroup)
         _tell_full_volumes(attempt, result)
         workspace.remove_job(attempt.job_file)

@@ -16,7 +16,7 @@ import re
 import resource
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 GATE: Final = "kill -STOP $$\n"
 """The line at which a limited attempt's wrapper waits."""
 
+_SETTINGS: Final = "worker.task_memory_limit_mb, or the task's memoryMax"
 _DAEMON: Final = "daemon"
 """The worker's own leaf: a cgroup that is divided may hold no processes itself."""
 _TASK: Final = "task-"
@@ -54,6 +55,11 @@ class Limits:
     def __bool__(self) -> bool:
         """Return whether there is any limit."""
         return bool(self.memory_mb or self.processes)
+
+    def lowered(self, memory_mb: int) -> Limits:
+        """Return the limits of an attempt that may have no more memory than this; 0 is any."""
+        known = [each for each in (self.memory_mb, memory_mb) if each > 0]
+        return replace(self, memory_mb=min(known, default=0))
 
     def cgroup_of(self, task_instance_id: int) -> Path | None:
         """Return the cgroup of an attempt that is about to start; None if it gets none."""
@@ -84,20 +90,25 @@ class Limits:
             return self.base is None and self.by_account and self.processes > 0
         return _event(cgroup / "pids.events", "max")
 
-    def explain(self, result: Result, cgroup: Path | None, log_file: int) -> None:
-        """Tell the result of an attempt that failed by itself about the limit that it met."""
+    def explain(
+        self, result: Result, cgroup: Path | None, log_file: int, *, memory_mb: int
+    ) -> None:
+        """Tell the result of an attempt that failed by itself about the limit that it met.
+
+        `memory_mb` is the attempt's own limit; 0 is none.
+        """
         if result.state is not TaskState.FAILURE or result.failure is not None:
             return
         if cgroup is None:
-            if self and self.base is None:
-                self._explain_by_log(result, log_file)
+            if memory_mb:
+                _explain_by_log(result, log_file, memory_mb)
             return
         if _event(cgroup / "memory.events", "oom_kill"):
             limit_mb = _number(cgroup / "memory.max") // _MIB
             result.failure = FailureReason.OUT_OF_MEMORY
             result.reason = (
-                f"killed: it took more than the {limit_mb:,} MB of memory that a task may have"
-                " (worker.task_memory_limit_mb)"
+                f"killed: it took more than the {limit_mb:,} MB of memory that it may have"
+                f" ({_SETTINGS})"
             )
         elif _event(cgroup / "pids.events", "max"):
             most = _number(cgroup / "pids.max")
@@ -124,18 +135,6 @@ class Limits:
             # The wrapper is one of them.
             (cgroup / "pids.max").write_text(str(self.processes + 1))
         (cgroup / "cgroup.procs").write_text(str(pid))
-
-    def _explain_by_log(self, result: Result, log_file: int) -> None:
-        """Guess by the log: nobody is killed by resource limits, but refused memory."""
-        if self.memory_mb and not (result.facts and result.facts.failure):
-            size = os.fstat(log_file).st_size
-            tail = os.pread(log_file, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-            if _SPEAKS_OF_MEMORY.search(tail):
-                result.failure = FailureReason.OUT_OF_MEMORY
-                result.reason = (
-                    f"{explained(result)}; its log speaks of memory, of which each of its processes"
-                    f" may have {self.memory_mb:,} MB (worker.task_memory_limit_mb)"
-                )
 
 
 NO_LIMITS: Final = Limits()
@@ -193,6 +192,20 @@ def _lower(pid: int, kind: int, limit: int) -> None:
     _, hard = resource.prlimit(pid, kind)
     lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.prlimit(pid, kind, (lower, lower))
+
+
+def _explain_by_log(result: Result, log_file: int, memory_mb: int) -> None:
+    """Guess by the log: nobody is killed by resource limits, but refused memory."""
+    if result.facts and result.facts.failure:
+        return
+    size = os.fstat(log_file).st_size
+    tail = os.pread(log_file, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    if _SPEAKS_OF_MEMORY.search(tail):
+        result.failure = FailureReason.OUT_OF_MEMORY
+        result.reason = (
+            f"{explained(result)}; its log speaks of memory, of which each of its processes may"
+            f" have {memory_mb:,} MB ({_SETTINGS})"
+        )
 
 
 def _event(file: Path, name: str) -> bool:

@@ -65,6 +65,8 @@ class LiveAttempt:
     keeps_children: bool = False
     cgroup: Path | None = None
     """Its own, with limits; None if it has none."""
+    memory_mb: int = 0
+    """The memory that it may have; 0 is any."""
     quality_of: Path | None = None
     """The log beside which the attempt reports the results of rules on data."""
     timeout: timedelta | None = None
@@ -95,6 +97,7 @@ class LiveAttempt:
         self.facts_file = record.facts_file
         self.keeps_children = record.keeps_children
         self.cgroup = record.cgroup
+        self.memory_mb = record.memory_mb
         self.quality_of = record.quality_of
         if record.timeout is not None and record.times_out_at is not None:
             # From here on by the clock that never jumps; never more than the whole time-out.

@@ -37,6 +37,7 @@ class Record:
     facts_file: Path | None = None
     keeps_children: bool = False
     cgroup: Path | None = None
+    memory_mb: int = 0
     times_out_at: datetime | None = None
     timeout: timedelta | None = None
     pid: int | None = None
@@ -92,6 +93,7 @@ class Records:
                 facts_file=None if facts_file is None else Path(facts_file),
                 keeps_children=about.get("keeps_children") is True,
                 cgroup=None if cgroup is None else Path(cgroup),
+                memory_mb=int(about.get("memory_mb", 0)),
                 times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
                 timeout=timedelta(seconds=timeout) if timeout else None,
                 pid=_number(lines, b"pid "),
@@ -135,6 +137,8 @@ def _about(record: Record) -> dict[str, object]:
         about["keeps_children"] = True
     if record.cgroup is not None:
         about["cgroup"] = str(record.cgroup)
+    if record.memory_mb:
+        about["memory_mb"] = record.memory_mb
     if record.timeout is not None and record.times_out_at is not None:
         about["times_out_at"] = record.times_out_at.timestamp()
         about["timeout"] = record.timeout.total_seconds()

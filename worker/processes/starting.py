@@ -74,6 +74,8 @@ class Prepared:
     """Its processes may be children of the Spark host."""
     keeps_children: bool = False
     """Processes that are left when it ends by itself may live on."""
+    memory_mb: int = 0
+    """The memory that its author allows it; 0 is any."""
 
 
 Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
@@ -167,9 +169,9 @@ class Starter:
                 # Else a script that writes to /dev/stderr by name would be refused.
                 os.fchown(output, prepared.account.uid, prepared.account.gid)
             task_log.write(output, prepared.header)
-            cgroup = self._limits.cgroup_of(task.id)
-            record = _record(task, prepared, self._clock, cgroup=cgroup)
-            process, pidfd = self._spawn(record, prepared, output)
+            limits = self._limits.lowered(prepared.memory_mb)
+            record = _record(task, prepared, self._clock, limits=limits)
+            process, pidfd = self._spawn(record, prepared, output, limits)
         except BaseException:
             os.close(output)
             if prepared is not None:
@@ -193,7 +195,7 @@ class Starter:
             metrics.dispatch_latency_seconds.observe(latency.total_seconds())
 
     def _spawn(
-        self, record: Record, prepared: Prepared, output: int
+        self, record: Record, prepared: Prepared, output: int, limits: Limits
     ) -> tuple[subprocess.Popen[bytes], int]:
         record_file = self._records.begin(record)
         account = prepared.account
@@ -203,7 +205,7 @@ class Starter:
             # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
             process = subprocess.Popen(
                 (
-                    *_wrapped(niceness, mark, waits=bool(self._limits)),
+                    *_wrapped(niceness, mark, waits=bool(limits)),
                     "orcaflow",
                     *prepared.argv,
                 ),
@@ -223,19 +225,19 @@ class Starter:
         finally:
             os.close(record_file)
         try:
-            if self._limits:
-                self._limits.admit(process.pid, record.cgroup)
+            if limits:
+                limits.admit(process.pid, record.cgroup)
             return process, os.pidfd_open(process.pid)
         except OSError:
             # What can't be watched (for want of file descriptors) or limited must not run.
             signal_group(process.pid, signal.SIGKILL)
             process.wait()
-            self._limits.clear(record.cgroup)
+            limits.clear(record.cgroup)
             self._records.remove(record.task_instance_id)
             raise
 
 
-def _record(task: ClaimedTask, prepared: Prepared, clock: Clock, *, cgroup: Path | None) -> Record:
+def _record(task: ClaimedTask, prepared: Prepared, clock: Clock, *, limits: Limits) -> Record:
     return Record(
         task_instance_id=task.id,
         task_type=task.task_type,
@@ -246,7 +248,8 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock, *, cgroup: Path
         job_file=prepared.job_file,
         facts_file=prepared.facts_file,
         keeps_children=prepared.keeps_children,
-        cgroup=cgroup,
+        cgroup=limits.cgroup_of(task.id),
+        memory_mb=limits.memory_mb,
         times_out_at=None if task.timeout is None else clock.now() + task.timeout,
         timeout=task.timeout,
     )
