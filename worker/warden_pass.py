@@ -61,20 +61,26 @@ def one_pass(config: Config, *, host: str, port: int, daemon: int) -> int:
         unreached.unlink(missing_ok=True)
         return DONE
     left = _left(config.home, port)
-    engine = engine_of(config, application_name=f"{NAME}-{port}")
     try:
-        ended = end_lost(PostgresTaskStore(engine), host)
+        ended = _end_lost(config, host=host, port=port)
     except ServiceUnreachableError:
         if not left:
             return DONE
         if config.database.url and now - _since(unreached, now) >= PATIENCE.total_seconds():
             _kill(config.home, port)
         return AGAIN
-    finally:
-        engine.dispose()
     unreached.unlink(missing_ok=True)
     # What was ended just now is looked for once more, so that its row tells that it is gone.
     return AGAIN if left or ended else DONE
+
+
+def _end_lost(config: Config, *, host: str, port: int) -> int:
+    """Like `end_lost`; unreachable too if the embedded server does not run, so has no address."""
+    engine = engine_of(config, application_name=f"{NAME}-{port}")
+    try:
+        return end_lost(PostgresTaskStore(engine), host)
+    finally:
+        engine.dispose()
 
 
 def _left(home: Path, port: int) -> bool:

@@ -313,6 +313,16 @@ def test_t36c_a_child_that_nobody_waits_for_any_more_does_not_begin(db: Tables, 
     assert the_relation(db, task_id)["process_instance_id"] == 0
 
 
+def test_a_sub_process_that_is_given_up_leaves_no_processes_to_look_for(db: Tables) -> None:
+    parent = a_run(db)
+    task_id = call_child(db, parent)
+    take(db, always(a_begin(child_of=child_of(db, parent, task_id))))
+    assert the_task(db, task_id)["state"] == TaskState.RUNNING
+    save(db, parent, AbandonTask(name="sub", attempt=1))
+    row = the_task(db, task_id)
+    assert (row["state"], row["lost_at"]) == (TaskState.KILL, None)
+
+
 def test_a_child_begins_once(db: Tables) -> None:
     parent = a_run(db)
     task_id = call_child(db, parent)

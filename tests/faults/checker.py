@@ -144,6 +144,7 @@ def _one_success(facts: Facts, _: Mapping[str, Expected]) -> Iterator[str]:
 
 def _states(facts: Facts, definitions: Mapping[str, Expected]) -> Iterator[str]:
     """The state of an instance follows from its tasks and from what was asked."""
+    stopped = _asked_to_stop(facts)
     valid: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in facts.attempts:
         if attempt.is_valid:
@@ -152,7 +153,7 @@ def _states(facts: Facts, definitions: Mapping[str, Expected]) -> Iterator[str]:
         expected = definitions[instance.definition]
         rows = valid[instance.id]
         is_good = frozenset(each.name for each in rows if each.state == SUCCESS) in expected.good
-        if not _is_right(instance, rows, is_good, expected):
+        if not _is_right(instance, rows, is_good, expected, instance.id in stopped):
             states = {each.name: each.state for each in rows}
             wanted = f" (wanted {instance.wanted})" if instance.wanted else ""
             yield (
@@ -161,15 +162,23 @@ def _states(facts: Facts, definitions: Mapping[str, Expected]) -> Iterator[str]:
             )
 
 
-def _is_right(instance: Instance, rows: list[Attempt], is_good: bool, expected: Expected) -> bool:
+def _is_right(
+    instance: Instance,
+    rows: list[Attempt],
+    is_good: bool,
+    expected: Expected,
+    is_asked_to_stop: bool,
+) -> bool:
     match instance.state:
         case state if state == SUCCESS:
             return is_good
         case _ if is_good:
             return False
         case state if state == STOP:
-            discarded = expected.execution_type == SERIAL_DISCARD and not rows
-            return instance.wanted == STOP or discarded
+            # One that is stopped while it waits, or discarded, ends at once and has no intent.
+            discards = expected.execution_type == SERIAL_DISCARD
+            has_not_begun = not rows and (is_asked_to_stop or discards)
+            return instance.wanted == STOP or has_not_begun
         case state if state == PAUSE:
             return instance.wanted == PAUSE
         case state if state == FAILURE:
@@ -180,8 +189,7 @@ def _is_right(instance: Instance, rows: list[Attempt], is_good: bool, expected: 
 
 def _kills(facts: Facts, definitions: Mapping[str, Expected]) -> Iterator[str]:
     """Only what somebody asked to stop is killed, or what a failure or a later run ends."""
-    stopped = {each.instance for each in facts.asked if each.command_type == STOPPING}
-    stopped |= set(facts.unsure_stops)
+    stopped = _asked_to_stop(facts)
     instances = {each.id: each for each in facts.instances}
     for attempt in facts.attempts:
         instance = instances[attempt.instance]
@@ -267,6 +275,11 @@ RULES: Mapping[str, Rule] = {
     "leftovers": _leftovers,
 }
 """All rules by name."""
+
+
+def _asked_to_stop(facts: Facts) -> frozenset[int]:
+    asked = {each.instance for each in facts.asked if each.command_type == STOPPING}
+    return frozenset(asked | set(facts.unsure_stops))
 
 
 def _of(word: str, facts: Facts) -> Iterator[Line]:

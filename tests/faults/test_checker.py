@@ -126,6 +126,11 @@ NESTED = more(
     lines=lines("begin 23", "end 23"),
 )
 DISCARDED = changed(a_run(2, "alone", 5), "ledger", 1, outcome=2)
+STOPPED_IN_LINE = more(
+    a_run(2, "in_turn", 5),
+    asked=(Asked(command_id=3, command_type=9, instance=2),),
+    ledger=(Entry(command_id=3, outcome=1),),
+)
 NARROW = a_run(
     2,
     "narrow",
@@ -154,7 +159,7 @@ UNSURE = replace(
     "facts",
     [
         *(GOOD, RETRIED, STOPPED, PAUSED, FAILED, MENDED, NESTED, DISCARDED, NARROW, DROPPED),
-        *(REFUSED, UNSURE),
+        *(REFUSED, UNSURE, STOPPED_IN_LINE),
     ],
 )
 def test_nothing_is_wrong_with_a_right_history(facts: Facts) -> None:
@@ -223,6 +228,10 @@ PLANTED: dict[str, tuple[str, Facts]] = {
         replace(changed(GOOD, "instances", 0, state=6), attempts=GOOD.attempts[:1]),
     ),
     "a stop that nobody wanted": ("states", changed(STOPPED, "instances", 1, wanted=None)),
+    "a stop in line that nobody wanted": (
+        "states",
+        replace(STOPPED_IN_LINE, asked=STOPPED_IN_LINE.asked[:2]),
+    ),
     "a pause that nobody wanted": ("states", changed(PAUSED, "instances", 1, wanted=None)),
     "a success of both branches": (
         "states",

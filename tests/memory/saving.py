@@ -278,13 +278,14 @@ class Writing:
         else:
             self._unqueue(task)
             self._tell_worker(task)
+            is_held = task.state == TaskState.RUNNING and task.worker_incarnation is not None
             self._update(
                 task,
                 state=int(TaskState.KILL),
                 wanted_state=int(TaskState.KILL),
                 end_time=at,
                 reason=ABANDONED,
-                lost_at=at if task.state == TaskState.RUNNING else task.lost_at,
+                lost_at=at if is_held else task.lost_at,
                 settled=True,
             )
         self._frees_slots(task)

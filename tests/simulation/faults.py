@@ -51,6 +51,8 @@ class Options:
         "release",
         "time_out",
         "propagate_intents",
+        "look at owners",
+        "look at the registry",
     )
     acts: int = 0
     kinds: tuple[str, ...] = ()

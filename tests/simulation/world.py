@@ -86,6 +86,20 @@ class RepeatingRunStore(MemoryRunStore):
         return again + reports
 
 
+class HeldUpFailoverStore(MemoryFailoverStore):
+    """Holds a master up around its looks at owners: before and after it asks the registry."""
+
+    def __init__(self, database: MemoryDatabase, world: World) -> None:
+        super().__init__(database)
+        self._world = world
+
+    def task_owners(self) -> frozenset[Node]:
+        self._world.hold_up("look at owners")
+        owners = super().task_owners()
+        self._world.hold_up("look at the registry")
+        return owners
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The parts of a world; a planted mistake replaces one of them."""
@@ -98,9 +112,7 @@ class Parts:
     schedule_store: Callable[[MemoryDatabase], MemoryScheduleStore] = MemoryScheduleStore
     complement_store: Callable[[MemoryDatabase], MemoryComplementStore] = MemoryComplementStore
     task_store: Callable[[MemoryDatabase], MemoryTaskStore] = MemoryTaskStore
-    failover_store: Callable[[MemoryDatabase, World], MemoryFailoverStore] = (
-        lambda database, _world: MemoryFailoverStore(database)
-    )
+    failover_store: Callable[[MemoryDatabase, World], MemoryFailoverStore] = HeldUpFailoverStore
     run_worker: Callable[[RunWorker], None] = lambda _: None
     hold_interval: timedelta = timedelta(seconds=2)
 
@@ -436,6 +448,10 @@ class World:
         This is the pause between a read and a write that only fencing makes safe.
         """
         self._before_read(name)
+        self.hold_up(name)
+
+    def hold_up(self, name: str) -> None:
+        """Suspend the daemon that acts for a while, if its plan says so."""
         daemon = self._current
         if (
             daemon is None

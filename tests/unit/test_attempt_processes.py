@@ -63,6 +63,15 @@ def test_another_process_with_the_same_pid_is_neither_pinned_nor_signalled(
     assert process.stdout.readline() == b"still here\n"
 
 
+def test_none_of_ten_thousand_looks_at_former_processes_signals_the_one_that_has_the_pid_now(
+    process: subprocess.Popen[bytes],
+) -> None:
+    now = seen(process)
+    formers = (replace(now, started=now.started - ticks) for ticks in range(1, 10_001))
+    assert not any(signal_exactly(former, signal.SIGKILL) for former in formers)
+    assert process.poll() is None
+
+
 def test_a_process_that_has_ended_is_neither_pinned_nor_signalled(
     process: subprocess.Popen[bytes],
 ) -> None:

@@ -117,9 +117,16 @@ _GIVE_UP: Final = (
         wanted_state=_if_live(int(TaskState.KILL), task_instance.c.wanted_state),
         end_time=_if_live(_GIVEN_UP.c.at, task_instance.c.end_time),
         reason=_if_live(GIVEN_UP, task_instance.c.reason),
-        # Nobody has told that its processes are gone, if it has begun at all.
+        # Nobody has told that its processes are gone, if it has begun at all. One that no worker
+        # has, as a SUB_PROCESS, has none.
         lost_at=case(
-            (task_instance.c.state == TaskState.RUNNING, _GIVEN_UP.c.at),
+            (
+                and_(
+                    task_instance.c.state == TaskState.RUNNING,
+                    task_instance.c.worker_incarnation.is_not(None),
+                ),
+                _GIVEN_UP.c.at,
+            ),
             else_=task_instance.c.lost_at,
         ),
         settled=True,
