@@ -98,7 +98,9 @@ REFUSED = (
 )
 
 
-def test_a_live_run_is_refused_with_the_cure_and_nothing_else_goes(cli: Cli, db: Engine) -> None:
+def test_t41b_a_live_run_is_refused_with_the_cure_and_nothing_else_goes(
+    cli: Cli, db: Engine
+) -> None:
     ended = str(an_instance(db, ProcessState.SUCCESS))
     for state, cure in REFUSED:
         live = str(an_instance(db, state))
@@ -176,7 +178,7 @@ def test_a_definition_goes_with_its_schedules_and_its_runs_stay_unless_told_othe
     assert cli("definition", "delete", "first")[0] == 3
 
 
-def test_a_definition_that_is_in_use_is_refused_with_every_cure(cli: Cli, db: Engine) -> None:
+def test_t41b_a_definition_that_is_in_use_is_refused_with_every_cure(cli: Cli, db: Engine) -> None:
     number = a_definition(db, name="the base")
     child = {"type": "SUB_PROCESS", "name": "sub", "params": {"processDefinitionId": number}}
     a_definition(db, name="above", process_definition_json=json.dumps({"tasks": [child]}))
