@@ -12,24 +12,36 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 CHILD_ID: Final = "processDefinitionId"
+CHILD_CODES: Final = ("processDefinitionCode", "workflowDefinitionCode")
+DEPENDENT_CODE: Final = "definitionCode"
+DEPENDENT_TASK_CODE: Final = "depTaskCode"
+"""The task that an item of a DEPENDENT looks at, by its code in the system that it comes from."""
 PRESENT: Final = frozenset({"currentHour", "today", "thisWeek", "thisMonth"})
 """Date values of dependent items whose intervals include the present."""
 
 
 def asks_for_all(item: Mapping[str, Any]) -> bool:
     """Return whether a dependent item means a whole process instance, and not one task of it."""
-    return str(item.get("depTasks", "ALL")).upper() in ("ALL", "0", "")
+    return DEPENDENT_TASK_CODE not in item and str(item.get("depTasks", "ALL")).upper() in (
+        "ALL",
+        "0",
+        "",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionReference:
-    """A place that refers to another definition, by a name or by an id in the same object."""
+    """A place that refers to another definition, by a name or by an id in the same object.
+
+    What comes from a later line of the original may refer to it by a code instead.
+    """
 
     node: str
     where: str
     holder: dict[str, Any]
     id_key: str
     name_key: str
+    code_keys: tuple[str, ...]
 
     is_needed: bool = True
     """For an item of a DEPENDENT: that without a run in the present it can't go on."""
@@ -41,6 +53,14 @@ class DefinitionReference:
     @property
     def number(self) -> int | None:
         return id_in(self.holder.get(self.id_key))
+
+    @property
+    def code(self) -> int | None:
+        """The code, if there is neither a name nor an id."""
+        if self.name is not None or self.number is not None:
+            return None
+        codes = (code_in(self.holder.get(key)) for key in self.code_keys)
+        return next((code for code in codes if code is not None), None)
 
 
 def definition_references(document: Mapping[str, Any]) -> Iterator[DefinitionReference]:
@@ -54,6 +74,7 @@ def definition_references(document: Mapping[str, Any]) -> Iterator[DefinitionRef
                 holder=params,
                 id_key=CHILD_ID,
                 name_key="processDefinitionName",
+                code_keys=CHILD_CODES,
             )
     for name, where, item, is_alone in depend_items(document):
         yield DefinitionReference(
@@ -62,6 +83,7 @@ def definition_references(document: Mapping[str, Any]) -> Iterator[DefinitionRef
             holder=item,
             id_key="definitionId",
             name_key="definitionName",
+            code_keys=(DEPENDENT_CODE,),
             is_needed=is_alone and str(item.get("dateValue")) in PRESENT and asks_for_all(item),
         )
 
@@ -162,3 +184,17 @@ def id_in(value: object) -> int | None:
         return None
     number = int(text)
     return number if 0 < number < 2**31 else None
+
+
+_CODE_DIGITS = re.compile(r"[0-9]{1,19}")
+
+
+def code_in(value: object) -> int | None:
+    """Return a number that can be a code of DolphinScheduler 2.x or 3.x: 64 bits, more than 0."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    if isinstance(value, int):
+        return value if 0 < value < 2**63 else None
+    text = value.strip()
+    number = int(text) if _CODE_DIGITS.fullmatch(text) else 0
+    return number if 0 < number < 2**63 else None

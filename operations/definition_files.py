@@ -2,10 +2,11 @@
 
 A file holds one JSON object, a list of them, or a bare 1.2 JSON that gets its name elsewhere. An
 object has `name` and `processDefinitionJson` (an object, or text that holds one), and may have
-`description`, `globalParams`, `timeout` (minutes), `tenantId` and `executionType`. Exports of
-DolphinScheduler 1.x are read too: the key `processDefinitionName` tells them apart, their ids are
-those of another database, and parts that can't be taken over are listed. The rules for the JSON
-itself are those of `common.model.definitions`.
+`description`, `globalParams`, `timeout` (minutes), `tenantId`, `executionType` and `schedules`.
+Exports of DolphinScheduler are read too: 1.x is told apart by the key `processDefinitionName`, 2.x
+and 3.x by the lists of tasks and relations (`operations.later_exports`). Their ids are those of
+another database, and parts that can't be taken over are listed. The rules for the JSON itself are
+those of `common.model.definitions`.
 
 Scripts, jars and resources that a task names by a relative path are looked for beside the file, and
 stored by their absolute path; a resource may also stand in the folder of resources, where workers
@@ -17,8 +18,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,11 +29,26 @@ from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
 from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
+from operations.definition_document import nodes_of, objects_of
 from operations.findings import Finding, Severity
-from operations.lint_keys import FILE_KEYS, key_findings, unread_keys
+from operations.later_exports import LaterExport, is_later_export, name_in, read_later_export
+from operations.later_leniency import (
+    drop_foreign_datasources,
+    failing_warnings,
+    taken_leniently,
+    without_mistakes,
+)
+from operations.lint_keys import FILE_KEYS, SCHEDULE_KEYS, key_findings, unread_keys
 from operations.lint_scripts import splicing_mistakes
 from operations.lint_warnings import lint_warnings
-from operations.references import Kind, Names, labels_in, name_references, provisional
+from operations.references import (
+    Kind,
+    Names,
+    labels_in,
+    name_references,
+    name_tasks_awaited,
+    provisional,
+)
 from operations.strict_json import content_of, strict_json
 from operations.task_params import make_files_absolute, value_mistakes
 
@@ -82,20 +98,20 @@ class Mistake:
 
     def row(self) -> dict[str, object]:
         """Its documented fields: file, definition, node, key, problem."""
-        found = _PLACE.match(self.text)
-        node = key = None
-        problem = self.text
-        if found is not None:
-            node = found["node"] and str(ast.literal_eval(found["node"]))
-            key = found["key"] or found["top"]
-            problem = found["problem"]
         return {
             "file": str(self.place.file),
             "definition": self.place.definition,
-            "node": node,
-            "key": key,
-            "problem": problem,
+            **_place_in(self.text),
         }
+
+
+def _place_in(text: str) -> dict[str, object]:
+    """Return the node, the key and the problem of a mistake; None where it names none."""
+    found = _PLACE.match(text)
+    if found is None:
+        return {"node": None, "key": None, "problem": text}
+    node = found["node"] and str(ast.literal_eval(found["node"]))
+    return {"node": node, "key": found["key"] or found["top"], "problem": found["problem"]}
 
 
 class InvalidFilesError(InvalidDefinitionError):
@@ -111,7 +127,8 @@ class DefinitionDocument:
     """One definition that can be imported; `task_count` is for telling.
 
     In `document` references have names where names are known, and still have to be given the ids
-    of a database. `findings` are what is left out of an export, and the warnings.
+    of a database. `findings` are what is left out of an export, and the warnings. With `is_later`
+    it comes from DolphinScheduler 2.x or 3.x, and no reference that leads nowhere keeps it out.
     """
 
     name: str
@@ -125,8 +142,14 @@ class DefinitionDocument:
     locations: str | None = None
     connects: str | None = None
     execution_type: ExecutionType | None = None
-    schedule: ExportedSchedule | None = None
+    schedules: tuple[ExportedSchedule, ...] = ()
     findings: tuple[Finding, ...] = ()
+    is_later: bool = False
+
+    @property
+    def schedule(self) -> ExportedSchedule | None:
+        """The only schedule that an export has."""
+        return self.schedules[0] if self.schedules else None
 
     @property
     def file(self) -> Path:
@@ -148,7 +171,8 @@ class _Entry:
     inner: dict[str, Any]
     name: object
     exported: bool
-    is_bare: bool
+    is_bare: bool = False
+    later: LaterExport | None = None
 
     @property
     def is_own(self) -> bool:
@@ -158,12 +182,16 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rules:
-    """The circumstances in which files are read, as `read_definition_files` is given them."""
+    """The circumstances in which files are read, as `read_definition_files` is given them.
+
+    `tasks` are the names of tasks by their codes, in all the later exports that are read.
+    """
 
     resources: Path
     strict: bool | None
     profiles: Collection[str] | None
     splices_scripts: bool
+    tasks: dict[int, str] = field(default_factory=dict)
 
 
 def read_definition_files(
@@ -197,6 +225,12 @@ def read_definition_files(
     for entry in entries:
         if entry.exported:
             labels |= labels_in(entry.inner)
+        if entry.later is not None:
+            rules.tasks.update(entry.later.tasks)
+    for entry in entries:
+        # A definition's own name is surer than what others call it.
+        if entry.later is not None and entry.later.code is not None:
+            labels[entry.later.code] = str(entry.name)
     names = Names(given=given or {}, labels=labels)
     found = [
         document
@@ -258,6 +292,8 @@ def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake
     if not isinstance(entry, dict):
         mistakes.append(Mistake(place=place, text="a definition must be an object"))
         return None
+    if is_later_export(entry):
+        return _later_entry(entry, name, place, mistakes)
     # A bare 1.2 JSON is what others carry in `processDefinitionJson`.
     is_bare = "tasks" in entry and _JSON_KEY not in entry
     of_bare = {key: entry.get(key) for key in (*_NAME_KEYS, *_DESCRIPTION_KEYS)}
@@ -295,6 +331,30 @@ def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake
     )
 
 
+def _later_entry(
+    entry: Mapping[str, Any], name: str | None, place: Place, mistakes: list[Mistake]
+) -> _Entry | None:
+    own = name if name is not None else name_in(entry)
+    if isinstance(own, str) and own:
+        place = Place(file=place.file, index=place.index, definition=own)
+    if fault := _fault_of_name(own):
+        mistakes.append(Mistake(place=place, text=f"name: {fault}"))
+    try:
+        later = read_later_export(entry)
+    except InvalidDefinitionError as error:
+        mistakes.extend(Mistake(place=place, text=text) for text in error.mistakes)
+        return None
+    return _Entry(
+        place=place,
+        folder=place.file.parent,
+        wrapped={**later.wrapped, "schedule": entry.get("schedule")},
+        inner=later.inner,
+        name=own,
+        exported=True,
+        later=later,
+    )
+
+
 def _within_depth(
     entry: _Entry, names: Names, rules: _Rules, mistakes: list[Mistake]
 ) -> DefinitionDocument | None:
@@ -314,10 +374,16 @@ def _document(
     if description is not None and not isinstance(description, str):
         wrong.append("description: must be text")
     inner = entry.inner
+    later = entry.later
     findings = list(_unread(entry, rules))
+    if later is not None:
+        findings = [*later.findings, *without_mistakes(findings)]
+        name_tasks_awaited(inner, rules.tasks)
     # References first: a resource that is named by its id is given its path by this.
     findings.extend(name_references(inner, names=names, foreign=entry.exported))
     wrong.extend(str(each) for each in findings if each.severity is Severity.MISTAKE)
+    if later is not None:
+        drop_foreign_datasources(inner)
     wrong.extend(make_files_absolute(inner, entry.folder, rules.resources))
     graph = None
     text = json.dumps(provisional(inner), ensure_ascii=False)
@@ -329,8 +395,13 @@ def _document(
     wrong.extend(value_mistakes(inner, known=wrong, profiles=rules.profiles))
     if not rules.splices_scripts:
         wrong.extend(splicing_mistakes(inner))
+    if later is not None:
+        wrong, about_tasks = taken_leniently(wrong, _place_in)
+        findings.extend(about_tasks)
     own = entry.wrapped.get("globalParams")
     global_params = None if graph is None or graph.global_params == "[]" else graph.global_params
+    if later is not None and inner["globalParams"]:
+        global_params = json.dumps(inner["globalParams"], ensure_ascii=False)
     if own:
         try:
             parse_properties(own)
@@ -344,18 +415,26 @@ def _document(
         entry.wrapped, "tenantId", wrong, default=graph.tenant_id if graph else -1, lowest=-1
     )
     execution_type = _execution_type(entry.wrapped.get("executionType"), wrong)
-    mistakes.extend(Mistake(place=entry.place, text=each) for each in wrong)
-    if wrong or graph is None or not isinstance(entry.name, str) or _fault_of_name(entry.name):
-        return None
-    schedule = None
-    if entry.exported:
-        # Only exports have schedules, and reading cron lines takes a while to import.
-        from operations.exported_schedule import read_schedule
+    schedules: tuple[ExportedSchedule, ...] = ()
+    if entry.exported or entry.wrapped.get("schedules"):
+        # Most files have none, and reading cron lines takes a while to import.
+        from operations.exported_schedule import read_schedules
 
-        schedule, about_it = read_schedule(entry.wrapped)
-        findings.extend(about_it)
+        schedules, about_them = read_schedules(entry.wrapped)
+        if entry.exported:
+            findings.extend(about_them)
+        else:
+            wrong.extend(str(each) for each in about_them)
+    mistakes.extend(Mistake(place=entry.place, text=each) for each in wrong)
+    is_read = graph is not None or later is not None
+    if wrong or not is_read or not isinstance(entry.name, str) or _fault_of_name(entry.name):
+        return None
+    if entry.exported:
         findings.extend(_left_out(entry.wrapped))
-    findings.extend(lint_warnings(entry.name, inner))
+    warnings: Iterable[Finding] = lint_warnings(entry.name, inner)
+    if later is not None:
+        warnings = list(failing_warnings(inner, warnings, known=findings))
+    findings.extend(warnings)
     return DefinitionDocument(
         name=entry.name,
         description=description,
@@ -363,12 +442,13 @@ def _document(
         global_params=global_params,
         timeout_minutes=timeout,
         tenant_id=tenant,
-        task_count=len(graph.nodes),
+        task_count=len(list(nodes_of(inner))),
         place=entry.place,
         locations=_drawing(entry.wrapped, "processDefinitionLocations"),
         connects=_drawing(entry.wrapped, "processDefinitionConnects"),
         execution_type=execution_type,
-        schedule=schedule,
+        schedules=schedules,
+        is_later=later is not None,
         findings=tuple(each for each in findings if each.severity is not Severity.MISTAKE),
     )
 
@@ -378,6 +458,8 @@ def _unread(entry: _Entry, rules: _Rules) -> Iterator[Finding]:
     # An export has keys of another system around its JSON, and a bare JSON has nothing around it.
     if not entry.exported and not entry.is_bare:
         yield from unread_keys(entry.wrapped, FILE_KEYS, strict=strict)
+        for index, each in enumerate(objects_of(entry.wrapped.get("schedules"))):
+            yield from unread_keys(each, SCHEDULE_KEYS, f"schedules[{index}]", strict=strict)
     yield from key_findings(entry.inner, strict=strict)
 
 
@@ -457,20 +539,13 @@ def _parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
         # A list that is none, or an item without a name, has been found by the reader already.
         if isinstance(document.get("globalParams"), list):
             yield f"globalParams: {error}"
-    for node in _nodes(document):
+    for node in nodes_of(document):
         params = node.get("params")
         if isinstance(params, dict):
             try:
                 parse_properties(params.get("localParams") or None)
             except ParameterError as error:
                 yield f"task {_name_of(node)}, params.localParams: {error}"
-
-
-def _nodes(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    tasks = document.get("tasks")
-    for node in tasks if isinstance(tasks, list) else ():
-        if isinstance(node, dict):
-            yield node
 
 
 def _name_of(node: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
-from common.errors import InvalidDefinitionError
+from common.errors import InvalidDefinitionError, NotAllowedError
 from common.model.definitions import TaskNode, read_process_json
 from common.model.states import ExecutionType, ReleaseState
 from common.store.people import definitions as store
@@ -19,11 +19,14 @@ from common.store.people.schedule_requests import take_schedules_offline
 from common.store.people.schedule_views import ScheduleView, schedules
 from common.task_types import known_task_types
 from operations import exporting, importing
+from operations.definition_document import nodes_of, object_of
 from operations.definition_files import DefinitionDocument
 from operations.importing import Imported
 from operations.lookup import definition_named
 from operations.session import Session
 from operations.times import cluster_zone
+
+_SHOWN_MISTAKES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ def import_definitions(
 def export_definition(session: Session, name: str) -> dict[str, object]:
     """The definition as a document that an import takes, here or elsewhere."""
     with session.engine.connect() as db:
-        return exporting.exported(db, definition_named(db, name))
+        return exporting.exported(db, definition_named(db, name), zone=cluster_zone(session.config))
 
 
 def list_definitions(session: Session) -> list[DefinitionRow]:
@@ -121,9 +124,15 @@ def definition_detail(session: Session, name: str) -> DefinitionDetail:
 
 
 def release(session: Session, names: Sequence[str], wanted: ReleaseState) -> list[Released]:
-    """Set the release state of definitions, all or none; OFFLINE takes their schedules along."""
+    """Set the release state of definitions, all or none; OFFLINE takes their schedules along.
+
+    Raises `NotAllowedError` for one that can't run as it stands, and shall go ONLINE.
+    """
     with session.engine.begin() as db:
         found = [definition_named(db, name) for name in names]
+        if wanted is ReleaseState.ONLINE:
+            for each in found:
+                _check_tasks(each)
         # In the order of their ids, as everybody locks definitions.
         changed = {
             number: store.set_release_state(db, number, wanted=wanted, at=SystemClock().now())
@@ -146,6 +155,21 @@ def release(session: Session, names: Sequence[str], wanted: ReleaseState) -> lis
             )
             for each in found
         ]
+
+
+def _check_tasks(found: DefinitionRow) -> None:
+    """Refuse tasks that can't run. A row without any is let through: it may be filled later."""
+    text = found.process_definition_json or ""
+    try:
+        read_process_json(text, task_types=known_task_types())
+    except InvalidDefinitionError as error:
+        if not any(nodes_of(object_of(text))):
+            return
+        shown = "; ".join(error.mistakes[:_SHOWN_MISTAKES])
+        raise NotAllowedError(
+            f"process definition {found.name!r} can't run as it stands: {shown:.1000}"
+            " (mend its file and import it again)"
+        ) from error
 
 
 def set_execution_type(

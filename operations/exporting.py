@@ -1,8 +1,12 @@
-"""A definition as a document that `import` takes, here or in another database."""
+"""A definition as a document that `import` takes, here or in another database.
+
+Its schedules go along, and are made OFFLINE where they get in.
+"""
 
 from __future__ import annotations
 
 import json
+from zoneinfo import ZoneInfo
 
 from common.model.states import ExecutionType
 from common.store.connect import Connection
@@ -13,12 +17,17 @@ from common.store.people.definitions import (
     drawing,
     execution_type_of,
 )
+from common.store.people.schedule_views import schedules
 from common.store.people.worker_groups import worker_groups
 from operations.references import add_names, wanted
+from operations.stored_schedules import zone_of_schedule
 
 
-def exported(db: Connection, found: DefinitionRow) -> dict[str, object]:
-    """The document. A JSON that can't be read is given as it stands, so that it can be mended."""
+def exported(db: Connection, found: DefinitionRow, *, zone: ZoneInfo) -> dict[str, object]:
+    """The document. A JSON that can't be read is given as it stands, so that it can be mended.
+
+    Times of schedules that name no zone of their own are written in `zone`, the cluster's.
+    """
     text = found.process_definition_json or "{}"
     try:
         inner: object = json.loads(text)
@@ -50,4 +59,12 @@ def exported(db: Connection, found: DefinitionRow) -> dict[str, object]:
         document["processDefinitionLocations"] = locations
     if connects:
         document["processDefinitionConnects"] = connects
+    views = schedules(db, definition_id=found.id)
+    if views:
+        # Reading cron lines takes a while to import.
+        from operations.exported_schedule import schedule_in_file
+
+        document["schedules"] = [
+            schedule_in_file(each, zone=zone_of_schedule(each, zone)) for each in views
+        ]
     return document

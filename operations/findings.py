@@ -23,6 +23,8 @@ class Finding:
     key: str
     problem: str
     cure: str = ""
+    keeps_offline: bool = False
+    """True if the definition can't do its work without that part, so that it stays OFFLINE."""
 
     def __str__(self) -> str:
         place = self.key if self.node is None else f"task {self.node[:80]!r}, {self.key}"

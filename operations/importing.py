@@ -24,6 +24,7 @@ from common.store.people.definitions import (
     NamedDefinition,
     definition_by_name,
     definitions_named,
+    definitions_with_codes,
     definitions_with_ids,
     insert_definition,
     keep_drawing,
@@ -42,24 +43,43 @@ from common.store.people.worker_groups import (
     worker_groups,
 )
 from operations.awaited import Awaits, awaited, cycles, dependent_items
-from operations.definition_document import asks_for_all
+from operations.definition_document import (
+    DEPENDENT_TASK_CODE,
+    asks_for_all,
+    code_in,
+    name_of,
+    nodes_of,
+)
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
 from operations.exported_schedule import ImportedSchedule, save_schedule
 from operations.findings import Finding, Severity
-from operations.references import Catalog, Target, Wanted, number_references, pool_names, wanted
+from operations.later_leniency import unmapped_reference
+from operations.references import (
+    Catalog,
+    Target,
+    Wanted,
+    name_tasks_awaited,
+    number_references,
+    pool_names,
+    wanted,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """One document as it was imported."""
+    """One document as it was imported.
+
+    `is_kept_offline` says that it is OFFLINE for want of a part that the findings name.
+    """
 
     document: DefinitionDocument
     id: int
     version: int
     release_state: ReleaseState
     changed: bool
+    is_kept_offline: bool
     findings: tuple[Finding, ...]
-    schedule: ImportedSchedule | None = None
+    schedules: tuple[ImportedSchedule, ...] = ()
 
 
 def import_documents(
@@ -73,8 +93,9 @@ def import_documents(
     """Save the documents within the caller's transaction; `InvalidFilesError` if any is wrong.
 
     `online` is the release state afterwards; without it a new definition is ONLINE and a known one
-    stays as it is. One that goes OFFLINE takes its schedules along. Schedules of exports are made
-    OFFLINE, whatever `online` says, with their times read in `zone`.
+    stays as it is. One that goes OFFLINE takes its schedules along, and so does one that lacks what
+    it needs, whatever `online` says. Schedules of files are always made OFFLINE, with times that
+    name no zone read in `zone`.
     """
     lock_imports(db)
     before = {each.name: definition_by_name(db, each.name) for each in documents}
@@ -84,12 +105,18 @@ def import_documents(
     catalog, made_groups = _catalog(db, [wanted(each.document) for each in documents], ids)
     mistakes: list[Mistake] = []
     numbered: dict[str, dict[str, Any]] = {}
+    lost: dict[str, list[Finding]] = {}
     for document in documents:
         inner: dict[str, Any] = copy.deepcopy(dict(document.document))
-        mistakes.extend(
-            Mistake(place=document.place, text=str(finding))
-            for finding in number_references(inner, catalog)
-        )
+        found = list(number_references(inner, catalog))
+        lost[document.name] = []
+        if document.is_later:
+            found.extend(_unknown_tasks(db, inner))
+            lost[document.name] = [unmapped_reference(each) for each in found]
+            if inner.get("tenantCode") not in catalog.tenants:
+                inner.pop("tenantCode", None)
+        else:
+            mistakes.extend(Mistake(place=document.place, text=str(each)) for each in found)
         numbered[document.name] = inner
     if not mistakes:
         mistakes.extend(_cycles(db, documents, numbered, ids))
@@ -107,7 +134,7 @@ def import_documents(
             online=online,
             zone=zone,
             made_groups=made_groups,
-            doubts=doubts[document.name],
+            doubts=[*lost[document.name], *doubts[document.name]],
         )
         for document in documents
     ]
@@ -126,9 +153,14 @@ def _saved(
     made_groups: Iterable[str],
     doubts: Sequence[Finding],
 ) -> Imported:
-    tenant = inner.get("tenantId") if "tenantCode" in inner else document.tenant_id
+    has_own_tenant = "tenantCode" in inner or document.is_later
+    tenant = inner.get("tenantId") if has_own_tenant else document.tenant_id
     values: dict[str, Any] = {
-        "process_definition_json": json.dumps(inner, ensure_ascii=False),
+        # A code may lead to a definition of the files or of the database; sorted, the text is the
+        # same either way.
+        "process_definition_json": json.dumps(
+            inner, ensure_ascii=False, sort_keys=document.is_later
+        ),
         "description": document.description,
         "global_params": document.global_params,
         "timeout_minutes": document.timeout_minutes,
@@ -154,13 +186,15 @@ def _saved(
     keep_drawing(db, definition_id, locations=document.locations, connects=document.connects)
     if document.execution_type is not None:
         set_execution_type(db, definition_id, wanted=int(document.execution_type), at=at)
-    if online is not None or before is None:
-        state = ReleaseState.OFFLINE if online is False else ReleaseState.ONLINE
+    is_kept_offline = any(each.keeps_offline for each in (*document.findings, *doubts))
+    if online is not None or before is None or is_kept_offline:
+        goes_offline = online is False or is_kept_offline
+        state = ReleaseState.OFFLINE if goes_offline else ReleaseState.ONLINE
         set_release_state(db, definition_id, wanted=state, at=at)
         if state is ReleaseState.OFFLINE:
             take_schedules_offline(db, [definition_id], at=at)
     groups = wanted(inner).worker_group_names
-    schedule, about_it = _schedule(db, document, definition_id, groups, zone=zone, at=at)
+    schedules, about_them = _schedules(db, document, definition_id, groups, zone=zone, at=at)
     return Imported(
         document=document,
         id=definition_id,
@@ -170,14 +204,15 @@ def _saved(
         findings=(
             *document.findings,
             *(_of_new_group(name) for name in made_groups if name in groups),
-            *about_it,
+            *about_them,
             *doubts,
         ),
-        schedule=schedule,
+        schedules=schedules,
+        is_kept_offline=is_kept_offline,
     )
 
 
-def _schedule(
+def _schedules(
     db: Connection,
     document: DefinitionDocument,
     definition_id: int,
@@ -185,26 +220,60 @@ def _schedule(
     *,
     zone: ZoneInfo,
     at: datetime,
-) -> tuple[ImportedSchedule | None, list[Finding]]:
-    """Save the schedule of an export; return it with its findings, `groups` left out of them."""
-    if document.schedule is None:
-        return None, []
+) -> tuple[tuple[ImportedSchedule, ...], list[Finding]]:
+    """Save the schedules of a file; return them with findings, `groups` left out of these."""
     findings: list[Finding] = []
-    name, group = document.schedule.worker_group, -1
-    if name is not None:
-        known = worker_group_id(db, name)
-        group = make_worker_group(db, name) if known is None else known
-        if known is None and name not in groups:
-            findings.append(_of_new_group(name))
-    made, finding = save_schedule(
-        db,
-        document.schedule,
-        definition_id=definition_id,
-        worker_group_id=group,
-        zone=zone,
-        at=at,
-    )
-    return made, [*findings, finding]
+    saved: list[ImportedSchedule] = []
+    for schedule in document.schedules:
+        name, group = schedule.worker_group, -1
+        if name is not None:
+            known = worker_group_id(db, name)
+            group = make_worker_group(db, name) if known is None else known
+            if known is None and name not in groups:
+                findings.append(_of_new_group(name))
+        made, finding = save_schedule(
+            db,
+            schedule,
+            definition_id=definition_id,
+            worker_group_id=group,
+            zone=zone,
+            at=at,
+        )
+        findings.append(finding)
+        if made is not None:
+            saved.append(made)
+    return tuple(saved), findings
+
+
+def _unknown_tasks(db: Connection, inner: Mapping[str, Any]) -> list[Finding]:
+    """Name the tasks of other definitions that are known by code; return findings for the rest."""
+    ids = {
+        number
+        for _, _, number, item in dependent_items(inner)
+        if isinstance(number, int) and DEPENDENT_TASK_CODE in item
+    }
+    names: dict[int, str] = {}
+    for row in definitions_with_ids(db, sorted(ids)):
+        names |= _names_of_codes(_read(row))
+    return [
+        Finding(
+            severity=Severity.MISTAKE,
+            node=node,
+            key=f"dependence.{DEPENDENT_TASK_CODE}",
+            problem="it looks at a task of another definition by a code that nobody has here",
+            cure="import the export of that definition before this one or with it",
+        )
+        for node in name_tasks_awaited(inner, names)
+    ]
+
+
+def _names_of_codes(document: Mapping[str, Any]) -> dict[int, str]:
+    """Return the names of the tasks that keep their codes, by these."""
+    return {
+        code: name_of(node)
+        for node in nodes_of(document)
+        if (code := code_in(node.get("code"))) is not None
+    }
 
 
 def _of_new_group(name: str) -> Finding:
@@ -222,6 +291,7 @@ def _catalog(
     """Return the targets of the documents' references, and the worker groups made for them."""
     names = sorted({name for each in wanted for name in each.definition_names})
     numbers = sorted({number for each in wanted for number in each.definition_ids})
+    codes_wanted = sorted({code for each in wanted for code in each.definition_codes})
     definitions: dict[str, Target] = {}
     for row in definitions_named(db, names):
         # The default project's come first, and go before those of the same name elsewhere.
@@ -249,6 +319,7 @@ def _catalog(
         Catalog(
             definitions=definitions,
             definition_ids=frozenset(row.id for row in definitions_with_ids(db, numbers)),
+            definition_codes=_by_code(definitions_with_codes(db, codes_wanted)),
             datasources=sources,
             datasource_ids=frozenset(source_names),
             worker_groups=groups,
@@ -256,6 +327,16 @@ def _catalog(
         ),
         made,
     )
+
+
+def _by_code(rows: Iterable[NamedDefinition]) -> dict[int, Target]:
+    """Return the definitions that keep the codes of another system; the first of each code."""
+    found: dict[int, Target] = {}
+    for row in rows:
+        code = code_in(_read(row).get("code"))
+        if code is not None:
+            found.setdefault(code, Target(id=row.id, project_id=row.project_id))
+    return found
 
 
 def _cycles(
@@ -361,7 +442,10 @@ def _doubts(
                 problem=f"the definition looked at has no task {item['depTasks']!r:.200}",
             )
             for node, where, number, item in dependent_items(inner)
-            if not asks_for_all(item) and number in nodes and item["depTasks"] not in nodes[number]
+            if DEPENDENT_TASK_CODE not in item
+            and not asks_for_all(item)
+            and number in nodes
+            and item["depTasks"] not in nodes[number]
         )
     return doubts
 

@@ -29,9 +29,20 @@ FILE_KEYS: Final = frozenset(
         "timeout",
         "tenantId",
         "executionType",
+        "schedules",
     }
 )
 """The keys of an object in a file of Orcaflow's own form."""
+
+SCHEDULE_KEYS: Final = frozenset(
+    {
+        *("crontab", "startTime", "endTime", "timezoneId", "failureStrategy", "releaseState"),
+        *("processInstancePriority", "warningType", "warningGroupId", "workerGroup"),
+        *("misfirePolicy", "misfireLimit", "deadline", "missingTime", "repeatedTime"),
+        *("executionType", "startParams"),
+    }
+)
+"""The keys of a schedule in such a file."""
 
 _EDITORS_KEY: Final = "$schema"
 _PARAMETER: Final = ("prop", "direct", "type", "value")

@@ -51,5 +51,5 @@ def _given(pairs: Sequence[str]) -> dict[tuple[Kind, int], str]:
                 f"{pair!r} is not KIND:ID=NAME, as definition:42=load is;"
                 f" KIND is one of {', '.join(kinds)}",
             )
-        given[known, int(number[:10])] = name.strip()
+        given[known, int(number[:19])] = name.strip()
     return given

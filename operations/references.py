@@ -20,7 +20,9 @@ from common.model.task_type import DatasourceUse
 from common.task_types import task_type_spec
 from operations.definition_document import (
     CHILD_ID,
+    DEPENDENT_TASK_CODE,
     DefinitionReference,
+    code_in,
     definition_references,
     depend_items,
     id_in,
@@ -70,10 +72,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The references of a document: the names and the ids that have to be looked up."""
+    """The references of a document: the names, ids and codes that have to be looked up."""
 
     definition_names: frozenset[str]
     definition_ids: frozenset[int]
+    definition_codes: frozenset[int]
     datasource_names: frozenset[str]
     datasource_ids: frozenset[int]
     worker_group_names: frozenset[str]
@@ -89,6 +92,7 @@ class Catalog:
 
     definitions: Mapping[str, Target]
     definition_ids: frozenset[int] = frozenset()
+    definition_codes: Mapping[int, Target] = field(default_factory=dict)
     datasources: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     datasource_ids: frozenset[int] = frozenset()
     worker_groups: Mapping[str, int] = field(default_factory=dict)
@@ -147,10 +151,26 @@ def name_references(document: dict[str, Any], *, names: Names, foreign: bool) ->
             item.pop("definitionList", None)
 
 
+def name_tasks_awaited(document: Mapping[str, Any], names: Mapping[int, str]) -> list[str]:
+    """Name the tasks that dependent items look at by code; return the nodes where none is known."""
+    unknown: list[str] = []
+    for node, _, item, _ in depend_items(document):
+        if DEPENDENT_TASK_CODE not in item:
+            continue
+        name = names.get(code_in(item[DEPENDENT_TASK_CODE]) or 0)
+        if name is None:
+            unknown.append(node)
+        else:
+            del item[DEPENDENT_TASK_CODE]
+            item["depTasks"] = name
+    return unknown
+
+
 def wanted(document: Mapping[str, Any]) -> Wanted:
     """Return the references that `number_references` will look up."""
     definition_names: set[str] = set()
     definition_ids: set[int] = set()
+    definition_codes: set[int] = set()
     datasource_names: set[str] = set()
     datasource_ids: set[int] = set()
     groups: set[str] = set()
@@ -160,6 +180,8 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
             definition_names.add(reference.name)
         elif reference.number is not None:
             definition_ids.add(reference.number)
+        elif reference.code is not None:
+            definition_codes.add(reference.code)
     for node in nodes_of(document):
         if _datasource_use(node) is DatasourceUse.ONE:
             params = object_in(node, "params") or {}
@@ -181,6 +203,7 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
     return Wanted(
         definition_names=frozenset(definition_names),
         definition_ids=frozenset(definition_ids),
+        definition_codes=frozenset(definition_codes),
         datasource_names=frozenset(datasource_names),
         datasource_ids=frozenset(datasource_ids),
         worker_group_names=frozenset(groups),
@@ -222,6 +245,9 @@ def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
     For the reader of definitions, which requires ids before any database has been read.
     """
     copied: dict[str, Any] = json.loads(json.dumps(document))
+    for _, _, item, _ in depend_items(copied):
+        if item.pop(DEPENDENT_TASK_CODE, None) is not None:
+            item["depTasks"] = "a task"
     names = wanted(copied)
     target = Target(id=1, project_id=1)
     for _ in number_references(
@@ -229,6 +255,7 @@ def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
         Catalog(
             definitions=dict.fromkeys(names.definition_names, target),
             definition_ids=names.definition_ids,
+            definition_codes=dict.fromkeys(names.definition_codes, target),
             datasources=dict.fromkeys(names.datasource_names, (1,)),
             datasource_ids=names.datasource_ids,
             worker_groups=dict.fromkeys(names.worker_group_names, 1),
@@ -315,11 +342,13 @@ def _name_definition(
     number = reference.number
     given = None if number is None else names.given.get((Kind.DEFINITION, number))
     name = given or reference.name
-    if name is None and number is not None and foreign:
-        name = names.of(Kind.DEFINITION, number)
+    foreign_id = reference.code if number is None else number
+    if name is None and foreign_id is not None and foreign:
+        name = names.of(Kind.DEFINITION, foreign_id)
     if name is not None:
         reference.holder[reference.name_key] = name
-        reference.holder.pop(reference.id_key, None)
+        for key in (reference.id_key, *reference.code_keys):
+            reference.holder.pop(key, None)
     elif foreign and number is not None:
         yield Finding(
             severity=Severity.MISTAKE,
@@ -451,7 +480,7 @@ def _number_definition(reference: DefinitionReference, catalog: Catalog) -> Iter
         if reference.id_key != CHILD_ID:
             reference.holder["projectId"] = target.project_id
         return
-    number = reference.number
+    number, code = reference.number, reference.code
     if number is not None and number not in catalog.definition_ids:
         yield _missing(
             reference.node,
@@ -459,6 +488,22 @@ def _number_definition(reference: DefinitionReference, catalog: Catalog) -> Iter
             f"there is no process definition with the id {number}",
             f"name it instead, as {reference.name_key}",
         )
+    if code is not None:
+        by_code = catalog.definition_codes.get(code)
+        if by_code is None:
+            yield _missing(
+                reference.node,
+                f"{reference.where}.{reference.code_keys[0]}",
+                f"definition {code} of the other system is neither in these files nor here",
+                "import its export before this one or with it, or say which one it is:"
+                f" {_map_option(Kind.DEFINITION, code, 'NAME')}",
+            )
+            return
+        for key in reference.code_keys:
+            reference.holder.pop(key, None)
+        reference.holder[reference.id_key] = by_code.id
+        if reference.id_key != CHILD_ID:
+            reference.holder["projectId"] = by_code.project_id
 
 
 def _number_datasource(params: dict[str, Any], node: str, catalog: Catalog) -> Iterator[Finding]:

@@ -26,6 +26,11 @@ _RESOURCE: Final = {
         },
     ]
 }
+_SCHEDULE: Final = {
+    "type": "object",
+    "required": ["crontab"],
+    "properties": {"crontab": {"description": "A cron line of Quartz.", "type": "string"}},
+}
 # A word is taken in any case; the list of words is what editors offer.
 _SPACE: Final = r"\s*"
 
@@ -53,6 +58,10 @@ def definition_schema(types: Mapping[str, TaskTypeSpec]) -> dict[str, Any]:
                     "timeout": DEFINITION_KEYS["timeout"],
                     "tenantId": DEFINITION_KEYS["tenantId"],
                     "executionType": DEFINITION_KEYS["executionType"],
+                    "schedules": {
+                        "description": "Its schedules; made OFFLINE where they are not there yet.",
+                        "anyOf": [{"type": "array", "items": _SCHEDULE}, _ABSENT],
+                    },
                     "processDefinitionJson": {
                         "anyOf": [{"$ref": "#/$defs/process"}, {"type": "string"}]
                     },

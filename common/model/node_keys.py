@@ -104,5 +104,6 @@ DEFINITION_KEYS: Final[Mapping[str, Schema]] = {
     "description": text("A remark."),
     "processDefinitionName": text("The definition's name, as in an export."),
     "processDefinitionDescription": text("A remark, as in an export."),
+    "code": {"description": "Its code in the system that an export comes from. Kept."},
 }
 """The keys of the 1.2 JSON itself."""

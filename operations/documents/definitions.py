@@ -47,9 +47,18 @@ def node_row(node: TaskNode) -> dict[str, object]:
 
 
 def finding_rows(findings: Iterable[Finding], severity: Severity) -> list[dict[str, object]]:
-    """The findings of one severity, each with its place and its cure."""
+    """The findings of one severity, each with its place and its cure.
+
+    One about an unmapped part also says if the definition stays OFFLINE for want of it.
+    """
     return [
-        {"node": each.node, "key": each.key, "problem": each.problem, "cure": each.cure or None}
+        {
+            "node": each.node,
+            "key": each.key,
+            "problem": each.problem,
+            "cure": each.cure or None,
+            **({"keeps_offline": each.keeps_offline} if severity is Severity.UNMAPPED else {}),
+        }
         for each in findings
         if each.severity is severity
     ]
@@ -57,7 +66,9 @@ def finding_rows(findings: Iterable[Finding], severity: Severity) -> list[dict[s
 
 def imported_row(imported: Imported) -> dict[str, object]:
     """An imported definition, with everything that its author should know of the import."""
-    schedule = imported.schedule
+    schedules = [
+        {"id": each.id, "crontab": each.crontab, "new": each.is_new} for each in imported.schedules
+    ]
     return {
         "name": imported.document.name,
         "id": imported.id,
@@ -65,9 +76,9 @@ def imported_row(imported: Imported) -> dict[str, object]:
         "release_state": imported.release_state.name,
         "tasks": imported.document.task_count,
         "changed": imported.changed,
-        "schedule": None
-        if schedule is None
-        else {"id": schedule.id, "crontab": schedule.crontab, "new": schedule.is_new},
+        "kept_offline": imported.is_kept_offline,
+        "schedule": schedules[0] if schedules else None,
+        "schedules": schedules,
         "unmapped": finding_rows(imported.findings, Severity.UNMAPPED),
         "warnings": finding_rows(imported.findings, Severity.WARNING),
     }

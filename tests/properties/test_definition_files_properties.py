@@ -29,6 +29,20 @@ INNER_KEYS = (
     "definitionId", "definitionName", "definitionList", "depTasks", "dateValue", "cycle", "id",
     "res", "name", "value", "label", "enable", "interval", "successNode", "switchResult",
 )  # fmt: skip
+LATER_KEYS = (
+    "definitionCode", "depTaskCode", "processDefinitionCode", "workflowDefinitionCode", "httpBody",
+    "resourceName", "programType", "namespace", "segmentSeparator", "failurePolicy", "nextNode",
+    "dependence", "conditionResult", "waitStartTimeout", "sqlResource", "failedNode", "url",
+)  # fmt: skip
+TASK_KEYS = (
+    "flag", "taskPriority", "workerGroup", "environmentCode", "failRetryTimes", "timeoutFlag",
+    "timeoutNotifyStrategy", "timeout", "delayTime", "taskGroupId", "isCache", "taskExecuteType",
+    "description", "cpuQuota",
+)  # fmt: skip
+SCHEDULE_KEYS = (
+    "crontab", "startTime", "endTime", "timezoneId", "failureStrategy", "warningGroupId",
+    "workerGroup", "tenantCode", "environmentCode", "misfirePolicy", "deadline", "startParams",
+)  # fmt: skip
 
 leaves = st.one_of(
     st.none(),
@@ -42,7 +56,7 @@ values = st.recursive(
     leaves,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.dictionaries(st.sampled_from(INNER_KEYS), inner, max_size=4),
+        st.dictionaries(st.sampled_from(INNER_KEYS + LATER_KEYS), inner, max_size=4),
         # An object may come as text that holds it.
         inner.map(json.dumps),
     ),
@@ -63,9 +77,37 @@ exports = st.fixed_dictionaries(
     },
     optional={"scheduleCrontab": leaves, "projectName": leaves, "executionType": leaves},
 )
+codes = st.one_of(st.integers(1, 4), st.integers(1, 4), leaves)
+later_exports = st.fixed_dictionaries(
+    {
+        "processDefinition": st.fixed_dictionaries(
+            {"name": st.sampled_from(["x", "y"])},
+            optional=dict.fromkeys(("code", "globalParams", "timeout", "tenantId", "flag"), leaves),
+        ),
+        "taskDefinitionList": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "code": codes,
+                    "name": st.sampled_from(["a", "b", "c", "d"]),
+                    "taskType": st.sampled_from((*TYPES, "SPARK", "HTTP", "SUB_WORKFLOW")),
+                    "taskParams": values,
+                },
+                optional=dict.fromkeys(TASK_KEYS, leaves),
+            ),
+            max_size=3,
+            unique_by=(lambda task: str(task["code"]), lambda task: task["name"]),
+        ),
+        "processTaskRelationList": st.lists(
+            st.fixed_dictionaries({"preTaskCode": st.just(0), "postTaskCode": codes}), max_size=3
+        ),
+    },
+    optional={
+        "schedule": st.one_of(leaves, st.dictionaries(st.sampled_from(SCHEDULE_KEYS), values))
+    },
+)
 
 
-@given(documents=st.lists(st.one_of(exports, definitions), max_size=3))
+@given(documents=st.lists(st.one_of(exports, definitions, later_exports), max_size=3))
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -82,6 +124,7 @@ def test_every_file_is_read_or_refused_with_places(tmp_path: Path, documents: li
         catalog = Catalog(
             definitions=dict.fromkeys(names.definition_names, target),
             definition_ids=names.definition_ids,
+            definition_codes=dict.fromkeys(names.definition_codes, target),
             datasources=dict.fromkeys(names.datasource_names, (7,)),
             datasource_ids=names.datasource_ids,
             worker_groups=dict.fromkeys(names.worker_group_names, 7),

@@ -11,8 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, case, func, select, text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Text,
+    any_,
+    case,
+    cast,
+    func,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from common.model.states import ReleaseState
 from common.store.tables import process_definition, project
@@ -277,6 +289,13 @@ def definitions_named(db: Connection, names: Collection[str]) -> list[NamedDefin
 
 def definitions_with_ids(db: Connection, ids: Collection[int]) -> list[NamedDefinition]:
     return _named_definitions(db, process_definition.c.id.in_(ids)) if ids else []
+
+
+def definitions_with_codes(db: Connection, codes: Collection[int]) -> list[NamedDefinition]:
+    """List the definitions in whose JSON one of these codes stands, be it as their own or not."""
+    texts = [f'%"code": {code}%' for code in codes]
+    column = process_definition.c.process_definition_json
+    return _named_definitions(db, column.like(any_(cast(texts, ARRAY(Text))))) if texts else []
 
 
 def _named_definitions(db: Connection, which: ColumnElement[bool]) -> list[NamedDefinition]:

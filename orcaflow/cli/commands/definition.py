@@ -55,8 +55,8 @@ _MapOption = Annotated[
     typer.Option(
         "--map",
         metavar="KIND:ID=NAME",
-        help="What an id of another database is called here; KIND is definition, datasource,"
-        " worker-group, resource or tenant. Repeat.",
+        help="The name here of an id or a code of another database; KIND is definition,"
+        " datasource, worker-group, resource or tenant. Repeat.",
     ),
 ]
 _Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of definitions.")]
@@ -70,6 +70,7 @@ _Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of d
         "  orcaflow definition import examples/flights/flights.json\n"
         "  orcaflow definition import bare.json --name nightly --offline\n"
         "  orcaflow definition import exported.json --map definition:42=load\n"
+        "  orcaflow definition import from-3.2.json --map datasource:7=warehouse --offline\n"
     ),
 )
 def import_(
@@ -92,17 +93,22 @@ def import_(
     """Import definitions: all of them or, if anything is wrong, none.
 
     A file is a JSON object {"name": ..., "description": ..., "processDefinitionJson": {...}}, a
-    list of them, the bare 1.2 JSON together with --name, or what DolphinScheduler 1.x exports.
+    list of them, the bare 1.2 JSON together with --name, or what DolphinScheduler 1.x, 2.x or 3.x
+    exports.
     Importing a name again brings it to what the file says, and makes a new version only if
     something changed. Relative paths of scripts and jars are looked for beside the file. A key that
     is nearly a known one is a mistake.
 
     Sub processes, dependent items, data sources and worker groups may be given by name
     (processDefinitionName, definitionName, datasourceName, workerGroup), which goes before an id.
-    The ids in an export are those of another database; where the file does not tell their names,
-    --map does. The schedule of an export is made too, always OFFLINE. What has no place here, as an
-    alert group, is listed. Fields: name, id, version, release_state, tasks, changed, schedule
-    (null, or id, crontab, new), unmapped and warnings (both: node, key, problem, cure).
+    The ids and codes in an export are those of another database; where no file tells their names,
+    --map does. Schedules are made too, always OFFLINE. What has no place here is listed. An export
+    of 2.x or 3.x gets in whatever its tasks are: what can't run here, as a task type that is not
+    known, keeps the definition OFFLINE, even with --online.
+
+    Fields: name, id, version, release_state, kept_offline, tasks, changed, schedules (id, crontab,
+    new), schedule (the first of them, or null), unmapped (node, key, problem, cure, keeps_offline)
+    and warnings (node, key, problem, cure).
     """
     from common.model.states import ReleaseState
     from operations.definitions import import_definitions
@@ -127,7 +133,9 @@ def import_(
             f"{what}: {row['name']} (version {row['version']},"
             f" {counted(each.document.task_count, 'task')}, {row['release_state']})"
         )
-        if row["release_state"] == ReleaseState.OFFLINE.name:
+        if row["kept_offline"]:
+            say("It stays OFFLINE, since parts of it are unmapped: see above.")
+        elif row["release_state"] == ReleaseState.OFFLINE.name:
             say(f"It can't run before `orcaflow definition online {row['name']}`.")
 
 
@@ -151,10 +159,10 @@ def lint(
     """Check files as `import` does, without a database; all mistakes are told, each with its place.
 
     Warnings tell what is allowed and may surprise, as a parameter that is declared nowhere; they
-    don't change the exit code, which is 1 if there is any mistake. What a file refers to by name
-    may be in the database: only `import` looks there. Fields: definitions (file, name, tasks),
-    mistakes (file, definition, node, key, problem), unmapped and warnings (file, definition, node,
-    key, problem, cure).
+    don't change the exit code, which is 1 if there is any mistake. What a file refers to by name or
+    by code may be in the database: only `import` looks there. Fields: definitions (file, name,
+    tasks), mistakes (file, definition, node, key, problem), unmapped and warnings (file,
+    definition, node, key, problem, cure; unmapped also keeps_offline).
     """
     from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
     from operations.documents.definitions import lint_document
@@ -264,6 +272,7 @@ def export(
     """Print a definition as a file that `import` takes, into this database or another.
 
     Other definitions, data sources and worker groups are named, since ids mean nothing elsewhere.
+    Its schedules go along, without start-up parameters whose names say that they are secrets.
     """
     from operations.definitions import export_definition
     from operations.session import opened
@@ -275,6 +284,8 @@ def export(
 @app.command(epilog="Example: orcaflow definition online flights")
 def online(names: _Names, form: FormatOption = Format.TABLE) -> None:
     """Release definitions, so that they can run; their schedules stay as they are.
+
+    A definition with a task that can't run as it stands is refused.
 
     Fields: name, id, release_state, changed, schedules (none).
     """
@@ -402,7 +413,8 @@ def delete(
 
 def _report_findings(name: str, findings: Iterable[Finding]) -> None:
     for each in findings:
-        say(f"{each.severity.value}: {name!r:.80}: {each}")
+        offline = ", kept OFFLINE" if each.keeps_offline else ""
+        say(f"{each.severity.value}{offline}: {name!r:.80}: {each}")
 
 
 def _release(names: list[str], wanted: ReleaseState, form: Format) -> None:
