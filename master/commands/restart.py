@@ -221,7 +221,8 @@ def _as_ended(row: TaskRow) -> TaskRow:
 def _tasks_to_reset(
     instance: InstanceSnapshot, graph: ProcessGraph, reset: Reset
 ) -> tuple[str, ...]:
-    valid = {row.name for row in instance.tasks if row.valid and row.state.is_finished}
+    latest = {row.name: row for row in instance.tasks}
+    valid = {row.name for row in latest.values() if row.valid and row.state.is_finished}
     wanted = dict.fromkeys(reset(ended_run(instance, graph)))
     return tuple(name for name in wanted if name in valid)
 

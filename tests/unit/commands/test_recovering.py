@@ -208,6 +208,12 @@ def test_a_superseded_attempt_is_not_reset_again() -> None:
     assert recovered(FAILED, an_instance(ProcessState.FAILURE, *tasks)).reset == ()
 
 
+def test_a_task_whose_latest_attempt_was_superseded_is_not_reset() -> None:
+    # No daemon leaves such rows; somebody may have typed them.
+    tasks = (a_task("a", BAD), a_task("a", BAD, attempt=2, valid=False), a_task("b", BAD))
+    assert recovered(REPEAT, an_instance(ProcessState.FAILURE, *tasks)).reset == ("b",)
+
+
 def test_the_recovery_of_a_run_that_was_given_up_runs_what_ended_after_it() -> None:
     late = a_task("a", GONE, settled=False)
     good = a_task("b", DONE, settled=False)
