@@ -21,6 +21,7 @@ from common.config import Config
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
 from common.model.cluster import NodeKind
+from common.registry.config import registry_config
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
 from common.runtime import log as logs
@@ -30,7 +31,6 @@ from common.runtime.daemon import (
     engine_of,
     heartbeat_text,
     product_version,
-    registry_config,
     show_standing,
     standing_problem,
     zone_of,

@@ -27,12 +27,13 @@ from functools import partial
 from pathlib import Path
 
 from common.clock import SystemClock
-from common.config import CONF_DIR_VARIABLE, Config
+from common.config import CONF_DIR_VARIABLE, Config, zookeeper_digest
 from common.embedded.addresses import recorded_postgres, recorded_zookeeper
 from common.embedded.postgres import EmbeddedPostgres
 from common.embedded.process import exclusive, is_port_free
 from common.embedded.zookeeper import EmbeddedZookeeper
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.folders import closed_folder
 from common.host import is_alive
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
@@ -182,6 +183,8 @@ class Cluster:
             port=embedded.zookeeper_port if port is None else port,
             tick_ms=embedded.zookeeper_tick_ms,
             heap_mb=embedded.zookeeper_heap_mb,
+            # Of servers of one's own, the credential is theirs.
+            digest="" if self.config.zookeeper.hosts else zookeeper_digest(self.config),
             start_within=self._within,
         )
         already = server.is_running()
@@ -267,7 +270,7 @@ class Cluster:
             named = Path(environment[CONF_DIR_VARIABLE]).expanduser()
             environment[CONF_DIR_VARIABLE] = str(named.absolute())
         out = self._out(kind, port)
-        out.parent.mkdir(parents=True, exist_ok=True)
+        closed_folder(out.parent)
         with out.open("wb") as output:
             process = subprocess.Popen(
                 command,

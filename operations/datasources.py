@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.clock import SystemClock
+from common.embedded import addresses as embedded
 from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableError
 from common.store.connect import Connection
 from common.store.people import datasources as store
 from common.store.people import views
 from common.store.people.definitions import definitions
 from common.store.people.views import DatasourceView
+from common.store.reading import allow_reading
 from operations.datasource_params import (
     POSTGRESQL,
     DatasourceError,
@@ -104,6 +106,38 @@ def create_datasource(
                 f"there is a data source {name!r} already; --replace brings it to this"
             )
         return SavedDatasource(view=_found(db, name), is_new=saved[1])
+
+
+def create_own_datasource(
+    session: Session, name: str, *, note: str | None, replace: bool
+) -> SavedDatasource:
+    """Make a data source of the cluster's own database, for a role that reads and can't write.
+
+    `UsageError` where the database is no embedded one: its roles are its administrator's business.
+    """
+    check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
+    if session.config.database.url:
+        raise UsageError(
+            None,
+            "database.url names a server of yours, so no role can be made there; make one that may"
+            " only read (`db upgrade` gives a role named orcaflow_reader its rights), and give"
+            " --address, --database and --user",
+        )
+    reader = embedded.postgres_address(session.config.home).seen_by(embedded.READER)
+    password = reader.password()
+    with session.engine.begin() as db:
+        allow_reading(db)
+    return create_datasource(
+        session,
+        name,
+        PostgresAddress(
+            address=f"{reader.host}:{reader.port}", database=reader.dbname, user=reader.user
+        ),
+        password=password,
+        type_=None,
+        note=note,
+        replace=replace,
+    )
 
 
 def list_datasources(session: Session) -> list[DatasourceView]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from common.clock import SystemClock
-from common.config import Config, zookeeper_hosts
+from common.config import Config
 from common.model.cluster import Heartbeat, NodeKind
-from common.registry.config import RegistryConfig
+from common.registry.config import registry_config
 from common.registry.connect import connect
 from common.registry.protocol import Registry
 from operations.health import health
@@ -33,14 +33,7 @@ class Member:
 def registry(config: Config, *, patience: timedelta | None = None) -> Iterator[Registry]:
     """A session of its own; `ServiceUnreachableError` if ZooKeeper does not answer in time."""
     opened = connect(
-        RegistryConfig(
-            hosts=zookeeper_hosts(config),
-            root=config.zookeeper.root,
-            session_timeout=timedelta(seconds=config.zookeeper.session_timeout_seconds),
-            connection_timeout=patience
-            or timedelta(seconds=config.zookeeper.connection_timeout_seconds),
-            digest=config.zookeeper.digest,
-        ),
+        registry_config(config, patience=patience),
         clock=SystemClock(),
     )
     try:

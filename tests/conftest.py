@@ -13,7 +13,7 @@ import gc
 import os
 import uuid
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,18 @@ from typing import TypeVar
 import hypothesis
 import psycopg2
 import pytest
+from kazoo.security import OPEN_ACL_UNSAFE
 
-from common.embedded.addresses import PostgresAddress, ZookeeperAddress
+from common.embedded.addresses import (
+    OWNER,
+    SUPERUSER,
+    PostgresAddress,
+    ZookeeperAddress,
+    zookeeper_address,
+)
 from common.embedded.postgres import EmbeddedPostgres
 from common.embedded.zookeeper import EmbeddedZookeeper
+from common.embedded.zookeeper_rights import as_super
 from common.store import schema
 from common.store.connect import engine
 from tests.budget import Budget
@@ -71,7 +79,7 @@ class Databases:
             _administer(
                 self._postgres,
                 # Files are copied in less time than they are logged.
-                f'CREATE DATABASE {name} TEMPLATE "{template}" STRATEGY file_copy',
+                f'CREATE DATABASE {name} TEMPLATE "{template}" STRATEGY file_copy OWNER {OWNER}',
             )
             made.append(name)
             return replace(self._postgres, dbname=name).url
@@ -159,9 +167,22 @@ def postgres(server_home: Path) -> Iterator[PostgresAddress]:
 
 @pytest.fixture(scope="session")
 def zookeeper(server_home: Path) -> Iterator[ZookeeperAddress]:
-    """The session's ZooKeeper. For a node to use, ask for `zk_root`."""
+    """The session's ZooKeeper. For a node to use, ask for `zk_root`.
+
+    Unlike a home's own it is open to all: tests about its rights start servers of their own.
+    """
     server = EmbeddedZookeeper(server_home)
-    with _shared(server_home / "zookeeper.users", server.start, server.stop) as address:
+
+    def start() -> ZookeeperAddress:
+        if server.is_running():
+            return zookeeper_address(server_home)
+        address = server.start()
+        with closing(as_super(server_home, address.hosts)) as client:
+            client.set_acls("/", OPEN_ACL_UNSAFE)
+            client.stop()
+        return address
+
+    with _shared(server_home / "zookeeper.users", start, server.stop) as address:
         yield address
 
 
@@ -197,7 +218,7 @@ def zk_root(zookeeper: ZookeeperAddress) -> ZookeeperRoot:
 
 
 def _make_template(postgres: PostgresAddress) -> None:
-    _administer(postgres, f"CREATE DATABASE {MIGRATED}")
+    _administer(postgres, f"CREATE DATABASE {MIGRATED} OWNER {OWNER}")
     migrated = engine(replace(postgres, dbname=MIGRATED).url)
     schema.upgrade(migrated, os_user="tester")
     # A database is copied only while nobody is connected to it.
@@ -205,7 +226,7 @@ def _make_template(postgres: PostgresAddress) -> None:
 
 
 def _administer(postgres: PostgresAddress, statement: str) -> None:
-    connection = psycopg2.connect(postgres.dsn)
+    connection = psycopg2.connect(postgres.seen_by(SUPERUSER).dsn)
     try:
         # Databases can't be made or dropped inside a transaction.
         connection.autocommit = True

@@ -27,8 +27,10 @@ from common.clock import Clock, SystemClock
 from common.config import Config, WorkerConfig
 from common.destinations import listed
 from common.errors import SchedulerError, ServiceUnreachableError
+from common.folders import PASSABLE, PRIVATE, closed_folder
 from common.host import host_load
 from common.model.cluster import NodeKind, ip_number
+from common.registry.config import registry_config
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
 from common.runtime import log as logs
@@ -38,7 +40,6 @@ from common.runtime.daemon import (
     engine_of,
     heartbeat_text,
     product_version,
-    registry_config,
     show_standing,
     standing_problem,
     zone_of,
@@ -181,8 +182,14 @@ class WorkerServer:
     ) -> tuple[Supervisor, Worker]:
         config, settings = self._config, self._settings
         tasks = config.home / "tasks"
-        data_dir = Path(settings.data_dir) if settings.data_dir else config.home / "data"
-        data_dir.mkdir(parents=True, exist_ok=True)
+        for_tenants = settings.tenant_mode == "tenant" and os.geteuid() == 0
+        if settings.data_dir:
+            data_dir = Path(settings.data_dir)  # Its modes are its owner's business.
+            data_dir.mkdir(parents=True, exist_ok=True)
+        else:
+            data_dir = closed_folder(
+                config.home / "data", mode=PASSABLE if for_tenants else PRIVATE
+            )
         # Before any other process is started, which would keep the cgroup from being divided.
         limits = _limits(settings)
         seen = seen_by_tasks(os.environ)
@@ -195,7 +202,7 @@ class WorkerServer:
             environment=seen,
             data_dir=data_dir,
             # An ordinary account runs tasks of its own alone, in either mode.
-            for_tenants=settings.tenant_mode == "tenant" and os.geteuid() == 0,
+            for_tenants=for_tenants,
             wake=lambda: self._wakes.wake(HostLoop.name),
         )
         launcher = Launcher(
@@ -219,7 +226,7 @@ class WorkerServer:
             wants_host=host.want,
         )
         made: list[Supervisor] = []
-        tasks.mkdir(parents=True, exist_ok=True)
+        closed_folder(tasks, mode=PASSABLE)
         fitness = self._fitness = Fitness(
             (tasks, data_dir), reserved_gb=settings.reserved_disk_gb, clock=self._clock
         )

@@ -12,7 +12,13 @@ imported only while loading, because most commands must start without it; pydant
 used, since its import takes longer than the whole command line may take to start.
 """
 
-from common.config.addresses import database_dsn, database_url, libpq_dsn, zookeeper_hosts
+from common.config.addresses import (
+    database_dsn,
+    database_url,
+    libpq_dsn,
+    zookeeper_digest,
+    zookeeper_hosts,
+)
 from common.config.keys import CONF_DIR_VARIABLE, ENVIRONMENT_PREFIX, FILES
 from common.config.reading import (
     default_conf_dir,
@@ -55,5 +61,6 @@ __all__ = [
     "shown",
     "spark_profiles",
     "splices_scripts",
+    "zookeeper_digest",
     "zookeeper_hosts",
 ]

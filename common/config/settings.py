@@ -37,6 +37,14 @@ class DatabaseConfig:
     """A statement that takes longer is given up: nothing that a loop asks for should."""
     connect_timeout_seconds: WholeSeconds = 5
     """A server that does not answer for so long counts as unreachable."""
+    sslmode: Literal["", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = ""
+    """TLS in libpq's words; verify-full checks certificate and name. Empty: as url says it."""
+    sslrootcert: str = ""
+    """The file with the certificates that the server's is checked by; system is the system's."""
+    sslcert: str = ""
+    """The file with the own certificate, for servers that ask for one."""
+    sslkey: str = ""
+    """The file with the key of sslcert, readable by the daemons' account alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +62,19 @@ class ZookeeperConfig:
     connection_timeout_seconds: Seconds = 10
     """A start that gets no answer for so long says so and goes on waiting."""
     digest: str = field(default="", repr=False)
-    """user:password for ZooKeeper's digest scheme; empty does without."""
+    """user:password for the digest scheme, which all nodes then belong to; empty: digest_file."""
+    digest_file: str = ""
+    """A file with user:password instead. Without either, only the embedded server has one."""
+    tls: bool = False
+    """Speak TLS with the servers, at their secureClientPort."""
+    tls_verify: Literal["full", "ca", "none"] = "full"
+    """Check certificate and name (full), the certificate (ca), or nothing, and warn (none)."""
+    tls_ca_file: str = ""
+    """The file with the certificates that theirs is checked by, besides the system's."""
+    tls_cert_file: str = ""
+    """The file with the own certificate, for servers that ask for one."""
+    tls_key_file: str = ""
+    """The file with the key of tls_cert_file, readable by the daemons' account alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

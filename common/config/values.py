@@ -6,13 +6,18 @@ import json
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
-from common.config.addresses import database_dsn, database_url, zookeeper_hosts
+from common.config.addresses import (
+    database_dsn,
+    database_url,
+    zookeeper_digest,
+    zookeeper_hosts,
+)
 from common.config.keys import flattened
 from common.config.settings import Config
 from common.masking import SHORT_MASK, mask_text
 from common.spark_config import shown_conf
 
-DERIVED_KEYS = ("database.dsn", "database.url", "zookeeper.hosts")
+DERIVED_KEYS = ("database.dsn", "database.url", "zookeeper.digest", "zookeeper.hosts")
 """Keys that `get` resolves: the configured server, or else the embedded one."""
 
 
@@ -29,12 +34,17 @@ def get(config: Config, key: str) -> str:
 
     `database.dsn` (for libpq), `database.url` (for SQLAlchemy) and `zookeeper.hosts` are those of
     the embedded servers if none are configured; `ServiceUnreachableError` if they are not running.
+    So is `zookeeper.digest`, which may be empty only if there is a `zookeeper.hosts`.
     """
     match key:
         case "database.dsn":
             return database_dsn(config)
         case "database.url":
             return database_url(config)
+        case "zookeeper.digest":
+            # Of a home without a server nobody need know.
+            zookeeper_hosts(config)
+            return zookeeper_digest(config)
         case "zookeeper.hosts":
             return zookeeper_hosts(config)
         case _:

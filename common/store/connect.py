@@ -49,6 +49,12 @@ _REFUSALS: Final = (
     "permission denied for database",
     "is not permitted to log in",
     "server does not support SSL",
+    "certificate verify failed",
+    "does not match host name",
+    "could not read root certificate file",
+    "could not read certificate file",
+    "could not load private key file",
+    "has group or world access",
 )
 
 

@@ -31,6 +31,7 @@ from common.model.command_param import ParamKey
 from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
+from common.store.reading import allow_reading
 
 REVISIONS: Final = ("0001", "0002", "0003", "0004")
 REVISION: Final = REVISIONS[-1]
@@ -232,6 +233,7 @@ def upgrade(engine: Engine, *, os_user: str) -> list[str]:
         alembic.upgrade(config, REVISION)
         db.execute(delete(tables.version))
         db.execute(insert(tables.version).values(version=REVISION))
+        allow_reading(db)
     applied_before = 0 if found is None else REVISIONS.index(found) + 1
     return list(REVISIONS[applied_before:])
 

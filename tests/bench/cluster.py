@@ -28,6 +28,7 @@ class Cluster:
     home: Path
     dsn: str
     zookeeper: str
+    digest: str
     master_pid: int
     worker_pid: int
 
@@ -49,6 +50,7 @@ def running(settings: Mapping[str, object] | None = None) -> Iterator[Cluster]:
                 home=home,
                 dsn=_configured(environment, "database.dsn"),
                 zookeeper=_configured(environment, "zookeeper.hosts"),
+                digest=_configured(environment, "zookeeper.digest"),
                 master_pid=pids["master-server"],
                 worker_pid=pids["worker-server"],
             )

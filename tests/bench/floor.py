@@ -18,6 +18,7 @@ from typing import Any
 
 import psycopg2
 from kazoo.client import KazooClient
+from kazoo.security import CREATOR_ALL_ACL
 
 from tests.bench import chain, fan, layered
 from tests.bench.figures import Figure, percentile, rate
@@ -112,7 +113,11 @@ class _Floor:
 @contextmanager
 def _bare(stage: Stage) -> Iterator[_Floor]:
     database = psycopg2.connect(stage.cluster.dsn)
-    zookeeper = KazooClient(hosts=stage.cluster.zookeeper)
+    zookeeper = KazooClient(
+        hosts=stage.cluster.zookeeper,
+        auth_data=[("digest", stage.cluster.digest)],
+        default_acl=CREATOR_ALL_ACL,
+    )
     zookeeper.start()
     try:
         with database.cursor() as cursor:

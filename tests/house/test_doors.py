@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("common", "master", "worker", "operations", "orcaflow", "sql")
 
 DOORS = {
-    "kazoo": ("common/registry/",),
+    # The embedded server has to be claimed before any registry can use it.
+    "kazoo": ("common/registry/", "common/embedded/zookeeper_rights.py"),
     # SQL tasks open connections of their own, in processes of their own.
     "sqlalchemy": ("common/store/", "sql/migrations/", "worker/runners/database.py"),
     "httpx": ("worker/runners/http.py", "worker/spark/managers/rest.py"),

@@ -8,20 +8,27 @@ import signal
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg2
 import pytest
 
+from common.embedded import postgres_account as accounts
 from common.embedded.addresses import (
+    OWNER,
+    READER,
+    SUPERUSER,
     PostgresAddress,
+    password_file,
     postgres_address,
     postgres_file,
     record,
 )
-from common.embedded.postgres import EmbeddedPostgres, main
+from common.embedded.postgres import EmbeddedPostgres, _single_user, main
 from common.embedded.process import is_port_free
 from common.errors import ConfigurationError, ServiceUnreachableError
 
@@ -42,10 +49,9 @@ def server(made_home: Path, tmp_path: Path) -> Iterator[EmbeddedPostgres]:
     home = tmp_path / "home"
     home.mkdir()
     shutil.copytree(made_home / "postgres", home / "postgres")
-    shutil.copy2(made_home / "postgres.password", home)
-    owner = (made_home / "postgres").stat()
-    for path in [home / "postgres", *(home / "postgres").rglob("*")]:
-        os.chown(path, owner.st_uid, owner.st_gid)
+    for role in (OWNER, READER, SUPERUSER):
+        shutil.copy2(password_file(made_home, role), home)
+    accounts.give(home / "postgres", accounts.owner_of(made_home / "postgres"))
     server = EmbeddedPostgres(home)
     yield server
     server.stop(now=True)
@@ -59,6 +65,18 @@ def query(address: PostgresAddress, statement: str) -> list[tuple[object, ...]]:
             return list(cursor.fetchall()) if cursor.description else []
     finally:
         connection.close()
+
+
+@contextmanager
+def refused(address: PostgresAddress) -> Iterator[Any]:
+    """A cursor of somebody who has put the guard against mistakes aside; its user has no right."""
+    with closing(psycopg2.connect(address.dsn)) as connection:
+        # Some statements refuse a transaction before they look at rights.
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = off")
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                yield cursor
 
 
 def test_data_and_port_are_kept_between_starts(server: EmbeddedPostgres) -> None:
@@ -103,7 +121,7 @@ def test_only_the_password_lets_anyone_in_and_only_over_loopback(
         if connection.status == psutil.CONN_LISTEN
     }
     assert listening == {"127.0.0.1"}
-    assert query(address, "SHOW unix_socket_directories") == [("",)]
+    assert query(address.seen_by(SUPERUSER), "SHOW unix_socket_directories") == [("",)]
     assert query(address, "SHOW password_encryption") == [("scram-sha-256",)]
 
 
@@ -120,6 +138,131 @@ def test_a_lost_password_is_replaced_at_the_next_start(server: EmbeddedPostgres)
     address = server.start()
     assert query(address, "SELECT 1") == [(1,)]
     assert server.password_file.read_text() != before
+
+
+ESCAPES = (
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT pg_ls_dir('/')",
+    "CREATE TABLE copied (line text); COPY copied FROM '/etc/passwd'",
+    "CREATE TABLE copied_too (line text); COPY copied_too FROM PROGRAM 'id'",
+    "COPY (SELECT 1) TO '/tmp/orcaflow-copied'",
+    "COPY (SELECT 1) TO PROGRAM 'cat'",
+    "SELECT lo_import('/etc/passwd')",
+    "SELECT lo_from_bytea(0, 'x')",
+    "SELECT rolpassword FROM pg_authid",
+    "CREATE FUNCTION run() RETURNS int LANGUAGE c AS 'libc', 'getpid'",
+    "CREATE ROLE another SUPERUSER",
+    f"ALTER ROLE {OWNER} SUPERUSER",
+    f"SET ROLE {SUPERUSER}",
+    f"SET SESSION AUTHORIZATION {SUPERUSER}",
+    "ALTER SYSTEM SET archive_command = 'id'",
+    "CREATE DATABASE another",
+)
+
+
+def test_the_role_of_the_daemons_owns_its_database_and_nothing_of_the_server(
+    server: EmbeddedPostgres,
+) -> None:
+    address = server.start()
+    for statement in ESCAPES:
+        for role in (OWNER, READER):
+            with refused(address.seen_by(role)) as cursor:
+                cursor.execute(statement)
+    assert query(
+        address,
+        "SELECT rolsuper, rolcreatedb, rolcreaterole, rolreplication"
+        " FROM pg_roles WHERE rolname = current_user",
+    ) == [(False,) * 4]
+    with pytest.raises(psycopg2.OperationalError, match="permission denied for database"):
+        query(replace(address, dbname="postgres"), "SELECT 1")
+    query(address, "CREATE TABLE mine (id serial); DROP TABLE mine")
+
+
+def test_the_reader_reads_what_it_was_given_and_writes_nothing(server: EmbeddedPostgres) -> None:
+    address = server.start()
+    query(address, "CREATE TABLE given AS SELECT 1 AS id; CREATE TABLE kept AS SELECT 2 AS id")
+    query(address, f"GRANT SELECT ON given TO {READER}")
+    reader = address.seen_by(READER)
+    assert query(reader, "SELECT id FROM given") == [(1,)]
+    for statement in (
+        "SELECT id FROM kept",
+        "INSERT INTO given VALUES (3)",
+        "DELETE FROM given",
+        "DROP TABLE given",
+        "CREATE TABLE theirs (id int)",
+        "CREATE TEMPORARY TABLE theirs (id int)",
+    ):
+        with refused(reader) as cursor:
+            cursor.execute(statement)
+
+
+def test_data_of_a_former_version_goes_on_without_a_superuser_and_without_nobody(
+    server: EmbeddedPostgres,
+) -> None:
+    as_formerly(server)
+    password = server.password_file.read_text()
+    address = server.start()
+    assert query(address, "SELECT answer FROM kept") == [(42,)]
+    query(address, "INSERT INTO kept VALUES (43); ALTER TABLE kept ADD COLUMN more int")
+    query(address, "DROP FUNCTION kept_too(); DROP TABLE kept")
+    assert server.password_file.read_text() == password
+    assert query(address, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") == [
+        (False,)
+    ]
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        query(address, "SELECT pg_read_file('/etc/passwd')")
+    assert query(address.seen_by(SUPERUSER), "SELECT session_user::text") == [(SUPERUSER,)]
+    owners = {each.lstat().st_uid for each in (server.data_dir, *server.data_dir.rglob("*"))}
+    (owner,) = owners
+    assert not accounts.is_shared(owner)
+    assert set(psutil.Process(address.pid).uids()) == {owner}
+
+
+def as_formerly(server: EmbeddedPostgres) -> None:
+    """Make the data what it was when daemons were the superuser and the account was `nobody`."""
+    password = server.password_file.read_text().strip().split(":")[-1]
+    for statements in (
+        [f"DROP DATABASE {OWNER}", "CREATE ROLE renaming SUPERUSER LOGIN"],
+        [
+            f"DROP ROLE {OWNER}",
+            f"DROP ROLE {READER}",
+            "SET SESSION AUTHORIZATION renaming",
+            f"ALTER ROLE {SUPERUSER} RENAME TO {OWNER}",
+            f"SET SESSION AUTHORIZATION {OWNER}",
+            "DROP ROLE renaming",
+            f"ALTER ROLE {OWNER} PASSWORD '{password}'",
+            f"CREATE DATABASE {OWNER}",
+        ],
+    ):
+        with_name(server, "template1", statements)
+    with_name(
+        server,
+        OWNER,
+        [
+            "CREATE TABLE kept (answer serial PRIMARY KEY)",
+            "INSERT INTO kept VALUES (42)",
+            "CREATE SEQUENCE kept_alone",
+            "CREATE FUNCTION kept_too() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        ],
+    )
+    password_file(server.home, SUPERUSER).unlink()
+    password_file(server.home, READER).unlink()
+
+
+def with_name(server: EmbeddedPostgres, database: str, statements: list[str]) -> None:
+    """Execute statements in the stopped server, as an account that has a name, which then has it."""
+    if os.geteuid() == 0:
+        owner = accounts.owner_of(server.data_dir)
+        accounts.give(server.data_dir, accounts.maker_for(owner))
+    _single_user(server.data_dir, database, statements)
+
+
+def test_work_on_roles_that_was_interrupted_is_done_again(server: EmbeddedPostgres) -> None:
+    server.password_file.unlink()
+    (server.home / "postgres.workshop").mkdir(mode=0o700)
+    server.data_dir.rename(server.home / "postgres.workshop" / "data")
+    assert query(server.start(), "SELECT 1") == [(1,)]
+    assert not (server.home / "postgres.workshop").exists()
 
 
 def test_a_pid_file_that_names_a_foreign_process_does_not_hinder_a_start(
@@ -161,7 +304,8 @@ def test_a_port_in_use_is_named_with_the_cure(server: EmbeddedPostgres) -> None:
     )
     owner = server.data_dir.stat()
     os.chown(other.data_dir, owner.st_uid, owner.st_gid)
-    shutil.copy2(server.password_file, other.password_file)
+    for role in (OWNER, READER, SUPERUSER):
+        shutil.copy2(password_file(server.home, role), other.home)
     with pytest.raises(ConfigurationError, match=rf"port {address.port} is in use.*postgres_port"):
         other.start()
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from common.embedded.addresses import (
-    ZookeeperAddress,
     zookeeper_address,
     zookeeper_file,
 )
 from common.embedded.zookeeper import EmbeddedZookeeper, find_java
+from common.embedded.zookeeper_rights import as_super, digest_file, digest_of
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 
 
@@ -38,21 +42,31 @@ def an_old_java(tmp_path: Path) -> Path:
     return tmp_path / "java8"
 
 
-def make_node(address: ZookeeperAddress, path: str) -> None:
-    client = KazooClient(hosts=address.hosts)
+@contextmanager
+def client_of(server: EmbeddedZookeeper, *, digest: str | None = None) -> Iterator[KazooClient]:
+    """A client with the home's credential or another; "" is nobody."""
+    credential = digest_of(server.home) if digest is None else digest
+    client = KazooClient(
+        hosts=zookeeper_address(server.home).hosts,
+        auth_data=[("digest", credential)] if credential else None,
+        default_acl=CREATOR_ALL_ACL if credential else None,
+    )
     client.start()
-    client.ensure_path(path)
-    client.stop()
-    client.close()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
 
 
-def has_node(address: ZookeeperAddress, path: str) -> bool:
-    client = KazooClient(hosts=address.hosts)
-    client.start()
-    found = client.exists(path) is not None
-    client.stop()
-    client.close()
-    return found
+def make_node(server: EmbeddedZookeeper, path: str) -> None:
+    with client_of(server) as client:
+        client.ensure_path(path)
+
+
+def has_node(server: EmbeddedZookeeper, path: str) -> bool:
+    with client_of(server) as client:
+        return client.exists(path) is not None
 
 
 def test_nodes_and_port_are_kept_between_starts_even_after_a_kill(
@@ -60,17 +74,63 @@ def test_nodes_and_port_are_kept_between_starts_even_after_a_kill(
 ) -> None:
     first = server.start()
     assert server.start() == first
-    make_node(first, "/kept/one")
+    make_node(server, "/kept/one")
     server.stop()
     second = server.start()
     assert second.port == first.port
-    assert has_node(second, "/kept/one")
-    make_node(second, "/kept/two")
+    assert has_node(server, "/kept/one")
+    make_node(server, "/kept/two")
     os.kill(second.pid, signal.SIGKILL)
     psutil.Process(second.pid).wait()
     assert not server.is_running()
-    third = server.start()
-    assert has_node(third, "/kept/two")
+    server.start()
+    assert has_node(server, "/kept/two")
+
+
+ATTACKS: tuple[Callable[[KazooClient], object], ...] = (
+    lambda client: client.create("/mine", b""),
+    lambda client: client.get_children("/dolphinscheduler/workers"),
+    lambda client: client.get("/dolphinscheduler/workers/one"),
+    lambda client: client.set("/dolphinscheduler/workers/one", b"forged"),
+    lambda client: client.create("/dolphinscheduler/tasks_queue/forged", b""),
+    lambda client: client.delete("/dolphinscheduler/workers", recursive=True),
+    lambda client: client.delete("/dolphinscheduler/workers/one"),
+    lambda client: client.set_acls("/", OPEN_ACL_UNSAFE),
+    lambda client: client.set_acls("/dolphinscheduler/workers", OPEN_ACL_UNSAFE),
+    lambda client: client.create("/zookeeper/quota/forged", b""),
+)
+
+
+def test_a_outsider_reads_writes_and_deletes_nothing_even_in_what_former_versions_left(
+    server: EmbeddedZookeeper,
+) -> None:
+    address = server.start()
+    # As a server of a former version was, and its nodes.
+    with closing(as_super(server.home, address.hosts)) as client:
+        client.set_acls("/", OPEN_ACL_UNSAFE)
+        client.stop()
+    with client_of(server, digest="") as anybody:
+        anybody.create("/dolphinscheduler/workers/one", b"alive", makepath=True)
+        anybody.create("/dolphinscheduler/tasks_queue", b"")
+    digest_file(server.home).rename(server.home / "lost")
+    server.stop()
+    server.start()
+    assert stat.S_IMODE(digest_file(server.home).stat().st_mode) == 0o600
+    lost = (server.home / "lost").read_text().strip()
+    for credential in ("", "me:secret", lost):
+        with client_of(server, digest=credential) as outsider:
+            for attack in ATTACKS:
+                with pytest.raises(NoAuthError):
+                    attack(outsider)
+    with client_of(server) as owner:
+        assert owner.get("/dolphinscheduler/workers/one")[0] == b"alive"
+        assert owner.get_children("/dolphinscheduler/tasks_queue") == []
+    password = digest_of(server.home).partition(":")[2]
+    process = psutil.Process(zookeeper_address(server.home).pid)
+    shown = [*process.cmdline(), *process.environ().values()]
+    logged = [path.read_text() for path in (server.home / "logs").iterdir()]
+    kept = [path.read_text() for path in (server.home / "run").iterdir()]
+    assert not [text for text in (*shown, *logged, *kept) if password in text]
 
 
 def test_it_listens_on_loopback_alone_and_grants_short_sessions(server: EmbeddedZookeeper) -> None:
@@ -102,7 +162,8 @@ def test_a_server_whose_record_was_lost_is_found_again(server: EmbeddedZookeeper
 def test_damaged_data_ends_in_an_error_that_says_it_may_be_moved_away(
     server: EmbeddedZookeeper,
 ) -> None:
-    make_node(server.start(), "/kept")
+    server.start()
+    make_node(server, "/kept")
     server.stop()
     for file in (server.data_dir / "version-2").iterdir():
         file.write_bytes(b"not what it was")

@@ -19,6 +19,7 @@ import pytest
 
 from common.clock import Clock, SystemClock
 from common.embedded.zookeeper import EmbeddedZookeeper
+from common.embedded.zookeeper_rights import digest_of
 from common.model.cluster import Heartbeat, KillEntry, Node, NodeKind, QueueEntry
 from common.registry.config import RegistryConfig
 from common.registry.connect import ZookeeperRegistry, connect
@@ -74,7 +75,8 @@ def a_registry(own_server: EmbeddedZookeeper, opened: list[Registry]) -> Callabl
     def make(
         *, clock: Clock | None = None, via: str = hosts, timeout: timedelta = TIMEOUT
     ) -> Registry:
-        config = RegistryConfig(hosts=via, session_timeout=timeout)
+        digest = digest_of(own_server.home)
+        config = RegistryConfig(hosts=via, session_timeout=timeout, digest=digest)
         opened.append(connect(config, clock=clock or SystemClock()))
         return opened[-1]
 

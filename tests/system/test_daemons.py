@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import urllib.request
@@ -17,6 +18,8 @@ from typing import Any
 
 import psycopg2
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from common.host import process_start_time
 from common.store.listen import Channel, Notifications
@@ -187,6 +190,57 @@ def test_waiting_ends_by_the_end_of_the_run(operator: Operator) -> None:
     assert failed.returncode == 1
     assert "| what went wrong" in failed.stdout
     assert "exit code 3" in failed.stdout
+
+
+def test_the_own_data_source_reads_and_can_not_write(operator: Operator) -> None:
+    made = operator.told("datasource", "create", "own")
+    assert (made["user"], made["database"]) == ("orcaflow_reader", "orcaflow")
+    assert operator.told("datasource", "test", "own")["server"].startswith("postgresql")
+    reader = (
+        operator.does("config", "get", "database.dsn")
+        .strip()
+        .replace("user=orcaflow", "user=orcaflow_reader")
+        .replace("/postgres.password", "/orcaflow_reader.password")
+    )
+    connection = psycopg2.connect(reader)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name FROM t_ds_process_definition WHERE name = 'good'")
+        assert cursor.fetchall() == [("good",)]
+        cursor.execute("SET default_transaction_read_only = off")
+        for statement in (
+            "INSERT INTO t_ds_command (command_type) VALUES (0)",
+            "DELETE FROM t_ds_process_instance",
+            "SELECT connection_params FROM t_ds_datasource",
+        ):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(statement)
+    connection.close()
+
+
+def test_a_outsider_finds_the_cluster_closed(operator: Operator) -> None:
+    outsider = KazooClient(hosts=operator.does("config", "get", "zookeeper.hosts").strip())
+    outsider.start()
+    try:
+        for attack in (
+            lambda: outsider.delete("/dolphinscheduler/workers", recursive=True),
+            lambda: outsider.create("/dolphinscheduler/tasks_queue/2_1_2_1_-1", b""),
+            lambda: outsider.get_children("/dolphinscheduler/masters"),
+        ):
+            with pytest.raises(NoAuthError):
+                attack()
+    finally:
+        outsider.stop()
+        outsider.close()
+    for folder in ("logs", "data"):
+        assert stat.S_IMODE((operator.home / folder).stat().st_mode) == 0o700
+    _, _, password = operator.does("config", "get", "zookeeper.digest").strip().partition(":")
+    shown = operator.does("config", "show")
+    for row in operator.told("server", "status"):
+        process = Path("/proc", str(row["pid"]))
+        shown += (process / "cmdline").read_text() + (process / "environ").read_text()
+    shown += "".join(path.read_text() for path in (operator.home / "logs").iterdir())
+    assert password not in shown
 
 
 def test_ctrl_c_ends_the_watching_and_not_the_run(operator: Operator) -> None:

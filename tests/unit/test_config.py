@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from common import config as configuration
-from common.config import Config, effective, get, home, libpq_dsn, load
+from common.config import Config, effective, get, home, libpq_dsn, load, zookeeper_digest
 from common.embedded.addresses import (
     PostgresAddress,
     ZookeeperAddress,
@@ -24,6 +25,7 @@ from common.embedded.addresses import (
 )
 from common.errors import ConfigurationError, ServiceUnreachableError
 from common.host import process_start_time
+from common.registry.config import RegistryTls, registry_config
 
 OwnFile = Callable[[str, str], Path]
 
@@ -266,6 +268,73 @@ def test_the_configuration_can_not_be_changed() -> None:
     config = load()
     with pytest.raises(FrozenInstanceError):
         config.master.port = 1  # type: ignore[misc]  # That it is refused is the point.
+
+
+def test_tls_of_the_database_is_set_apart_from_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", "postgresql://me@db/orcaflow")
+    monkeypatch.setenv("ORCAFLOW_DATABASE__SSLMODE", "verify-full")
+    monkeypatch.setenv("ORCAFLOW_DATABASE__SSLROOTCERT", "/etc/our ca.pem")
+    config = load()
+    parsed = psycopg2.extensions.parse_dsn(get(config, "database.dsn"))
+    assert (parsed["sslmode"], parsed["sslrootcert"]) == ("verify-full", "/etc/our ca.pem")
+    assert "sslkey" not in parsed
+    url = make_url(get(config, "database.url"))
+    assert url.query == {"sslmode": "verify-full", "sslrootcert": "/etc/our ca.pem"}
+    # The nearer word counts.
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", "postgresql://me@db/orcaflow?sslmode=require")
+    parsed = psycopg2.extensions.parse_dsn(get(load(), "database.dsn"))
+    assert (parsed["sslmode"], parsed["sslrootcert"]) == ("require", "/etc/our ca.pem")
+
+
+def test_an_unknown_sslmode_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCAFLOW_DATABASE__SSLMODE", "verify")
+    assert "database.sslmode: input should be" in mistakes()
+
+
+def test_the_credential_for_zookeeper_comes_from_a_setting_a_file_or_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path / "home"))
+    drawn = zookeeper_digest(load())
+    assert zookeeper_digest(load()) == drawn
+    assert drawn.startswith("orcaflow:")
+    assert stat.S_IMODE((tmp_path / "home" / "zookeeper.digest").stat().st_mode) == 0o600
+    # Somebody else's servers know nothing of it.
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", "zk:2181")
+    assert zookeeper_digest(load()) == ""
+    (tmp_path / "digest").write_text("me:hush\n")
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__DIGEST_FILE", str(tmp_path / "digest"))
+    assert zookeeper_digest(load()) == "me:hush"
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__DIGEST", "you:hush")
+    assert zookeeper_digest(load()) == "you:hush"
+    assert "hush" not in repr(registry_config(load()))
+    monkeypatch.delenv("ORCAFLOW_ZOOKEEPER__DIGEST")
+    (tmp_path / "digest").write_text("hush\n")
+    with pytest.raises(ConfigurationError, match="does not hold user:password") as caught:
+        zookeeper_digest(load())
+    assert "hush" not in str(caught.value)
+
+
+def test_tls_of_zookeeper_is_checked_by_default_and_half_of_it_is_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", "zk:2281")
+    assert registry_config(load()).tls is None
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__TLS_CERT_FILE", str(tmp_path / "cert.pem"))
+    with pytest.raises(ConfigurationError, match=r"zookeeper\.tls is false"):
+        registry_config(load())
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__TLS", "true")
+    with pytest.raises(ConfigurationError, match="go together"):
+        registry_config(load())
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__TLS_KEY_FILE", str(tmp_path / "key.pem"))
+    with pytest.raises(ConfigurationError, match=r"zookeeper\.tls_cert_file: there is no file"):
+        registry_config(load())
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).touch()
+    assert registry_config(load()).tls == RegistryTls(
+        cert_file=str(tmp_path / "cert.pem"), key_file=str(tmp_path / "key.pem")
+    )
+    assert RegistryTls().verify == "full"
 
 
 def test_no_key_is_asked_for_in_vain() -> None:

@@ -36,6 +36,7 @@ class Type(StrEnum):
     epilog=(
         "\b\n"
         "Examples:\n"
+        "  orcaflow datasource create own\n"
         "  orcaflow datasource create dw --address db.local:5432 --database dw --user etl \\\n"
         "      --password-stdin < password.txt\n"
         "  orcaflow datasource create local --url sqlite:////srv/local.db\n"
@@ -76,42 +77,51 @@ def create(
 ) -> None:
     """Make a data source. Passwords are never given on a command line, and never printed.
 
+    Without --url and --address it is the cluster's own database, if that is the embedded one, and a
+    role that reads and can't write.
+
     Exit code 4 if there is one of that name, unless --replace. Fields: those of `list`.
     """
     from operations.datasource_params import TYPES
-    from operations.datasources import PostgresAddress, create_datasource
+    from operations.datasources import PostgresAddress, create_datasource, create_own_datasource
     from operations.documents.datasources import datasource_row
     from operations.limits import MAX_DATASOURCE_NAME_LENGTH, check_name
     from operations.session import opened
 
     # Before a password is read from standard input.
     check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
-    if (url is None) == (address is None):
+    if url is not None and address is not None:
         raise typer.BadParameter("give either --url or --address")
+    is_own = url is None and address is None
+    if is_own and (password_stdin or password_env or database or user or other or type_):
+        raise typer.BadParameter("give either --url or --address; the own database needs neither")
     password = _password(from_stdin=password_stdin, variable=password_env)
-    target: str | PostgresAddress
+    target: str | PostgresAddress | None = None
     if url is not None:
         if database or user or other:
             raise typer.BadParameter("--database, --user and --other go with --address")
         target = url
-    else:
+    elif address is not None:
         if type_ not in (None, Type.POSTGRESQL):
             raise typer.BadParameter(f"--address is for PostgreSQL; give {type_} by --url")
         if not database or not user:
             raise typer.BadParameter("--address needs --database and --user")
         target = PostgresAddress(
-            address=address or "", database=database, user=user, other=_pairs(other or [])
+            address=address, database=database, user=user, other=_pairs(other or [])
         )
     with opened() as session:
-        saved = create_datasource(
-            session,
-            name,
-            target,
-            password=password,
-            type_=None if type_ is None else TYPES[type_.value],
-            note=note,
-            replace=replace,
-        )
+        if target is None:
+            saved = create_own_datasource(session, name, note=note, replace=replace)
+        else:
+            saved = create_datasource(
+                session,
+                name,
+                target,
+                password=password,
+                type_=None if type_ is None else TYPES[type_.value],
+                note=note,
+                replace=replace,
+            )
     if form is Format.JSON:
         print_json(datasource_row(saved.view))
     else:
