@@ -58,7 +58,8 @@ from tests.simulation.absence_mistakes import (
 )
 from tests.simulation.definitions import NESTING_SHAPES, PLAIN_SHAPES, WAITING_SHAPES
 from tests.simulation.faults import Options
-from tests.simulation.world import Parts, RepeatingRunStore, World
+from tests.simulation.parts import Parts, RepeatingRunStore
+from tests.simulation.world import World
 
 
 class UnfencedRunStore(RepeatingRunStore):

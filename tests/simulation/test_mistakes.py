@@ -7,7 +7,8 @@ import pytest
 from tests.simulation.checkers import broken
 from tests.simulation.faults import Options
 from tests.simulation.mistakes import MISTAKES, Mistake
-from tests.simulation.world import Parts, World
+from tests.simulation.parts import Parts
+from tests.simulation.world import World
 
 _SEEDS = 100
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from common.config import MasterConfig, WorkerConfig
 from common.errors import ServiceUnreachableError
-from common.model.cluster import Heartbeat, Node
-from common.model.instances import Ownership, TaskReport
+from common.model.cluster import Heartbeat
+from common.model.instances import Ownership
 from common.model.states import TaskState
 from common.runtime.outages import OutageTolerant
 from common.runtime.service import Loop
@@ -30,16 +29,8 @@ from master.loops.notice_loop import NoticeLoop
 from master.loops.run_worker import RunWorker
 from tests.memory.registry import MemoryZooKeeper
 from tests.memory.store import (
-    MemoryCommandStore,
-    MemoryComplementStore,
     MemoryDatabase,
-    MemoryDependentStore,
-    MemoryFailoverStore,
-    MemoryHoldStore,
     MemoryRunStore,
-    MemoryScheduleStore,
-    MemoryTaskStore,
-    MemoryTimeoutStore,
 )
 from tests.simulation import faults
 from tests.simulation.complements import is_moving
@@ -49,6 +40,7 @@ from tests.simulation.daemons import Daemon, DaemonDiedError, Mailbox, Step
 from tests.simulation.definitions import draw_definitions
 from tests.simulation.disabled_times import DisabledTimes, FailoverCheck
 from tests.simulation.fingerprint import differences
+from tests.simulation.parts import Parts
 from tests.simulation.people import People
 from tests.simulation.schedules import draw_schedules
 from tests.simulation.virtual_clock import START, VirtualClock
@@ -65,56 +57,6 @@ _BUSY = timedelta(milliseconds=1)
 _IDLE = timedelta(milliseconds=250)
 _BEAT = timedelta(seconds=1)
 _RESTART = (0.0, 0.5, 3.0, 15.0)
-
-
-class RepeatingRunStore(MemoryRunStore):
-    """Delivers reports again: late ones, repeated ones."""
-
-    def __init__(self, database: MemoryDatabase, world: World) -> None:
-        super().__init__(database)
-        self._world = world
-        self._recent_reports: list[TaskReport] = []
-
-    def reports(self, node: Node, **page: Any) -> tuple[TaskReport, ...]:
-        reports = super().reports(node, **page)
-        again = tuple(
-            report
-            for report in self._recent_reports
-            if self._world.random.random() < self._world.options.repeat_report / 4
-        )
-        self._recent_reports = [*self._recent_reports, *reports][-20:]
-        return again + reports
-
-
-class HeldUpFailoverStore(MemoryFailoverStore):
-    """Holds a master up around its looks at owners: before and after it asks the registry."""
-
-    def __init__(self, database: MemoryDatabase, world: World) -> None:
-        super().__init__(database)
-        self._world = world
-
-    def task_owners(self) -> frozenset[Node]:
-        self._world.hold_up("look at owners")
-        owners = super().task_owners()
-        self._world.hold_up("look at the registry")
-        return owners
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The parts of a world; a planted mistake replaces one of them."""
-
-    command_store: Callable[[MemoryDatabase], MemoryCommandStore] = MemoryCommandStore
-    run_store: Callable[[MemoryDatabase, World], MemoryRunStore] = RepeatingRunStore
-    hold_store: Callable[[MemoryDatabase], MemoryHoldStore] = MemoryHoldStore
-    timeout_store: Callable[[MemoryDatabase], MemoryTimeoutStore] = MemoryTimeoutStore
-    dependent_store: Callable[[MemoryDatabase], MemoryDependentStore] = MemoryDependentStore
-    schedule_store: Callable[[MemoryDatabase], MemoryScheduleStore] = MemoryScheduleStore
-    complement_store: Callable[[MemoryDatabase], MemoryComplementStore] = MemoryComplementStore
-    task_store: Callable[[MemoryDatabase], MemoryTaskStore] = MemoryTaskStore
-    failover_store: Callable[[MemoryDatabase, World], MemoryFailoverStore] = HeldUpFailoverStore
-    run_worker: Callable[[RunWorker], None] = lambda _: None
-    hold_interval: timedelta = timedelta(seconds=2)
 
 
 class World:
