@@ -109,6 +109,23 @@ def test_a_lost_connection_is_named_and_the_next_statement_gets_a_new_one(
     made.dispose()
 
 
+def test_a_server_without_a_free_connection_is_unreachable_until_one_is_free(
+    database_url: str,
+) -> None:
+    made = engine(database_url)
+    limit = f"ALTER DATABASE {make_url(database_url).database} CONNECTION LIMIT"
+    first = connect(database_url)
+    with first.cursor() as cursor:
+        cursor.execute(f"{limit} 1")
+        with pytest.raises(ServiceUnreachableError, match="too many connections") as caught:
+            made.connect()
+        assert is_transient(caught.value)
+        cursor.execute(f"{limit} -1")
+    made.connect().close()
+    made.dispose()
+    first.close()
+
+
 def test_a_lock_that_is_held_passes_and_a_mistake_does_not(database_url: str) -> None:
     made = engine(database_url)
     held = text("SELECT pg_advisory_xact_lock(7)")
