@@ -119,10 +119,10 @@ def write_table(rows: Sequence[Row], columns: Sequence[str], *, zone: tzinfo | N
 
 
 def terminal_width() -> int | None:
-    """The signs of a line of the terminal, or as `COLUMNS` says; None for a pipe or a file."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isascii() and said.isdecimal() and int(said) > 0:
-        return int(said)
+    """The signs of a line of the terminal; None for a pipe or a file.
+
+    `COLUMNS` says nothing about those: libraries export it to all programs that they start.
+    """
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -70,7 +71,7 @@ def test_every_list_fits_sixty_columns_and_keeps_its_states(
 ) -> None:
     fill(db)
     for width in (60, 80, 120):
-        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setattr("orcaflow.cli.output.terminal_width", partial(int, width))
         for screen, kept in SCREENS.items():
             code, out, err = cli(*screen.split())
             assert code == 0, (screen, err)
@@ -96,6 +97,6 @@ def test_no_list_is_forgotten() -> None:
 
 
 def test_a_pipe_gets_everything(cli: Cli, db: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
     fill(db)
     assert LONG[:200].strip() in cli("pool", "list")[1]

@@ -119,10 +119,9 @@ def test_no_line_is_wider_than_the_terminal(cells: list[list[str]], width: int) 
     assert len(fitted.cells) == len(cells)
 
 
-def test_a_pipe_has_no_width_unless_somebody_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    assert terminal_width() is None
+def test_a_pipe_has_no_width_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del capsys  # Standard output is no terminal then.
     monkeypatch.setenv("COLUMNS", "60")
-    assert terminal_width() == 60
-    monkeypatch.setenv("COLUMNS", "many")
     assert terminal_width() is None
