@@ -5,7 +5,7 @@ Files are read and linted by `operations.definition_files`, which needs no datab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
@@ -21,6 +21,7 @@ from common.task_types import known_task_types
 from operations import exporting, importing
 from operations.definition_document import nodes_of, object_of
 from operations.definition_files import DefinitionDocument
+from operations.exporting import Export
 from operations.importing import Imported
 from operations.lookup import definition_named
 from operations.session import Session
@@ -69,11 +70,16 @@ class ExecutionTypeSet:
 
 
 def import_definitions(
-    session: Session, documents: Sequence[DefinitionDocument], *, online: bool | None
+    session: Session,
+    documents: Sequence[DefinitionDocument],
+    *,
+    online: bool | None,
+    environment: Mapping[str, str],
 ) -> list[Imported]:
     """Import the documents, all or none; `online` is the release state afterwards.
 
-    Without `online` a new definition is ONLINE, and a known one stays as it is.
+    Without `online` a new definition is ONLINE, and a known one stays as it is. References to
+    secrets are looked up in `environment`.
     """
     with session.engine.begin() as db:
         return importing.import_documents(
@@ -82,13 +88,20 @@ def import_definitions(
             at=SystemClock().now(),
             online=online,
             zone=cluster_zone(session.config),
+            environment=environment,
         )
 
 
-def export_definition(session: Session, name: str) -> dict[str, object]:
-    """The definition as a document that an import takes, here or elsewhere."""
+def export_definition(session: Session, name: str, *, with_secrets: bool) -> Export:
+    """The definition as a document that an import takes, here or elsewhere.
+
+    References to the environment stand for its secrets, unless these are asked for.
+    """
     with session.engine.connect() as db:
-        return exporting.exported(db, definition_named(db, name), zone=cluster_zone(session.config))
+        found, zone = definition_named(db, name), cluster_zone(session.config)
+        if with_secrets:
+            return Export(document=exporting.exported(db, found, zone=zone), references=())
+        return exporting.exported_with_references(db, found, zone=zone)
 
 
 def list_definitions(session: Session) -> list[DefinitionRow]:

@@ -6,6 +6,7 @@ Its schedules go along, and are made OFFLINE where they get in.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from common.model.states import ExecutionType
@@ -20,13 +21,29 @@ from common.store.people.definitions import (
 from common.store.people.schedule_views import schedules
 from common.store.people.worker_groups import worker_groups
 from operations.references import add_names, wanted
+from operations.secret_references import with_references
 from operations.stored_schedules import zone_of_schedule
 
 
-def exported(db: Connection, found: DefinitionRow, *, zone: ZoneInfo) -> dict[str, object]:
-    """The document. A JSON that can't be read is given as it stands, so that it can be mended.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A document, and the variables of the environment that its references stand for."""
 
-    Times of schedules that name no zone of their own are written in `zone`, the cluster's.
+    document: dict[str, object]
+    references: tuple[str, ...]
+
+
+def exported_with_references(db: Connection, found: DefinitionRow, *, zone: ZoneInfo) -> Export:
+    """The document with a reference in the place of each secret."""
+    referenced = with_references(exported(db, found, zone=zone))
+    return Export(document=referenced.document, references=tuple(sorted(referenced.values)))
+
+
+def exported(db: Connection, found: DefinitionRow, *, zone: ZoneInfo) -> dict[str, object]:
+    """The document with its secrets.
+
+    A JSON that can't be read is given as it stands, so that it can be mended. Times of schedules
+    that name no zone of their own are written in `zone`, the cluster's.
     """
     text = found.process_definition_json or "{}"
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -63,6 +63,7 @@ from operations.references import (
     pool_names,
     wanted,
 )
+from operations.secret_references import with_references, without_references
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +90,19 @@ def import_documents(
     at: datetime,
     online: bool | None,
     zone: ZoneInfo,
+    environment: Mapping[str, str],
 ) -> list[Imported]:
     """Save the documents within the caller's transaction; `InvalidFilesError` if any is wrong.
 
     `online` is the release state afterwards; without it a new definition is ONLINE and a known one
     stays as it is. One that goes OFFLINE takes its schedules along, and so does one that lacks what
     it needs, whatever `online` says. Schedules of files are always made OFFLINE, with times that
-    name no zone read in `zone`.
+    name no zone read in `zone`. References to secrets get these from `environment`, else from the
+    definition that is there.
     """
     lock_imports(db)
     before = {each.name: definition_by_name(db, each.name) for each in documents}
+    documents = _with_secrets(documents, before, environment)
     ids = {
         name: new_definition_id(db) if known is None else known.id for name, known in before.items()
     }
@@ -138,6 +142,47 @@ def import_documents(
         )
         for document in documents
     ]
+
+
+def _with_secrets(
+    documents: Sequence[DefinitionDocument],
+    before: Mapping[str, DefinitionRow | None],
+    environment: Mapping[str, str],
+) -> list[DefinitionDocument]:
+    mistakes: list[Mistake] = []
+    complete: list[DefinitionDocument] = []
+    for each in documents:
+        known = before[each.name]
+        kept = {} if known is None else with_references(_document_of(known)).values
+        missing: set[str] = set()
+        secrets = {**kept, **environment}
+        complete.append(
+            replace(
+                each,
+                document=without_references(each.document, secrets, missing),
+                global_params=without_references(each.global_params, secrets, missing),
+            )
+        )
+        mistakes.extend(
+            Mistake(
+                place=each.place,
+                text=f"$ENV{{{variable}}}: the secret is neither in the environment nor in a"
+                " definition of this name here: set the variable for the import, or write the"
+                " value in its place",
+            )
+            for variable in sorted(missing)
+        )
+    if mistakes:
+        raise InvalidFilesError(mistakes)
+    return complete
+
+
+def _document_of(row: DefinitionRow) -> dict[str, Any]:
+    try:
+        inner = json.loads(row.process_definition_json or "{}")
+    except (ValueError, RecursionError):
+        inner = {}
+    return {"processDefinitionJson": inner, "globalParams": row.global_params}
 
 
 def _saved(

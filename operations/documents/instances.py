@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from common.masking import mask_json, secrets_in_json
 from common.model.commands import CommandType
 from common.model.states import (
     UNSTARTED_TASK_STATES,
@@ -23,7 +24,11 @@ from operations.documents.applications import progress_row, usage_row
 
 if TYPE_CHECKING:
     from common.store.people.families import Relative
-    from common.store.people.views import ProcessInstanceView, TaskInstanceView
+    from common.store.people.views import (
+        ProcessInstanceDetail,
+        ProcessInstanceView,
+        TaskInstanceView,
+    )
 
 
 def name_of(kind: type[IntEnum], number: int | None) -> str | None:
@@ -61,6 +66,13 @@ def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, objec
         "parent_task_instance_id": view.parent_task_instance_id or None,
         "wanted_deadline": view.wanted_deadline,
     }
+
+
+def parameter_fields(detail: ProcessInstanceDetail) -> dict[str, object]:
+    """Its parameters as the tables hold them, without values of names that sound secret."""
+    texts = {"command_param": detail.command_param, "global_params": detail.global_params}
+    secrets = {secret for text in texts.values() for secret in secrets_in_json(text or "")}
+    return {key: None if text is None else mask_json(text, secrets) for key, text in texts.items()}
 
 
 def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:

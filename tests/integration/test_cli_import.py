@@ -257,3 +257,41 @@ def test_lint_reports_mistakes_as_rows_with_their_places(cli: Cli, tmp_path: Pat
         "node": "a: b",
         "key": "maxRetryTimes",
     }
+
+
+def test_an_export_holds_references_for_secrets_which_an_import_puts_back(
+    cli: Cli, db: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = {"rawScript": "login ${db_password}"}
+    tasks = [a_shell(params=script)]
+    document: dict[str, Any] = {"name": "nightly", "processDefinitionJson": {"tasks": tasks}}
+    parameter = {"prop": "db_password", "direct": "IN", "type": "VARCHAR", "value": "hunter2"}
+    document["processDefinitionJson"]["globalParams"] = [parameter]
+    path = tmp_path / "nightly.json"
+    path.write_text(json.dumps(document))
+    assert cli("definition", "import", str(path))[0] == 0
+
+    def row_of(name: str) -> str:
+        with db.connect() as connection:
+            row = connection.execute(
+                select(process_definition).where(process_definition.c.name == name)
+            ).one()
+        return f"{row.process_definition_json} {row.global_params}"
+
+    code, out, err = cli("definition", "export", "nightly")
+    assert (code, "hunter2" in out) == (0, False)
+    assert "1 secret left out: set ORCAFLOW_SECRET_DB_PASSWORD" in err
+    assert "hunter2" in cli("definition", "export", "nightly", "--with-secrets")[1]
+    path.write_text(out)
+    before = row_of("nightly")
+    (row,) = json.loads(cli("definition", "import", str(path), "-o", "json")[1])
+    assert (row["changed"], row_of("nightly")) == (False, before)
+
+    path.write_text(out.replace('"nightly"', '"elsewhere"'))
+    code, _, err = cli("definition", "import", str(path))
+    assert code != 0
+    assert "$ENV{ORCAFLOW_SECRET_DB_PASSWORD}: the secret is neither in the environment" in err
+    monkeypatch.setenv("ORCAFLOW_SECRET_DB_PASSWORD", 'hun"ter3')
+    assert cli("definition", "import", str(path))[0] == 0
+    assert row_of("elsewhere").count('hun\\"ter3') == 2
+    assert "ENV{" not in row_of("elsewhere")

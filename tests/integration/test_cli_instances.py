@@ -110,6 +110,43 @@ def test_waiting_for_a_recovery_that_nobody_takes_ends_with_the_time_out(
     assert "no master has taken command 1" in err
 
 
+def test_no_screen_shows_a_secret_of_a_run(cli: Cli, db: Engine) -> None:
+    start = json.dumps({"db_password": "hunter2", "day": "2026-11-20"})
+    number = an_instance(
+        db,
+        ProcessState.FAILURE,
+        command_param=json.dumps({"StartParams": start, "note": "for hunter2"}),
+        global_params=json.dumps(
+            [
+                {"prop": "db_password", "direct": "IN", "type": "VARCHAR", "value": "hunter2"},
+                {"prop": "url", "direct": "IN", "type": "VARCHAR", "value": "x://hunter2/"},
+            ]
+        ),
+        state_reason="a failed: jdbc:mysql://db/x?user=me&pwd=hunter2",
+    )
+    node = {"params": {"rawScript": "login ${db_password}"}}
+    attempt = an_attempt(
+        db, number, TaskState.FAILURE, task_json=json.dumps(node), reason="access_key=hunter2"
+    )
+    screens = (
+        f"instance show {number}",
+        "instance list",
+        f"instance why {number}",
+        f"task list --instance {number}",
+        f"task render {attempt}",
+        f"task why {attempt}",
+    )
+    for screen in screens:
+        for form in ("table", "json"):
+            code, out, err = cli(*screen.split(), "-o", form)
+            assert code == 0, (screen, err)
+            assert "hunter2" not in out + err, (screen, form)
+    shown = parsed(cli("instance", "show", str(number), "-o", "json"))
+    param = json.loads(shown["command_param"])
+    assert json.loads(param["StartParams"]) == {"db_password": "******", "day": "2026-11-20"}
+    assert "******" in shown["reason"]
+
+
 def test_a_failed_attempt_of_an_ended_run_is_declared_good(cli: Cli, db: Engine) -> None:
     an_instance(db, ProcessState.FAILURE)
     an_attempt(db, 1, TaskState.FAILURE, reason="exit code 3")

@@ -12,11 +12,14 @@ import pytest
 
 from common.masking import (
     is_secret,
+    mask_json,
     mask_message,
     mask_setting,
     mask_text,
     mask_value,
     secrets_in,
+    secrets_in_json,
+    shown_reason,
     spellings,
 )
 from common.model import spark_keys
@@ -88,6 +91,9 @@ PLAIN_NAMES = [
     "sort.key",
     "public_key",
     "keytab",
+    "signal",
+    "sig_count",
+    "psking",
     "passenger",
     "passengers",
     "passage",
@@ -162,6 +168,11 @@ ASSIGNED = [
     "Authorization: Bearer hunter2",
     "set-cookie: a=b; c=hunter2",
     "db_pass=hunter2",
+    "ran mysql --password hunter2 -u me",
+    "curl --oauth2-bearer-token 'it is hunter2' x",
+    "psk=hunter2",
+    "https://account.blob/x?sv=2022&sig=hunter2&se=1",
+    "s3: X-Amz-Signature=hunter2",
 ]
 
 
@@ -184,6 +195,7 @@ def test_a_value_given_by_a_secret_name_is_masked_in_the_daemon_s_log(
         "k8s://https://cluster:6443",
         "s3a://bucket/passenger?key=1;keytab=/x",
         "12:30:05 all done",
+        "ran pass-rate --keys a -k b --author me - --monkey see",
     ],
 )
 def test_a_text_without_a_secret_stays_as_it_is(text: str, tmp_path: Path) -> None:
@@ -226,6 +238,38 @@ def test_a_document_is_masked_by_names_values_and_urls() -> None:
         "nested": [{"access_key": "******", "monkey": "x"}, "say ******", 7],
         "url": "jdbc:mysql://db/x?user=me&pwd=******",
     }
+
+
+def test_properties_and_everything_below_a_secret_name_are_masked() -> None:
+    given = [
+        {"prop": "db_password", "direct": "IN", "type": "VARCHAR", "value": "hunter2"},
+        {"prop": "pin_token", "value": 1234},
+        {"prop": "day", "value": "2026-11-20"},
+        {"credentials": {"user": "me", "list": ["hunter2", 7, True]}},
+    ]
+    assert mask_value(given) == [
+        {"prop": "db_password", "direct": "IN", "type": "VARCHAR", "value": "******"},
+        {"prop": "pin_token", "value": "******"},
+        {"prop": "day", "value": "2026-11-20"},
+        {"credentials": {"user": "******", "list": ["******", "******", True]}},
+    ]
+
+
+def test_json_in_json_is_masked_and_the_values_wherever_else_they_stand() -> None:
+    inner = json.dumps({"db_password": "hunter2", "x": 1.50})
+    text = json.dumps({"StartParams": inner, "note": "say hunter2", "list": "[1]"})
+    assert secrets_in_json(text) == ("hunter2",)
+    masked = json.loads(mask_json(text))
+    assert json.loads(masked["StartParams"]) == {"db_password": "******", "x": 1.5}
+    assert (masked["note"], masked["list"]) == ("say ******", "[1]")
+    assert "hunter2" not in mask_json('{"db_password": "hunter2"')
+    plain = '{"n":1.50, "list":"[1,  2]"}'
+    assert mask_json(plain) == plain
+
+
+def test_a_reason_is_masked_like_a_message() -> None:
+    assert shown_reason("no connection: pwd=hunter2") == "no connection: pwd=******"
+    assert shown_reason(None) is None
 
 
 @pytest.mark.parametrize("name", ["pwd", "passphrase", "password", "accessKey", "api_key", "token"])

@@ -24,6 +24,7 @@ from sqlalchemy import (
     true,
 )
 
+from common.masking import shown_reason
 from common.model.complements import DateState
 from common.store.tables import (
     complement,
@@ -265,7 +266,7 @@ def _complement(row: Row[*tuple[Any, ...]], dates: Mapping[str, int]) -> Complem
         process_definition_id=row.process_definition_id,
         definition_name=row.definition_name,
         state=row.state,
-        state_reason=row.state_reason,
+        state_reason=shown_reason(row.state_reason),
         parallelism=row.parallelism,
         run_order=row.run_order,
         on_failure=row.on_failure,
@@ -292,7 +293,7 @@ def _date(row: Row[*tuple[Any, ...]]) -> ComplementDateView:
         position=row.position,
         schedule_time=row.schedule_time,
         state=row.state,
-        reason=row.reason,
+        reason=shown_reason(row.reason),
         process_instance_id=row.process_instance_id,
         instance_state=row.instance_state,
         start_time=row.start_time,

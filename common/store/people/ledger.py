@@ -25,6 +25,7 @@ from sqlalchemy import (
     text,
 )
 
+from common.masking import shown_reason
 from common.model.commands import CommandOutcome
 from common.store.command_turns import turn
 from common.store.connect import EARLIEST, LATEST
@@ -217,7 +218,7 @@ def _gone(row: AnyRow) -> CommandView:
         process_definition_id=row.process_definition_id,
         definition_name=row.definition_name,
         outcome=CommandOutcome(row.outcome),
-        reason=row.reason,
+        reason=shown_reason(row.reason),
         process_instance_id=row.process_instance_id,
         start_time=row.start_time,
         handled_at=row.handled_at,
@@ -232,7 +233,7 @@ def _refused(row: AnyRow) -> CommandView:
         process_definition_id=row.process_definition_id,
         definition_name=row.definition_name,
         outcome=CommandOutcome.REFUSED,
-        reason=row.message or "no reason was given",
+        reason=shown_reason(row.message) or "no reason was given",
         process_instance_id=row.process_instance_id,
         start_time=row.start_time,
         handled_at=None,

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, and_, func, or_, select
 
+from common.masking import shown_reason
 from common.model.cluster import Node
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.retry_policy import reason_from
@@ -256,7 +257,7 @@ def _run(
         wanted_state=row.wanted_state,
         wanted_at=row.wanted_at,
         wanted_deadline=row.wanted_deadline,
-        state_reason=row.state_reason,
+        state_reason=shown_reason(row.state_reason),
         host=row.host,
         owner_incarnation=row.owner_incarnation,
         run_scope=row.run_scope,
@@ -325,7 +326,7 @@ def _attempt(row: AnyRow) -> Attempt:
         host=row.host,
         worker_incarnation=row.worker_incarnation,
         wanted_state=row.wanted_state,
-        reason=row.reason,
+        reason=shown_reason(row.reason),
         failure=reason_from(row.failure_reason),
         retry_times=row.retry_times,
         retry_at=row.retry_at,

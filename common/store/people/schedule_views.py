@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, literal, or_, select
 
+from common.masking import shown_reason
 from common.store.tables import (
     error_command,
     process_definition,
@@ -255,7 +256,7 @@ def _fire(row: Row[*tuple[Any, ...]]) -> FireView:
         definition_name=row.definition_name,
         fire_time=row.fire_time,
         outcome=row.outcome,
-        reason=row.reason,
+        reason=shown_reason(row.reason),
         command_id=row.command_id or None,
         process_instance_id=row.process_instance_id or None,
         instance_state=row.instance_state,

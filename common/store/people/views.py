@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, and_, func, or_, select
 
+from common.masking import shown_reason
 from common.model.states import FINISHED_TASK_CODES, TaskState
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
@@ -412,7 +413,7 @@ def _instance(row: Row[*tuple[Any, ...]]) -> ProcessInstanceView:
         definition_name=row.definition_name,
         state=row.state,
         wanted_state=row.wanted_state,
-        state_reason=row.state_reason,
+        state_reason=shown_reason(row.state_reason),
         command_type=row.command_type,
         run_times=row.run_times,
         failure_strategy=row.failure_strategy,
@@ -444,7 +445,7 @@ def _task(row: Row[*tuple[Any, ...]]) -> TaskInstanceView:
         host=row.host,
         pid=row.pid,
         exit_code=row.exit_code,
-        reason=row.reason,
+        reason=shown_reason(row.reason),
         retry_at=row.retry_at,
         retry_times=row.retry_times,
         max_retry_times=row.max_retry_times,

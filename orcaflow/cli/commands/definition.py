@@ -110,6 +110,8 @@ def import_(
     new), schedule (the first of them, or null), unmapped (node, key, problem, cure, keeps_offline)
     and warnings (node, key, problem, cure).
     """
+    import os
+
     from common.model.states import ReleaseState
     from operations.definitions import import_definitions
     from operations.documents.definitions import imported_row
@@ -120,7 +122,7 @@ def import_(
         files, name=name, mapped=mapped or (), strict=strict, standard_input=_standard_input(files)
     )
     with opened() as session:
-        imported = import_definitions(session, documents, online=online)
+        imported = import_definitions(session, documents, online=online, environment=os.environ)
     rows = [imported_row(each) for each in imported]
     for each in imported:
         _report_findings(each.document.name, each.findings)
@@ -268,17 +270,31 @@ def show(
 @app.command(epilog="Example: orcaflow definition export flights > flights.json")
 def export(
     name: Annotated[str, typer.Argument(help="Name of the definition.")],
+    *,
+    with_secrets: Annotated[
+        bool, typer.Option("--with-secrets", help="Print secrets too, instead of references.")
+    ] = False,
 ) -> None:
     """Print a definition as a file that `import` takes, into this database or another.
 
     Other definitions, data sources and worker groups are named, since ids mean nothing elsewhere.
     Its schedules go along, without start-up parameters whose names say that they are secrets.
+    For values whose names sound secret, and for passwords in URLs, there are references such as
+    $ENV{ORCAFLOW_SECRET_DB_PASSWORD}: `import` looks them up in its environment, and otherwise
+    keeps what the definition has there.
     """
     from operations.definitions import export_definition
     from operations.session import opened
 
     with opened() as session:
-        print_json(export_definition(session, name))
+        export = export_definition(session, name, with_secrets=with_secrets)
+    print_json(export.document)
+    if export.references:
+        say(
+            f"{counted(len(export.references), 'secret')} left out: set"
+            f" {', '.join(export.references)} for `orcaflow definition import`, which otherwise"
+            " keeps those of a definition of this name; --with-secrets prints them"
+        )
 
 
 @app.command(epilog="Example: orcaflow definition online flights")

@@ -97,12 +97,18 @@ def list_(
 def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     """Show a process instance with its parameters, every attempt at its tasks, and its relatives.
 
-    Fields: those of `list`, command_param, global_params, tasks (as in `task list`), parent (null
-    if it is no sub process) and children (its sub processes), each with process_instance_id,
-    definition, state, task, task_instance_id and attempt (of the SUB_PROCESS task).
+    Values of parameters whose names sound secret are masked. Fields: those of `list`,
+    command_param, global_params, tasks (as in `task list`), parent (null if it is no sub process)
+    and children (its sub processes), each with process_instance_id, definition, state, task,
+    task_instance_id and attempt (of the SUB_PROCESS task).
     """
     from common.clock import SystemClock
-    from operations.documents.instances import instance_row, relative_row, task_row
+    from operations.documents.instances import (
+        instance_row,
+        parameter_fields,
+        relative_row,
+        task_row,
+    )
     from operations.instances import family_of, instance_detail
     from operations.session import opened
     from orcaflow.cli.screens.progress import application_lines
@@ -112,10 +118,7 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
         detail = instance_detail(session, process_instance_id)
         family = family_of(session, detail.instance)
     now = SystemClock().now()
-    row = instance_row(detail.instance, now=now) | {
-        "command_param": detail.command_param,
-        "global_params": detail.global_params,
-    }
+    row = instance_row(detail.instance, now=now) | parameter_fields(detail)
     if form is Format.JSON:
         print_json(
             {

@@ -1,0 +1,185 @@
+"""Secrets of a definition outside of its database: references stand for them in exports.
+
+A reference is `$ENV{ORCAFLOW_SECRET_DB_PASSWORD}`, in the place of a value whose name sounds
+secret, or of a password within a URL. An import puts the secret back: from the environment or, if
+that has none, from the definition that is there already, of which the references are worked out
+once more. One that is found in neither is a mistake, so that nothing is lost unsaid. Nothing here
+reads the environment or a database.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from common.masking import mask_setting, mask_text, replace_secrets
+
+_PREFIX: Final = "ORCAFLOW_SECRET_"
+_REFERENCE = re.compile(rf"\$ENV\{{({_PREFIX}\w+)\}}")
+# Nothing in these is secret: parameters and times that are put in at run.
+_PLACEHOLDER = re.compile(r"(?:\s*(?:[$!]\{[^{}]*\}|\$\[[^\[\]]*\]))+\s*|\$\w+|\*+")
+_HOLE = "\0"
+_OPTIONS = frozenset({"others", "mainArgs"})
+"""Keys of command lines, in which `name=value` is masked too."""
+
+_Found: TypeAlias = tuple[str, str, object]
+"""The task, or "", the name, and the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Referenced:
+    """A document with references, and the values that they stand for, by the variable's name."""
+
+    document: dict[str, Any]
+    values: Mapping[str, object]
+
+
+def with_references(document: Mapping[str, Any]) -> Referenced:
+    """Put references for the secrets of a definition's document.
+
+    Their names follow from those of parameters and keys, and from the task's where one name has
+    several values; so they stay the same while the definition changes elsewhere.
+    """
+    found: list[_Found] = []
+
+    def collect(task: str, name: str, value: object) -> object:
+        found.append((task, name, value))
+        return value
+
+    _mapped(document, collect)
+    names = _names(found)
+    values: dict[str, object] = {}
+
+    def refer(task: str, name: str, value: object) -> object:
+        variable = names[task, name, str(value)]
+        values[variable] = value
+        return f"$ENV{{{variable}}}"
+
+    return Referenced(document=_mapped(document, refer), values=values)
+
+
+def without_references(value: Any, secrets: Mapping[str, object], missing: set[str]) -> Any:
+    """Put secrets for the references in a JSON value; collect those that have no value."""
+    match value:
+        case str():
+            return _resolved(value, secrets, missing)
+        case list():
+            return [without_references(item, secrets, missing) for item in value]
+        case dict():
+            return {key: without_references(item, secrets, missing) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _resolved(text: str, secrets: Mapping[str, object], missing: set[str]) -> object:
+    if _PREFIX not in text:
+        return text
+    whole = _REFERENCE.fullmatch(text)
+    if whole is not None and whole[1] in secrets:
+        return secrets[whole[1]]
+    try:
+        inner = json.loads(text)
+    except (ValueError, RecursionError):
+        inner = None
+    if isinstance(inner, dict | list):
+        # Else a quotation mark in a secret would end the text.
+        return json.dumps(without_references(inner, secrets, missing), ensure_ascii=False)
+
+    def put(reference: re.Match[str]) -> str:
+        if reference[1] not in secrets:
+            missing.add(reference[1])
+            return reference[0]
+        return str(secrets[reference[1]])
+
+    return _REFERENCE.sub(put, text)
+
+
+def _mapped(
+    document: Mapping[str, Any], replace: Callable[[str, str, object], object]
+) -> dict[str, Any]:
+    """Replace each secret of a document, told the task that it stands in."""
+
+    def at(task: str) -> Callable[[str, object], object]:
+        def visit(name: str, value: object) -> object:
+            if not isinstance(value, str):
+                return replace(task, name, value)
+            if not value or _PLACEHOLDER.fullmatch(value) or _REFERENCE.search(value):
+                return value
+            return replace(task, name, value)
+
+        return visit
+
+    def texts(task: str) -> Callable[[str, str], str]:
+        def visit(name: str, text: str) -> str:
+            mask = mask_setting if name in _OPTIONS else mask_text
+            masked = mask(text, mask=_HOLE)
+            return text if masked == text else _refilled(name, text, masked, at(task))
+
+        return visit
+
+    def walked(value: Any, task: str) -> Any:
+        return replace_secrets(value, at(task), texts(task))
+
+    result = dict(document)
+    inner = result.get("processDefinitionJson")
+    for key, value in document.items():
+        # Schedules leave their secrets out themselves.
+        if key not in ("processDefinitionJson", "schedules"):
+            result[key] = walked({key: value}, "")[key]
+    if isinstance(inner, dict):
+        result["processDefinitionJson"] = {
+            key: [walked(node, _name_of(node)) for node in each]
+            if key == "tasks" and isinstance(each, list)
+            else walked({key: each}, "")[key]
+            for key, each in inner.items()
+        }
+    elif inner is not None:
+        result["processDefinitionJson"] = walked(inner, "")
+    return result
+
+
+def _name_of(node: object) -> str:
+    return str(node.get("name", "")) if isinstance(node, dict) else ""
+
+
+def _refilled(name: str, text: str, masked: str, replace: Callable[[str, object], object]) -> str:
+    """Put replacements into the holes that masking has left in a text."""
+    parts = masked.split(_HOLE)
+    if _HOLE in text or not text.startswith(parts[0]):
+        return str(replace(name, text))
+    done, at = [parts[0]], len(parts[0])
+    for index, part in enumerate(parts[1:], start=1):
+        # The last part is the text's end; each other one is the next of its kind.
+        is_last = index == len(parts) - 1
+        end = len(text) - len(part) if is_last else text.find(part, at + 1) if part else at + 1
+        if end < at:
+            return str(replace(name, text))
+        done += [str(replace(f"{name}_password", text[at:end])), part]
+        at = end + len(part)
+    return "".join(done)
+
+
+def _names(found: list[_Found]) -> dict[tuple[str, str, str], str]:
+    """Name a variable for each secret: by its name, unless that means several values."""
+    by_name: dict[str, dict[str, dict[str, None]]] = {}
+    for task, name, value in found:
+        by_name.setdefault(_word(name), {}).setdefault(task, {})[str(value)] = None
+    names: dict[tuple[str, str, str], str] = {}
+    for task, name, value in found:
+        tasks = by_name[_word(name)]
+        variable = _PREFIX + _word(name)
+        if len({each for values in tasks.values() for each in values}) > 1:
+            # Only numbered where one task has several: their order is that of the task.
+            several = list(tasks[task])
+            number = f"_{several.index(str(value)) + 1}" if len(several) > 1 else ""
+            variable = f"{_PREFIX}{_word(task) or 'GLOBAL'}_{_word(name)}{number}"
+        names[task, name, str(value)] = variable
+    return names
+
+
+def _word(text: str) -> str:
+    # Never two underscores: such variables are settings of Orcaflow's.
+    return re.sub(r"[\W_]+", "_", text, flags=re.ASCII).strip("_").upper()
