@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
 
 from common.errors import BadCommandError
+from common.masking import secrets_in
 from common.model.command_param import ParamKey, start_document
 from common.model.task_type import TaskKind, TaskTypeSpec
 from common.params import (
@@ -40,6 +41,8 @@ from worker.launching.base import (
     read_memory_max,
     read_node,
 )
+from worker.launching.datasource import passwords_of
+from worker.log_masking import PARAMETERS_FILE, maskable
 from worker.processes import outputs
 from worker.processes.starting import Prepared
 from worker.workspace import Account, make_directory, write_file
@@ -184,6 +187,7 @@ class Launcher:
             asks_host=launch.asks_host,
             keeps_children=launch.keeps_children,
             memory_mb=read_memory_max(task),
+            secrets=maskable((*secrets_in(parameters), *_passwords(task))),
         )
 
     def _zone_of(self, task: ClaimedTask) -> ZoneInfo:
@@ -193,6 +197,12 @@ class Launcher:
             return zone_named(task.timezone_id)
         except UnknownZoneError as error:
             raise TaskParameterError(f"the run's time zone: {error}") from error
+
+
+def _passwords(task: ClaimedTask) -> Iterator[str]:
+    for source in (task.datasource, *task.datasources):
+        if source is not None:
+            yield from passwords_of(source)
 
 
 def seen_by_tasks(environment: Mapping[str, str]) -> dict[str, str]:
@@ -247,7 +257,7 @@ def _parameters_file(
     is_empty = all(name.startswith("system.") for name in parameters)
     if spec.skips_parameters_file and is_empty:
         return {}
-    path = directory / "params.json"
+    path = directory / PARAMETERS_FILE
     write_file(path, json.dumps(parameters), account)
     return {"ORCAFLOW_PARAMS": str(path)}
 

@@ -2,13 +2,14 @@
 
 A task writes to its log file directly, so that neither its output nor its life depends on the
 daemon; hence the size is looked at from time to time, and the middle of a log that grew too large
-is cut out. Values of parameters whose names sound secret never appear.
+is cut out. Secrets never appear in lines of Orcaflow's; in what
+the task prints they are masked by `worker.log_masking`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.masking import MASK, is_secret, mask_setting, mask_text, printable, secrets_in
@@ -75,20 +76,30 @@ class Cut:
     marker: int
 
 
-def cut(log: int, *, limit_bytes: int, before: Cut | None) -> Cut | None:
+def cut(
+    log: int,
+    *,
+    limit_bytes: int,
+    before: Cut | None,
+    margin: int = 0,
+    mask: Callable[[bytes, int], bytes] = lambda block, _: block,
+) -> Cut | None:
     """Take the middle out of a log that is longer than the limit; all that was taken out so far.
 
     The first half of the limit stays, and of the end a quarter or a mebibyte, whichever is less:
     the log may grow a while before it is cut again, and little is copied. What the task writes at
     this very moment may get lost; it would have been among what is cut a moment later anyway. The
-    log must be open for reading and appending.
+    log must be open for reading and appending. `mask` is given the end with a `margin` before it,
+    and the margin's length, to mask secrets that the cut would part.
     """
     size = os.fstat(log).st_size
     if size <= limit_bytes:
         return before
     kept = min(limit_bytes // 4, _MOST_KEPT_OF_THE_END)
     head_end = before.head_end if before else _line_start_before(log, limit_bytes // 2)
-    tail = os.pread(log, kept, size - kept)
+    start = max(head_end, size - kept - margin)
+    border = size - kept - start
+    tail = mask(os.pread(log, size - start, start), border)[border:]
     # Begin with a whole line, unless the end is one single line.
     tail = tail[tail.find(b"\n") + 1 :] or tail
     taken = size - head_end - len(tail)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+from common.masking import secrets_in_json
 from common.model import datasource_references
 from common.model.task_type import DatasourceUse, Key, Shape, ValueFaultError
 from worker.launching.base import TaskParameterError, fault_at, read_node
@@ -119,6 +120,18 @@ def target(params: Mapping[str, Any], source: DataSource | None) -> Target:
             ' {"url": "…"} in its connection_params'
         )
     return _of_address(source.name, place, given)
+
+
+def passwords_of(source: DataSource) -> tuple[str, ...]:
+    """Return the passwords in a row, in every spelling; none of one that can't be read."""
+    try:
+        given = json.loads(source.connection_params)
+        url = given.get("url") if isinstance(given, dict) else None
+        in_url = urlsplit(url).password if isinstance(url, str) else None
+    except (ValueError, RecursionError):
+        return ()
+    found = secrets_in_json(source.connection_params)
+    return tuple(dict.fromkeys(each for one in (*found, in_url or "") for each in _spellings(one)))
 
 
 def _id(params: Mapping[str, Any]) -> int:

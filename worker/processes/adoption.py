@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from common.clock import Clock
 from common.model.states import TaskState
 from worker import task_log, workspace
+from worker.log_masking import LogMask, secrets_left_in
 from worker.processes import attempt_processes
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import Seen, belonging, scan
 from worker.processes.clearing import Clearing
 from worker.processes.ending import SWEEPS_GIVE_UP_SECONDS, Ending
-from worker.processes.live_attempts import LiveAttempt, LiveAttempts
+from worker.processes.live_attempts import LiveAttempt, LiveAttempts, mask_of_log
 from worker.processes.outputs import OutputReader
 from worker.processes.records import Record, Records
 from worker.processes.results import (
@@ -151,6 +152,7 @@ class Adoption:
             process=None,
             stale=stale,
         )
+        attempt.log_mask = mask_of_log(secrets_left_in(record.execute_path), record.outputs)
         if stale:
             attempt.job_file = record.job_file
         else:
@@ -181,14 +183,20 @@ class Adoption:
             return
         try:
             # No more is read at the daemon's start than a log may have.
-            cut = task_log.cut(output, limit_bytes=self._log_limit, before=None)
+            mask = mask_of_log(secrets_left_in(record.execute_path), record.outputs)
+            act = task_log.cut if mask is None else mask.cut
+            cut = act(output, limit_bytes=self._log_limit, before=None)
+            spans: Sequence[tuple[int, int]] = ()
             if record.outputs is not None and result.state is TaskState.SUCCESS:
                 if cut is not None and record.outputs.log_from is not None:
                     task_log.write_line(output, CUT_PUTS_OUT_NOTHING)
                 reader = OutputReader(record.outputs, output)
                 read_outputs(reader, result, reader.read_all)
+                spans = reader.secret_spans
                 if result.state is TaskState.SUCCESS and (taken := reader.summary()):
                     task_log.write_line(output, taken)
+            if mask is not None or spans:
+                (mask or LogMask((), spares_outputs=False)).finish(output, spans)
             task_log.write_line(output, explained(result))
         except OSError as error:
             log.warning(

@@ -21,6 +21,7 @@ from functools import partial
 from common.clock import Clock
 from common.model.states import TaskState
 from worker import task_log, workspace
+from worker.log_masking import LogMask
 from worker.processes import attempt_processes
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import Seen, end_exactly, kill_exactly, signal_group
@@ -311,7 +312,11 @@ class Ending:
 
     def _take_result(self, attempt: LiveAttempt, *, left: list[Seen]) -> None:
         # So that no more is to be read than a log may have.
-        if attempt.is_being_cut or self._cut_log(attempt):
+        if attempt.is_being_cut:
+            attempt.act_at = None
+            # Its last lines may have come after that was begun.
+            attempt.ends_after_cut = partial(self._take_result, attempt, left=left)
+        elif self._cut_log(attempt):
             attempt.act_at = None
             attempt.ends_after_cut = partial(self._take_known, attempt, left=left)
         else:
@@ -330,6 +335,8 @@ class Ending:
             attempt.reading = OutputReader(attempt.outputs, attempt.log)
             self._reading[attempt.id] = attempt
         else:
+            if attempt.log_mask is not None:
+                attempt.log_mask.finish(attempt.log)
             self._report_end(attempt, result)
 
     def _read(self, attempt: LiveAttempt) -> None:
@@ -338,6 +345,9 @@ class Ending:
             return
         if result.state is TaskState.SUCCESS and (taken := reader.summary()):
             attempt.note(taken)
+        if attempt.log_mask is not None or reader.secret_spans:
+            mask = attempt.log_mask or LogMask((), spares_outputs=False)
+            mask.finish(attempt.log, reader.secret_spans)
         del self._reading[attempt.id]
         self._report_end(attempt, result)
 

@@ -11,7 +11,7 @@ import os
 import select
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from common.clock import Clock
 from common.host import process_start_time
 from worker import task_log
 from worker.attempts import Started
+from worker.log_masking import LogMask
 from worker.processes.attempt_processes import Seen
 from worker.processes.outputs import Declared, OutputReader
 from worker.processes.records import Record
@@ -51,11 +52,13 @@ class LiveAttempt:
     """It is an attempt of a former incarnation that is not this one's any more."""
     cut: task_log.Cut | None = None
     is_being_cut: bool = False
-    """Another thread cuts the log: nothing may be written to it, nor may it be closed."""
+    """Another thread cuts or masks the log: nothing may be written to it, nor may it be closed."""
     held_notes: list[str] = field(default_factory=list)
     """Lines for the log that wait for that."""
     ends_after_cut: Callable[[], None] | None = None
     """The next step of its end, if that waits for it."""
+    log_mask: LogMask | None = None
+    """The masking of the log; None if the attempt knows no secret."""
     outputs: Declared | None = None
     job_file: Path | None = None
     facts_file: Path | None = None
@@ -130,6 +133,13 @@ class LiveAttempt:
         held, self.held_notes = self.held_notes, []
         for text in held:
             self.note(text)
+
+
+def mask_of_log(secrets: Sequence[str], outputs: Declared | None) -> LogMask | None:
+    """The masking of an attempt's log; None if the attempt knows no secret."""
+    if not secrets:
+        return None
+    return LogMask(secrets, spares_outputs=outputs is not None and outputs.log_from is not None)
 
 
 class LiveAttempts:

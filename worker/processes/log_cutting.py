@@ -1,8 +1,9 @@
-"""Cuts the logs of attempts that have outgrown their limit, off the supervisor's thread.
+"""Cuts logs that have outgrown their limit and masks secrets in them, off the supervisor's thread.
 
 Giving back what a task has written within a second may take the file system longer than starting a
-hundred processes. The supervisor's thread finds logs that are too long and asks for each, one
-request at a time for a log, and is told when it is cut; it alone writes to logs otherwise.
+hundred processes. The supervisor's thread finds logs that are too long, or have grown and may hold
+secrets (`worker.log_masking`), and asks for each, one request at a time for a log, and is told when
+it is done; it alone writes to logs otherwise.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from worker import task_log
+from worker.log_masking import LogMask
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,7 @@ class _Request:
     task_instance_id: int
     log: int
     before: task_log.Cut | None
+    mask: LogMask | None
     done: Callable[[task_log.Cut | None], None]
 
 
@@ -51,26 +54,33 @@ class LogCutter:
         log: int,
         *,
         before: task_log.Cut | None,
+        mask: LogMask | None = None,
         done: Callable[[task_log.Cut | None], None],
     ) -> None:
-        """Have a log cut; `done` is called on another thread, unless the worker ends before."""
+        """Have a log cut and masked; `done` is called on another thread.
+
+        Not, if the worker ends before.
+        """
         # A descriptor of its own: the attempt's may be closed meanwhile, and mean another file.
         own = os.dup(log)
         self._waiting.append(
-            _Request(task_instance_id=task_instance_id, log=own, before=before, done=done)
+            _Request(
+                task_instance_id=task_instance_id, log=own, before=before, mask=mask, done=done
+            )
         )
         self._wake()
 
     def run_once(self) -> timedelta:
-        """Cut what waits; how long to rest."""
+        """Cut and mask what waits; how long to rest."""
         while self._waiting:
             request = self._waiting.popleft()
             cut = request.before
             try:
-                cut = task_log.cut(request.log, limit_bytes=self.limit_bytes, before=cut)
+                act = task_log.cut if request.mask is None else request.mask.cut
+                cut = act(request.log, limit_bytes=self.limit_bytes, before=cut)
             except OSError as error:
                 log.warning(
-                    "task log could not be cut",
+                    "task log could not be cut or masked",
                     extra={"task_instance_id": request.task_instance_id, "error": str(error)},
                 )
             finally:

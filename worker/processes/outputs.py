@@ -19,6 +19,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from common.errors import SchedulerError
+from common.masking import is_secret
 from common.params import DataType, Property, properties_json
 from worker.workspace import is_own_file
 
@@ -36,6 +37,7 @@ _CLOSE = b")}"
 _LONGEST_BYTES = MAX_BYTES + 1024
 _NAMED_DROPPED = 10
 _SHOWN_CHARS = 80
+_MOST_SECRET_SPANS = 100_000
 
 
 class OutputError(SchedulerError):
@@ -77,6 +79,7 @@ class OutputReader:
         self._carried = b""
         self._seen: dict[str, None] = {}
         self._kept: dict[str, str] = {}
+        self._secret_spans: dict[tuple[int, int], None] = {}
 
     def step(self) -> bool:
         """Read a little more; True when all is read. `OutputError` if it can't be taken."""
@@ -91,6 +94,11 @@ class OutputReader:
         """Read everything now."""
         while not self.step():
             pass
+
+    @property
+    def secret_spans(self) -> tuple[tuple[int, int], ...]:
+        """The places in the log of values that were put out by a name that sounds secret."""
+        return tuple(self._secret_spans)
 
     def var_pool(self) -> str | None:
         """Return the outputs as the tables hold them; None if there are none."""
@@ -150,7 +158,7 @@ class OutputReader:
             bound = begin + _LONGEST_BYTES if line_end < 0 else line_end
             close = text.find(_CLOSE, begin, bound)
             if close >= 0:
-                self._take_printed(text[begin:close])
+                self._take_printed(text[begin:close], self._position - len(text) + begin)
                 position = close + len(_CLOSE)
             elif line_end >= 0:
                 position = line_end
@@ -164,9 +172,12 @@ class OutputReader:
         # A marker may be cut in two by the end of what was read.
         return text[max(position, len(text) - len(_MARKER)) :]
 
-    def _take_printed(self, text: bytes) -> None:
+    def _take_printed(self, text: bytes, position: int) -> None:
         name, equals, value = text.decode("utf-8", "replace").partition("=")
         if equals and name.strip():
+            if is_secret(name.strip()) and len(self._secret_spans) < _MOST_SECRET_SPANS:
+                begin = position + text.index(b"=") + 1
+                self._secret_spans[begin, position + len(text)] = None
             self._put(name.strip(), value)
 
     # The file.

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,7 +28,7 @@ from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import MARKER, signal_group
 from worker.processes.clearing import Clearing
 from worker.processes.limits import GATE, Limits
-from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
+from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts, mask_of_log
 from worker.processes.marks import mark_of, shell_line
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
@@ -76,6 +76,8 @@ class Prepared:
     """Processes that are left when it ends by itself may live on."""
     memory_mb: int = 0
     """The memory that its author allows it; 0 is any."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """The texts to be masked in its log."""
 
 
 Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
@@ -188,6 +190,7 @@ class Starter:
             may_be_lost=len(task.lost_attempts) < _MOST_LOST,
         )
         attempt.describe(record, self._clock)
+        attempt.log_mask = mask_of_log(prepared.secrets, prepared.outputs)
         self._accepted.add_facts_file(task.id, record.facts_file)
         self._live.add(attempt)
         if task.submit_time is not None:

@@ -275,11 +275,15 @@ class Supervisor:
                 self._kills_before_start.popitem(last=False)
 
     def _cut_log(self, attempt: LiveAttempt) -> bool:
-        """Have a log cut that is too long; return whether that is under way."""
-        if not attempt.is_being_cut and task_log.is_too_long(attempt.log, self._cutter.limit_bytes):
+        """Have a log cut that is too long, and masked; return whether that is under way."""
+        mask = attempt.log_mask
+        if not attempt.is_being_cut and (
+            task_log.is_too_long(attempt.log, self._cutter.limit_bytes)
+            or (mask is not None and mask.is_behind(attempt.log))
+        ):
             attempt.is_being_cut = True
             done = partial(self._log_cut, attempt.id)
-            self._cutter.cut(attempt.id, attempt.log, before=attempt.cut, done=done)
+            self._cutter.cut(attempt.id, attempt.log, before=attempt.cut, mask=mask, done=done)
         return attempt.is_being_cut
 
     def _log_cut(self, task_instance_id: int, cut: Cut | None) -> None:

@@ -1,0 +1,224 @@
+"""Masks known secrets in what a task prints, in its log, after it has been written.
+
+A task writes to its log directly (`worker.task_log`), so secrets are overwritten in place, byte for
+byte: nothing moves, and the task goes on appending. What is known to be secret is given: the values
+of parameters whose names sound so, and the passwords of data sources; plain and as servers repeat
+them. Values of fewer than four characters are left, since half of the log would go with them. A log
+is read in steps, and a secret across the border of two is found. The values that a task
+puts out (`worker.processes.outputs`) are read from the log first, and masked at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from common.masking import SHORTEST_MASKED, secrets_in, spellings
+from worker import task_log
+from worker.task_log import Cut
+from worker.workspace import is_own_file
+
+PARAMETERS_FILE: Final = "params.json"
+"""An attempt's parameters, in its directory."""
+
+_MOST_READ_BYTES: Final = 10_000_000
+_STEP_BYTES: Final = 256 * 1024
+_LONGEST_BYTES: Final = 16 * 1024
+"""Of a longer secret, its beginning is masked."""
+_MOST_BYTES: Final = 256 * 1024
+"""Of all secrets of an attempt together, in all spellings."""
+_MARKER: Final = b"{setValue("
+_LOOK_BACK_BYTES: Final = 66 * 1024
+_MOST_SPARED: Final = 10_000
+
+
+def maskable(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Return the secrets that a log is searched for, each once; no more than a bounded size."""
+    found: dict[str, None] = {}
+    size = 0
+    # Short ones first: a few long ones must not leave them out.
+    for secret in sorted(set(secrets), key=lambda each: (len(each), each)):
+        size += 5 * min(len(secret), _LONGEST_BYTES)
+        if len(secret) >= SHORTEST_MASKED and size <= _MOST_BYTES:
+            found[secret[:_LONGEST_BYTES]] = None
+    return tuple(found)
+
+
+def secrets_left_in(directory: str) -> tuple[str, ...]:
+    """Return the secrets that a worker finds again after its restart: those among the parameters.
+
+    They are written nowhere but for the attempt itself, which may have changed its file.
+    """
+    try:
+        # Neither a link out of the directory nor a pipe that nobody writes to.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(Path(directory, PARAMETERS_FILE), flags)
+    except OSError:
+        return ()
+    try:
+        if not is_own_file(file):
+            return ()
+        parameters = json.loads(os.pread(file, _MOST_READ_BYTES, 0))
+    except (OSError, ValueError, RecursionError):
+        return ()
+    finally:
+        os.close(file)
+    if not isinstance(parameters, dict):
+        return ()
+    return maskable(secrets_in({str(name): str(value) for name, value in parameters.items()}))
+
+
+class LogMask:
+    """The masking of one attempt's log: its secrets, and the place up to which they are masked."""
+
+    def __init__(self, secrets: Iterable[str], *, spares_outputs: bool) -> None:
+        """`spares_outputs`: those in a line that puts out a value wait for `finish`."""
+        needles = {_bytes(each) for each in _spelled(maskable(secrets))}
+        # Longer ones first, for those that begin with another.
+        self._needles = tuple(sorted(needles, key=lambda each: (-len(each), each)))
+        self._overlap = max(map(len, self._needles), default=1) - 1
+        self._spares = spares_outputs
+        self._spared: list[tuple[int, int]] = []
+        self._done = 0
+
+    def is_behind(self, log: int) -> bool:
+        """True if the log has grown since it was masked."""
+        return os.fstat(log).st_size != self._done
+
+    def mask(self, log: int, *, limit: int | None = None) -> None:
+        """Mask what has been added, or the part before `limit`. The log must be open for reading.
+
+        No more than a step of it is in memory.
+        """
+        end = os.fstat(log).st_size
+        if self._done > end:
+            # Somebody has emptied it.
+            self._restart(0)
+        end = end if limit is None else min(end, limit)
+        while self._done < end:
+            start = max(0, self._done - self._overlap)
+            block = os.pread(log, _STEP_BYTES + self._done - start, start)
+            if not block:
+                break
+            block = block[: end - start]
+            self._mask_block(log, block, start)
+            self._done = start + len(block)
+
+    def cut(self, log: int, *, limit_bytes: int, before: Cut | None) -> Cut | None:
+        """Cut the log as `task_log.cut` does, and mask it; no part of a secret is left at the cut.
+
+        It is cut first, so that no more is read than stays.
+        """
+        if not task_log.is_too_long(log, limit_bytes):
+            self.mask(log)
+            return before
+        if before is None:
+            # The head may end within a secret.
+            self.mask(log, limit=limit_bytes // 2 + self._overlap)
+        cut = task_log.cut(
+            log,
+            limit_bytes=limit_bytes,
+            before=before,
+            margin=self._overlap,
+            mask=self._mask_border,
+        )
+        if cut is not None:
+            self._restart(min(self._done, cut.head_end))
+        self.mask(log)
+        return cut
+
+    def finish(self, log: int, spans: Iterable[tuple[int, int]] = ()) -> None:
+        """Mask what was spared, and these places, once the outputs have been read."""
+        places = sorted({*self._spared, *spans})
+        if places:
+            writer = _writer(log)
+            try:
+                for start, end in places:
+                    os.pwrite(writer, b"*" * (end - start), start)
+            finally:
+                os.close(writer)
+        self._spared.clear()
+
+    def _restart(self, position: int) -> None:
+        self._done = position
+        self._spared = [each for each in self._spared if each[1] <= position]
+
+    def _mask_block(self, log: int, block: bytes, start: int) -> None:
+        spans = [
+            (begin, end)
+            for begin, end in self._spans(block)
+            if not self._is_spared(log, block, start, begin, end)
+        ]
+        if not spans:
+            return
+        first, last = spans[0][0], spans[-1][1]
+        masked = bytearray(block[first:last])
+        for begin, end in spans:
+            masked[begin - first : end - first] = b"*" * (end - begin)
+        writer = _writer(log)
+        try:
+            os.pwrite(writer, masked, start + first)
+        finally:
+            os.close(writer)
+
+    def _mask_border(self, block: bytes, border: int) -> bytes:
+        """Mask the secrets across a border, which would be cut in two there."""
+        masked = bytearray(block)
+        for begin, end in self._spans(block[: border + self._overlap]):
+            if begin < border < end:
+                masked[begin:end] = b"*" * (end - begin)
+        return bytes(masked)
+
+    def _spans(self, block: bytes) -> list[tuple[int, int]]:
+        """Return the places of secrets, in order and without overlaps."""
+        found: list[tuple[int, int]] = []
+        for needle in self._needles:
+            at = block.find(needle)
+            while at >= 0:
+                found.append((at, at + len(needle)))
+                at = block.find(needle, at + len(needle))
+        return _merged(found)
+
+    def _is_spared(self, log: int, block: bytes, start: int, begin: int, end: int) -> bool:
+        if not self._spares or len(self._spared) >= _MOST_SPARED:
+            return False
+        line = block.rfind(b"\n", 0, begin) + 1
+        before = block[line:begin]
+        if not line and start:
+            reach = min(start, _LOOK_BACK_BYTES)
+            before = os.pread(log, reach + begin, start - reach)
+            before = before[before.rfind(b"\n") + 1 :]
+        if _MARKER not in before:
+            return False
+        if (start + begin, start + end) not in self._spared[-10:]:
+            self._spared.append((start + begin, start + end))
+        return True
+
+
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _spelled(secrets: Sequence[str]) -> Iterable[str]:
+    yield from spellings(secrets)
+    for secret in secrets:
+        yield json.dumps(secret)[1:-1]
+        yield json.dumps(secret, ensure_ascii=False)[1:-1]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", errors="replace")
+
+
+def _writer(log: int) -> int:
+    """Open the log once more: what is written to one for appending goes to its end."""
+    return os.open(f"/proc/self/fd/{log}", os.O_WRONLY | os.O_CLOEXEC)
