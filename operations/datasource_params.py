@@ -12,9 +12,11 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode
 
+from common.datasource_keys import URL_PASSWORD
 from common.errors import SchedulerError
+from common.model.datasource_urls import RefusedUrlError, check_url, split_url, with_netloc
 
 TYPES: Final[Mapping[str, int]] = {
     "mysql": 0,
@@ -62,13 +64,16 @@ def postgresql_params(
     return json.dumps(document, ensure_ascii=False)
 
 
-def url_params(url: str, *, password: str | None) -> tuple[int, str]:
-    """The type and the `{"url": ...}` form of an SQLAlchemy URL that has no password yet."""
+def url_params(url: str, *, password: str | None, data_dir: str) -> tuple[int, str]:
+    """The type and the `{"url": ...}` form of an SQLAlchemy URL that has no password yet.
+
+    Files that it names must be below `data_dir`.
+    """
     match = _URL.match(url)
     if match is None:
         raise DatasourceError("--url must begin like postgresql://, mysql+pymysql:// or sqlite:///")
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
         has_password = parts.password is not None
         user = parts.username
     except ValueError:
@@ -83,7 +88,11 @@ def url_params(url: str, *, password: str | None) -> tuple[int, str]:
             raise DatasourceError("--url must name a user for the password: …://USER@HOST/…")
         # Behind the last @, since a user's name may hold one.
         before, _, host = parts.netloc.rpartition("@")
-        url = urlunsplit(parts._replace(netloc=f"{before}:{quote(password, safe='')}@{host}"))
+        url = with_netloc(url, f"{before}:{quote(password, safe='')}@{host}")
+    try:
+        check_url(url, data_dir=data_dir)
+    except RefusedUrlError as error:
+        raise DatasourceError(f"--url {error}") from None
     dialect = match.group().partition(":")[0].partition("+")[0].lower()
     name = _TYPE_OF_DIALECT.get(dialect, dialect)
     # The column has no code for other databases; with a URL it decides nothing.
@@ -99,17 +108,17 @@ def shown(connection_params: str) -> dict[str, object]:
     url = given.get("url")
     if isinstance(url, str) and url:
         try:
-            parts = urlsplit(url)
+            parts = split_url(url)
             host, port = parts.hostname or "", parts.port
             user, password = parts.username, parts.password
         except ValueError:
             return {"kind": "url", "address": None, "database": None, "user": None}
         return {
-            "kind": parts.scheme.partition("+")[0],
+            "kind": url.partition("://")[0].partition("+")[0],
             "address": f"{host}:{port}" if port else host or None,
             "database": parts.path[1:] or None,
             "user": user,
-            "has_password": bool(password),
+            "has_password": bool(password or given.get(URL_PASSWORD)),
         }
     address = str(given.get("address") or given.get("jdbcUrl") or "")
     return {
@@ -121,11 +130,31 @@ def shown(connection_params: str) -> dict[str, object]:
     }
 
 
-def connection_url(type_: int, connection_params: str) -> str:
+def has_password(connection_params: str) -> bool:
+    """True if there is a password to be encrypted."""
+    return shown(connection_params).get("has_password") is True
+
+
+def fault_of(connection_params: str, *, data_dir: str) -> str | None:
+    """The reason for which the row's own URL is refused; None if it is not."""
+    try:
+        url = _read(connection_params).get("url")
+        if isinstance(url, str) and url:
+            check_url(url, data_dir=data_dir)
+    except RefusedUrlError as error:
+        return f"its url {error}"
+    except DatasourceError as error:
+        return str(error)
+    return None
+
+
+def connection_url(type_: int, connection_params: str, *, data_dir: str) -> str:
     """The SQLAlchemy URL, with its password: for connecting, and never to be shown."""
     given = _read(connection_params)
     url = given.get("url")
     if isinstance(url, str) and url:
+        if fault := fault_of(connection_params, data_dir=data_dir):
+            raise DatasourceError(fault)
         scheme, _, rest = url.partition("://")
         if scheme.lower() in ("postgresql", "postgres"):
             # SQLAlchemy would take a driver that is not installed with Orcaflow.

@@ -1,7 +1,7 @@
 """Makes, shows, tries and removes data sources: the databases that SQL and PROCEDURE tasks use.
 
-A password comes in as a value, is stored in `connection_params` and leaves this module only for
-connecting.
+A password comes in as a value, is stored encrypted in `connection_params`
+(`common.datasource_keys`) and leaves this module only for connecting.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.clock import SystemClock
+from common.datasource_keys import (
+    DatasourceKeyError,
+    DatasourceKeys,
+    is_sealed,
+    key_file,
+)
 from common.embedded import addresses as embedded
 from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableError
 from common.store.connect import Connection
@@ -25,6 +31,7 @@ from operations.datasource_params import (
     POSTGRESQL,
     DatasourceError,
     connection_url,
+    has_password,
     postgresql_params,
     url_params,
 )
@@ -61,6 +68,14 @@ class DatasourceAnswer:
     milliseconds: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncryptedDatasource:
+    """A data source whose password is encrypted, and True if its row had to be changed."""
+
+    view: DatasourceView
+    changed: bool
+
+
 def create_datasource(
     session: Session,
     name: str,
@@ -79,7 +94,7 @@ def create_datasource(
     check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
     try:
         if isinstance(target, str):
-            kind, params = url_params(target, password=password)
+            kind, params = url_params(target, password=password, data_dir=_data_dir(session))
         else:
             kind = POSTGRESQL
             params = postgresql_params(
@@ -92,6 +107,8 @@ def create_datasource(
     except DatasourceError as error:
         raise UsageError(None, str(error)) from error
     with session.engine.begin() as db:
+        if has_password(params):
+            params = _keys(session, db).sealed(params)
         saved = store.save_datasource(
             db,
             name=name,
@@ -146,6 +163,45 @@ def list_datasources(session: Session) -> list[DatasourceView]:
         return views.datasources(db)
 
 
+def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDatasource]:
+    """Encrypt the passwords of all rows by the first key, or with `new_key` by one made now."""
+    with session.engine.begin() as db:
+        store.lock_datasources(db)
+        keys = _keys(session, db)
+        if new_key:
+            keys.add()
+        done = []
+        for each in views.datasources(db):
+            try:
+                params = keys.sealed(each.connection_params)
+            except DatasourceKeyError as error:
+                raise DatasourceKeyError(f"data source {each.name!r:.100}: {error}") from None
+            changed = params != each.connection_params
+            if changed and not store.replace_connection_params(
+                db, each.id, before=each.connection_params, after=params, at=SystemClock().now()
+            ):
+                raise NotAllowedError(
+                    f"data source {each.name!r:.100} was changed by somebody else just now; try"
+                    " again"
+                )
+            done.append(EncryptedDatasource(view=each, changed=changed))
+        return done
+
+
+def _data_dir(session: Session) -> str:
+    return str(session.config.data_dir)
+
+
+def _keys(session: Session, db: Connection) -> DatasourceKeys:
+    """Return the keys, with a first one made unless another host's has encrypted rows already."""
+    keys = DatasourceKeys(key_file(session.config))
+    if not keys.exist() and not any(
+        is_sealed(each.connection_params) for each in views.datasources(db)
+    ):
+        keys.make()
+    return keys
+
+
 def remove_datasource(session: Session, name: str) -> DatasourceView:
     """Remove a data source and return what it was; `NotAllowedError` if a definition names it."""
     with session.engine.begin() as db:
@@ -168,13 +224,13 @@ def try_datasource(session: Session, name: str) -> DatasourceAnswer:
     """Connect from this computer and ask for one row; `ServiceUnreachableError` if that fails."""
     with session.engine.connect() as db:
         found = _found(db, name)
-    url = connection_url(found.type, found.connection_params)
+    params = DatasourceKeys(key_file(session.config)).opened(found.connection_params)
+    url = connection_url(found.type, params, data_dir=_data_dir(session))
     scheme, _, path = url.partition(":///")
     if scheme.startswith("sqlite") and path and not path.startswith(":memory:"):
         name_of_file, mark, options = path.partition("?")
         # As the worker does: a relative one is looked for among what tasks share.
-        config = session.config
-        file = Path(config.worker.data_dir or config.home / "data", name_of_file)
+        file = Path(_data_dir(session), name_of_file)
         # SQLite makes a file that is not there, and would find nothing wrong with it.
         if not file.is_file():
             raise ServiceUnreachableError(f"there is no file {str(file)!r:.300} on this computer")

@@ -89,6 +89,7 @@ def import_definitions(
             online=online,
             zone=cluster_zone(session.config),
             environment=environment,
+            data_dir=str(session.config.data_dir),
         )
 
 

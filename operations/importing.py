@@ -36,6 +36,7 @@ from common.store.people.definitions import (
 )
 from common.store.people.pools import known_pools
 from common.store.people.schedule_requests import take_schedules_offline
+from common.store.people.views import datasources
 from common.store.people.worker_groups import (
     make_worker_group,
     tenant_ids,
@@ -91,6 +92,7 @@ def import_documents(
     online: bool | None,
     zone: ZoneInfo,
     environment: Mapping[str, str],
+    data_dir: str,
 ) -> list[Imported]:
     """Save the documents within the caller's transaction; `InvalidFilesError` if any is wrong.
 
@@ -127,6 +129,8 @@ def import_documents(
     if mistakes:
         raise InvalidFilesError(mistakes)
     doubts = _doubts(db, numbered, ids)
+    for name, refused in _refused_sources(db, numbered, data_dir).items():
+        doubts[name].extend(refused)
     return [
         _saved(
             db,
@@ -493,6 +497,36 @@ def _doubts(
             and item["depTasks"] not in nodes[number]
         )
     return doubts
+
+
+def _refused_sources(
+    db: Connection, numbered: Mapping[str, Mapping[str, Any]], data_dir: str
+) -> dict[str, list[Finding]]:
+    """Return a warning for each data source that a definition names and that tasks can't use."""
+    named = {name: wanted(inner) for name, inner in numbered.items()}
+    if not any(each.datasource_ids or each.datasource_names for each in named.values()):
+        return {}
+    # Few imports name data sources, and the rule for URLs takes a while to import.
+    from operations.datasource_params import fault_of
+
+    faults = [
+        (each, fault)
+        for each in datasources(db)
+        if (fault := fault_of(each.connection_params, data_dir=data_dir))
+    ]
+    return {
+        name: [
+            Finding(
+                severity=Severity.WARNING,
+                key="params.datasource",
+                problem=f"the data source {source.name!r:.100} can't be used: {fault}",
+                cure="orcaflow datasource create NAME --replace",
+            )
+            for source, fault in faults
+            if source.id in each.datasource_ids or source.name in each.datasource_names
+        ]
+        for name, each in named.items()
+    }
 
 
 def _node_names(document: Mapping[str, Any]) -> frozenset[str]:

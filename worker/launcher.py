@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
 
+from common.datasource_keys import DatasourceKeyError
 from common.errors import BadCommandError
 from common.masking import secrets_in
 from common.model.command_param import ParamKey, start_document
@@ -27,7 +29,7 @@ from common.params import (
     system_parameters,
     variables_of,
 )
-from common.store.worker.ports import ClaimedTask
+from common.store.worker.ports import ClaimedTask, DataSource
 from common.task_types import task_type_spec
 from common.zones import UnknownZoneError, zone_named
 from worker import task_log, tenants, tracing
@@ -89,8 +91,12 @@ class Launcher:
         types: TaskTypes | None = None,
         account_of: Callable[[str | None], Account | None] = tenants.account_of,
         wants_host: Callable[[Account | None], None] = lambda _: None,
+        opened: Callable[[str], str] = lambda connection_params: connection_params,
     ) -> None:
-        """`wants_host` is told the account of an attempt that is about to ask its Spark host."""
+        """`wants_host` is told the account of an attempt that is about to ask its Spark host.
+
+        `opened` decrypts the passwords of a data source.
+        """
         self._zone = zone
         self._complement_uses_chosen_date = complement_uses_chosen_date
         self._tenant_mode = tenant_mode
@@ -100,6 +106,7 @@ class Launcher:
             self._types.make_built_in()
         self._account_of = account_of
         self._wants_host = wants_host
+        self._opened = opened
         self._resources = home / "resources"
         self._common = {
             **settings.environment,
@@ -111,6 +118,7 @@ class Launcher:
         """Make an attempt ready; `SchedulerError` or `OSError` with the reason if it can't be."""
         account = self._account_of(task.tenant_code) if self._tenant_mode == "tenant" else None
         task_type = self._types.find(task.task_type)
+        task = self._with_passwords(task)
         params, local = read_node(task)
         moment = task.schedule_time or task.start_time
         zone = self._zone_of(task)
@@ -189,6 +197,18 @@ class Launcher:
             memory_mb=read_memory_max(task),
             secrets=maskable((*secrets_in(parameters), *_passwords(task))),
         )
+
+    def _with_passwords(self, task: ClaimedTask) -> ClaimedTask:
+        if task.datasource is None:
+            return task
+        sources = tuple(self._with_password(each) for each in task.datasources)
+        return replace(task, datasource=self._with_password(task.datasource), datasources=sources)
+
+    def _with_password(self, source: DataSource) -> DataSource:
+        try:
+            return replace(source, connection_params=self._opened(source.connection_params))
+        except DatasourceKeyError as error:
+            raise TaskParameterError(f"data source {source.name!r:.100}: {error}") from None
 
     def _zone_of(self, task: ClaimedTask) -> ZoneInfo:
         if task.timezone_id is None:

@@ -25,6 +25,7 @@ from setproctitle import setproctitle
 from common import config as configuration
 from common.clock import Clock, SystemClock
 from common.config import Config, WorkerConfig
+from common.datasource_keys import DatasourceKeys, key_file
 from common.destinations import listed
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.folders import PASSABLE, PRIVATE, closed_folder
@@ -221,9 +222,11 @@ class WorkerServer:
                 http_denied=listed(settings.http_denied),
                 spark=config.spark,
                 spark_socket=host.address,
+                data_dir=str(data_dir),
                 cluster=cluster,
             ),
             wants_host=host.want,
+            opened=DatasourceKeys(key_file(config)).opened,
         )
         made: list[Supervisor] = []
         closed_folder(tasks, mode=PASSABLE)

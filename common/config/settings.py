@@ -225,6 +225,8 @@ class Config:
     """A complement run's business date is the chosen date (true), or the day before it (false)."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least severity that a daemon's log holds."""
+    datasource_key_file: str = ""
+    """Key file of encrypted passwords of data sources; empty is $ORCAFLOW_HOME/datasource.key."""
     database: DatabaseConfig = field(default_factory=DatabaseConfig)
     zookeeper: ZookeeperConfig = field(default_factory=ZookeeperConfig)
     command: CommandConfig = field(default_factory=CommandConfig)
@@ -233,3 +235,8 @@ class Config:
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder of the data that tasks share."""
+        return Path(self.worker.data_dir or self.home / "data")

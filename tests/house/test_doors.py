@@ -34,6 +34,7 @@ DOORS = {
     "setproctitle": ("master/server.py", "worker/server.py"),
     "tzlocal": ("common/runtime/daemon.py", "operations/"),
     "alembic": ("common/store/", "sql/migrations/"),
+    "cryptography": ("common/datasource_keys.py",),
     "structlog": ("common/runtime/log.py",),
     "prometheus_client": ("common/runtime/metrics.py", "common/runtime/health.py"),
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
+from sqlalchemy import make_url
 
 from common.spark_config import SparkConfig
 from common.store.worker.ports import ClaimedTask, DataSource
@@ -125,13 +126,24 @@ class Place:
         url = self._database_url()
         for statement in statements:
             rows(url, statement)
-        source = DataSource(id=7, name="dw", type=1, connection_params=json.dumps({"url": url}))
+        source = DataSource(id=7, name="dw", type=1, connection_params=json.dumps(own_url(url)))
         return url, source
 
     def nothing_left(self) -> bool:
         """True if no process carries the attempt's marker."""
         paths = {str(self.host.directory(1)): 1}
         return not attempt_processes.belonging(attempt_processes.scan(), paths=paths, sessions={})
+
+
+def own_url(url: str) -> dict[str, str]:
+    """A data source's own URL of a database of the tests' server, with its password in it."""
+    found = make_url(url)
+    password_file = found.query.get("passfile")
+    if not isinstance(password_file, str):
+        return {"url": url}
+    password = Path(password_file).read_text(encoding="ascii").strip().rpartition(":")[2]
+    plain = found.set(password=password).difference_update_query(["passfile"])
+    return {"url": plain.render_as_string(hide_password=False)}
 
 
 def rows(url: str, statement: str) -> list[tuple[Any, ...]]:

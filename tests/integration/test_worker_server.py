@@ -26,6 +26,7 @@ from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
 from operations.ports import free_port
 from tests.conftest import ZookeeperRoot
+from tests.integration.task_kinds import own_url
 from tests.integration.worker_host import Signpost, wait_until_gone
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,7 +187,7 @@ def test_a_task_gets_its_data_source_and_its_outputs_are_in_its_row(cluster: Clu
     (source,) = cluster.sql(
         "INSERT INTO t_ds_datasource (name, type, user_id, connection_params)"
         " VALUES ('own', 1, 1, %s) RETURNING id",
-        json.dumps({"url": cluster.url}),
+        json.dumps(own_url(cluster.url)),
     )
     params = {
         "datasource": str(source),

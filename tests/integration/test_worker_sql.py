@@ -14,7 +14,7 @@ import pytest
 from common.embedded.addresses import PostgresAddress
 from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd, DataSource
-from tests.integration.task_kinds import rows
+from tests.integration.task_kinds import own_url, rows
 from tests.integration.worker_host import Host
 from worker.launching.base import TaskSettings
 
@@ -71,7 +71,7 @@ class Database:
 
 @pytest.fixture
 def postgresql(tmp_path: Path, database_url: str) -> Iterator[Database]:
-    database = Database(tmp_path, {"url": database_url}, database_url)
+    database = Database(tmp_path, own_url(database_url), database_url)
     yield database
     database.host.supervisor.close()
 

@@ -469,7 +469,7 @@ def test_a_value_is_never_a_statement_and_a_password_on_no_command_line(
     cluster: PrivateCluster, home: Path
 ) -> None:
     hostile = "'; DROP TABLE t_ds_command; --"
-    source = a_data_source(cluster, {"url": f"sqlite:///{home}/a.db?password={SECRET}"}, kind=0)
+    source = a_data_source(cluster, {"url": "sqlite:///a.db", "password": SECRET}, kind=0)
     asked = an_sql_task(source, "SELECT ${x} AS x", localParams=[{"prop": "x", "value": hostile}])
     found = answers(cluster, {"hostile value": asked})
     assert found["hostile value"].state == SUCCESS

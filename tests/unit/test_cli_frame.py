@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {
     "alembic",
     "croniter",
+    "cryptography",
     "httpx",
     "kazoo",
     "networkx",

@@ -250,6 +250,8 @@ def test_a_password_in_a_url_is_known_in_both_spellings() -> None:
         ({"address": "", "jdbcUrl": ""}, "neither"),
         ({"password": ["p@ss/word"]}, "password"),
         ({"url": "file.db"}, "url"),
+        ({"url": "postgresql://u:p%40ss@h/d?passfile=/etc/passwd"}, "passfile"),
+        ({"other": "sslkey=/etc/keys/.ssh/id"}, "sslkey must name a file of the folder of shared"),
     ],
 )
 def test_what_a_row_may_not_say_is_named_and_its_password_is_not(

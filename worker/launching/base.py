@@ -73,6 +73,8 @@ class TaskSettings:
     spark_socket: str = ""
     """The socket of the Spark host of the worker's own account, from which those of tenants follow
     (`worker.spark.host.folders`); empty if there is none, and so no warm session."""
+    data_dir: str = ""
+    """The folder of the data that tasks share, in which files of data sources must be."""
     cluster: str = ""
     """The prefix of the tags of this database's applications."""
 

@@ -4,8 +4,8 @@ Pure. `connection_params` is JSON, in the original's form (`address`, `database`
 `password`, `other`) for PostgreSQL, or in ours for everything that SQLAlchemy has a driver for:
 `{"url": "<SQLAlchemy URL>"}`. The original's form is taken apart and checked: host, port and
 database are what they seem to be, and only parameters that are known to be harmless reach the
-driver. A URL of ours is the word of whoever may write the table. A password leaves this module only
-in a `Target`, and no message repeats what stands in the row.
+driver. A URL of ours obeys a rule as strict (`common.model.datasource_urls`). A password leaves
+this module only in a `Target`, and no message repeats what stands in the row.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from common.masking import secrets_in_json
 from common.model import datasource_references
+from common.model.datasource_urls import RefusedUrlError, check_url, is_below, split_url
 from common.model.task_type import DatasourceUse, Key, Shape, ValueFaultError
 from worker.launching.base import TaskParameterError, fault_at, read_node
 
@@ -97,8 +98,11 @@ def datasource_ids(task: ClaimedTask, use: DatasourceUse) -> tuple[int, ...]:
         return ()  # Said when the attempt is started.
 
 
-def target(params: Mapping[str, Any], source: DataSource | None) -> Target:
-    """Return the database that a task connects to; `TaskParameterError` with what is wrong."""
+def target(params: Mapping[str, Any], source: DataSource | None, *, data_dir: str = "") -> Target:
+    """Return the database that a task connects to; `TaskParameterError` with what is wrong.
+
+    `data_dir`: the folder in which files of data sources must be.
+    """
     wanted = _id(params)
     if source is None:
         raise TaskParameterError(f"params.datasource: there is no data source with the id {wanted}")
@@ -111,7 +115,7 @@ def target(params: Mapping[str, Any], source: DataSource | None) -> Target:
     if not isinstance(given, dict):
         raise TaskParameterError(f"{place}: connection_params must be a JSON object")
     if given.get("url"):
-        return _of_url(source.name, place, _text(place, given, "url"))
+        return _of_url(source.name, place, _text(place, given, "url"), data_dir)
     if source.type != _POSTGRESQL:
         known = 0 <= source.type < len(_DB_TYPES)
         kind = _DB_TYPES[source.type] if known else f"{source.type}"
@@ -119,7 +123,7 @@ def target(params: Mapping[str, Any], source: DataSource | None) -> Target:
             f"{place}: a database of type {kind} is reached by an SQLAlchemy URL, to be given as"
             ' {"url": "…"} in its connection_params'
         )
-    return _of_address(source.name, place, given)
+    return _of_address(source.name, place, given, data_dir)
 
 
 def passwords_of(source: DataSource) -> tuple[str, ...]:
@@ -127,7 +131,7 @@ def passwords_of(source: DataSource) -> tuple[str, ...]:
     try:
         given = json.loads(source.connection_params)
         url = given.get("url") if isinstance(given, dict) else None
-        in_url = urlsplit(url).password if isinstance(url, str) else None
+        in_url = split_url(url).password if isinstance(url, str) else None
     except (ValueError, RecursionError):
         return ()
     found = secrets_in_json(source.connection_params)
@@ -162,7 +166,11 @@ DATASOURCE_KEYS: Final = (
 DATASOURCE_NAMES: Final = tuple(key.name for key in DATASOURCE_KEYS)
 
 
-def _of_url(name: str, place: str, url: str) -> Target:
+def _of_url(name: str, place: str, url: str, data_dir: str) -> Target:
+    try:
+        check_url(url, data_dir=data_dir)
+    except RefusedUrlError as error:
+        raise TaskParameterError(f"{place}: its url {error}") from None
     match = _URL.match(url)
     if match is None:
         raise TaskParameterError(f"{place}: url must begin like postgresql:// or sqlite:///")
@@ -171,7 +179,7 @@ def _of_url(name: str, place: str, url: str) -> Target:
         # SQLAlchemy would take a driver that is not installed with Orcaflow.
         dialect, driver = "postgresql", driver or "+psycopg2"
     try:
-        password = urlsplit(url).password or ""
+        password = split_url(url).password or ""
     except ValueError:
         raise TaskParameterError(f"{place}: url is malformed") from None
     return Target(
@@ -182,7 +190,7 @@ def _of_url(name: str, place: str, url: str) -> Target:
     )
 
 
-def _of_address(name: str, place: str, given: Mapping[str, Any]) -> Target:
+def _of_address(name: str, place: str, given: Mapping[str, Any], data_dir: str) -> Target:
     address = _text(place, given, "address") or _text(place, given, "jdbcUrl")
     if not address:
         raise TaskParameterError(f"{place}: connection_params has neither address nor url")
@@ -200,6 +208,12 @@ def _of_address(name: str, place: str, given: Mapping[str, Any]) -> Target:
         )
     password = _text(place, given, "password")
     query = _query(place, [match[3] or "", given.get("other") or ""])
+    for key in ("sslcert", "sslkey"):
+        if key in query and not is_below(query[key], data_dir):
+            raise TaskParameterError(
+                f"{place}: {key} must name a file of the folder of shared data"
+                " (worker.data_dir, by default $ORCAFLOW_HOME/data)"
+            )
     return Target(
         name=name,
         dialect="postgresql",

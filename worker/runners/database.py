@@ -245,6 +245,9 @@ def _url(place: str, target: Mapping[str, Any]) -> URL:
         raise JobError(f"{place}: url is malformed") from None
     if target["dialect"] == "sqlite" and url.database and url.database != ":memory:":
         # Relative to what tasks share: the attempt's own directory goes with it.
-        path = Path(os.environ.get("ORCAFLOW_DATA_DIR", "."), url.database)
+        folder = Path(os.environ.get("ORCAFLOW_DATA_DIR", ".")).resolve()
+        path = Path(folder, url.database).resolve()
+        if not path.is_relative_to(folder):
+            raise JobError(f"{place}: its file leads out of the folder of shared data")
         url = url.set(database=str(path))
     return url

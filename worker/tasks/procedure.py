@@ -57,7 +57,7 @@ class ProcedureTask:
     spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
-        to = target(context.params, context.task.datasource)
+        to = target(context.params, context.task.datasource, data_dir=context.settings.data_dir)
         if to.dialect != "postgresql":
             raise TaskParameterError(
                 f"data source {to.name!r}: procedures of PostgreSQL can be called, not of"

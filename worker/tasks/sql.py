@@ -97,7 +97,7 @@ class SqlTask:
     spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
-        to = target(context.params, context.task.datasource)
+        to = target(context.params, context.task.datasource, data_dir=context.settings.data_dir)
         is_query = context.word(SQL_TYPE) in (_QUERY, "QUERY")
         main = _statements(context, to, "params.sql", context.text("sql"))
         if not main:

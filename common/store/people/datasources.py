@@ -36,6 +36,24 @@ def datasource_names(db: Connection) -> dict[int, str]:
     }
 
 
+def lock_datasources(db: Connection) -> None:
+    """Keep others from saving data sources until the transaction ends."""
+    db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _DATASOURCE_LOCK})
+
+
+def replace_connection_params(
+    db: Connection, datasource_id: int, *, before: str, after: str, at: datetime
+) -> bool:
+    """Change a row that is as it was read; False if it is not."""
+    changed = db.execute(
+        update(datasource)
+        .where(datasource.c.id == datasource_id)
+        .where(datasource.c.connection_params == before)
+        .values(connection_params=after, update_time=at)
+    )
+    return changed.rowcount == 1
+
+
 def save_datasource(
     db: Connection,
     *,
@@ -50,7 +68,7 @@ def save_datasource(
 
     With `replace` the one of that name is updated, the oldest should there be several.
     """
-    db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _DATASOURCE_LOCK})
+    lock_datasources(db)
     known: int | None = db.scalar(
         select(func.min(datasource.c.id)).where(datasource.c.name == name)
     )

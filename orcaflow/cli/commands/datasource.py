@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orcaflow.cli.output import Format, FormatOption, print_json, print_rows, write
+from orcaflow.cli.output import Format, FormatOption, print_json, print_rows, say, write
 
 app = typer.Typer(
     help="Databases that SQL and PROCEDURE tasks connect to.",
@@ -39,7 +39,7 @@ class Type(StrEnum):
         "  orcaflow datasource create own\n"
         "  orcaflow datasource create dw --address db.local:5432 --database dw --user etl \\\n"
         "      --password-stdin < password.txt\n"
-        "  orcaflow datasource create local --url sqlite:////srv/local.db\n"
+        "  orcaflow datasource create local --url sqlite:///local.db\n"
         "  orcaflow datasource create shop --url mysql+pymysql://etl@db/shop --password-env PW\n"
     )
 )
@@ -123,7 +123,7 @@ def create(
                 replace=replace,
             )
     if form is Format.JSON:
-        print_json(datasource_row(saved.view))
+        print_json(datasource_row(saved.view, data_dir=str(session.config.data_dir)))
     else:
         done = "is made" if saved.is_new else "is changed"
         write(f"data source {name} {done} (id {saved.view.id})")
@@ -132,7 +132,7 @@ def create(
 @app.command(name="list", epilog="Example: orcaflow datasource list -o json")
 def list_(form: FormatOption = Format.TABLE) -> None:
     """List data sources. Fields: id, name, type, kind, address, database, user, has_password, note,
-    create_time, update_time.
+    problem (the reason for which tasks can't use it), create_time, update_time.
     """
     from operations.datasources import list_datasources
     from operations.documents.datasources import datasource_row
@@ -140,13 +140,51 @@ def list_(form: FormatOption = Format.TABLE) -> None:
 
     with opened() as session:
         found = list_datasources(session)
+    data_dir = str(session.config.data_dir)
+    rows = [datasource_row(each, data_dir=data_dir) for each in found]
+    columns = ("id", "name", "kind", "address", "database", "user", "note")
     print_rows(
-        [datasource_row(each) for each in found],
+        rows,
         form=form,
-        columns=("id", "name", "kind", "address", "database", "user", "note"),
+        columns=(*columns, "problem") if any(row["problem"] for row in rows) else columns,
         zone=session.zone,
         none="There are no data sources; make one: orcaflow datasource create",
     )
+
+
+@app.command(
+    epilog=(
+        "\b\nExamples:\n  orcaflow datasource encrypt\n  orcaflow datasource encrypt --new-key\n"
+    )
+)
+def encrypt(
+    *,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Make a key, and encrypt all passwords by it.")
+    ] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Encrypt the passwords of all data sources, as of rows that were typed by hand.
+
+    The key file ($ORCAFLOW_HOME/datasource.key, or datasource_key_file) is made if it is needed.
+    Every host with a worker needs a copy of it, after --new-key a new one. Fields: name, id,
+    changed.
+    """
+    from operations.datasources import encrypt_datasources
+    from operations.session import opened
+    from operations.texts import counted
+
+    with opened() as session:
+        done = encrypt_datasources(session, new_key=new_key)
+    if form is Format.JSON:
+        print_json(
+            [{"name": each.view.name, "id": each.view.id, "changed": each.changed} for each in done]
+        )
+        return
+    changed = sum(each.changed for each in done)
+    write(f"{counted(len(done), 'data source')}: {changed} changed")
+    if new_key:
+        say("Copy the key file to every host with a worker now; its older keys still decrypt.")
 
 
 @app.command(epilog="Example: orcaflow datasource remove dw")
