@@ -67,18 +67,21 @@ def test_the_environment_file_is_sourced_before_a_shell_script(tmp_path: Path) -
     host.supervisor.close()
 
 
-def test_parameters_stand_in_a_file_that_only_the_task_can_read(host: Host) -> None:
+def test_parameters_stand_in_a_file_that_only_the_task_can_read(host: Host, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.json"
     host.run(
         host.task(
             1,
-            'stat -c %a "$ORCAFLOW_PARAMS"; cat "$ORCAFLOW_PARAMS"',
+            f'stat -c %a "$ORCAFLOW_PARAMS"; tee {copy} < "$ORCAFLOW_PARAMS"',
             local=[{"prop": "password", "direct": "IN", "type": "VARCHAR", "value": "hunter2"}],
         )
     )
     header, body = host.log(1).split("\n600\n")
     assert "password=******" in header
     assert "hunter2" not in header
-    assert json.loads(body.splitlines()[0].split("[orcaflow]")[0])["password"] == "hunter2"
+    assert json.loads(copy.read_text())["password"] == "hunter2"
+    # What a task prints of its secrets is masked.
+    assert json.loads(body.splitlines()[0].split("[orcaflow]")[0])["password"] == "*******"
 
 
 def test_a_python_script_shows_its_own_lines_in_a_traceback(host: Host) -> None:
