@@ -34,15 +34,8 @@ from common.errors import BadCommandError, InvalidDefinitionError
 from common.firing import ScheduleFaultError, timetable_of
 from common.model.command_param import ParamKey, example
 from common.model.commands import Command
-from common.model.complements import (
-    ComplementRequest,
-    Downstream,
-    NewComplement,
-    OnFailure,
-    Reprocess,
-    RunOrder,
-    RunSettings,
-)
+from common.model.complement_states import Downstream, OnFailure, Reprocess, RunOrder
+from common.model.complements import ComplementRequest, NewComplement, RunSettings
 from common.model.control import Dependent
 from common.model.definitions import ProcessGraph
 from common.model.plans import DefinitionSnapshot, DependentDefinition

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from common.errors import NotAllowedError
-from common.model.complements import ComplementState
+from common.model.complement_states import ComplementState
 from common.store.connect import Connection
 from common.store.people import complement_requests as store
 from common.store.people.complement_requests import Retried

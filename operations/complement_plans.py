@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
-from common.model.complements import NewComplement, Reprocess
+from common.model.complement_states import Reprocess
+from common.model.complements import NewComplement
 from common.model.states import LIVE_PROCESS_STATES, ProcessState
 from common.store.connect import Connection
 from common.store.people.complement_views import newest_runs

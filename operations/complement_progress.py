@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from common.model.complements import ComplementState, DateState, OnFailure
+from common.model.complement_states import ComplementState, DateState, OnFailure
 from common.store.connect import Connection, server_time
 from common.store.people.complement_views import (
     ENDED_DATES,

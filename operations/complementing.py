@@ -15,15 +15,8 @@ from zoneinfo import ZoneInfo
 from common.complementing import plan_complements, zone_of_dates
 from common.errors import BadCommandError, NotAllowedError, SchedulerError
 from common.model.alerts import warning_group_of
-from common.model.complements import (
-    ComplementRequest,
-    Downstream,
-    NewComplement,
-    OnFailure,
-    Reprocess,
-    RunOrder,
-    RunSettings,
-)
+from common.model.complement_states import Downstream, OnFailure, Reprocess, RunOrder
+from common.model.complements import ComplementRequest, NewComplement, RunSettings
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.plans import DefinitionSnapshot
 from common.model.schedules import Schedule

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.model.states import ProcessState, TaskDependType
-from common.store.people import families, views
-from common.store.people.families import Relative
+from common.store.people import views
 from common.store.people.views import (
     ProcessInstanceDetail,
     ProcessInstanceView,
@@ -21,6 +20,7 @@ from operations.session import Session
 
 if TYPE_CHECKING:
     from common.dag import Dag
+    from common.store.people.families import Relative
 
 _TERMINAL = frozenset(int(state) for state in ProcessState if state.is_terminal)
 
@@ -74,6 +74,9 @@ class Family:
 
 def family_of(session: Session, instance: ProcessInstanceView) -> Family:
     """The parent of the run, if it is a sub process, and its children in their order."""
+    # A list has no use for it.
+    from common.store.people import families
+
     with session.engine.connect() as db:
         return Family(
             parent=families.parent_of(db, instance.parent_task_instance_id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError
-from common.model.complements import ComplementState, DateState
+from common.model.complement_states import ComplementState, DateState
 from common.store.connect import Connection
 from common.store.people.complement_views import (
     ComplementDateView,

@@ -32,7 +32,8 @@ from sqlalchemy import (
 )
 
 from common.model.command_param import CommandParam
-from common.model.complements import ComplementState, DateState, NewComplement, Reprocess
+from common.model.complement_states import ComplementState, DateState, Reprocess
+from common.model.complements import NewComplement
 from common.model.plans import DependentDefinition
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
 from common.store.schedules import read_schedules

@@ -36,7 +36,13 @@ from sqlalchemy import (
 )
 
 from common.model.commands import INTENT_COMMANDS, OWN_RECOVERIES, CommandOutcome, CommandType
-from common.model.complements import ComplementState, DateState, OnFailure, Reprocess, RunOrder
+from common.model.complement_states import (
+    ComplementState,
+    DateState,
+    OnFailure,
+    Reprocess,
+    RunOrder,
+)
 from common.model.quality import QualityLevel, QualityState
 from common.model.retry_policy import MAX_MEMORY_FACTOR
 from common.model.schedules import FireOutcome, MisfirePolicy

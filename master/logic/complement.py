@@ -6,12 +6,8 @@ leaves nothing that the next step would miss.
 
 from __future__ import annotations
 
-from common.model.complements import (
-    ComplementSnapshot,
-    ComplementState,
-    ComplementStep,
-    OnFailure,
-)
+from common.model.complement_states import ComplementState, OnFailure
+from common.model.complements import ComplementSnapshot, ComplementStep
 
 
 def step(found: ComplementSnapshot) -> ComplementStep:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from common.masking import mask_value
-from common.model.complements import ComplementState, DateState
+from common.model.complement_states import ComplementState, DateState
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskDependType
 from common.params import ParameterError, format_moment
 from common.zones import UnknownZoneError, zone_named

@@ -7,15 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from common.model.commands import CommandOutcome, CommandType
+from common.model.complement_states import ComplementState, OnFailure, Reprocess, RunOrder
 from common.model.complements import (
     ComplementDecider,
     ComplementSnapshot,
-    ComplementState,
     ComplementStep,
     NewComplement,
-    OnFailure,
-    Reprocess,
-    RunOrder,
     RunSettings,
 )
 from common.model.instances import Ownership

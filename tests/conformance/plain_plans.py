@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from common.model.commands import INTENT_COMMANDS, RESTARTING_COMMANDS, Command, CommandType
-from common.model.complements import NewComplement, OnFailure, Reprocess, RunOrder, RunSettings
+from common.model.complement_states import OnFailure, Reprocess, RunOrder
+from common.model.complements import NewComplement, RunSettings
 from common.model.plans import ChildOf, Complement, Drop, Plan, Reject, Restart, Resume, Snapshot
 from common.model.states import ExecutionType, TimeoutStrategy, WarningType
 from tests.builders import NOON

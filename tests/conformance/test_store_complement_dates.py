@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from common.model.commands import CommandType
-from common.model.complements import (
-    ComplementSnapshot,
-    ComplementState,
-    ComplementStep,
-    OnFailure,
-    RunOrder,
-    RunSettings,
-)
+from common.model.complement_states import ComplementState, OnFailure, RunOrder
+from common.model.complements import ComplementSnapshot, ComplementStep, RunSettings
 from common.model.decisions import FinishProcess
 from common.model.plans import Begin, Drop, Reject
 from common.model.states import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from common.model.commands import CommandOutcome
-from common.model.complements import ComplementState
+from common.model.complement_states import ComplementState
 from common.model.states import ProcessState
 from common.store import tables as t
 from common.store.master.ports import Progressed

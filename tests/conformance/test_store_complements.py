@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from common.model.complements import (
-    ComplementSnapshot,
-    ComplementState,
-    ComplementStep,
-    OnFailure,
-    Reprocess,
-    RunOrder,
-    RunSettings,
-)
+from common.model.complement_states import ComplementState, OnFailure, Reprocess, RunOrder
+from common.model.complements import ComplementSnapshot, ComplementStep, RunSettings
 from common.model.plans import Complement, Drop, Handled, Plan, Reject
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskDependType, WarningType
 from common.store import tables as t

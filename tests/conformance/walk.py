@@ -14,7 +14,7 @@ from sqlalchemy import Table
 
 from common.model.cluster import Node
 from common.model.commands import INTENT_COMMANDS, RESTARTING_COMMANDS, CommandType
-from common.model.complements import ComplementState, OnFailure, Reprocess
+from common.model.complement_states import ComplementState, OnFailure, Reprocess
 from common.model.decisions import (
     AbandonTask,
     DecideTask,

@@ -15,14 +15,8 @@ from sqlalchemy import Engine, func, insert, select, update
 
 from common.clock import SystemClock
 from common.model.cluster import Node
-from common.model.complements import (
-    ComplementState,
-    NewComplement,
-    OnFailure,
-    Reprocess,
-    RunOrder,
-    RunSettings,
-)
+from common.model.complement_states import ComplementState, OnFailure, Reprocess, RunOrder
+from common.model.complements import NewComplement, RunSettings
 from common.model.states import ProcessState
 from common.store.complements import create_complements
 from common.store.master.commands import PostgresCommandStore

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, func, insert, select, update
 
 from common.errors import NotAllowedError
 from common.model.commands import CommandType
-from common.model.complements import ComplementState
+from common.model.complement_states import ComplementState
 from common.model.plans import Reject
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t

@@ -17,16 +17,8 @@ from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
 from common.model.commands import Command
-from common.model.complements import (
-    ComplementSnapshot,
-    ComplementState,
-    ComplementStep,
-    NewComplement,
-    OnFailure,
-    Reprocess,
-    RunOrder,
-    RunSettings,
-)
+from common.model.complement_states import ComplementState, OnFailure, Reprocess, RunOrder
+from common.model.complements import ComplementSnapshot, ComplementStep, NewComplement, RunSettings
 from common.model.plans import Begin, Drop, Handled, Plan, Snapshot
 from common.model.states import ExecutionType, ProcessState
 from common.store import tables as t

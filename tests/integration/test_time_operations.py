@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine, insert
 
 from common.errors import NotAllowedError
-from common.model.complements import ComplementState
+from common.model.complement_states import ComplementState
 from common.model.states import ReleaseState
 from common.store.tables import process_definition
 from operations import (

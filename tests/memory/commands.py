@@ -11,7 +11,7 @@ from common.errors import BadCommandError
 from common.model.cluster import Node
 from common.model.command_param import CommandParam
 from common.model.commands import INTENT_COMMANDS, RESTARTING_COMMANDS, Command, CommandType
-from common.model.complements import DateState
+from common.model.complement_states import DateState
 from common.model.instances import Ownership, TaskRow
 from common.model.plans import (
     Begin,

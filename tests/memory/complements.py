@@ -11,15 +11,8 @@ from datetime import datetime
 
 from common.model.command_param import CommandParam
 from common.model.commands import CommandOutcome, CommandType
-from common.model.complements import (
-    ComplementDecider,
-    ComplementSnapshot,
-    ComplementState,
-    DateState,
-    NewComplement,
-    OnFailure,
-    Reprocess,
-)
+from common.model.complement_states import ComplementState, DateState, OnFailure, Reprocess
+from common.model.complements import ComplementDecider, ComplementSnapshot, NewComplement
 from common.model.plans import LedgerLine
 from common.model.states import ProcessState
 from common.store.master.ports import ComplementStore, Progressed

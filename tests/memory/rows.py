@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from common.model.cluster import Node
 from common.model.commands import CommandType
-from common.model.complements import ComplementState
+from common.model.complement_states import ComplementState
 from common.model.instances import Ownership
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.model.complements import ComplementState, DateState
+from common.model.complement_states import ComplementState, DateState
 from common.model.states import ProcessState
 from tests.memory.store import ComplementDateRecord, ComplementRecord, MemoryDatabase
 

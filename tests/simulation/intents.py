@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from common.model.complements import ComplementState, DateState
+from common.model.complement_states import ComplementState, DateState
 from tests.memory.store import ComplementRecord, MemoryDatabase, ScheduleRecord, Transaction
 from tests.simulation.complements import is_recovered
 from tests.simulation.schedules import DENSE, OTHER_ZONE, SPOILT

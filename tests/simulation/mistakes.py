@@ -13,12 +13,8 @@ import pytest
 from common import firing
 from common.cron import Timetable
 from common.model.cluster import Node, NodeKind
-from common.model.complements import (
-    ComplementSnapshot,
-    ComplementState,
-    ComplementStep,
-    DateState,
-)
+from common.model.complement_states import ComplementState, DateState
+from common.model.complements import ComplementSnapshot, ComplementStep
 from common.model.instances import Ownership
 from common.model.plans import ChildOf, ParentSnapshot, Plan, Restart, SetIntent
 from common.model.retry_policy import RetryPolicy

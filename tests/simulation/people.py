@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from common.model.commands import CommandType
-from common.model.complements import ComplementState
+from common.model.complement_states import ComplementState
 from common.model.states import ExecutionType, ProcessState, TaskDependType, TaskState
 from tests.memory.store import (
     ComplementRecord,

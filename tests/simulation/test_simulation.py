@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from common.model.complements import ComplementState, DateState
+from common.model.complement_states import ComplementState, DateState
 from common.model.schedules import FireOutcome
 from common.model.states import ProcessState, TaskState
 from tests.memory.store import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from common.model.complements import ComplementState
+from common.model.complement_states import ComplementState
 from common.model.states import ProcessState
 from tests.builders import a_definition_json
 from tests.memory.store import ProcessRecord

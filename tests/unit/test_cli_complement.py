@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from rich.console import Console, RenderableType
 
-from common.model.complements import ComplementState, DateState, Reprocess
+from common.model.complement_states import ComplementState, DateState, Reprocess
 from common.model.states import ProcessState
 from common.store.people.complement_views import ComplementDateView, ComplementView
 from operations.complement_plans import estimated, skip_reason

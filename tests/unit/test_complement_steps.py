@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.model.complements import (
-    ComplementSnapshot,
-    ComplementState,
-    ComplementStep,
-    OnFailure,
-)
+from common.model.complement_states import ComplementState, OnFailure
+from common.model.complements import ComplementSnapshot, ComplementStep
 from master.logic.complement import free_chains, step
 
 RUNNING, SUCCESS, FAILURE = (

@@ -20,14 +20,8 @@ from common.complementing import (
 from common.errors import BadCommandError
 from common.model.command_param import CommandParam
 from common.model.commands import Command, CommandType
-from common.model.complements import (
-    ComplementRequest,
-    Downstream,
-    NewComplement,
-    OnFailure,
-    Reprocess,
-    RunOrder,
-)
+from common.model.complement_states import Downstream, OnFailure, Reprocess, RunOrder
+from common.model.complements import ComplementRequest, NewComplement
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.plans import DefinitionSnapshot, DependentDefinition
 from common.model.schedules import Schedule

@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy import Connection, DateTime, Integer, bindparam, exists, select, update
 
-from common.model.complements import ComplementState, DateState
+from common.model.complement_states import ComplementState, DateState
 from common.store.tables import complement, complement_date
 from common.store.transaction import unnested
 

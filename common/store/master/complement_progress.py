@@ -44,14 +44,8 @@ from sqlalchemy.exc import DBAPIError
 
 from common.errors import ServiceUnreachableError
 from common.model.commands import CommandType
-from common.model.complements import (
-    ComplementDecider,
-    ComplementSnapshot,
-    ComplementState,
-    ComplementStep,
-    DateState,
-    OnFailure,
-)
+from common.model.complement_states import ComplementState, DateState, OnFailure
+from common.model.complements import ComplementDecider, ComplementSnapshot, ComplementStep
 from common.model.states import LIVE_PROCESS_CODES, LIVE_PROCESS_STATES, ProcessState
 from common.store.complements import date_command_param
 from common.store.master.ledger import withdrawn

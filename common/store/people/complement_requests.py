@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlalchemy import Connection, case, exists, or_, select, update
 
-from common.model.complements import ComplementState, DateState
+from common.model.complement_states import ComplementState, DateState
 from common.model.states import LIVE_PROCESS_STATES, ProcessState
 from common.store.tables import command, complement, complement_date, process_instance
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from common.masking import shown_reason
-from common.model.complements import DateState
+from common.model.complement_states import DateState
 from common.store.tables import (
     complement,
     complement_date,

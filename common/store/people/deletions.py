@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, delete, func, or_, select, text
 
-from common.model.complements import ComplementState
+from common.model.complement_states import ComplementState
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
 from common.store.tables import (
     command,

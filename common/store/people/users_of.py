@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import Column, Connection, Table, or_, select, update
 
-from common.model.complements import ComplementState
+from common.model.complement_states import ComplementState
 from common.model.states import LIVE_PROCESS_STATES, LIVE_TASK_CODES
 from common.store.tables import (
     command,

@@ -28,7 +28,7 @@ from orcaflow.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from common.model.complements import DateState
+    from common.model.complement_states import DateState
     from common.store.people.complement_views import ComplementView
 
 _CANCEL_TIMEOUT = "60s"
@@ -105,7 +105,7 @@ def list_(
     that it waits for), command_id, task_depend_type, failure_strategy, priority, worker_group_id,
     start_nodes, start_params, create_time, end_time, duration (seconds).
     """
-    from common.model.complements import ComplementState
+    from common.model.complement_states import ComplementState
     from operations import stored_complements
     from operations.documents.complements import COMPLEMENT_COLUMNS, complement_row
     from operations.lookup import state_named
@@ -202,7 +202,7 @@ def pause(
     With --wait the exit code is 0 if it was paused, and 1 if it came to its own end. Fields: those
     of `list`.
     """
-    from common.model.complements import ComplementState
+    from common.model.complement_states import ComplementState
     from operations import complement_control, stored_complements
     from operations.session import opened
     from orcaflow.cli.options import patience_of
@@ -255,7 +255,7 @@ def cancel(
     begin either. Asking again is harmless; one that has ended is refused with exit code 4. Exit
     code 1 if it came to its own end, 124 after --timeout. Fields: those of `list`.
     """
-    from common.model.complements import ComplementState
+    from common.model.complement_states import ComplementState
     from operations import complement_control, stored_complements
     from operations.session import opened
     from orcaflow.cli.options import read_span
@@ -349,7 +349,7 @@ def _live(view: ComplementView) -> str:
 
 
 def _cancelled(view: ComplementView) -> str:
-    from common.model.complements import ComplementState
+    from common.model.complement_states import ComplementState
     from operations.documents.instances import name_of
     from orcaflow.cli.screens.complement_display import counts, how_to_watch
 
@@ -362,7 +362,7 @@ def _cancelled(view: ComplementView) -> str:
 
 
 def _date_state(text: str) -> DateState:
-    from common.model.complements import DateState
+    from common.model.complement_states import DateState
 
     try:
         return DateState(text.lower())

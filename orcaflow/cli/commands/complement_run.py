@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from common.model.complements import Downstream, OnFailure, Reprocess, RunOrder
+from common.model.complement_states import Downstream, OnFailure, Reprocess, RunOrder
 from orcaflow.cli.commands.run import WARNING_HELP, Urgency, Warn
 from orcaflow.cli.commands.run import OnFailure as OnTaskFailure
 from orcaflow.cli.output import Format, FormatOption, escaped, print_json, write

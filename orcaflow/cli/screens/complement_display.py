@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Protocol
 
 from common.clock import SystemClock
-from common.model.complements import ComplementState, DateState
+from common.model.complement_states import ComplementState, DateState
 from common.store.people.complement_views import LIVE_DATES, ComplementDateView, ComplementView
 from operations.complement_progress import Sight, time_left
 from operations.documents.complements import date_text
