@@ -42,15 +42,17 @@ class ControlDocument:
     evidence: str | None
 
 
+_RELATIVE: Final = (
+    process_instance.c.id,
+    process_definition.c.name.label("definition_name"),
+    process_instance.c.state,
+    task_instance.c.id.label("task_id"),
+    task_instance.c.name.label("task_name"),
+    task_instance.c.attempt,
+)
+"""The columns of a `Relative`."""
 _CHILDREN: Final = (
-    select(
-        process_instance.c.id,
-        process_definition.c.name.label("definition_name"),
-        process_instance.c.state,
-        task_instance.c.id.label("task_id"),
-        task_instance.c.name.label("task_name"),
-        task_instance.c.attempt,
-    )
+    select(*_RELATIVE)
     .join_from(
         relation_process_instance,
         process_instance,
@@ -63,14 +65,7 @@ _CHILDREN: Final = (
     .order_by(relation_process_instance.c.id)
 )
 _PARENT: Final = (
-    select(
-        process_instance.c.id,
-        process_definition.c.name.label("definition_name"),
-        process_instance.c.state,
-        task_instance.c.id.label("task_id"),
-        task_instance.c.name.label("task_name"),
-        task_instance.c.attempt,
-    )
+    select(*_RELATIVE)
     .join_from(
         task_instance,
         process_instance,
