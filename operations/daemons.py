@@ -34,7 +34,7 @@ from common.embedded.process import exclusive, is_port_free
 from common.embedded.zookeeper import EmbeddedZookeeper
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.folders import closed_folder
-from common.host import is_alive
+from common.process_identity import is_alive
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
 from operations.health import WAITING, health
@@ -574,7 +574,7 @@ def _server_status(name: str, host: str, port: int, pid: int, start_time: float)
 
 
 def _since(pid: int) -> datetime | None:
-    from common.host import process_start_time
+    from common.process_identity import process_start_time
 
     started = process_start_time(pid)
     return None if started is None else _moment(started)

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from common.errors import ServiceUnreachableError
-from common.host import is_alive
+from common.process_identity import is_alive
 
 OWNER = "orcaflow"
 """The role of daemons and of the command line: owner of its database, and of nothing else."""

@@ -46,7 +46,7 @@ from common.embedded.process import (
     launch,
 )
 from common.errors import ConfigurationError, SchedulerError
-from common.host import command_line, is_alive, process_start_time
+from common.process_identity import command_line, is_alive, process_start_time
 
 VERSION = "18"
 _ORPHANS_HOLD_MEMORY = "shared memory block"

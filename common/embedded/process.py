@@ -21,7 +21,7 @@ from pathlib import Path
 from common.clock import SystemClock
 from common.errors import ConfigurationError, SchedulerError
 from common.folders import closed_folder
-from common.host import is_alive, process_start_time
+from common.process_identity import is_alive, process_start_time
 
 LOOPBACK = "127.0.0.1"
 

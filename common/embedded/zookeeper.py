@@ -43,7 +43,7 @@ from common.embedded.process import (
 )
 from common.embedded.zookeeper_rights import claim, digest_of, super_digest
 from common.errors import ConfigurationError, SchedulerError
-from common.host import is_alive, process_start_time, processes_started_with
+from common.process_identity import is_alive, process_start_time, processes_started_with
 
 MINIMUM_JAVA = 17
 

@@ -18,8 +18,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 
-from common.host import process_start_time
 from common.model.cluster import Heartbeat, Node, NodeKind
+from common.process_identity import process_start_time
 from common.registry.protocol import AddressInUseError, RegistryUnavailableError, Standing
 from common.registry.session import Registration, Session, WatchKind, session_id
 

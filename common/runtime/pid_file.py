@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from common.errors import NotAllowedError
-from common.host import is_alive, process_start_time
+from common.process_identity import is_alive, process_start_time
 
 
 def pid_file(home: Path, name: str, port: int) -> Path:

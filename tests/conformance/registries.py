@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from common.clock import SystemClock
-from common.host import process_start_time
 from common.model.cluster import Heartbeat, Node, NodeKind, QueueEntry
+from common.process_identity import process_start_time
 from common.registry.config import RegistryConfig
 from common.registry.connect import ZookeeperRegistry
 from common.registry.protocol import Registry, RegistryUnavailableError

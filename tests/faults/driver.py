@@ -19,7 +19,7 @@ import psutil
 
 from common.embedded.addresses import recorded_postgres, recorded_zookeeper
 from common.errors import SchedulerError
-from common.host import is_alive
+from common.process_identity import is_alive
 from operations.daemons import DaemonWaitsError, Kind
 from tests.faults.checker import violations
 from tests.faults.evidence import address, gathered

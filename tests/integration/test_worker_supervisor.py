@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from common.host import is_alive
 from common.model.states import TaskState
+from common.process_identity import is_alive
 from common.store.worker.ports import ClaimedTask
 from tests.integration.worker_host import Host, Signpost, wait_until_gone
 from worker.launching.base import TaskSettings

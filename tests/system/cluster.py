@@ -22,7 +22,7 @@ import psycopg2
 import pytest
 
 from common import config
-from common.host import is_alive, process_start_time
+from common.process_identity import is_alive, process_start_time
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemons import Cluster, Kind, Options
 

@@ -21,7 +21,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from common.host import process_start_time
+from common.process_identity import process_start_time
 from common.store.listen import Channel, Notifications
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from common.host import is_alive, process_start_time
+from common.process_identity import is_alive, process_start_time
 from operations.daemons import Kind
 from tests.system.cluster import (
     ROOT,

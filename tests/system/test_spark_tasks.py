@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from common.host import is_alive, process_start_time
+from common.process_identity import is_alive, process_start_time
 from operations.daemons import Kind
 from tests.integration.spark_host import children, listener, running_jobs
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, task_processes, until

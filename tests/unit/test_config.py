@@ -24,7 +24,7 @@ from common.embedded.addresses import (
     zookeeper_file,
 )
 from common.errors import ConfigurationError, ServiceUnreachableError
-from common.host import process_start_time
+from common.process_identity import process_start_time
 from common.registry.config import RegistryTls, registry_config
 
 OwnFile = Callable[[str, str], Path]

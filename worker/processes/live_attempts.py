@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from common.clock import Clock
-from common.host import process_start_time
+from common.process_identity import process_start_time
 from worker import task_log
 from worker.attempts import Started
 from worker.log_masking import LogMask
