@@ -175,10 +175,11 @@ def _is_right(
         case _ if is_good:
             return False
         case state if state == STOP:
-            # One that is stopped while it waits, or discarded, ends at once and has no intent.
-            discards = expected.execution_type == SERIAL_DISCARD
-            has_not_begun = not rows and (is_asked_to_stop or discards)
-            return instance.wanted == STOP or has_not_begun
+            # One that is stopped while it waits for its turn, for the first time or resumed from a
+            # pause, ends at once and has no intent; so does one that is discarded.
+            is_discarded = not rows and expected.execution_type == SERIAL_DISCARD
+            waited = is_asked_to_stop and (not rows or expected.is_serial)
+            return instance.wanted == STOP or waited or is_discarded
         case state if state == PAUSE:
             return instance.wanted == PAUSE
         case state if state == FAILURE:

@@ -131,6 +131,23 @@ STOPPED_IN_LINE = more(
     asked=(Asked(command_id=3, command_type=9, instance=2),),
     ledger=(Entry(command_id=3, outcome=1),),
 )
+STOPPED_IN_LINE_AGAIN = more(
+    a_run(
+        2,
+        "in_turn",
+        5,
+        Attempt(id=21, instance=2, name="a", state=7),
+        Attempt(id=22, instance=2, name="b", state=3, is_valid=False),
+        written=("begin 21", "end 21"),
+    ),
+    asked=(
+        Asked(command_id=3, command_type=8, instance=2),
+        Asked(command_id=4, command_type=3, instance=2),
+        Asked(command_id=5, command_type=9, instance=2),
+    ),
+    ledger=tuple(Entry(command_id=number, outcome=1) for number in (3, 4, 5)),
+)
+"""It was paused between its tasks, resumed while another run was live, and stopped in the line."""
 NARROW = a_run(
     2,
     "narrow",
@@ -159,7 +176,7 @@ UNSURE = replace(
     "facts",
     [
         *(GOOD, RETRIED, STOPPED, PAUSED, FAILED, MENDED, NESTED, DISCARDED, NARROW, DROPPED),
-        *(REFUSED, UNSURE, STOPPED_IN_LINE),
+        *(REFUSED, UNSURE, STOPPED_IN_LINE, STOPPED_IN_LINE_AGAIN),
     ],
 )
 def test_nothing_is_wrong_with_a_right_history(facts: Facts) -> None:
