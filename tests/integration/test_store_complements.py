@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -29,6 +28,7 @@ from common.store.master.complement_progress import PostgresComplementStore
 from common.store.master.ports import Progressed
 from master.logic.complement import step
 from tests.builders import NOON
+from tests.integration.failing_statements import failing
 
 DAY = timedelta(days=1)
 MASTER = Node(address="10.0.0.1:5678", incarnation=1)
@@ -150,29 +150,6 @@ def state_of(made: Engine, complement_id: int) -> ComplementState:
     with made.connect() as db:
         question = select(t.complement.c.state).where(t.complement.c.id == complement_id)
         return ComplementState(db.scalars(question).one())
-
-
-@contextmanager
-def failing(made: Engine, operation: str, table: str) -> Iterator[None]:
-    """Let every such statement fail, as if the master died at that moment."""
-    with made.begin() as db:
-        db.execute(
-            text(
-                "CREATE FUNCTION test_dies() RETURNS trigger LANGUAGE plpgsql AS"
-                " $$ BEGIN RAISE EXCEPTION 'dead'; END $$"
-            )
-        )
-        db.execute(
-            text(
-                f"CREATE TRIGGER test_dies BEFORE {operation} ON {table}"
-                " FOR EACH ROW EXECUTE FUNCTION test_dies()"
-            )
-        )
-    try:
-        yield
-    finally:
-        with made.begin() as db:
-            db.execute(text("DROP FUNCTION test_dies() CASCADE"))
 
 
 def test_masters_that_move_a_complement_on_at_once_run_each_date_once_and_never_too_many(

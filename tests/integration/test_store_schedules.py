@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,6 +21,7 @@ from common.store.master.ports import Fired
 from common.store.master.schedules import PostgresScheduleStore
 from common.store.schedules import read_schedule, read_schedules
 from tests.builders import NOON
+from tests.integration.failing_statements import failing
 
 UTC_ZONE = ZoneInfo("UTC")
 MINUTE = timedelta(minutes=1)
@@ -77,29 +77,6 @@ def fire(made: Engine, planner: Callable[[Schedule], FirePlan] = a_plan, limit: 
 def rows(made: Engine, table: Any) -> list[Any]:
     with made.connect() as db:
         return list(db.execute(select(table).order_by(table.c.id)))
-
-
-@contextmanager
-def failing(made: Engine, operation: str, table: str) -> Iterator[None]:
-    """Let every such statement fail, as if the master died at that moment."""
-    with made.begin() as db:
-        db.execute(
-            text(
-                "CREATE FUNCTION test_dies() RETURNS trigger LANGUAGE plpgsql AS"
-                " $$ BEGIN RAISE EXCEPTION 'dead'; END $$"
-            )
-        )
-        db.execute(
-            text(
-                f"CREATE TRIGGER test_dies BEFORE {operation} ON {table}"
-                " FOR EACH ROW EXECUTE FUNCTION test_dies()"
-            )
-        )
-    try:
-        yield
-    finally:
-        with made.begin() as db:
-            db.execute(text("DROP FUNCTION test_dies() CASCADE"))
 
 
 def test_masters_that_fire_at_once_fire_everything_once(here: Engine, there: Engine) -> None:

@@ -11,11 +11,11 @@ from sqlalchemy import Engine, insert, select, text
 
 from common.clock import SystemClock
 from common.model.cluster import Node
-from common.model.commands import Command, CommandType
+from common.model.commands import Command
 from common.model.decisions import Decision, SubmitTask
 from common.model.instances import Ownership
 from common.model.plans import Begin, ChildOf, Plan, Reject, Snapshot
-from common.model.states import FailureStrategy, Priority, TaskDependType, WarningType
+from common.model.states import Priority
 from common.store import tables as t
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.ports import Saved, Step
@@ -23,6 +23,7 @@ from common.store.master.runs import PostgresRunStore
 from common.store.worker.ports import AttemptFolders
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
+from tests.conformance import store_tables
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=1)
 OTHER_MASTER = Node(address="10.0.0.2:5678", incarnation=2)
@@ -31,25 +32,7 @@ OTHER_WORKER = Node(address="10.0.0.4:1234", incarnation=4)
 
 
 def a_begin(command: Command, _snapshot: Snapshot) -> Plan:
-    return Begin(
-        name=f"run-{command.id}",
-        process_definition_id=1,
-        command_type=CommandType.START_PROCESS,
-        command_param="{}",
-        process_instance_json="{}",
-        global_params="[]",
-        task_depend_type=TaskDependType.TASK_POST,
-        failure_strategy=FailureStrategy.CONTINUE,
-        warning_type=WarningType.NONE,
-        warning_group_id=0,
-        schedule_time=None,
-        command_start_time=NOON,
-        executor_id=1,
-        priority=Priority.MEDIUM,
-        worker_group_id=-1,
-        timeout_minutes=0,
-        tenant_id=-1,
-    )
+    return store_tables.a_begin(name=f"run-{command.id}")
 
 
 def a_submit(name: str, **changes: Any) -> SubmitTask:
