@@ -240,7 +240,8 @@ class RunWorker:
             for ownership, intent in self._store.wanted(node).items():
                 event = self._wanted(intent, now)
                 if event is not None and self._has(ownership):
-                    events.setdefault(ownership, []).append(event)
+                    # First of all: an opening or a report may end the run, as paused for example.
+                    events.setdefault(ownership, []).insert(0, event)
             if self._runs:
                 self._store.propagate_intents(node)
             self._checked_at = monotonic
@@ -446,6 +447,9 @@ class RunWorker:
                     "run was lost to another master",
                     extra={"process_instance_id": run.ownership.process_instance_id},
                 )
+            elif run.ownership in saved.overtaken:
+                self._reopen([run])
+                self.check_tables()
             elif run.is_over:
                 self._faults.pop(run.ownership.process_instance_id, None)
                 metrics.process_instances.labels(state=run.state.name).inc()

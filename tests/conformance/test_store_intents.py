@@ -20,7 +20,8 @@ from common.model.decisions import (
     StopProcess,
 )
 from common.model.definitions import TaskTimeout
-from common.model.plans import Drop
+from common.model.instances import Ownership
+from common.model.plans import Drop, SetIntent
 from common.model.states import (
     Priority,
     ProcessState,
@@ -28,7 +29,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.store import tables as t
-from common.store.master.ports import Intent, Saved, UnreadableRun
+from common.store.master.ports import Intent, Saved, Step, UnreadableRun
 from common.store.transaction import StoreConflictError
 from tests.builders import NOON
 from tests.conformance.store_tables import (
@@ -44,6 +45,7 @@ from tests.conformance.store_tables import (
     a_sub_process,
     a_submit,
     an_end,
+    an_intent,
     carry_out,
     claim,
     end,
@@ -142,6 +144,43 @@ def test_a_stop_does_not_make_a_stop_of_a_run_that_is_being_failed(db: Tables) -
     save(db, owned, StopProcess(deadline=LATER, failing=True))
     assert isinstance(carry_out(db, a_stop(owned)).plan, Drop)
     assert the_process(db, owned)["wanted_state"] == ProcessState.FAILURE
+
+
+def _paused(owned: Ownership) -> SetIntent:
+    return an_intent(owned.process_instance_id, CommandType.PAUSE)
+
+
+def test_a_pause_that_comes_about_after_a_stop_was_taken_is_not_written(db: Tables) -> None:
+    owned, other = a_run(db), a_run(db)
+    for request in (_paused(owned), a_stop(owned), _paused(other)):
+        carry_out(db, request)
+    paused = (PauseProcess(), FinishProcess(state=ProcessState.PAUSE))
+    saved = db.runs.save(
+        [Step(ownership=each, decisions=paused, at=NOON) for each in (owned, other)]
+    )
+    assert (saved.overtaken, saved.lost) == ({owned}, frozenset())
+    assert has(the_process(db, owned), state=1, wanted_state=5, end_time=None)
+    assert has(the_process(db, other), state=3, wanted_state=3)
+    stopped = (StopProcess(deadline=LATER), FinishProcess(state=ProcessState.STOP))
+    assert save(db, owned, *stopped).overtaken == frozenset()
+    assert the_process(db, owned)["state"] == ProcessState.STOP
+
+
+def test_a_pause_is_not_written_once_its_run_has_taken_too_long(db: Tables) -> None:
+    owned = a_run(db)
+    save(db, owned, StopProcess(deadline=LATER, failing=True))
+    assert save(db, owned, FinishProcess(state=ProcessState.PAUSE)).overtaken == {owned}
+    assert the_process(db, owned)["state"] == ProcessState.READY_STOP
+
+
+@pytest.mark.parametrize("state", [ProcessState.SUCCESS, ProcessState.FAILURE])
+def test_a_run_that_comes_to_its_end_before_its_stop_begins_has_ended_so(
+    db: Tables, state: ProcessState
+) -> None:
+    owned = a_run(db)
+    carry_out(db, a_stop(owned))
+    assert save(db, owned, FinishProcess(state=state)).overtaken == frozenset()
+    assert the_process(db, owned)["state"] == state
 
 
 # Giving up

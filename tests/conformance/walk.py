@@ -532,7 +532,8 @@ def _in_order(news: Saved | Released) -> Any:
         return offers, news.instances, news.next_due
     kills = sorted(news.kills, key=lambda entry: entry.name)
     withdrawn = sorted(news.withdrawn, key=lambda entry: entry.sort_key)
-    return news.lost, offers, kills, withdrawn, news.holds, news.intents, news.dependents
+    told = (news.holds, news.intents, news.dependents)
+    return news.lost, news.overtaken, offers, kills, withdrawn, told
 
 
 def _view_of(master: Node, db: Tables) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from common.model.cluster import Node, QueueEntry
+from common.model.decisions import FinishProcess
 from common.model.instances import Ownership, TaskReport
 from common.model.retry_policy import reason_from
 from common.model.states import LIVE_TASK_STATES, ProcessState, TaskState
@@ -65,12 +66,25 @@ class MemoryRunStore(RunStore):
                 process = self._db.processes.get(step.ownership.process_instance_id)
                 if process is None or not self._is_owned(process, step.ownership):
                     lost.append(step.ownership)
+            overtaken = {
+                step.ownership
+                for step in steps
+                if step.ownership not in lost and self._is_overtaken(step)
+            }
             writing = Writing(tx)
             for step in steps:
-                if step.ownership not in lost:
+                if step.ownership not in lost and step.ownership not in overtaken:
                     writing.step(step)
             saved = writing.saved()
-        return replace(saved, lost=frozenset(lost))
+        return replace(saved, lost=frozenset(lost), overtaken=frozenset(overtaken))
+
+    def _is_overtaken(self, step: Step) -> bool:
+        process = self._db.processes.the(step.ownership.process_instance_id)
+        ends = {each.state for each in step.decisions if isinstance(each, FinishProcess)}
+        return ProcessState.PAUSE in ends and process.wanted_state in (
+            ProcessState.STOP,
+            ProcessState.FAILURE,
+        )
 
     def owned(self, node: Node, *, after: int = 0, limit: int = PAGE) -> frozenset[Ownership]:
         live = sorted(self._db.live_runs(node), key=lambda process: process.id)

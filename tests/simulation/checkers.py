@@ -386,6 +386,8 @@ def _fault_of_end(
         case ProcessState.PAUSE:
             right = not ends_early and (old.state == ProcessState.READY_PAUSE or is_paused)
             right = right and (is_paused or may_continue)
+            # A stop that was taken before the pause had come about must not get lost.
+            right = right and old.wanted_state not in (ProcessState.STOP, ProcessState.FAILURE)
         case ProcessState.FAILURE if old.state == ProcessState.READY_STOP:
             right = old.wanted_state == ProcessState.FAILURE
         case ProcessState.FAILURE:

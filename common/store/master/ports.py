@@ -129,6 +129,9 @@ class Saved:
     """True if intents for sub processes have to be propagated."""
     dependents: bool = False
     """True if attempts have begun that wait for other process instances."""
+    overtaken: frozenset[Ownership] = frozenset()
+    """Runs that were to end as paused, and that were asked to stop by then: nothing was written for
+    them, and they have to be loaded again."""
 
 
 class RunStore(Protocol):

@@ -89,6 +89,7 @@ _LOCK_RUNS: Final = (
         process_instance.c.host,
         process_instance.c.owner_epoch,
         process_instance.c.state,
+        process_instance.c.wanted_state,
         process_instance.c.process_definition_id,
         process_instance.c.executor_id,
         process_instance.c.process_instance_priority,
@@ -165,6 +166,8 @@ _LOCK_ATTEMPTS: Final = (
     .order_by(task_instance.c.id)
     .with_for_update(key_share=True)
 )
+
+_STOPPING: Final = (ProcessState.STOP, ProcessState.FAILURE)
 
 _MOVED: Final = unnested(
     "moved",
@@ -322,9 +325,15 @@ def save(db: Connection, steps: Sequence[Step]) -> Saved:
     """Write the steps of the runs that are still owned; the caller's transaction makes it whole."""
     runs = {row.id: row for row in db.execute(_LOCK_RUNS, {"ids": run_ids(steps)})}
     lost = frozenset(step.ownership for step in steps if not is_owned(runs, step.ownership))
+    overtaken = frozenset(
+        step.ownership
+        for step in steps
+        if step.ownership not in lost
+        and is_overtaken(step, runs[step.ownership.process_instance_id].wanted_state)
+    )
     save = _Save(runs)
     for step in steps:
-        if step.ownership not in lost:
+        if step.ownership not in lost and step.ownership not in overtaken:
             for decision in step.decisions:
                 save.add(step, decision)
     children = _children(save, runs)
@@ -353,6 +362,19 @@ def save(db: Connection, steps: Sequence[Step]) -> Saved:
         holds=holds or submitted.held or withdrawals.pools,
         intents=withdrawals.intents,
         dependents=submitted.dependents,
+        overtaken=overtaken,
+    )
+
+
+def is_overtaken(step: Step, wanted_state: int | None) -> bool:
+    """Return True if a step ends a run as paused, of which a stop is wanted by now.
+
+    A stop is taken while its run is live, and would get lost with the end of that. Any other end
+    is one that the stop came too late for.
+    """
+    return wanted_state in _STOPPING and any(
+        isinstance(decision, FinishProcess) and decision.state is ProcessState.PAUSE
+        for decision in step.decisions
     )
 
 

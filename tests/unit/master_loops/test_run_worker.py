@@ -296,6 +296,20 @@ def test_a_run_that_was_taken_over_meanwhile_is_forgotten_at_the_next_comparison
     assert master.state(run) is ProcessState.RUNNING
 
 
+def test_a_stop_that_is_taken_while_a_pause_comes_about_is_carried_out(master: OneMaster) -> None:
+    run = master.begin("a >> b")
+    master.step()
+    master.end(run, "a")
+    master.pause(run)
+    master.runs.check_tables()
+    master.amid_the_next_save(lambda: master.stop(run))
+    master.step()
+    assert master.state(run) is not ProcessState.PAUSE
+    master.later(MINUTE)
+    assert master.state(run) is ProcessState.STOP
+    assert master.runs.active == 0
+
+
 def _taken_over(master: OneMaster, run: int) -> None:
     master.database.update(
         master.database.processes,
