@@ -32,10 +32,12 @@ from operations.awaited import awaited, cycles
 from operations.definition_document import nodes_of, objects_of
 from operations.findings import Finding, Severity
 from operations.later_exports import LaterExport, is_later_export, name_in, read_later_export
-from operations.later_leniency import (
+from operations.leniency import (
     drop_foreign_datasources,
     failing_warnings,
+    foreign_types,
     taken_leniently,
+    within_foreign_tasks,
     without_mistakes,
 )
 from operations.lint_keys import FILE_KEYS, SCHEDULE_KEYS, key_findings, unread_keys
@@ -381,7 +383,10 @@ def _document(
         name_tasks_awaited(inner, rules.tasks)
     # References first: a resource that is named by its id is given its path by this.
     findings.extend(name_references(inner, names=names, foreign=entry.exported))
-    wrong.extend(str(each) for each in findings if each.severity is Severity.MISTAKE)
+    if entry.exported and later is None:
+        foreign = list(foreign_types(inner))
+        findings = [*foreign, *within_foreign_tasks(findings, foreign)]
+    wrong.extend(str(each) for each in findings if each.is_mistake)
     if later is not None:
         drop_foreign_datasources(inner)
     wrong.extend(make_files_absolute(inner, entry.folder, rules.resources))
@@ -395,22 +400,25 @@ def _document(
     wrong.extend(value_mistakes(inner, known=wrong, profiles=rules.profiles))
     if not rules.splices_scripts:
         wrong.extend(splicing_mistakes(inner))
-    if later is not None:
-        wrong, about_tasks = taken_leniently(wrong, _place_in)
+    if entry.exported:
+        # The codes of later exports are looked up in the database. Ids of 1.x can't be: they are
+        # those of other rows there, and a file whose ids have no names stays out (T90).
+        kept = () if later is not None else [each for each in findings if each.is_mistake]
+        wrong, about_tasks = taken_leniently(wrong, _place_in, kept=kept, known=findings)
         findings.extend(about_tasks)
     own = entry.wrapped.get("globalParams")
     global_params = None if graph is None or graph.global_params == "[]" else graph.global_params
-    if later is not None and inner["globalParams"]:
-        global_params = json.dumps(inner["globalParams"], ensure_ascii=False)
+    if graph is None and inner.get("globalParams"):
+        given = inner["globalParams"]
+        global_params = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     if own:
         try:
             parse_properties(own)
             global_params = own if isinstance(own, str) else json.dumps(own, ensure_ascii=False)
         except ParameterError as error:
             wrong.append(f"globalParams: {error}")
-    timeout = _number(
-        entry.wrapped, "timeout", wrong, default=graph.timeout_minutes if graph else 0, lowest=0
-    )
+    of_json = graph.timeout_minutes if graph else _number(inner, "timeout", [], default=0, lowest=0)
+    timeout = _number(entry.wrapped, "timeout", wrong, default=of_json, lowest=0)
     tenant = _number(
         entry.wrapped, "tenantId", wrong, default=graph.tenant_id if graph else -1, lowest=-1
     )
@@ -426,7 +434,7 @@ def _document(
         else:
             wrong.extend(str(each) for each in about_them)
     mistakes.extend(Mistake(place=entry.place, text=each) for each in wrong)
-    is_read = graph is not None or later is not None
+    is_read = graph is not None or entry.exported
     if wrong or not is_read or not isinstance(entry.name, str) or _fault_of_name(entry.name):
         return None
     if entry.exported:
@@ -449,7 +457,7 @@ def _document(
         execution_type=execution_type,
         schedules=schedules,
         is_later=later is not None,
-        findings=tuple(each for each in findings if each.severity is not Severity.MISTAKE),
+        findings=tuple(each for each in findings if not each.is_mistake),
     )
 
 

@@ -26,6 +26,10 @@ class Finding:
     keeps_offline: bool = False
     """True if the definition can't do its work without that part, so that it stays OFFLINE."""
 
+    @property
+    def is_mistake(self) -> bool:
+        return self.severity is Severity.MISTAKE
+
     def __str__(self) -> str:
         place = self.key if self.node is None else f"task {self.node[:80]!r}, {self.key}"
         cure = f" ({self.cure})" if self.cure else ""

@@ -54,7 +54,7 @@ from operations.definition_document import (
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
 from operations.exported_schedule import ImportedSchedule, save_schedule
 from operations.findings import Finding, Severity
-from operations.later_leniency import unmapped_reference
+from operations.leniency import unmapped_reference
 from operations.references import (
     Catalog,
     Target,

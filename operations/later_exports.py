@@ -25,6 +25,7 @@ from common.task_types import known_task_types
 from operations.definition_document import code_in
 from operations.findings import Finding
 from operations.later_params import Notes, node_parts
+from operations.leniency import of_foreign_type
 from operations.strict_json import strict_json
 
 _DEFINITIONS: Final = ("processDefinition", "workflowDefinition")
@@ -228,10 +229,7 @@ class _Reader:
             node["delayTime"] = delay
         self._of_task(where, task, notes)
         if kind not in known_task_types():
-            problem = f"{written!r:.60} is no task type that is run here"
-            notes.unmapped(
-                "type", problem, "replace it by a task of another type", keeps_offline=True
-            )
+            self._findings.append(of_foreign_type(name, written))
             node["params"] = task["taskParams"]
             return node
         node |= node_parts(kind, task["taskParams"], names, notes)

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, delete, select, update
 
 from common.store.tables import process_definition, schedule, tenant
 from tests.integration.conftest import Cli
+from tests.unit.definition_documents import a_task, an_export
 from tests.unit.later_definitions import (
     DEFINITION,
     a_later_export,
@@ -147,6 +148,13 @@ def test_a_type_that_is_not_run_takes_the_definition_and_its_schedule_offline(
     assert "'FLINK'" in err
     (row,) = imports(plain, options=("--online",))
     assert row["release_state"] == "ONLINE"
+    params = {"mainJar": {"id": 5}, "mainClass": "a.B"}
+    (row,) = imports(an_export(a_task("flow", type="FLINK", params=params), name="nightly"))
+    assert (row["release_state"], row["kept_offline"]) == ("OFFLINE", True)
+    offline = [each["key"] for each in row["unmapped"] if each["keeps_offline"]]
+    assert offline == ["type", "params.mainJar.id"]
+    assert nodes(db, "nightly")["flow"]["params"] == params
+    assert cli("definition", "online", "nightly")[0] == 4
 
 
 def test_a_later_export_is_imported_offline_on_demand(imports: Import) -> None:

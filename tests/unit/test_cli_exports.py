@@ -163,8 +163,55 @@ def test_every_foreign_id_without_a_name_is_reported_at_once(tmp_path: Path) -> 
         ("q", "params.datasource"),
         ("g", "workerGroupId"),
         ("r", "params.resourceList[0].id"),
-        ("f", "type"),
     }
+
+
+@pytest.mark.parametrize("kind", ["FLINK", "MR", "DATAX", "SQOOP", "CONJURE"])
+def test_a_type_that_is_not_run_keeps_an_export_offline_and_refuses_no_file(
+    tmp_path: Path, kind: str
+) -> None:
+    params = {"mainClass": "a.B", "mainJar": {"id": 5}, "localParams": [], "dsType": "MYSQL"}
+    export = an_export(
+        a_task("work"),
+        a_task("foreign", type=kind, params=params, workerGroupId=2, preTasks=["work"]),
+        a_task("after", preTasks=["foreign"]),
+    )
+    (found,) = read(tmp_path, export)
+    offline = {(each.node, each.key) for each in found.findings if each.keeps_offline}
+    assert offline == {
+        ("foreign", "type"),
+        ("foreign", "params.mainJar.id"),
+        ("foreign", "workerGroupId"),
+    }
+    assert kind in unmapped(found)["type"].problem
+    assert node(found, "foreign")["params"] == params
+    assert (found.task_count, found.timeout_minutes, found.tenant_id) == (3, 30, -1)
+
+
+def test_a_task_of_an_export_that_can_not_run_keeps_it_offline_beside_others(
+    tmp_path: Path,
+) -> None:
+    (found,) = read(
+        tmp_path,
+        an_export(
+            a_task("work"),
+            a_task("ask", type="HTTP", params={"url": "ftp://h"}),
+            a_task("flow", type="FLINK"),
+        ),
+    )
+    offline = {(each.node, each.key) for each in found.findings if each.keeps_offline}
+    assert offline == {("ask", "params.url"), ("flow", "type")}
+
+
+@pytest.mark.parametrize("kind", [None, 7, "", ["SHELL"]])
+def test_an_export_with_a_type_that_is_no_text_is_refused(tmp_path: Path, kind: object) -> None:
+    (mistake,) = mistakes(tmp_path, an_export(a_task("a", type=kind)))
+    assert (mistake.row()["node"], mistake.row()["key"]) == ("a", "type")
+
+
+def test_a_file_of_our_own_with_an_unknown_type_is_refused(tmp_path: Path) -> None:
+    (mistake,) = mistakes(tmp_path, {"name": "n", "tasks": [a_task("f", type="FLINK")]})
+    assert (mistake.row()["node"], mistake.row()["key"]) == ("f", "type")
 
 
 def test_t90_a_dependent_follows_the_name_and_not_the_foreign_id(tmp_path: Path) -> None:

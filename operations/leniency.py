@@ -1,7 +1,7 @@
-"""Lets later exports in with tasks that can't run as they stand, and keeps these OFFLINE.
+"""Lets exports in with tasks that can't run as they stand, and keeps their definitions OFFLINE.
 
-In a file that somebody writes, a value that every attempt would fail by is a mistake. A *later
-export* (DolphinScheduler 2.x, 3.x) is right where it comes from: what is wrong here with one of its
+In a file that somebody writes, a value that every attempt would fail by is a mistake. An export of
+DolphinScheduler, of any line, is right where it comes from: what is wrong here with one of its
 tasks becomes a finding that keeps the definition OFFLINE, and the rest of the file gets in.
 Mistakes about the definition as a whole stay mistakes.
 """
@@ -13,10 +13,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from common.model.task_type import DatasourceUse
+from common.task_types import known_task_types
 from operations.definition_document import (
     CHILD_CODES,
     DEPENDENT_CODE,
     DEPENDENT_TASK_CODE,
+    name_of,
     nodes_of,
     object_of,
     text_in,
@@ -32,24 +34,66 @@ def without_mistakes(findings: Iterable[Finding]) -> Iterator[Finding]:
     for each in findings:
         if each.key.rpartition(".")[2] in _CODES:
             continue  # They are read, where other definitions are looked up.
-        yield replace(each, severity=Severity.WARNING) if _is_mistake(each) else each
+        yield replace(each, severity=Severity.WARNING) if each.is_mistake else each
+
+
+def foreign_types(document: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield a finding for each task of a type that is not run here."""
+    known = known_task_types()
+    for node in nodes_of(document):
+        kind = node.get("type")
+        if isinstance(kind, str) and kind and kind.upper() not in known:
+            yield of_foreign_type(name_of(node), kind)
+
+
+def of_foreign_type(node: str, kind: str) -> Finding:
+    """Return the finding about a task of this type, which is not run here."""
+    return Finding(
+        severity=Severity.UNMAPPED,
+        node=node,
+        key="type",
+        problem=f"{kind!r:.60} is no task type that is run here",
+        cure="replace it by a task of another type",
+        keeps_offline=True,
+    )
+
+
+def within_foreign_tasks(findings: Iterable[Finding], foreign: Iterable[Finding]) -> list[Finding]:
+    """Return the findings; a mistake in a task of a type that is not run here is unmapped.
+
+    `foreign` are the findings about the types of these tasks.
+    """
+    tasks = {each.node for each in foreign}
+    return [
+        unmapped_reference(each) if each.is_mistake and each.node in tasks else each
+        for each in findings
+    ]
 
 
 def taken_leniently(
-    wrong: Iterable[str], row_of: Callable[[str], Mapping[str, object]]
+    wrong: Iterable[str],
+    row_of: Callable[[str], Mapping[str, object]],
+    *,
+    kept: Iterable[Finding] = (),
+    known: Iterable[Finding],
 ) -> tuple[list[str], list[Finding]]:
     """Divide texts of mistakes into those that stay, and findings about single tasks.
 
-    `row_of` returns the node, the key and the problem of a text.
+    `row_of` returns the node, the key and the problem of a text. Those that `kept` holds stay.
+    `known` are the findings so far: a task of a type that is not run here is among these, and one
+    without any type stays a mistake.
     """
+    staying = {str(each) for each in kept}
+    foreign = {each.node for each in known if each.key == "type"}
     stay: list[str] = []
     findings: list[Finding] = []
     for text in wrong:
         row = row_of(text)
         node, key = row["node"], str(row["key"] or "preTasks")
-        if not isinstance(node, str):
+        is_untyped = key == "type" and node not in foreign
+        if not isinstance(node, str) or is_untyped or text in staying:
             stay.append(text)
-        elif key != "type":  # A type that is not run here has been reported before.
+        elif key != "type":
             findings.append(_offline(node, key, str(row["problem"])))
     return stay, findings
 
@@ -90,10 +134,6 @@ def failing_warnings(
             yield replace(each, severity=Severity.UNMAPPED, keeps_offline=True)
         else:
             yield each
-
-
-def _is_mistake(finding: Finding) -> bool:
-    return finding.severity is Severity.MISTAKE
 
 
 def _offline(node: str, key: str, problem: str) -> Finding:
