@@ -61,6 +61,7 @@ class DecideTask:
     state: TaskState
     branch: tuple[str, ...] | None
     reason: str | None = None
+    failure: FailureReason | None = None
     input_pool: str | None = None
 
 

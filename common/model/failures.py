@@ -44,6 +44,12 @@ class FailureReason(StrEnum):
     """The task's own time-out."""
     CONFIGURATION = "CONFIGURATION"
     """The task can't be run as it is written: its parameters, its profile, its files."""
+    CONDITION_FALSE = "CONDITION_FALSE"
+    """The expression of a CONDITIONS task is false, so its other branch was taken."""
+    SUB_PROCESS_FAILED = "SUB_PROCESS_FAILED"
+    """The process instance that a SUB_PROCESS task began has failed."""
+    UPSTREAM_FAILED = "UPSTREAM_FAILED"
+    """A run or a task that a DEPENDENT task waits for has failed, or will not come."""
     EXIT_CODE = "EXIT_CODE"
     """The process ended with a code other than 0, and nothing else is known."""
 

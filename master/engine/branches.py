@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from common.model.control import Conditions, Outcome, Switch
 from common.model.decisions import DecideTask
+from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.params import (
     ParameterError,
@@ -32,11 +33,13 @@ def decide_branch(run: ProcessRun, name: str) -> DecideTask:
     input_values = {} if too_much(variables) else values_of(variables)
     branch: tuple[str, ...] | None
     reason: str | None
+    failure: FailureReason | None = None
     if isinstance(control, Conditions):
         met = decide_conditions(control, _outcomes(run, name))
         branch = control.success if met else control.failed
         state = TaskState.SUCCESS if met else TaskState.FAILURE
         reason = _taken(branch)
+        failure = None if met else FailureReason.CONDITION_FALSE
     elif isinstance(control, Switch):
         fault = too_much(variables)
         try:
@@ -52,6 +55,7 @@ def decide_branch(run: ProcessRun, name: str) -> DecideTask:
             reason = f"{choice.why}; {_taken(branch)}"
         else:
             branch, state, reason = None, TaskState.FAILURE, choice.why
+            failure = FailureReason.CONFIGURATION
     else:
         raise run.impossible(f"{name!r} has no branches")
     return DecideTask(
@@ -63,6 +67,7 @@ def decide_branch(run: ProcessRun, name: str) -> DecideTask:
         state=state,
         branch=branch,
         reason=reason,
+        failure=failure,
         input_pool=properties_of(input_values),
     )
 

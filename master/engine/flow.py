@@ -21,6 +21,7 @@ from common.model.decisions import (
     SubmitTask,
 )
 from common.model.definitions import TaskNode
+from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState
 from common.params import Direct, parse_properties
 from master.engine.branches import decide_branch
@@ -141,6 +142,7 @@ def _first_submission(run: ProcessRun, name: str, now: datetime) -> SubmitTask |
             state=TaskState.FAILURE,
             branch=None,
             reason=fault,
+            failure=FailureReason.CONFIGURATION,
         )
     delay = node.delay
     return submission(run, name, retry_times=0, due_at=now + delay if delay else None)

@@ -27,6 +27,7 @@ from common.clock import Clock
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.control import Dependent, read_control
+from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.model.upstream import Answer, Question
 from common.store.master.ports import PAGE, DependentStore, WaitingDependent
@@ -250,14 +251,15 @@ class DependentLoop:
         match verdict.result:
             case DependResult.SUCCESS:
                 self._log_items(each, verdict)
-                self._write(each, TaskState.SUCCESS, evidence, None)
+                self._write(each, TaskState.SUCCESS, evidence)
             case DependResult.FAILED:
                 self._log_items(each, verdict)
-                self._write(each, TaskState.FAILURE, evidence, _why(verdict))
+                upstream = FailureReason.UPSTREAM_FAILED
+                self._write(each, TaskState.FAILURE, evidence, _why(verdict), upstream)
             case DependResult.WAITING:
                 if evidence == each.evidence:
                     return False
-                self._write(each, None, evidence, None)
+                self._write(each, None, evidence)
         return True
 
     def _is_cycle_search_due(self) -> bool:
@@ -305,7 +307,9 @@ class DependentLoop:
         for cycle in wait_cycles(waits):
             for number in cycle.attempts:
                 each, evidence = read[number]
-                if number in own and self._write(each, TaskState.FAILURE, evidence, cycle.reason):
+                if number in own and self._write(
+                    each, TaskState.FAILURE, evidence, cycle.reason, FailureReason.CONFIGURATION
+                ):
                     log.warning(
                         "task failed because process instances wait for each other",
                         extra={
@@ -370,7 +374,7 @@ class DependentLoop:
     def _fail(self, each: WaitingDependent, why: str) -> None:
         """End a task that can't be decided; if that fails too, the next check tries again."""
         try:
-            self._write(each, TaskState.FAILURE, "[]", why)
+            self._write(each, TaskState.FAILURE, "[]", why, FailureReason.CONFIGURATION)
         except ServiceUnreachableError:
             raise
         except Exception:
@@ -380,10 +384,20 @@ class DependentLoop:
             )
 
     def _write(
-        self, each: WaitingDependent, state: TaskState | None, evidence: str, reason: str | None
+        self,
+        each: WaitingDependent,
+        state: TaskState | None,
+        evidence: str,
+        reason: str | None = None,
+        failure: FailureReason | None = None,
     ) -> bool:
         return self._store.decide(
-            each, state=state, evidence=evidence, reason=reason, now=self._clock.now()
+            each,
+            state=state,
+            evidence=evidence,
+            reason=reason,
+            failure=failure,
+            now=self._clock.now(),
         )
 
 

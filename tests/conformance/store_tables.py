@@ -23,6 +23,7 @@ from common.model.decisions import (
     FinishTask,
     KillTask,
     PauseTask,
+    RetryTask,
     StopProcess,
     SubmitTask,
 )
@@ -450,6 +451,17 @@ def run_to_end(db: Tables, owned: Ownership, name: str, state: TaskState) -> int
     end(db, an_end(task_id, state))
     save(db, owned, finish(name, state))
     return task_id
+
+
+def end_with_promise(db: Tables, owned: Ownership, *names: str) -> None:
+    """Pause a run whose tasks have failed, and have retries promised a minute after `LATER`."""
+    for name in names or ("a",):
+        (task_id,) = submit(db, owned, name)
+        claim(db, [task_id])
+        end(db, an_end(task_id, TaskState.FAILURE))
+        retry = RetryTask(name=name, attempt=1, state=TaskState.FAILURE, at=LATER + MINUTE)
+        save(db, owned, retry)
+    end_run(db, owned, ProcessState.PAUSE)
 
 
 def release(db: Tables, now: datetime = NOON) -> Released:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from common.model.decisions import AbandonTask, FinishProcess, StopProcess
+from common.model.failures import FailureReason
 from common.model.plans import Resume
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
@@ -41,6 +42,12 @@ from tests.conformance.store_tables import (
 
 # Ending
 
+WORDS = {
+    TaskState.FAILURE: FailureReason.SUB_PROCESS_FAILED,
+    # Somebody has stopped the child alone, and its parent did not ask for it.
+    TaskState.KILL: FailureReason.KILLED,
+}
+
 
 @pytest.mark.parametrize(
     ("state", "of_task"),
@@ -67,6 +74,7 @@ def test_a_childs_end_is_that_of_its_parents_attempt_12933(
         reason=reason,
         var_pool=pool,
         settled=False,
+        failure_reason=WORDS.get(of_task),
     )
     (report,) = db.runs.reports(MASTER)
     assert (report.task_instance_id, report.state, report.name) == (task_id, of_task, "sub")
@@ -88,6 +96,14 @@ def test_a_child_that_ends_without_a_word_leaves_no_reason_and_no_output(db: Tab
     assert has(the_task(db, task_id), state=7, reason=None, var_pool=None)
     (report,) = db.runs.reports(MASTER)
     assert not report.has_output
+
+
+def test_a_stop_of_the_whole_tree_is_no_failure_of_the_attempt(db: Tables) -> None:
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    save(db, parent, kill("sub"))
+    end_run(db, child, ProcessState.STOP)
+    assert has(the_task(db, task_id), state=TaskState.KILL, failure_reason=None)
 
 
 def test_a_childs_end_changes_nothing_of_an_attempt_that_was_given_up(db: Tables) -> None:

@@ -16,6 +16,7 @@ from common.model.decisions import (
     FinishProcess,
     RetryTask,
 )
+from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.states import (
     ExecutionType,
@@ -71,9 +72,15 @@ def decide(
     *,
     evidence: str = "[]",
     reason: str | None = None,
+    failure: FailureReason | None = None,
 ) -> bool:
     return db.dependents.decide(
-        waiting, state=state, evidence=evidence, reason=reason, now=LATER + MINUTE
+        waiting,
+        state=state,
+        evidence=evidence,
+        reason=reason,
+        failure=failure,
+        now=LATER + MINUTE,
     )
 
 
@@ -136,17 +143,20 @@ def test_a_decision_ends_it_and_is_a_report_to_its_run(db: Tables, state: TaskSt
     task_id = a_dependent(db, owned)
     (waiting,) = db.dependents.waiting(MASTER)
     db.notifications()
-    assert decide(db, waiting, state, evidence="[1]", reason="so\0 it is")
+    failure = FailureReason.UPSTREAM_FAILED if state is TaskState.FAILURE else None
+    assert decide(db, waiting, state, evidence="[1]", reason="so\0 it is", failure=failure)
     assert has(
         the_task(db, task_id),
         state=int(state),
         evidence="[1]",
         end_time=LATER + MINUTE,
         reason="so\N{REPLACEMENT CHARACTER} it is",
+        failure_reason=failure,
         settled=False,
     )
     (report,) = db.runs.reports(MASTER)
     assert (report.task_instance_id, report.state) == (task_id, state)
+    assert report.failure is failure
     ((_, payload),) = db.notifications()
     assert read_task_report(payload).task_instance_id == task_id
     assert db.dependents.waiting(MASTER) == ()

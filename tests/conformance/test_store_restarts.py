@@ -44,6 +44,7 @@ from tests.conformance.store_tables import (
     claim,
     end,
     end_run,
+    end_with_promise,
     finish,
     has,
     kill,
@@ -176,6 +177,16 @@ def test_a_restart_may_be_afresh_with_other_parameters_and_for_some_nodes_only(
     assert valid(db, handled.ownership) == {}
     save(db, handled.ownership, FinishProcess(state=ProcessState.SUCCESS))
     assert the_process(db, handled.ownership)["run_scope"] is None
+
+
+def test_retries_that_were_promised_to_nodes_that_are_not_chosen_are_given_up(db: Tables) -> None:
+    owned = a_run(db)
+    end_with_promise(db, owned, "a", "b")
+    plan = a_restart(owned, "b", command_type=CommandType.EXECUTE_TASK, run_scope=("b", "c"))
+    again = carry_out(db, plan).ownership
+    assert again is not None
+    rows = {row["name"]: (row["flag"], row["retry_at"]) for row in db.rows(t.task_instance)}
+    assert rows == {"a": (1, None), "b": (0, None)}
 
 
 @pytest.mark.parametrize("state", [ProcessState.PAUSE, ProcessState.STOP])
@@ -338,7 +349,7 @@ def test_a_child_that_is_gone_fails_the_attempt_that_wants_it(db: Tables) -> Non
     gone = replace(child, process_instance_id=2_000_000_000)
     (handled,) = take(db, always(a_restart(gone, child_of=child_of(db, parent, again))))
     assert isinstance(handled.plan, Reject)
-    assert the_task(db, again)["state"] == TaskState.FAILURE
+    assert has(the_task(db, again), state=TaskState.FAILURE, failure_reason="CONFIGURATION")
 
 
 def test_a_child_that_has_changed_since_is_nothing_to_an_attempt_that_waits_no_more(

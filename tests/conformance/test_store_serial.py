@@ -54,6 +54,7 @@ from tests.conformance.store_tables import (
     call_child,
     carry_out,
     end_run,
+    end_with_promise,
     has,
     load,
     release,
@@ -330,6 +331,31 @@ def test_a_stop_ends_a_waiting_run_at_once_and_a_pause_does_nothing(db: Tables) 
         history_cmd="START_PROCESS,STOP",
     )
     assert db.notifications() == [(Channel.COMMAND, ""), (Channel.PROCESS, str(waiting))]
+
+
+@pytest.mark.parametrize("asked", ["by a command", "in its row"])
+def test_a_paused_run_that_is_stopped_while_it_waits_again_promises_no_retry(
+    db: Tables, asked: str
+) -> None:
+    definition_id = a_serial_definition(db, WAIT)
+    old = one_more(db, definition_id, WAIT).ownership
+    assert old is not None
+    end_with_promise(db, old)
+    assert one_more(db, definition_id, WAIT).ownership is not None
+    resumed = replace(
+        a_serial_restart(old, WAIT), command_type=CommandType.RECOVER_SUSPENDED_PROCESS, reset=()
+    )
+    assert carry_out(db, resumed).ownership is None
+    (attempt,) = db.rows(t.task_instance)
+    assert has(attempt, settled=True, retry_at=LATER + MINUTE)
+    if asked == "by a command":
+        carry_out(db, an_intent(old.process_instance_id, CommandType.STOP), now=LATER)
+    else:
+        db.update(t.process_instance, old.process_instance_id, wanted_state=ProcessState.STOP)
+        release(db, LATER)
+    assert the_process(db, old)["state"] == ProcessState.STOP
+    (attempt,) = db.rows(t.task_instance)
+    assert has(attempt, state=TaskState.FAILURE, flag=1, settled=True, retry_at=None)
 
 
 def a_serial_restart(owned: Ownership, execution_type: ExecutionType) -> Restart:

@@ -12,6 +12,7 @@ from common.model.cluster import Node
 from common.model.command_param import CommandParam
 from common.model.commands import INTENT_COMMANDS, RESTARTING_COMMANDS, Command, CommandType
 from common.model.complement_states import DateState
+from common.model.failures import FailureReason
 from common.model.instances import Ownership, TaskRow
 from common.model.plans import (
     Begin,
@@ -59,7 +60,7 @@ from tests.memory.rows import (
     ProcessRecord,
 )
 from tests.memory.schedules import note_beginnings, online_schedules
-from tests.memory.serial import NOT_BEGUN, ask_to_stop, is_serial_no_more, others_live
+from tests.memory.serial import ask_to_stop, end_waiting, is_serial_no_more, others_live
 
 _ABOUT_THE_NAMED_ONE = (
     CommandType.RECOVER_TOLERANCE_FAULT_PROCESS,
@@ -345,6 +346,7 @@ class MemoryCommandStore(CommandStore):
                 self._db.tasks,
                 parent.id,
                 state=int(TaskState.FAILURE),
+                failure_reason=FailureReason.CONFIGURATION.value,
                 end_time=now,
                 reason=message,
             )
@@ -515,6 +517,8 @@ class MemoryCommandStore(CommandStore):
         for task in self._db.attempts(process.id):
             if task.name in plan.reset and task.flag == 1 and task.is_finished:
                 tx.update(self._db.tasks, task.id, flag=0, retry_at=None)
+            elif task.flag == 1 and scope is not None and task.name not in scope:
+                tx.update(self._db.tasks, task.id, retry_at=None)
         return None if others else self._db.processes.the(process.id).ownership
 
     def _resume(self, tx: Transaction, plan: Resume, node: Node, now: datetime) -> Ownership:
@@ -571,18 +575,15 @@ class MemoryCommandStore(CommandStore):
                 f"process instance {plan.process_instance_id} has ended or is asked for "
                 f"{plan.wanted_state.name} already"
             )
-        columns: dict[str, Any] = {
-            "command_type": int(plan.command_type),
-            "history_cmd": history(process, plan.command_type),
-            "update_time": now,
-        }
+        columns: dict[str, Any] = {"command_type": int(plan.command_type)}
+        columns["history_cmd"] = history(process, plan.command_type)
         if not process.is_waiting:
             columns |= {"wanted_state": int(plan.wanted_state), "wanted_at": now}
+            tx.update(self._db.processes, process.id, **columns, update_time=now)
         elif plan.wanted_state is ProcessState.STOP:
-            columns |= {"state": int(ProcessState.STOP), "end_time": now, "state_reason": NOT_BEGUN}
+            end_waiting(tx, process, now, **columns)
         else:
             raise _DroppedError(f"process instance {process.id} has not begun")
-        tx.update(self._db.processes, process.id, **columns)
 
 
 def _turn(row: CommandRecord) -> tuple[float, int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from common.model.cluster import Node
+from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
 from common.store.master.ports import PAGE, DependentStore, WaitingDependent
@@ -87,6 +88,7 @@ class MemoryDependentStore(DependentStore):
         state: TaskState | None,
         evidence: str,
         reason: str | None,
+        failure: FailureReason | None = None,
         now: datetime,
     ) -> bool:
         with self._db.transaction("decide", by=waiting.ownership) as tx:
@@ -111,6 +113,7 @@ class MemoryDependentStore(DependentStore):
                     state=int(state),
                     end_time=now,
                     reason=None if reason is None else storable(reason),
+                    failure_reason=None if failure is None else failure.value,
                 )
             return True
 

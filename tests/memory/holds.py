@@ -17,7 +17,7 @@ from common.store.master.ports import HoldStore, Released
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.reading import entry_of
 from tests.memory.rows import CommandRecord, PoolQueueRecord, ProcessRecord, TaskRecord
-from tests.memory.serial import NOT_BEGUN, is_serial_no_more, others_live
+from tests.memory.serial import end_waiting, is_serial_no_more, others_live
 
 _WAITS, _HAS, _HAD = -1, 1, 2
 _HOLDING = (TaskState.SUBMITTED, TaskState.RUNNING)
@@ -158,14 +158,7 @@ class MemoryHoldStore(HoldStore):
     def _release_instances(self, tx: Transaction, now: datetime) -> int:
         for process in self._waiting():
             if process.wanted_state in (ProcessState.STOP, ProcessState.FAILURE):
-                tx.update(
-                    self._db.processes,
-                    process.id,
-                    state=int(ProcessState.STOP),
-                    end_time=now,
-                    state_reason=NOT_BEGUN,
-                    update_time=now,
-                )
+                end_waiting(tx, process, now)
         released = 0
         awaited = self._db.awaited()
         definitions = dict.fromkeys(process.process_definition_id for process in self._waiting())

@@ -222,6 +222,7 @@ class Writing:
                 attempt=decision.attempt,
                 settled=True,
                 reason=None if decision.reason is None else storable(decision.reason),
+                failure_reason=None if decision.failure is None else decision.failure.value,
                 input_pool=decision.input_pool,
                 branch=None if branch is None else json.dumps(list(branch), ensure_ascii=False),
             ),

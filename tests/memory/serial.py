@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from common.model.states import ExecutionType, ProcessState
 from tests.memory.database import MemoryDatabase, Transaction
@@ -37,6 +38,15 @@ def is_serial_no_more(database: MemoryDatabase, process: ProcessRecord) -> bool:
         and definition is not None
         and definition.execution_type == ExecutionType.PARALLEL
     )
+
+
+def end_waiting(tx: Transaction, process: ProcessRecord, now: datetime, **columns: Any) -> None:
+    """Stop a run that waits for its turn; what it has promised its tasks is given up."""
+    stopped = {"state": int(ProcessState.STOP), "end_time": now, "state_reason": NOT_BEGUN}
+    tx.update(tx.database.processes, process.id, **columns, **stopped, update_time=now)
+    for task in tx.database.attempts(process.id):
+        if task.flag == 1 and task.retry_at is not None:
+            tx.update(tx.database.tasks, task.id, retry_at=None)
 
 
 def ask_to_stop(tx: Transaction, processes: Sequence[ProcessRecord], now: datetime) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from common.model.command_param import child_command_text
 from common.model.commands import child_command_type
+from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskDependType, TaskState
 from common.store.queue_entries import effective_group
 from tests.memory.database import MemoryDatabase, Transaction
@@ -119,6 +120,10 @@ def end_parent(tx: Transaction, child: ProcessRecord, var_pool: str | None) -> N
         None if child.state_reason is None else f"process instance {child.id}: {child.state_reason}"
     )
     failure_reason = None
+    if state is TaskState.FAILURE:
+        failure_reason = FailureReason.SUB_PROCESS_FAILED.value
+    elif state is TaskState.KILL and task.wanted_state != TaskState.KILL:
+        failure_reason = FailureReason.KILLED.value
     if task.reason is not None and state is not TaskState.SUCCESS:
         state, reason, failure_reason = TaskState.FAILURE, task.reason, task.failure_reason
     tx.update(

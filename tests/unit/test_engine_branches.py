@@ -13,6 +13,7 @@ import pytest
 from common.errors import InvalidDefinitionError
 from common.model.control import Outcome, Relation
 from common.model.decisions import DecideTask, KillTask, PassForbidden, SkipTask, SubmitTask
+from common.model.failures import FailureReason
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.params import Direct, Property, properties_json
 from master.engine.context import RunContext
@@ -62,7 +63,7 @@ def test_conditions_are_decided_in_the_step_that_settles_their_upstream() -> Non
     (decision,) = decided
     assert (decision.name, decision.attempt, decision.state) == ("c", 1, TaskState.SUCCESS)
     assert decision.branch == ("go",)
-    assert decision.reason == "branch go"
+    assert (decision.reason, decision.failure) == ("branch go", None)
 
 
 def test_conditions_that_hold_run_their_success_branch_and_skip_the_other() -> None:
@@ -74,7 +75,8 @@ def test_conditions_that_hold_run_their_success_branch_and_skip_the_other() -> N
 
 def test_t42_a_failed_upstream_of_conditions_fails_nothing_and_runs_their_failed_branch() -> None:
     kept = branch_run()
-    bad(kept, "a")
+    (decided,) = [one for one in bad(kept, "a") if isinstance(one, DecideTask)]
+    assert (decided.state, decided.failure) == (TaskState.FAILURE, FailureReason.CONDITION_FALSE)
     assert kept.phases() == {"a": "tolerated", "c": "branched", "go": "skipped", "mail": "live"}
     good(kept, "mail")
     assert kept.state() is ProcessState.SUCCESS
@@ -358,6 +360,7 @@ def test_a_missing_parameter_fails_the_switch_and_the_reason_names_it() -> None:
     (decided,) = [one for one in decisions if isinstance(one, DecideTask)]
     assert decided.state is TaskState.FAILURE
     assert decided.branch is None
+    assert decided.failure is FailureReason.CONFIGURATION
     assert decided.reason is not None
     assert "the parameter 'size' has no value" in decided.reason
     assert kept.state() is ProcessState.FAILURE

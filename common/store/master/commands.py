@@ -42,6 +42,7 @@ from common.model.commands import (
     CommandType,
     read_command,
 )
+from common.model.failures import FailureReason
 from common.model.plans import (
     Begin,
     Complement,
@@ -280,7 +281,12 @@ _FAIL_PARENTS: Final = (
     .where(task_instance.c.id == _REJECTED.c.id)
     .where(task_instance.c.state == TaskState.SUBMITTED)
     .where(task_instance.c.task_type == SUB_PROCESS)
-    .values(state=int(TaskState.FAILURE), end_time=bindparam("now"), reason=_REJECTED.c.message)
+    .values(
+        state=int(TaskState.FAILURE),
+        end_time=bindparam("now"),
+        reason=_REJECTED.c.message,
+        failure_reason=FailureReason.CONFIGURATION.value,
+    )
 )
 
 

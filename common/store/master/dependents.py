@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from common.model.cluster import Node
+from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.states import (
     FINISHED_TASK_STATES,
@@ -227,7 +228,10 @@ _NOTE: Final = (
     .values(evidence=bindparam("found"))
 )
 _DECIDE: Final = _NOTE.values(
-    state=bindparam("decided"), end_time=bindparam("now"), reason=bindparam("why")
+    state=bindparam("decided"),
+    end_time=bindparam("now"),
+    reason=bindparam("why"),
+    failure_reason=bindparam("failure"),
 )
 
 
@@ -287,6 +291,7 @@ class PostgresDependentStore(DependentStore):
         state: TaskState | None,
         evidence: str,
         reason: str | None,
+        failure: FailureReason | None = None,
         now: datetime,
     ) -> bool:
         values: dict[str, Any] = {
@@ -303,6 +308,7 @@ class PostgresDependentStore(DependentStore):
                 "decided": int(state),
                 "now": now,
                 "why": None if reason is None else storable(reason),
+                "failure": None if failure is None else failure.value,
             }
         with single(self._engine) as db:
             return db.execute(statement, values).rowcount == 1

@@ -26,10 +26,11 @@ from sqlalchemy import (
     update,
 )
 
+from common.model.failures import FailureReason
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.store.master.submissions import SUB_PROCESS
 from common.store.tables import process_definition, process_instance, task_instance
-from common.store.transaction import StoreConflictError, storable, unnested
+from common.store.transaction import StoreConflictError, any_of, storable, unnested
 
 _ENDED: Final = unnested(
     "ended_run", run_id=Integer, state=SmallInteger, at=DateTime(timezone=True), reason=Text
@@ -63,6 +64,14 @@ _END: Final = (
     .returning(process_instance.c.id, _OTHERS_MAY_WAIT.label("others_may_wait"))
 )
 
+_GIVE_UP_PROMISES: Final = (
+    update(task_instance)
+    .where(task_instance.c.process_instance_id == any_of("run_ids"))
+    .where(task_instance.c.flag == 1)
+    .where(task_instance.c.retry_at.is_not(None))
+    .values(retry_at=None)
+)
+
 _ENDED_CHILDREN: Final = unnested(
     "ended",
     task_id=Integer,
@@ -75,6 +84,10 @@ _ENDED_CHILDREN: Final = unnested(
 _TOOK_TOO_LONG: Final = task_instance.c.reason.is_not(None) & (
     _ENDED_CHILDREN.c.state != TaskState.SUCCESS
 )
+# A stop of the child alone; one of the whole tree asks its attempts first, and is no failure.
+_WAS_STOPPED_ALONE: Final = (_ENDED_CHILDREN.c.state == TaskState.KILL) & (
+    task_instance.c.wanted_state.is_distinct_from(int(TaskState.KILL))
+)
 _END_ATTEMPTS: Final = (
     update(task_instance)
     .where(task_instance.c.id == _ENDED_CHILDREN.c.task_id)
@@ -85,7 +98,15 @@ _END_ATTEMPTS: Final = (
         end_time=_ENDED_CHILDREN.c.at,
         var_pool=_ENDED_CHILDREN.c.var_pool,
         reason=case((_TOOK_TOO_LONG, task_instance.c.reason), else_=_ENDED_CHILDREN.c.reason),
-        failure_reason=case((_TOOK_TOO_LONG, task_instance.c.failure_reason), else_=None),
+        failure_reason=case(
+            (_TOOK_TOO_LONG, task_instance.c.failure_reason),
+            (
+                _ENDED_CHILDREN.c.state == TaskState.FAILURE,
+                FailureReason.SUB_PROCESS_FAILED.value,
+            ),
+            (_WAS_STOPPED_ALONE, FailureReason.KILLED.value),
+            else_=None,
+        ),
     )
 )
 
@@ -130,6 +151,14 @@ def end_processes(db: Connection, ends: Mapping[int, ProcessEnd]) -> bool:
     if len(changed) != len(ends):
         raise StoreConflictError(f"one of the process instances {list(ends)} has ended already")
     return any(row.others_may_wait for row in changed)
+
+
+def give_up_promises(db: Connection, run_ids: Sequence[int]) -> None:
+    """Give up the promised retries of runs that nobody owns, and that end as they are.
+
+    The owner of a run gives them up itself.
+    """
+    db.execute(_GIVE_UP_PROMISES, {"run_ids": list(run_ids)})
 
 
 def end_parent_attempts(db: Connection, children: Sequence[ChildEnd]) -> int:

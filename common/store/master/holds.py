@@ -47,6 +47,7 @@ from common.model.states import (
     TaskState,
 )
 from common.store.master.attempts import Place, queue_entries
+from common.store.master.endings import give_up_promises
 from common.store.master.ports import HoldStore, Released
 from common.store.master.recoveries import BEGUN, ENDED_WAITING
 from common.store.master.serial import is_serial_no_more, lock_definitions
@@ -100,6 +101,7 @@ _END_STOPPED: Final = (
         update_time=bindparam("now"),
         state_reason=ENDED_WAITING,
     )
+    .returning(process_instance.c.id)
 )
 
 # Compared with the few attempts that are live: those that have ended are all that ever were.
@@ -405,7 +407,8 @@ class PostgresHoldStore(HoldStore):
         with transaction(self._engine) as db:
             db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _RELEASE_LOCK})
             # Instances are locked first, then attempts, then definitions: as in a `take`.
-            db.execute(_END_STOPPED, {"now": now})
+            if stopped := db.scalars(_END_STOPPED, {"now": now}).all():
+                give_up_promises(db, stopped)
             db.execute(_SWEEP, {"now": now})
             due = db.execute(_DUE, {"now": now}).all()
             held = db.execute(_HELD_AFTER, {"after": self._checked}).all()

@@ -18,6 +18,7 @@ from common.model.cluster import KillEntry, Node, QueueEntry
 from common.model.commands import Command
 from common.model.complements import ComplementDecider
 from common.model.decisions import Decision
+from common.model.failures import FailureReason
 from common.model.instances import Ownership, ProcessRow, TaskReport, TaskRow
 from common.model.plans import Handled, Plan, Snapshot
 from common.model.schedules import FirePlanner
@@ -365,6 +366,7 @@ class DependentStore(Protocol):
         state: TaskState | None,
         evidence: str,
         reason: str | None,
+        failure: FailureReason | None = None,
         now: datetime,
     ) -> bool:
         """Record the evidence and, with a state, end the attempt; False if it no longer waited."""

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Connection,
     DateTime,
     Text,
+    all_,
     any_,
     bindparam,
     case,
@@ -44,6 +45,7 @@ from common.model.states import (
     ProcessState,
 )
 from common.store.master.beginnings import claim_parents, discarded, not_waiting, refused, relate
+from common.store.master.endings import give_up_promises
 from common.store.master.serial import is_serial_no_more, other_live_runs, want_stopped
 from common.store.tables import process_instance, task_instance
 from common.store.transaction import passes, refusal
@@ -62,6 +64,14 @@ _RESET: Final = (
     .where(task_instance.c.flag == 1)
     .where(task_instance.c.state.in_(FINISHED_TASK_STATES))
     .values(flag=0, retry_at=null())
+)
+_NARROW: Final = (
+    update(task_instance)
+    .where(task_instance.c.process_instance_id == bindparam("run_id"))
+    .where(task_instance.c.name != all_(cast(bindparam("names"), ARRAY(Text))))
+    .where(task_instance.c.flag == 1)
+    .where(task_instance.c.retry_at.is_not(None))
+    .values(retry_at=null())
 )
 _STATE: Final = select(process_instance.c.state, process_instance.c.process_definition_id).where(
     process_instance.c.id == bindparam("run_id")
@@ -119,6 +129,9 @@ class Recoverer:
             raise _NotSoError
         if plan.reset:
             db.execute(_RESET, {"run_id": plan.process_instance_id, "names": list(plan.reset)})
+        if plan.run_scope is not None:
+            # Only the chosen nodes begin, so nobody would keep what was promised to the others.
+            db.execute(_NARROW, {"run_id": plan.process_instance_id, "names": list(plan.run_scope)})
         if plan.child_of is not None:
             relate(db, {plan.process_instance_id: plan.child_of})
         if waits:
@@ -250,6 +263,7 @@ class Recoverer:
                 )
             )
             if changed.rowcount == 1:
+                give_up_promises(db, [plan.process_instance_id])
                 return Handled(command_id=command_id, plan=plan)
         reason = (
             f"process instance {plan.process_instance_id} has not begun"

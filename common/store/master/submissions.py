@@ -194,6 +194,7 @@ def decided_row(run: AnyRow, decision: DecideTask, at: datetime) -> dict[str, An
             else json.dumps(list(decision.branch), ensure_ascii=False)
         ),
         "reason": None if decision.reason is None else storable(decision.reason),
+        "failure_reason": None if decision.failure is None else decision.failure.value,
         "input_pool": decision.input_pool,
     }
 

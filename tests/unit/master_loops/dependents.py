@@ -11,6 +11,7 @@ from typing import Any
 
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
+from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question, UpstreamRun
@@ -57,6 +58,7 @@ class Dependents:
         self.upstream: dict[int, ProcessState] = {}
         self.waited_for: dict[int, int] = {}
         self.decided: dict[int, tuple[TaskState, str | None]] = {}
+        self.failures: dict[int, FailureReason | None] = {}
         self.looks = 0
         self.writes = 0
         self.poisoned: tuple[int, ...] = ()
@@ -112,6 +114,7 @@ class Dependents:
         state: TaskState | None,
         evidence: str,
         reason: str | None,
+        failure: FailureReason | None = None,
         now: datetime,
     ) -> bool:
         self._answers("decide")
@@ -127,6 +130,7 @@ class Dependents:
                 return True
             del self.rows[number]
             self.decided[number] = (state, reason)
+            self.failures[number] = failure
             if len(self.decided) == self.expected:
                 self.all_decided.set()
             return True

@@ -11,6 +11,7 @@ import pytest
 
 from common.clock import SystemClock
 from common.errors import ServiceUnreachableError
+from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState
 from common.runtime.service import LoopThread
 from common.runtime.wakes import Wakes
@@ -36,6 +37,8 @@ def test_a_task_is_decided_by_the_run_that_it_waits_for(
     decided, reason = waiter.store.decided[1]
     assert decided is state
     assert (reason is None) == (state is TaskState.SUCCESS)
+    is_failed = state is TaskState.FAILURE
+    assert waiter.store.failures[1] == (FailureReason.UPSTREAM_FAILED if is_failed else None)
 
 
 def test_a_task_waits_as_long_as_what_it_waits_for_goes_on(waiter: Waiter) -> None:
@@ -68,6 +71,7 @@ def test_a_task_of_a_run_in_a_zone_that_there_is_not_fails_and_the_others_are_de
     decided, reason = waiter.store.decided[1]
     assert decided is TaskState.FAILURE
     assert "the run's time zone: 'Mars/Base' is no zone" in str(reason)
+    assert waiter.store.failures[1] is FailureReason.CONFIGURATION
     assert waiter.store.decided[2] == (TaskState.SUCCESS, None)
 
 
