@@ -43,7 +43,8 @@ def value_mistakes(
 
 
 def _unknown_profile(task: str, value: object, profiles: Collection[str]) -> Iterator[str]:
-    name = value.strip() if isinstance(value, str) else ""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    name = str(value).strip() if is_number or isinstance(value, str) else ""
     if name and name not in (*profiles, CLASSIC) and not is_open(name):
         known, shown = ", ".join([*sorted(profiles), CLASSIC]), name[:40]
         yield (

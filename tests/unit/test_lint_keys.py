@@ -121,9 +121,11 @@ def test_all_examples_are_without_findings() -> None:
 
 
 def test_a_spark_profile_that_the_settings_do_not_have_is_a_mistake(tmp_path: Path) -> None:
-    def task(profile: str) -> dict[str, Any]:
+    def task(profile: object) -> dict[str, Any]:
         return own(a_task("a", type="PYSPARK", params={"rawScript": "1", "profile": profile}))
 
+    (number,) = mistakes(tmp_path, task(5), profiles=("default", "etl"))
+    assert "there is no Spark profile '5'" in number
     (mistake,) = mistakes(tmp_path, task("nope"), profiles=("default", "etl"))
     assert mistake == (
         "task 'a', params.profile: there is no Spark profile 'nope' in worker.toml (it has default,"

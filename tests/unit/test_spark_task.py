@@ -121,6 +121,7 @@ def test_every_key_becomes_an_argument_in_the_contract_s_order(desk: Desk) -> No
 
 
 def test_what_is_not_set_is_not_said(desk: Desk) -> None:
+    assert desk.words({"driverMemory": 1024})[-3:-1] == ["--driver-memory", "1024m"]
     words = desk.words({"driverCores": 0, "driverMemory": "", "others": None, "conf": {}})
     assert words[:-1] == ["--master", "yarn", "--deploy-mode", "cluster", "--class", "com.x.Job"]
 

@@ -181,6 +181,16 @@ def test_a_value_is_one_argument_where_scripts_are_not_spliced(
     assert made.argv[3:] == arguments
 
 
+def test_quotes_keep_a_value_with_blanks_within_one_argument(tmp_path: Path) -> None:
+    made = prepared(
+        tmp_path,
+        "PYTHON",
+        {"rawScript": "1", "mainArgs": "--title \"${title}\" '${title}' ${options}"},
+        start_params='{"title": "two words", "options": "-a -b"}',
+    )
+    assert made.argv[3:] == ("--title", "two words", "two words", "-a", "-b")
+
+
 def test_a_parameter_without_a_variable_is_named_in_the_log(tmp_path: Path) -> None:
     local = [{"prop": "a b", "value": "1"}]
     made = prepared(tmp_path, "SHELL", {"rawScript": "true", "localParams": local})

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from common.model.retry_policy import MemoryRetry, megabytes_in, memory_retry_of
 from common.model.spark_keys import Option
-from common.model.task_type import read_size
+from common.model.task_type import ValueFaultError, read_size
 from worker.launching.base import TaskContext, TaskParameterError, fault_at
 
 MEMORY_KEYS: Final[Mapping[str, str]] = {
@@ -25,6 +25,18 @@ MEMORY_KEYS: Final[Mapping[str, str]] = {
 }
 """Keys that memory-raising retries multiply, and the settings that they are."""
 _HEAPS: Final = ("spark.driver.memory", "spark.executor.memory")
+_SMALLEST_HEAP_MB: Final = 450
+"""One and a half times what Spark keeps for itself (its `UnifiedMemoryManager`)."""
+
+
+def check_heap(value: Any) -> None:
+    """Refuse a heap with which Spark never starts; 0 stands for none."""
+    megabytes = megabytes_in(value)
+    if megabytes and megabytes < _SMALLEST_HEAP_MB:
+        raise ValueFaultError(
+            f"must be {_SMALLEST_HEAP_MB}M or more, below which Spark starts nothing,"
+            f" not {str(value)[:40]!r}"
+        )
 
 
 class Memory:
@@ -43,7 +55,13 @@ class Memory:
         """Return the memory that a key of the task's asks for; "" if it is absent."""
         with fault_at(key):
             text = read_size(self._context.params.get(key))
-        return self._size(MEMORY_KEYS[key], text) if megabytes_in(text) else ""
+            if MEMORY_KEYS[key] in _HEAPS:
+                check_heap(text)
+        if not megabytes_in(text):
+            return ""
+        # Spark counts megabytes if there is no unit; the heap of a driver would be so many bytes.
+        with_unit = f"{text}m" if text.isdecimal() else text
+        return self._size(MEMORY_KEYS[key], with_unit)
 
     def raised_settings(self, conf: Mapping[str, str]) -> dict[str, str]:
         return {

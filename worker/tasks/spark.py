@@ -43,7 +43,7 @@ from worker.launching.resources import fetch_resources, resource_name
 from worker.launching.runner import run_by
 from worker.launching.shipped import local_file, shipped_files
 from worker.launching.spark_installation import scratch_variables, spark_environment, spark_home
-from worker.launching.spark_memory import Memory
+from worker.launching.spark_memory import Memory, check_heap
 from worker.launching.spark_target import (
     DEPLOY_MODE,
     Target,
@@ -146,6 +146,10 @@ def _size_key(name: str, about: str) -> Key:
     return Key(name=name, shape=Shape.SIZE, about=about)
 
 
+def _heap_key(name: str, about: str) -> Key:
+    return Key(name=name, shape=Shape.SIZE, about=about, check=check_heap)
+
+
 def _files_key(name: str, about: str) -> Key:
     return Key(name=name, shape=Shape.ENTRIES, of_what="files", about=about, check=check_shipped)
 
@@ -185,11 +189,11 @@ SPEC: Final = TaskTypeSpec(
         DEPLOY_MODE,
         Key(name="master", about="The master: yarn, spark://…, k8s://… or local[n]."),
         DRIVER_CORES,
-        _size_key("driverMemory", "Memory of the driver, as 512M or 2G."),
+        _heap_key("driverMemory", "Memory of the driver, as 512M or 2G."),
         _size_key("driverMemoryOverhead", "Memory of the driver beside its heap."),
         EXECUTORS,
         EXECUTOR_CORES,
-        _size_key("executorMemory", "Memory of an executor, as 512M or 2G."),
+        _heap_key("executorMemory", "Memory of an executor, as 512M or 2G."),
         _size_key("executorMemoryOverhead", "Memory of an executor beside its heap."),
         CONF,
         Key(name="env", shape=Shape.SETTINGS, about="Variables of the program's environment."),
