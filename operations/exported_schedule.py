@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError, MissingTime, RepeatedTime
-from common.masking import is_secret
 from common.model.schedules import MisfirePolicy
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
 from common.zones import UnknownZoneError, zone_named
@@ -259,9 +258,9 @@ def _one_of(key: str, value: object, kind: type[_Word]) -> str:
 
 
 def schedule_in_file(view: ScheduleView, *, zone: ZoneInfo) -> dict[str, object]:
-    """Return a stored schedule as an object of a file, its times in `zone`, which is its own.
+    """Return a stored schedule with its secrets as an object of a file, its times in `zone`.
 
-    Start-up parameters whose names say that they are secrets are left out.
+    That zone is its own.
     """
     document: dict[str, object] = {
         _OBJECT.crontab: view.crontab,
@@ -281,19 +280,18 @@ def schedule_in_file(view: ScheduleView, *, zone: ZoneInfo) -> dict[str, object]
         "executionType": None
         if view.execution_type is None
         else ExecutionType(view.execution_type).name,
-        "startParams": _shown_params(view.start_params),
+        **start_params_in_file(view),
     }
     return {key: value for key, value in document.items() if value is not None}
 
 
-def _shown_params(text: str | None) -> dict[str, object] | None:
+def start_params_in_file(view: ScheduleView) -> dict[str, object]:
+    """Return the start-up parameters of a stored schedule as the part of a file, if it has any."""
     try:
-        params = json.loads(text or "{}")
+        params = json.loads(view.start_params or "{}")
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(params, dict):
-        return None
-    return {name: value for name, value in params.items() if not is_secret(name)} or None
+        return {}
+    return {"startParams": params} if isinstance(params, dict) and params else {}
 
 
 def save_schedule(

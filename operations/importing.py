@@ -36,6 +36,7 @@ from common.store.people.definitions import (
 )
 from common.store.people.pools import known_pools
 from common.store.people.schedule_requests import take_schedules_offline
+from common.store.people.schedule_views import schedules
 from common.store.people.views import datasources
 from common.store.people.worker_groups import (
     make_worker_group,
@@ -52,7 +53,7 @@ from operations.definition_document import (
     nodes_of,
 )
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
-from operations.exported_schedule import ImportedSchedule, save_schedule
+from operations.exported_schedule import ImportedSchedule, save_schedule, start_params_in_file
 from operations.findings import Finding, Severity
 from operations.leniency import unmapped_reference
 from operations.references import (
@@ -104,7 +105,7 @@ def import_documents(
     """
     lock_imports(db)
     before = {each.name: definition_by_name(db, each.name) for each in documents}
-    documents = _with_secrets(documents, before, environment)
+    documents = _with_secrets(db, documents, before, environment)
     ids = {
         name: new_definition_id(db) if known is None else known.id for name, known in before.items()
     }
@@ -149,6 +150,7 @@ def import_documents(
 
 
 def _with_secrets(
+    db: Connection,
     documents: Sequence[DefinitionDocument],
     before: Mapping[str, DefinitionRow | None],
     environment: Mapping[str, str],
@@ -157,7 +159,7 @@ def _with_secrets(
     complete: list[DefinitionDocument] = []
     for each in documents:
         known = before[each.name]
-        kept = {} if known is None else with_references(_document_of(known)).values
+        kept = {} if known is None else with_references(_document_of(db, known)).values
         missing: set[str] = set()
         secrets = {**kept, **environment}
         complete.append(
@@ -165,6 +167,10 @@ def _with_secrets(
                 each,
                 document=without_references(each.document, secrets, missing),
                 global_params=without_references(each.global_params, secrets, missing),
+                schedules=tuple(
+                    replace(one, settings=without_references(one.settings, secrets, missing))
+                    for one in each.schedules
+                ),
             )
         )
         mistakes.extend(
@@ -181,12 +187,16 @@ def _with_secrets(
     return complete
 
 
-def _document_of(row: DefinitionRow) -> dict[str, Any]:
+def _document_of(db: Connection, row: DefinitionRow) -> dict[str, Any]:
     try:
         inner = json.loads(row.process_definition_json or "{}")
     except (ValueError, RecursionError):
         inner = {}
-    return {"processDefinitionJson": inner, "globalParams": row.global_params}
+    return {
+        "processDefinitionJson": inner,
+        "globalParams": row.global_params,
+        "schedules": [start_params_in_file(each) for each in schedules(db, definition_id=row.id)],
+    }
 
 
 def _saved(
@@ -243,7 +253,7 @@ def _saved(
         if state is ReleaseState.OFFLINE:
             take_schedules_offline(db, [definition_id], at=at)
     groups = wanted(inner).worker_group_names
-    schedules, about_them = _schedules(db, document, definition_id, groups, zone=zone, at=at)
+    made, about_them = _schedules(db, document, definition_id, groups, zone=zone, at=at)
     return Imported(
         document=document,
         id=definition_id,
@@ -256,7 +266,7 @@ def _saved(
             *about_them,
             *doubts,
         ),
-        schedules=schedules,
+        schedules=made,
         is_kept_offline=is_kept_offline,
     )
 

@@ -1,10 +1,11 @@
 """Secrets of a definition outside of its database: references stand for them in exports.
 
 A reference is `$ENV{ORCAFLOW_SECRET_DB_PASSWORD}`, in the place of a value whose name sounds
-secret, or of a password within a URL. An import puts the secret back: from the environment or, if
-that has none, from the definition that is there already, of which the references are worked out
-once more. One that is found in neither is a mistake, so that nothing is lost unsaid. Nothing here
-reads the environment or a database.
+secret, be it of a task, of the definition or among the start-up parameters of a schedule, or of a
+password within a URL. An import puts the secret back: from the environment or, if that has none,
+from the definition that is there already, of which the references are worked out once more. One
+that is found in neither is a mistake, so that nothing is lost unsaid. Nothing here reads the
+environment or a database.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _PLACEHOLDER = re.compile(r"(?:\s*(?:[$!]\{[^{}]*\}|\$\[[^\[\]]*\]))+\s*|\$\w+|\
 _HOLE = "\0"
 _OPTIONS = frozenset({"others", "mainArgs"})
 """Keys of command lines, in which `name=value` is masked too."""
+_SCHEDULES = "schedules"
 
 _Found: TypeAlias = tuple[str, str, object]
-"""The task, or "", the name, and the value."""
+"""The task, "schedules" or "", the name, and the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +128,10 @@ def _mapped(
     result = dict(document)
     inner = result.get("processDefinitionJson")
     for key, value in document.items():
-        # Schedules leave their secrets out themselves.
-        if key not in ("processDefinitionJson", "schedules"):
+        if key not in ("processDefinitionJson", _SCHEDULES):
             result[key] = walked({key: value}, "")[key]
+    if _SCHEDULES in result:
+        result[_SCHEDULES] = walked(result[_SCHEDULES], _SCHEDULES)
     if isinstance(inner, dict):
         result["processDefinitionJson"] = {
             key: [walked(node, _name_of(node)) for node in each]

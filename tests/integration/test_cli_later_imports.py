@@ -181,7 +181,11 @@ def test_a_tenant_is_found_by_its_code_or_left_out(imports: Import, db: Engine) 
 
 
 def test_an_export_of_ours_takes_its_schedules_along(
-    imports: Import, cli: Cli, db: Engine, tmp_path: Path
+    imports: Import,
+    cli: Cli,
+    db: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     imports(a_later_export(a_later_task(1, "work"), schedule=a_later_schedule()))
     options = ("--cron", "0 30 4 * * ?", "--misfire", "skip", "--zone", "Europe/Paris")
@@ -197,7 +201,10 @@ def test_an_export_of_ours_takes_its_schedules_along(
         "2024-01-01 00:00:00+08:00",
         4,
     )
-    assert (second["misfirePolicy"], second["startParams"]) == ("skip", {"day": "x"})
+    reference = "$ENV{ORCAFLOW_SECRET_DB_PASSWORD}"
+    assert second["misfirePolicy"] == "skip"
+    assert second["startParams"] == {"db_password": reference, "day": "x"}
+    assert "hunter2" in cli("definition", "export", "nightly", "--with-secrets")[1]
     again = imports(document)
     assert (again[0]["changed"], [each["new"] for each in again[0]["schedules"]]) == (
         False,
@@ -207,9 +214,16 @@ def test_an_export_of_ours_takes_its_schedules_along(
         before = connection.execute(select(schedule).order_by(schedule.c.id)).all()
         connection.execute(delete(schedule))
         connection.execute(update(process_definition).values(release_state=0))
+    path = tmp_path / "exported.json"
+    path.write_text(text)
+    code, _, err = cli("definition", "import", str(path))
+    assert code != 0
+    assert f"{reference}: the secret is neither in the environment nor in" in err
+    monkeypatch.setenv("ORCAFLOW_SECRET_DB_PASSWORD", "hunter3")
     assert [each["new"] for each in imports(document)[0]["schedules"]] == [True, True]
     with db.connect() as connection:
         after = connection.execute(select(schedule).order_by(schedule.c.id)).all()
+    assert json.loads(after[1].start_params) == {"db_password": "hunter3", "day": "x"}
     kept = ("crontab", "start_time", "end_time", "timezone_id", "misfire_policy", "warning_type")
     assert [[getattr(row, key) for key in kept] for row in after] == [
         [getattr(row, key) for key in kept] for row in before

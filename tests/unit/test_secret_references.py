@@ -59,6 +59,23 @@ def test_secrets_in_json_within_texts_are_replaced_and_come_back() -> None:
     assert back(referenced.document, dict(referenced.values)) == document
 
 
+def test_secrets_of_schedules_are_told_apart_from_those_of_tasks_and_come_back() -> None:
+    def params(*values: str) -> list[dict[str, Any]]:
+        return [{"crontab": "0 0 3 * * ?", "startParams": {"pwd": each}} for each in values]
+
+    alone = a_document() | {"schedules": params("hunter7", "hunter7", "${given}")}
+    referenced = with_references(alone)
+    assert referenced.values["ORCAFLOW_SECRET_PWD"] == "hunter7"
+    assert referenced.document["schedules"][2]["startParams"] == {"pwd": "${given}"}
+    assert back(referenced.document, dict(referenced.values)) == alone
+    node = {"name": "load", "params": {"localParams": [{"prop": "pwd", "value": "hunter6"}]}}
+    document = a_document(tasks=[node]) | {"schedules": params("hunter7", "hunter8")}
+    referenced = with_references(document)
+    assert referenced.values["ORCAFLOW_SECRET_SCHEDULES_PWD_1"] == "hunter7"
+    assert referenced.values["ORCAFLOW_SECRET_SCHEDULES_PWD_2"] == "hunter8"
+    assert back(referenced.document, dict(referenced.values)) == document
+
+
 def test_a_name_with_several_values_is_told_apart_by_its_task_whatever_the_order() -> None:
     def a_task(name: str, *values: str) -> dict[str, Any]:
         local = [{"prop": "pwd", "value": value} for value in values]
