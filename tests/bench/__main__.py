@@ -1,5 +1,7 @@
 """`bin/bench [NAME …] [--runs N] [--json FILE]`: measures Orcaflow against its targets.
 
+Strains take minutes, and run only if they are named.
+
 Figures go to standard output as lines of JSON, progress to standard error. The exit code is 0 if
 all targets are met, 1 if one is not, 2 for a name that is none.
 """
@@ -12,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.bench import (
@@ -30,6 +33,7 @@ from tests.bench import (
 )
 from tests.bench.figures import Figure
 from tests.bench.stage import Stage, standing
+from tests.bench.strains import burst
 
 _RUNS = 5
 
@@ -58,6 +62,12 @@ BENCHES: Mapping[str, Bench] = {
     "big": Bench(measure=big.measure, settings=big.SETTINGS),
 }
 
+STRAINS: Mapping[str, Callable[[int], list[Figure]]] = {
+    "burst": burst.measure,
+}
+
+_HELP = f"{', '.join(BENCHES)}; and, if they are named: {', '.join(STRAINS)}"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
@@ -70,7 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"starting a cluster for {', '.join(together)}")
         with standing(settings) as stage:
             for name in together:
-                figures += _measured(name, stage, options.runs)
+                figures += _measured(name, partial(BENCHES[name].measure, stage), options.runs)
+    for name in STRAINS:
+        if name in options.names:
+            figures += _measured(name, STRAINS[name], options.runs)
     if options.json:
         options.json.write_text("".join(f"{figure.line()}\n" for figure in figures))
     missed = [figure.name for figure in figures if not figure.is_met]
@@ -78,11 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if missed else 0
 
 
-def _measured(name: str, stage: Stage, runs: int) -> list[Figure]:
+def _measured(name: str, measure: Callable[[int], list[Figure]], runs: int) -> list[Figure]:
     load = os.getloadavg()[0]
     _say(f"{name} … (load average {load:.2f}: what else runs here disturbs)")
     began = time.monotonic()
-    figures = BENCHES[name].measure(stage, runs)
+    figures = measure(runs)
     for figure in figures:
         print(figure.line(), flush=True)
         _say(f"  {_line_of(figure)}")
@@ -99,13 +112,13 @@ def _line_of(figure: Figure) -> str:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description="Measures a private cluster.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=_HELP)
     parser.add_argument("--runs", type=int, default=_RUNS, help="medians of so many")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.names if name not in BENCHES]
+    unknown = [name for name in options.names if name not in (*BENCHES, *STRAINS)]
     if unknown:
-        parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+        parser.error(f"there is no bench {', '.join(unknown)}; there are {_HELP}")
     if options.runs < 1:
         parser.error("--runs must be at least 1")
     return options

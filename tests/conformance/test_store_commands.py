@@ -140,6 +140,19 @@ def test_of_those_that_need_room_no_more_are_taken_than_there_is_room_for(db: Ta
     assert [row["id"] for row in db.rows(t.command)] == [third]
 
 
+@pytest.mark.parametrize("room", [1, 2, 100])
+def test_a_stop_behind_more_runs_than_are_taken_at_once_is_not_held_up_by_them(
+    db: Tables, room: int
+) -> None:
+    """As many as ten thousand runs may wait, and the instances to stop are what takes the room."""
+    waiting = [a_command(db) for _ in range(5)]
+    stop = a_command(db, command_type=9)
+    child = a_command(db, parent_task_instance_id=4711)
+    drop = always(Drop(reason="only the choice matters"))
+    handled = [one.command_id for one in take(db, drop, limit=3, room=room)]
+    assert handled == [waiting[0], stop, child]
+
+
 def test_t36_t36d_without_room_pauses_stops_and_sub_processes_are_taken_all_the_same(
     db: Tables,
 ) -> None:

@@ -10,7 +10,9 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from common.model.cluster import Node
+from common.model.plans import Drop
 from common.store.connect import engine
+from common.store.master.commands import PostgresCommandStore
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.holds import PostgresHoldStore
 from common.store.master.ports import PAGE
@@ -136,6 +138,47 @@ def test_slots_go_to_the_first_in_line_behind_ten_thousand_that_wait_for_others(
         db.exec_driver_sql("UPDATE t_ds_task_group SET group_size = 7 WHERE id = 1")
     fetched = rows_fetched(made, lambda: store.release(now=NOON))
     assert max(fetched) <= PAGE
+
+
+def test_without_room_a_stop_is_found_and_no_command_that_waits_for_room_is_read(
+    made: Engine,
+) -> None:
+    """Without statistics, too: the table of commands is empty whenever it is analyzed."""
+    with made.begin() as db:
+        db.exec_driver_sql(
+            "INSERT INTO t_ds_command (command_type, process_definition_id)"
+            f" SELECT 0, 1 FROM generate_series(1, {MANY})"
+        )
+        stop = db.exec_driver_sql(
+            "INSERT INTO t_ds_command (command_type, process_definition_id)"
+            " VALUES (9, 1) RETURNING id"
+        ).scalar_one()
+    asked: list[str] = []
+
+    def note(_db: Any, cursor: Any, *_: Any) -> None:
+        if b"FOR UPDATE" in cursor.query:
+            asked.append(cursor.query.decode())
+
+    event.listen(made, "after_cursor_execute", note)
+    try:
+        handled = PostgresCommandStore(made).take(
+            node=MASTER,
+            limit=50,
+            room=0,
+            spare=0,
+            live_masters=frozenset({MASTER}),
+            planner=lambda *_: Drop(reason="only the choice matters"),
+            now=NOON,
+        )
+    finally:
+        event.remove(made, "after_cursor_execute", note)
+    assert [each.command_id for each in handled] == [stop]
+    (statement,) = asked
+    with made.connect() as db:
+        plan = [row[0] for row in db.exec_driver_sql("EXPLAIN " + statement.replace("%", "%%"))]
+    scans = [line for line in plan if "on t_ds_command" in line]
+    assert any("t_ds_command_roomless_idx" in line for line in scans)
+    assert [line for line in scans if "Seq Scan" in line or "picking" in line] == []
 
 
 def test_why_counts_the_queue_and_does_not_read_it(made: Engine) -> None:

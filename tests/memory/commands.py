@@ -123,16 +123,17 @@ class MemoryCommandStore(CommandStore):
         )
         dates = [row for row in waiting if _is_date(row)]
         others = [row for row in waiting if not _is_date(row)]
-        if room <= 0:
-            others = [row for row in others if not _needs_room(row)]
-        batch = []
-        for row in others[: max(limit, 0)]:
-            if _needs_room(row):
-                if room <= 0:
-                    continue
-                room -= 1
-                spare -= 1
-            batch.append(row)
+        first = max(0, min(limit, room))
+        batch = others[:first]
+        is_full = len(batch) == first
+        if is_full:
+            behind = [row for row in others[first:] if not _needs_room(row)]
+            # Those that need no room go before the others if the limit is not enough for all.
+            chosen = sorted([*batch, *behind], key=_needs_room)[: max(limit, 0)]
+            batch = sorted(chosen, key=others.index)
+        spare -= sum(map(_needs_room, batch))
+        if first and is_full:
+            return batch
         # Commands of complement dates get the room and the places that no other run takes.
         return batch + dates[: max(0, min(spare, limit - len(batch)))]
 

@@ -161,6 +161,32 @@ def _processes(cluster: PrivateCluster) -> dict[int, float]:
     return {pid: started for pid, started in found.items() if started is not None}
 
 
+def test_hundreds_of_commands_at_once_each_begin_one_run_and_in_turn(
+    cluster: PrivateCluster,
+) -> None:
+    """`bin/bench burst` has ten thousand, and measures them."""
+    # It ends as soon as it is begun, so that many cost little.
+    definition = cluster.define("burst", [a_task("off", "exit 1", runFlag="FORBIDDEN")])
+    cluster.rows(
+        "INSERT INTO t_ds_command (command_type, process_definition_id, process_instance_priority)"
+        " SELECT 0, %s, n %% 5 FROM generate_series(1, 200) AS n",
+        definition,
+    )
+    begun = (
+        "SELECT process_instance_priority, command_id FROM t_ds_process_instance"
+        f" WHERE process_definition_id = {definition} AND state = {SUCCESS} ORDER BY id"
+    )
+    until(lambda: len(cluster.rows(begun)) == 200)
+    in_turn = cluster.rows(begun)
+    assert in_turn == sorted(in_turn)
+    assert len({command_id for _, command_id in in_turn}) == 200
+    assert cluster.rows(
+        "SELECT outcome, count(*) FROM t_ds_command_ledger WHERE process_definition_id = %s"
+        " GROUP BY outcome",
+        definition,
+    ) == [(1, 200)]
+
+
 def test_starting_twice_changes_nothing(cluster: PrivateCluster) -> None:
     before = _processes(cluster)
     _script("orcaflow-daemon.sh", "start", "standalone-server", "--free-ports")
