@@ -102,7 +102,7 @@ def run(config: Config) -> int:
         stack.callback(health.stop)
         engine = engine_of(config, application_name=f"{NAME}-{settings.port}")
         stack.callback(engine.dispose)
-        service.reach(lambda: schema.check(engine))
+        service.reach(lambda: schema.check_as_daemon(engine))
         registry = service.reach(lambda: connect_registry(registry_config(config), clock=clock))
         stack.callback(registry.close)
         commands = PostgresCommandStore(engine, param_limit_bytes=config.command.param_limit_bytes)

@@ -133,8 +133,17 @@ def _database(config: Config) -> Iterator[Finding]:
             answered = _clock.now()
         yield _ok("postgresql", place_of(url))
         yield _clock_finding(server - (asked + (answered - asked) / 2))
-        check(made)
-        yield _ok("schema", f"revision {REVISION}")
+        found = check(made)
+        if found == REVISION:
+            yield _ok("schema", f"revision {found}")
+        else:
+            yield Finding(
+                check="schema",
+                result=Result.WARNING,
+                detail=f"revision {found} is newer than {REVISION} of this version, which works"
+                " with it",
+                cure="update Orcaflow here too",
+            )
         with made.connect() as db:
             waiting = list_commands(db, outcomes=(), limit=1000)
         put_before = _clock.now() - _BACKLOG_AGE

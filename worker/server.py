@@ -156,7 +156,7 @@ class WorkerServer:
             stack.callback(health.stop)
             engine = engine_of(config, application_name=f"{NAME}-{settings.port}")
             stack.callback(engine.dispose)
-            service.reach(lambda: schema.check(engine))
+            service.reach(lambda: schema.check_as_daemon(engine))
             groups = [part.strip() for part in settings.groups.split(",") if part.strip()]
             group_ids = service.reach(lambda: ensure_worker_groups(engine, groups))
             store, cluster = PostgresTaskStore(engine), service.reach(lambda: cluster_token(engine))

@@ -1,14 +1,19 @@
 """Brings a database to the schema of this code, checks its revision, and prints the schema.
 
 Adds the word *revision*: the number of a migration in `sql/migrations/versions`; the last of
-`REVISIONS` is what this code works with. Daemons call `check` and refuse to start on any other;
-only `orcaflow db upgrade` changes a schema. Never downgrades, and never touches a database whose
-tables it has not made itself.
+`REVISIONS` is that of this code. Daemons call `check` and refuse to start on another, except on a
+newer one that says that their code works with it (`OLDEST_CODE`), so that daemons of two versions
+run beside each other during an upgrade. Only `orcaflow db upgrade` changes a schema. Never
+downgrades, and never touches a database whose tables it has not made itself.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from time import sleep
 from typing import Final
 
 from sqlalchemy import (
@@ -24,21 +29,30 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from common.errors import ConfigurationError
+from common.errors import ConfigurationError, SchedulerError
 from common.model.command_param import ParamKey
 from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
 from common.store.reading import allow_reading
+from common.store.transaction import LOCK_NOT_AVAILABLE, refusal
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004")
+log = logging.getLogger(__name__)
+
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
 REVISION: Final = REVISIONS[-1]
+OLDEST_CODE: Final = "0004"
+"""The revision of the oldest code whose daemons may run on the schema of this one."""
 REVISION_TABLE: Final = "t_ds_schema_revision"
 
 # Any number will do that nobody else takes; it is held until the upgrade commits.
 _UPGRADE_LOCK: Final = 0x0CAF_1035
+# Whoever waits for a lock on a table keeps everybody else from that table meanwhile.
+_LOCK_WAIT: Final = timedelta(seconds=1)
+_PATIENCE: Final = timedelta(seconds=60)
 
 _FINISHED_TASK: Final = ", ".join(str(int(code)) for code in FINISHED_TASK_CODES)
 _RECOVERIES: Final = ", ".join(
@@ -200,13 +214,42 @@ class SchemaMismatchError(ConfigurationError):
         self.found = found
 
 
-def upgrade(engine: Engine, *, os_user: str) -> list[str]:
+class SchemaBusyError(SchedulerError):
+    """The tables were in use for too long to be changed. Nothing has been changed; try again."""
+
+
+def upgrade(
+    engine: Engine,
+    *,
+    os_user: str,
+    patience: timedelta = _PATIENCE,
+    pause: Callable[[float], object] = sleep,
+) -> list[str]:
     """Apply what is missing, all of it or nothing; returns the revisions applied, none if current.
 
     `os_user` becomes the first tenant's code when the schema is new: the account that runs the
     tasks of a fresh installation. Two upgrades at once are safe: the second waits, and finds
-    nothing to do.
+    nothing to do. Raises `SchemaBusyError` if a table is never free for `patience`; it is waited
+    for a second at a time, so that daemons go on.
     """
+    tries = max(1, patience // _LOCK_WAIT)
+    for left in reversed(range(tries)):
+        try:
+            return _upgrade(engine, os_user)
+        except DBAPIError as error:
+            if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
+                raise
+            if not left:
+                raise SchemaBusyError(
+                    "the schema could not be upgraded, since somebody holds a lock on one of its"
+                    f" tables ({refusal(error)}); look for long transactions in pg_stat_activity,"
+                    " end them, and run `orcaflow db upgrade` again"
+                ) from error
+        pause(_LOCK_WAIT.total_seconds())
+    raise AssertionError("the last try has returned or raised")
+
+
+def _upgrade(engine: Engine, os_user: str) -> list[str]:
     # Here, because a daemon's start-up, which only checks, shouldn't pay for importing Alembic.
     from alembic import command as alembic
     from alembic.config import Config
@@ -218,12 +261,15 @@ def upgrade(engine: Engine, *, os_user: str) -> list[str]:
         db.execute(text("SET LOCAL lock_timeout = '60s'"))
         db.execute(text("SET LOCAL statement_timeout = 0"))
         db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
+        db.execute(text(f"SET LOCAL lock_timeout = {_LOCK_WAIT // timedelta(milliseconds=1)}"))
         found = revision(db)
         if found == REVISION:
             return []
         if found is None:
             _refuse_foreign_tables(db)
         elif found not in REVISIONS:
+            if _works_with_newer(db):
+                return []
             raise _newer(found)
         config = Config()
         # The Alembic options are read by configparser, to which a percent sign is special.
@@ -232,21 +278,40 @@ def upgrade(engine: Engine, *, os_user: str) -> list[str]:
         config.attributes["os_user"] = os_user
         alembic.upgrade(config, REVISION)
         db.execute(delete(tables.version))
-        db.execute(insert(tables.version).values(version=REVISION))
+        db.execute(insert(tables.version).values(version=REVISION, oldest_code=OLDEST_CODE))
         allow_reading(db)
     applied_before = 0 if found is None else REVISIONS.index(found) + 1
     return list(REVISIONS[applied_before:])
 
 
-def check(engine: Engine) -> None:
-    """Return if the database has exactly the schema of this code; otherwise say what to do."""
+def check(engine: Engine) -> str:
+    """Return the revision of the database if this code works with it; otherwise say what to do."""
     with engine.connect() as db:
         found = revision(db)
-    if found == REVISION:
-        return
-    if found is None or found in REVISIONS:
+        is_newer = found is not None and found not in REVISIONS
+        works = _works_with_newer(db) if is_newer else found == REVISION
+    if found is None or (not is_newer and not works):
         raise SchemaMismatchError(found=found, cure="run `orcaflow db upgrade`")
-    raise _newer(found)
+    if not works:
+        raise _newer(found)
+    return found
+
+
+def check_as_daemon(engine: Engine) -> None:
+    """Check the schema at the start of a daemon, and log if the daemon is behind it."""
+    found = check(engine)
+    if found != REVISION:
+        log.warning(
+            "database was upgraded by a newer version, to which this daemon should be updated too",
+            extra={"found": found, "revision": REVISION},
+        )
+
+
+def _works_with_newer(db: Connection) -> bool:
+    """Return whether a newer schema says that this code works with it."""
+    oldest: str | None = db.scalar(select(tables.version.c.oldest_code))
+    # That of a newer code is none of ours.
+    return oldest in REVISIONS
 
 
 def revision(db: Connection) -> str | None:

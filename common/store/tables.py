@@ -1097,5 +1097,6 @@ version: Final = Table(
     metadata,
     _id(),
     Column("version", String(200), nullable=False),
+    Column("oldest_code", String(200)),
     UniqueConstraint("version"),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Engine, insert, inspect, select, text
+from sqlalchemy import Engine, insert, inspect, select, text, update
 from sqlalchemy.exc import DataError, IntegrityError
 
 from common.errors import ConfigurationError
@@ -76,9 +76,31 @@ def test_a_newer_schema_is_neither_used_nor_upgraded(empty: Engine) -> None:
     schema.upgrade(empty, os_user="tester")
     with empty.begin() as db:
         db.execute(text(f"UPDATE {schema.REVISION_TABLE} SET version_num = '9999'"))
+        db.execute(update(tables.version).values(version="9999", oldest_code="9998"))
     for refuse in (schema.check, lambda e: schema.upgrade(e, os_user="tester")):
         with pytest.raises(schema.SchemaMismatchError, match=r"9999.*newer Orcaflow"):
             refuse(empty)
+
+
+def test_a_newer_schema_that_this_code_works_with_is_used_and_not_upgraded(
+    empty: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema.upgrade(empty, os_user="tester")
+    with empty.begin() as db:
+        db.execute(text(f"UPDATE {schema.REVISION_TABLE} SET version_num = '9999'"))
+        db.execute(update(tables.version).values(version="9999", oldest_code=schema.REVISION))
+    assert schema.check(empty) == "9999"
+    assert not caplog.records
+    schema.check_as_daemon(empty)
+    assert "newer version" in caplog.text
+    assert schema.upgrade(empty, os_user="tester") == []
+
+
+def test_a_schema_names_the_oldest_code_that_works_with_it(empty: Engine) -> None:
+    schema.upgrade(empty, os_user="tester")
+    with empty.connect() as db:
+        assert db.scalar(select(tables.version.c.oldest_code)) == schema.OLDEST_CODE
+    assert schema.OLDEST_CODE in schema.REVISIONS
 
 
 def test_tables_of_somebody_else_are_not_touched(empty: Engine) -> None:

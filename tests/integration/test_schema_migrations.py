@@ -153,6 +153,60 @@ def test_an_attempt_that_ran_during_an_upgrade_is_not_missed_by_anybody(former: 
     assert failover.fail_tasks_over(worker, now=LATER) == 1
 
 
+def test_attempts_that_never_had_a_worker_miss_none_after_an_upgrade(
+    new_database: Callable[..., str],
+) -> None:
+    made = engine(new_database())
+    with made.begin() as db:
+        bring_to(db, "0004")
+        db.execute(
+            text(
+                "INSERT INTO t_ds_process_instance (id, name, process_definition_id, state,"
+                " end_time, command_type, command_param, process_instance_json, executor_id)"
+                " VALUES (7, 'flights-1', 3, 5, now(), 0, '{}', '{}', 1)"
+            )
+        )
+        for task_id, kind, incarnation in ((5, "SUB_PROCESS", None), (6, "SHELL", 9)):
+            db.execute(
+                text(
+                    "INSERT INTO t_ds_task_instance (id, name, task_type, process_definition_id,"
+                    " process_instance_id, task_json, state, host, worker_incarnation, settled,"
+                    " end_time, lost_at) VALUES (:id, :kind, :kind, 3, 7, '{}', 9, :host,"
+                    " :incarnation, true, now(), now())"
+                ),
+                {
+                    "id": task_id,
+                    "kind": kind,
+                    "incarnation": incarnation,
+                    "host": None if incarnation is None else "w:1",
+                },
+            )
+    schema.upgrade(made, os_user="tester")
+    task = tables.task_instance.c
+    with made.connect() as db:
+        missed = db.scalars(select(task.id).where(task.lost_at.is_not(None))).all()
+        rows = db.scalars(select(task.id).order_by(task.id)).all()
+    assert (rows, missed) == ([5, 6], [6])
+    made.dispose()
+
+
+def test_an_upgrade_waits_briefly_for_a_table_again_and_again(former: Engine) -> None:
+    """A migration that waits for its lock without end would hold everybody else up."""
+    with former.connect() as busy:
+        busy.execute(text("LOCK TABLE t_ds_task_instance IN ACCESS SHARE MODE"))
+        with pytest.raises(schema.SchemaBusyError, match="pg_stat_activity"):
+            schema.upgrade(former, os_user="tester", patience=timedelta())
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            busy.rollback()
+
+        assert schema.upgrade(former, os_user="tester", pause=pause) == list(schema.REVISIONS[1:])
+    assert len(pauses) == 1
+    schema.check(former)
+
+
 def test_a_command_that_waited_during_an_upgrade_begins_a_run_that_names_it(former: Engine) -> None:
     schema.upgrade(former, os_user="tester")
     assert the_command(former, 41).outcome is None

@@ -498,8 +498,7 @@ class MemoryCommandStore(CommandStore):
             columns |= self._held_up(tx, plan.execution_type, others, now)
         scope = plan.run_scope
         columns |= {name: value for name, value in given.items() if value is not None}
-        columns |= {"restart_time": now}
-        columns |= {"start_time": now} if plan.afresh else {}
+        columns |= {"restart_time": now} | ({"start_time": now} if plan.afresh else {})
         columns |= {
             "owner_epoch": process.owner_epoch + 1,
             "run_times": process.run_times + 1,
