@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from common.errors import NotAllowedError
 from common.model.commands import CommandOutcome, CommandType
 from common.model.states import ProcessState, TaskDependType
+from common.store.connect import Connection
 from common.store.people.commands import (
     PendingRecovery,
     put_pause,
     put_recovery,
     put_stop,
 )
+from common.store.people.definitions import definition_by_id
 from common.store.people.runs import run_shape
 from common.store.people.views import ProcessInstanceView
 from operations import commands
@@ -92,6 +94,7 @@ def put_command(
                 id=command_id, process_instance_id=found.id, command_type=command_type
             )
         _check_ended(found, command_type)
+        _check_definition(db, found)
         outcome = put_recovery(
             db,
             command_type=command_type,
@@ -193,6 +196,15 @@ def _check_ended(found: ProcessInstanceView, command_type: CommandType) -> None:
     state = name_of(ProcessState, found.state)
     cure = _cure(found, command_type)
     raise NotAllowedError(f"process instance {found.id} is {state}; {rule} ({cure})")
+
+
+def _check_definition(db: Connection, found: ProcessInstanceView) -> None:
+    number = found.process_definition_id
+    if number and definition_by_id(db, number) is None:
+        raise NotAllowedError(
+            f"process instance {found.id} can't run again: its definition {number} was deleted;"
+            " import it, and start a new run"
+        )
 
 
 def _cure(found: ProcessInstanceView, command_type: CommandType) -> str:

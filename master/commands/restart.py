@@ -164,6 +164,12 @@ def ended_instance(
             reason=f"{place} is {instance.state.name}, for which {command.command_type.name}"
             f" is not meant; {cure}"
         )
+    if instance.process_definition_id and snapshot.definition is None:
+        # Whose tenant its tasks run as would be unknown, so each of them would fail.
+        return Reject(
+            reason=f"{place} can't run again: its definition {instance.process_definition_id} was"
+            " deleted; import it, and start a new run"
+        )
     return instance
 
 

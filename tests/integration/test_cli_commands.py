@@ -83,6 +83,7 @@ def test_a_command_is_shown_with_its_reason(cli: Cli, db: Engine) -> None:
 
 
 def test_a_command_that_somebody_deleted_is_not_reported_as_done(cli: Cli, db: Engine) -> None:
+    a_definition(db)
     an_instance(db, ProcessState.SUCCESS)
     with db.begin() as connection:
         connection.execute(

@@ -175,6 +175,9 @@ def test_a_definition_goes_with_its_schedules_and_its_runs_stay_unless_told_othe
     assert (count(db, t.process_definition), count(db, t.schedule)) == (0, 0)
     (left,) = parsed(cli("instance", "list", "-o", "json"))
     assert (left["id"], left["definition"]) == (1, None)
+    code, _, err = cli("instance", "rerun", "1")
+    assert (code, count(db, t.command)) == (4, 0)
+    assert f"process instance 1 can't run again: its definition {first} was deleted" in err
     assert cli("definition", "delete", "first")[0] == 3
 
 

@@ -28,6 +28,7 @@ VERBS = (
 
 
 def test_each_verb_is_a_command_row(cli: Cli, db: Engine) -> None:
+    a_definition(db)
     for verb, state, kind in VERBS:
         number = an_instance(db, state)
         assert cli("instance", *verb.split(), str(number))[0] == 0, verb
@@ -65,6 +66,7 @@ def test_a_command_that_the_state_forbids_is_refused_with_the_cure(cli: Cli, db:
 
 
 def test_of_two_recoveries_the_second_is_refused_and_the_first_named(cli: Cli, db: Engine) -> None:
+    a_definition(db)
     an_instance(db, ProcessState.FAILURE)
     assert cli("instance", "recover", "1")[0] == 0
     code, _, err = cli("instance", "rerun", "1")
@@ -74,6 +76,7 @@ def test_of_two_recoveries_the_second_is_refused_and_the_first_named(cli: Cli, d
 
 
 def test_a_command_to_a_sub_process_goes_to_the_root_and_says_so(cli: Cli, db: Engine) -> None:
+    a_definition(db)
     root = an_instance(db, ProcessState.FAILURE)
     child = an_instance(db, ProcessState.STOP, is_sub_process=1, root_id=root)
     code, _, err = cli("instance", "recover", str(child))
@@ -88,6 +91,7 @@ def test_a_command_to_a_sub_process_goes_to_the_root_and_says_so(cli: Cli, db: E
 
 
 def test_chosen_tasks_are_executed_with_their_chosen_neighbours(cli: Cli, db: Engine) -> None:
+    a_definition(db)
     an_instance(db, ProcessState.SUCCESS)
     assert cli("instance", "execute", "1", "--tasks", "a, b", "--post")[0] == 0
     with db.connect() as connection:
@@ -104,6 +108,7 @@ def test_chosen_tasks_are_executed_with_their_chosen_neighbours(cli: Cli, db: En
 def test_waiting_for_a_recovery_that_nobody_takes_ends_with_the_time_out(
     cli: Cli, db: Engine
 ) -> None:
+    a_definition(db)
     an_instance(db, ProcessState.FAILURE)
     code, _, err = cli("instance", "recover", "1", "--wait", "--timeout", "0.1s")
     assert code == 124

@@ -113,9 +113,9 @@ def test_an_instance_of_an_offline_definition_is_recovered_all_the_same_t39(
     command_type: CommandType,
 ) -> None:
     state = ALLOWED[command_type][0]
-    for definition in (a_definition(release_state=ReleaseState.OFFLINE), None):
-        found = planned(about(command_type, NODE_A), definition, instance=an_instance(state))
-        assert isinstance(found, Restart)
+    definition = a_definition(release_state=ReleaseState.OFFLINE)
+    found = planned(about(command_type, NODE_A), definition, instance=an_instance(state))
+    assert isinstance(found, Restart)
 
 
 def test_a_recovery_that_names_another_definition_is_refused_with_both() -> None:
@@ -283,7 +283,8 @@ def test_the_first_selection_stays_whatever_the_recovery_says_t72(
 
 def test_a_row_of_a_task_that_was_not_selected_is_told_of() -> None:
     instance = an_instance(ProcessState.FAILURE, a_task("z", BAD))
-    assert "'z', which was not selected" in why(planned(about(FAILED), instance=instance))
+    found = planned(about(FAILED), a_definition(), instance=instance)
+    assert "'z', which was not selected" in why(found)
 
 
 # Poison
@@ -305,3 +306,14 @@ def test_a_poisoned_command_gets_a_plan_like_any_other_t69(
     for state in ProcessState:
         found = planned(command, a_definition(), instance=an_instance(state, *EVERY_END))
         assert not isinstance(found, Reject) or found.reason
+
+
+@pytest.mark.parametrize("command_type", sorted(ALLOWED))
+def test_a_run_of_a_definition_that_was_deleted_can_t_run_again(command_type: CommandType) -> None:
+    state = ALLOWED[command_type][0]
+    instance = an_instance(state, a_task("a", BAD), shape="a")
+    found = planned(read(NODE_A, command_type=int(command_type)), None, instance=instance)
+    assert why(found) == (
+        "process instance 12 can't run again: its definition 3 was deleted; import it, and start"
+        " a new run"
+    )
