@@ -14,13 +14,14 @@ from worker.spark.jvm import cds_archive
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.jvm.java_command import NoSparkError, java_of
 
-_LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""The options of a JVM that a worker starts, which adds the archive itself."""
 
 
 def flags() -> str:
     """The options of `java`; the archive fits only beside `class_path`."""
     found = _archive()
-    return " ".join((*_LIGHT, *(() if found is None else found.flags())))
+    return " ".join((LIGHT, *(() if found is None else found.flags())))
 
 
 def class_path() -> str:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from common.spark_config import SparkConfig, SparkProfile
+from tests import light_jvm
 from worker.loops.host_loop import HostLoop
 from worker.spark.host import folders, task_proxy
 from worker.spark.jvm import doors, properties
@@ -70,7 +71,7 @@ def a_profile(**changes: Any) -> SparkProfile:
     given: dict[str, Any] = {"master": "local[2]", "driver_memory": "512m", **changes}
     conf = {
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": light_jvm.LIGHT,
         **given.pop("conf", {}),
     }
     return SparkProfile(conf=conf, **given)

@@ -248,7 +248,7 @@ def spark(place: Place) -> Kind:
 
 def pyspark(place: Place) -> Kind:
     conf = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": light_jvm.LIGHT,
         "spark.driver.memory": "512m",
     }
     script = f"open({str(place.signpost.path)!r}, 'w').write('up\\n')\nspark.range(10**15).count()"

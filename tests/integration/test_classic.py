@@ -17,6 +17,7 @@ import pytest
 
 from common.model.failures import FailureReason
 from common.model.spark import SparkFacts
+from tests import light_jvm
 from worker.spark.session import classic
 
 pytestmark = pytest.mark.slow
@@ -27,7 +28,7 @@ CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     # Each driver lives for a moment: to compile lightly costs less than it saves.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": light_jvm.LIGHT,
 }
 _SEEN = {
     name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME") if name in os.environ

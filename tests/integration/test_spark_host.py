@@ -35,9 +35,11 @@ pytestmark = pytest.mark.slow
 # The same environment by another path, which is another interpreter to everybody.
 ANOTHER = str(Path(sys.executable).with_name("python3.11"))
 
+PROXIES = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+"""Those of nobody."""
+
 PROFILES = {
     "default": a_profile(),
-    "other": a_profile(),
     "missing-jar": a_profile(jars="/no/such/driver.jar"),
     "malformed-package": a_profile(packages="not-a-coordinate"),
     "unreachable": a_profile(master="spark://127.0.0.1:1", start_timeout_seconds=6),
@@ -372,29 +374,6 @@ def test_at_whatever_moment_a_task_proxy_is_killed_nothing_of_its_task_goes_on(
     assert host.running_jobs() == []
 
 
-def test_no_setting_of_the_installation_and_no_proxy_keeps_a_session_from_being_closed(
-    tmp_path: Path,
-) -> None:
-    conf = tmp_path / "conf"
-    conf.mkdir()
-    (conf / "spark-defaults.conf").write_text(
-        "spark.ui.enabled false\nspark.ui.killEnabled false\n"
-    )
-    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    with spark_host(tmp_path, seen={"SPARK_CONF_DIR": str(conf), **proxies}) as host:
-        attempt = host.start(f"{GOOD}\nwait()", environment=proxies).ready()
-        attempt.process.kill()
-        attempt.end()
-        until(lambda: host.is_quiet)
-        assert host.run(GOOD, environment=proxies)[0] == 0
-        attempt = host.start(LONG_JOB, environment=proxies)
-        until(host.running_jobs)
-        attempt.process.terminate()
-        assert attempt.end(within=30) == 143
-        assert host.running_jobs() == []
-        assert "may still run" not in attempt.output
-
-
 def test_a_task_has_the_niceness_of_its_proxy(host: SparkHost) -> None:
     code, attempt = host.run(
         """
@@ -493,9 +472,9 @@ def test_a_profile_with_another_interpreter_has_its_tasks_and_udfs_there(
 
 
 def test_a_dead_server_fails_exactly_its_own_tasks(host: SparkHost) -> None:
-    assert host.works(profile="other")
+    assert host.works(profile="another")
     lost = [host.start(f"wait()\n{GOOD}").ready() for _ in range(2)]
-    spared = host.start(f"{GOOD}\nwait()\n{GOOD}", profile="other").ready()
+    spared = host.start(f"{GOOD}\nwait()\n{GOOD}", profile="another").ready()
     (server,) = host.servers("default")
     kill(server)
     for attempt in lost:
@@ -510,7 +489,9 @@ def test_a_dead_server_fails_exactly_its_own_tasks(host: SparkHost) -> None:
 def test_a_server_whose_heap_is_full_is_replaced_and_says_so(host: SparkHost) -> None:
     code, attempt = host.run(
         """
-        spark.range(0, 10**8, 1, 2).selectExpr("collect_list(repeat(cast(id as string), 9))").collect()
+        # Long strings: the heap is full soon, and not collected time and again before.
+        long = "repeat(cast(id as string), 100000)"
+        spark.range(0, 10**8, 1, 2).selectExpr(f"collect_list({long})").collect()
         """
     )
     assert (code, attempt.failure) == (1, "OUT_OF_MEMORY"), attempt.output
@@ -550,40 +531,6 @@ def test_an_unknown_profile_is_refused_with_those_that_there_are(host: SparkHost
     assert (code, attempt.failure) == (1, "CONFIGURATION")
     assert "no Spark profile 'big'" in attempt.reason
     assert "default" in attempt.reason
-
-
-def test_who_waits_for_a_server_of_a_profile_that_is_mended_gets_one_of_the_mended(
-    tmp_path: Path,
-) -> None:
-    with spark_host(tmp_path, {"default": a_profile(master="spark://127.0.0.1:1")}) as host:
-        attempt = host.start(GOOD).told("waiting for a session")
-        until(host.servers)
-        host.follow({"default": a_profile()})
-        assert (attempt.end(), attempt.values) == (0, [55]), attempt.output
-        host.stop()
-        assert list(host.directory.glob("server-*")) == []
-
-
-def test_who_waits_for_a_second_server_that_cannot_start_gets_a_session_of_the_first(
-    tmp_path: Path,
-) -> None:
-    jar = tmp_path / "driver.jar"
-    with zipfile.ZipFile(jar, "w"):
-        pass
-    narrow = a_profile(jars=str(jar), max_sessions=1, max_servers=2)
-    with spark_host(tmp_path, {"default": narrow}) as host:
-        first = host.start("wait()").ready()
-        jar.unlink()
-        second = host.start("tell(1)").told("waiting for a session")
-        until(lambda: refusals(host))
-        first.go_on()
-        assert (first.end(), second.end(), second.values) == (0, 0, [1]), second.output
-        assert len(refusals(host)) == 1
-
-
-def refusals(host: SparkHost) -> list[object]:
-    """The failed starts of servers, from the host's log."""
-    return [each for each in host.log() if each["message"] == "no server"]
 
 
 # The host
@@ -660,29 +607,121 @@ def test_a_host_whose_socket_is_gone_ends_by_itself(tmp_path: Path) -> None:
         until(lambda: not lives(pid), within=20)
 
 
-def test_tasks_beyond_a_profiles_sessions_wait_and_get_their_turn(tmp_path: Path) -> None:
-    narrow = a_profile(max_sessions=1, max_servers=1)
-    with spark_host(tmp_path, {"default": narrow}) as host:
-        first = host.start(f"{GOOD}\nwait()").ready()
-        others = [host.start(GOOD) for _ in range(2)]
-        for each in others:
-            each.told("waiting for a session of Spark profile default")
-        assert len(host.servers()) == 1
-        assert not any(each.pids for each in others)
-        first.go_on()
-        assert [each.end() for each in (first, *others)] == [0, 0, 0]
+# A host whose profiles change
 
-        # A daemon comes back with another profile: who has a session keeps it.
-        old = host.servers()
-        kept = host.start(f"{GOOD}\nwait()\n{GOOD}").ready()
-        host.follow({"default": a_profile(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})})
-        code, attempt = host.run("tell(spark.conf.get('spark.sql.session.timeZone'))")
-        assert (code, attempt.values) == (0, ["Asia/Tokyo"])
-        assert set(old) < set(host.servers())
-        kept.go_on()
-        assert (kept.end(), kept.values) == (0, [55, 55])
-        until(lambda: not any(lives(pid) for pid in old))
-        assert b"ORCAFLOW_EXECUTE_PATH=\0" not in environ(host.pid)
+# Its tests share a server wherever their profiles differ in what a server does not begin with.
+
+
+@pytest.fixture(scope="module")
+def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A jar of the profile `default` of `changing`, which is there when a test begins."""
+    return tmp_path_factory.mktemp("jar") / "driver.jar"
+
+
+@pytest.fixture(scope="module")
+def changing_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
+    home = tmp_path_factory.mktemp("changing")
+    conf = home / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(
+        "spark.ui.enabled false\nspark.ui.killEnabled false\n"
+    )
+    with spark_host(home, seen={"SPARK_CONF_DIR": str(conf), **PROXIES}) as made:
+        yield made
+
+
+@pytest.fixture
+def changing(changing_host: SparkHost, jar: Path) -> Iterator[SparkHost]:
+    """A host of an odd installation: its files and proxies would keep sessions from being closed."""
+    with zipfile.ZipFile(jar, "w"):
+        pass
+    yield changing_host
+    changing_host.kill_proxies()
+
+
+def test_who_waits_for_a_server_of_a_profile_that_is_mended_gets_one_of_the_mended(
+    changing: SparkHost, jar: Path
+) -> None:
+    changing.follow({"default": a_profile(master="spark://127.0.0.1:1")})
+    attempt = changing.start(GOOD).told("waiting for a session")
+    until(changing.servers)
+    changing.follow({"default": a_profile(jars=str(jar))})
+    assert (attempt.end(), attempt.values) == (0, [55]), attempt.output
+    until(lambda: len(folders_of_servers(changing)) == 1)
+
+
+def test_no_setting_of_the_installation_and_no_proxy_keeps_a_session_from_being_closed(
+    changing: SparkHost, jar: Path
+) -> None:
+    changing.follow({"default": a_profile(jars=str(jar))})
+    attempt = changing.start(f"{GOOD}\nwait()", environment=PROXIES).ready()
+    attempt.process.kill()
+    attempt.end()
+    until(lambda: changing.is_quiet)
+    assert changing.run(GOOD, environment=PROXIES)[0] == 0
+    attempt = changing.start(LONG_JOB, environment=PROXIES)
+    until(changing.running_jobs)
+    attempt.process.terminate()
+    assert attempt.end(within=30) == 143
+    assert changing.running_jobs() == []
+    assert "may still run" not in attempt.output
+
+
+def test_who_waits_for_a_second_server_that_cannot_start_gets_a_session_of_the_first(
+    changing: SparkHost, jar: Path
+) -> None:
+    changing.follow({"default": a_profile(jars=str(jar), max_sessions=1, max_servers=2)})
+    first = changing.start("wait()").ready()
+    before = len(refusals(changing))
+    jar.unlink()
+    second = changing.start("tell(1)").told("waiting for a session")
+    until(lambda: len(refusals(changing)) > before)
+    first.go_on()
+    assert (first.end(), second.end(), second.values) == (0, 0, [1]), second.output
+    assert len(refusals(changing)) == before + 1
+
+
+def refusals(host: SparkHost) -> list[object]:
+    """The failed starts of servers, from the host's log."""
+    return [each for each in host.log() if each["message"] == "no server"]
+
+
+def test_tasks_beyond_a_profiles_sessions_wait_and_get_their_turn(
+    changing: SparkHost, jar: Path
+) -> None:
+    changing.follow({"default": a_profile(jars=str(jar), max_sessions=1, max_servers=1)})
+    first = changing.start(f"{GOOD}\nwait()").ready()
+    others = [changing.start(GOOD) for _ in range(2)]
+    for each in others:
+        each.told("waiting for a session of Spark profile default")
+    assert len(changing.servers()) == 1
+    assert not any(each.pids for each in others)
+    first.go_on()
+    assert [each.end() for each in (first, *others)] == [0, 0, 0]
+
+    # A daemon comes back with another profile: who has a session keeps it.
+    old = changing.servers()
+    kept = changing.start(f"{GOOD}\nwait()\n{GOOD}").ready()
+    changing.follow({"default": a_profile(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})})
+    code, attempt = changing.run("tell(spark.conf.get('spark.sql.session.timeZone'))")
+    assert (code, attempt.values) == (0, ["Asia/Tokyo"])
+    assert set(old) < set(changing.servers())
+    kept.go_on()
+    assert (kept.end(), kept.values) == (0, [55, 55])
+    until(lambda: not any(lives(pid) for pid in old))
+    assert b"ORCAFLOW_EXECUTE_PATH=\0" not in environ(changing.pid)
+
+
+# It comes last of those that need the host.
+def test_a_host_that_stops_leaves_no_folder_of_a_server(changing: SparkHost) -> None:
+    assert changing.works()
+    assert folders_of_servers(changing)
+    changing.stop()
+    assert folders_of_servers(changing) == []
+
+
+def folders_of_servers(host: SparkHost) -> list[Path]:
+    return list(host.directory.glob("server-*"))
 
 
 # It comes last, so that no other test needs the servers that it costs.

@@ -6,6 +6,7 @@ it, `<!-- file: NAME -->`; a command that does not end with 0 says so, `# exit c
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ import psycopg2
 import pytest
 
 from orcaflow.cli.app import main
+from tests import light_jvm
 from tests.documents import ROOT, Block, ShownCommand, blocks, commands
 from tests.system.cluster import PrivateCluster, private_cluster, until
 
@@ -195,7 +197,17 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     master, worker, second, third = _pairs_of_free_ports(4)
     ports = {"5678": str(master), "1234": str(worker), "1240": str(second), "1241": str(third)}
     home = tmp_path / "home"
-    settings = {"MASTER__PORT": str(master), "WORKER__PORT": str(worker)}
+    settings = {
+        "MASTER__PORT": str(master),
+        "WORKER__PORT": str(worker),
+        # A server of Spark lives as long as a page.
+        "SPARK__PROFILES__DEFAULT__CONF": json.dumps(
+            {
+                "spark.sql.shuffle.partitions": "2",
+                "spark.driver.extraJavaOptions": light_jvm.LIGHT,
+            }
+        ),
+    }
     with private_cluster(home, **settings) as cluster:
         place = tmp_path / "checkout"
         place.mkdir()

@@ -17,6 +17,7 @@ import pytest
 
 from common.process_identity import is_alive, process_start_time
 from operations.daemons import Kind
+from tests import light_jvm
 from tests.integration.spark_host import children, listener, running_jobs
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, task_processes, until
 from tests.system.frame import ask_to_stop, nothing_else_is_touched
@@ -221,7 +222,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         "SPARK__PROFILES__DEFAULT__CONF": json.dumps(
             {
                 "spark.sql.shuffle.partitions": "2",
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+                "spark.driver.extraJavaOptions": light_jvm.LIGHT,
             }
         ),
         "SPARK__PROFILES__UNREACHABLE__MASTER": "spark://127.0.0.1:1",
