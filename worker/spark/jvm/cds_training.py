@@ -31,6 +31,8 @@ _ROOT = str(Path(__file__).resolve().parents[3])
 _CONNECT_SECONDS = 120
 _HTTP_SECONDS = 20
 _WRITE_SECONDS = 240
+# Nothing runs so often here that the second compiler would save what it takes.
+_COMPILES_LIGHTLY = "-XX:TieredStopAtLevel=1"
 _PAGES = (
     "/jobs/",
     "/stages/",
@@ -105,7 +107,7 @@ def run(home: str, java: str, wanted: Archive, *, log: Path | None) -> None:
         )
         flags = wanted.flags()
         argv = [each for each in command.argv if each not in flags]
-        argv.insert(1, f"-XX:ArchiveClassesAtExit={wanted.file}")
+        argv[1:1] = (f"-XX:ArchiveClassesAtExit={wanted.file}", _COMPILES_LIGHTLY)
         with (log or Path(directory, "training.log")).open("wb") as out:
             started = gateway.start(argv, environment=command.environment, cwd=directory, log=out)
             try:
