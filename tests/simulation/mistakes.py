@@ -338,9 +338,13 @@ def keep_room_while_waiting(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """A planted mistake, with the faults and requests that expose it and few others."""
+    """A planted mistake, with the faults and requests that expose it and few others.
+
+    `seed` is tried first: the lowest that exposed it when it was last looked for.
+    """
 
     name: str
+    seed: int = 0
     options: Options
     parts: Parts = field(default_factory=Parts)
     plant: Callable[[pytest.MonkeyPatch], None] = lambda _: None
@@ -349,6 +353,7 @@ class Mistake:
 MISTAKES = (
     Mistake(
         name="no ownership fence",
+        seed=3,
         parts=Parts(run_store=UnfencedRunStore),
         options=Options(pause=0.5, pause_before=("save",), shapes=PLAIN_SHAPES),
     ),
@@ -359,6 +364,7 @@ MISTAKES = (
     ),
     Mistake(
         name="start without a claim",
+        seed=20,
         parts=Parts(task_store=UncountedTaskStore),
         options=Options(
             pause=0.5,
@@ -371,6 +377,7 @@ MISTAKES = (
     ),
     Mistake(
         name="worker known by address only",
+        seed=2,
         parts=Parts(task_store=AddressOnlyTaskStore, failover_store=AddressOnlyFailoverStore),
         options=Options(crash_at_commit=0.3, expire=0.01, shapes=PLAIN_SHAPES),
     ),
@@ -388,6 +395,7 @@ MISTAKES = (
     ),
     Mistake(
         name="a child that begins though its parent was stopped (T36c)",
+        seed=1,
         parts=Parts(command_store=HastyCommandStore),
         options=Options(
             acts=12,
@@ -399,26 +407,31 @@ MISTAKES = (
     ),
     Mistake(
         name="a stop that does not reach the children (T34)",
+        seed=2,
         parts=Parts(run_store=DeafRunStore),
         options=Options(acts=12, kinds=("stop",), shapes=NESTING_SHAPES),
     ),
     Mistake(
         name="pool slots that are counted and leak",
+        seed=2,
         parts=Parts(hold_store=CountingHoldStore),
         options=Options(acts=12, kinds=("stop",), pools=1.0, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a recovery of the listed nodes alone (T71)",
+        seed=1,
         plant=rerun_the_failed_alone,
         options=Options(failing_tasks=0.4, acts=6, kinds=("rerun",), shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a recovery that loses good results",
+        seed=1,
         plant=rerun_everything,
         options=Options(failing_tasks=0.4, acts=6, kinds=("rerun",), shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a turn that is told of once and missed",
+        seed=11,
         parts=Parts(hold_interval=timedelta(days=1)),
         options=Options(
             no_answer=0.5, serial=1.0, acts=12, kinds=("start", "repeat"), shapes=PLAIN_SHAPES
@@ -426,36 +439,43 @@ MISTAKES = (
     ),
     Mistake(
         name="a pause that takes a stop back",
+        seed=3,
         parts=Parts(command_store=LastWordCommandStore),
         options=Options(acts=12, kinds=("pause", "stop"), pause=0.3, pause_before=("save",)),
     ),
     Mistake(
         name="a time-out that is told of again and again",
+        seed=1,
         parts=Parts(timeout_store=ForgetfulTimeoutStore),
         options=Options(minutes=1.0, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a wait that fails before its upstream begins",
+        seed=1,
         plant=fail_what_has_not_begun,
         options=Options(shapes=(*PLAIN_SHAPES, *WAITING_SHAPES)),
     ),
     Mistake(
         name="a command for a fire that the ledger had already",
+        seed=80,
         parts=Parts(schedule_store=TrustingScheduleStore),
         options=Options(schedules=3, clock_jumps=3, acts=20, kinds=("schedule",), starts=(0, 0)),
     ),
     Mistake(
         name="fires that are lost while nobody looks (T91)",
+        seed=1,
         parts=Parts(schedule_store=ForgetfulScheduleStore),
         options=Options(schedules=3, outage=timedelta(hours=3), shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a command that is put after the ledger's commit",
+        seed=1,
         parts=Parts(schedule_store=HaltingScheduleStore),
         options=Options(schedules=3, crash_at_commit=0.3, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a misfire that happens though another stands for it",
+        seed=1,
         plant=keep_one_misfire_more,
         options=Options(schedules=3, outage=timedelta(hours=3), shapes=PLAIN_SHAPES),
     ),
@@ -466,6 +486,7 @@ MISTAKES = (
     ),
     Mistake(
         name="a date that begins without a fence",
+        seed=80,
         parts=Parts(command_store=UnfencedCommandStore),
         options=Options(
             acts=30,
@@ -488,6 +509,7 @@ MISTAKES = (
     ),
     Mistake(
         name="a cancel that stops no run",
+        seed=2,
         parts=Parts(complement_store=DeafComplementStore),
         options=Options(
             acts=20,
@@ -516,36 +538,43 @@ MISTAKES = (
     ),
     Mistake(
         name="a retry for a reason that the author excludes",
+        seed=1,
         plant=retry_whatever_the_reason,
         options=Options(failing_tasks=0.6, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a run that waits and keeps its room (T67)",
+        seed=6,
         plant=keep_room_while_waiting,
         options=Options(acts=12, kinds=("start",), shapes=(*PLAIN_SHAPES, *WAITING_SHAPES)),
     ),
     Mistake(
         name="a worker without a session that nothing ends",
+        seed=15,
         plant=forget_the_lease,
         options=Options(cut_off=0.02, minutes=1.0, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a worker that does not see that it is missed",
+        seed=43,
         parts=Parts(task_store=BlindTaskStore),
         options=Options(cut_off=0.02, minutes=1.0, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a worker that takes silence of the tables for consent",
+        seed=4,
         plant=take_silence_for_consent,
         options=Options(isolate=0.02, minutes=1.0, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a failover that gives a missing worker no grace",
+        seed=15,
         plant=fail_over_what_was_marked_just_now,
         options=Options(cut_off=0.02, minutes=1.0, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a master that misses whoever comes back later than itself",
+        seed=29,
         plant=miss_whoever_comes_back_later,
         options=Options(registry_away=timedelta(seconds=12), minutes=1.0, shapes=PLAIN_SHAPES),
     ),
