@@ -9,7 +9,7 @@ the unit tests cover refusals.
 # ruff: noqa: DTZ001 - wall times are what a line means, before any zone applies.
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -31,6 +31,13 @@ class Quartz:
         words = line.upper().split()
         self._seconds = _counted(words[0], 0, 59)
         self._minutes = _counted(words[1], 0, 59)
+        self._minutes_and_seconds = [
+            (minute, second)
+            for minute in range(60)
+            if minute in self._minutes
+            for second in range(60)
+            if second in self._seconds
+        ]
         self._hours = _counted(words[2], 0, 23)
         self._of_month = words[3]
         self._months = _counted(_numbered(words[4], _MONTHS), 1, 12)
@@ -77,12 +84,8 @@ class Quartz:
         for hour in range(first_hour, last_hour + 1):
             if hour not in self._hours:
                 continue
-            for minute in range(60):
-                if minute not in self._minutes:
-                    continue
-                for second in range(60):
-                    if second in self._seconds:
-                        yield datetime(day.year, day.month, day.day, hour, minute, second)
+            for minute, second in self._minutes_and_seconds:
+                yield datetime(day.year, day.month, day.day, hour, minute, second)
 
     def _is_day_of_month(self, day: date) -> bool:
         return self._of_month == "?" or any(
@@ -215,12 +218,16 @@ class WallClock:
 
     def _last_shown(self, minute: datetime) -> datetime:
         """The last minute that the clock shows before one that it skips."""
-        if minute not in self._shown_before:
-            shown = minute - _MINUTE
-            while not self.times(shown):
-                shown -= _MINUTE
-            self._shown_before[minute] = shown
-        return self._shown_before[minute]
+        skipped = []
+        while minute not in self._shown_before:
+            skipped.append(minute)
+            minute -= _MINUTE
+            if self.times(minute):
+                break
+        # A whole day may be missing: the way back is gone once for all of its minutes.
+        shown = self._shown_before.get(minute, minute)
+        self._shown_before.update(dict.fromkeys(skipped, shown))
+        return shown
 
     def instants(self, wall: datetime) -> dict[tuple[str, str], list[datetime]]:
         """The instants at which a fire at a wall time is due, by each pair of policies."""
@@ -235,22 +242,29 @@ class WallClock:
         due = {"first": both[:1], "second": both[-1:], "both": both}
         return {pair: due[pair[1]] for pair in POLICIES}
 
-    def fires(self, walls: Iterable[datetime]) -> dict[tuple[str, str], list[datetime]]:
-        """All fires of some wall times, by each pair of policies, in the order of instants."""
+    def fires(
+        self, walls: Iterable[datetime], pairs: Sequence[tuple[str, str]] = POLICIES
+    ) -> dict[tuple[str, str], list[datetime]]:
+        """All fires of some wall times, by each of these pairs of policies, in the order of instants."""
         certain: list[datetime] = []
         doubtful: list[datetime] = []
+        minute: datetime | None = None
+        times: list[datetime] = []
         for wall in walls:
-            minute = wall.replace(second=0)
-            times = self.times(minute)
+            within = timedelta(seconds=wall.second)
+            if wall - within != minute:
+                minute = wall - within
+                times = self.times(minute)
             if len(times) == 1:
                 # Shown once, so the policies agree.
-                certain.append(times[0] + (wall - minute))
+                certain.append(times[0] + within)
             else:
                 doubtful.append(wall)
+        if not doubtful:
+            return dict.fromkeys(pairs, certain)
         by_policy = [self.instants(wall) for wall in doubtful]
         return {
-            pair: sorted({*certain, *(at for due in by_policy for at in due[pair])})
-            if by_policy
-            else certain
-            for pair in POLICIES
+            # Nearly in order, which a set would undo.
+            pair: sorted(dict.fromkeys([*certain, *(at for due in by_policy for at in due[pair])]))
+            for pair in pairs
         }
