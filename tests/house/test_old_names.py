@@ -33,19 +33,21 @@ NAMES = frozenset({"_born", "_hold", "_tell", "_teller", "_told", "_untie", "pou
 OF_LIBRARIES = frozenset({"SO_LINGER"})
 """Names that others have given."""
 
+_NAMED: dict[type[ast.AST], str] = {
+    ast.Name: "id",
+    ast.Attribute: "attr",
+    ast.arg: "arg",
+    ast.FunctionDef: "name",
+    ast.ClassDef: "name",
+}
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
 def identifiers(path: Path) -> Iterator[tuple[int, str]]:
     """Yield every name that a module defines or uses."""
     for node in ast.walk(tree(path)):
-        match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
-                yield node.lineno, name
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                yield node.lineno, name
-            case _:
-                pass
+        if (kind := type(node)) in _NAMED:
+            yield node.lineno, getattr(node, _NAMED[kind])
 
 
 @cache

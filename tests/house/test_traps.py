@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+from tests.house.tree import modules, tree
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
@@ -47,11 +49,15 @@ _CITED_SECTION = re.compile(r"(?:§ ?|[Cc]ontract )(\d+(?:\.\d+)*)")
 _CITED_RULE = re.compile(r"\bX(\d+)\b")
 
 
-def _tests() -> Iterator[str]:
-    for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                yield node.name.lower()
+@cache
+def _tests() -> frozenset[str]:
+    return frozenset(
+        node.name.lower()
+        for path in modules("tests")
+        if path.name.startswith("test_")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
 
 
 def _words() -> set[str]:
@@ -113,7 +119,7 @@ def test_every_trap_has_a_row_on_the_page_and_every_row_is_a_trap() -> None:
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    names = set(_tests())
+    names = _tests()
     for number, rule, tests in _ROW.findall(PAGE.read_text(encoding="utf-8")):
         assert rule.endswith("."), number
         named = re.findall(r"`(test_\w+)`", tests)
