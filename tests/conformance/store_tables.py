@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from sqlalchemy import Engine, Table, delete, insert, select, text, update
+from sqlalchemy import Engine, Table, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
@@ -212,8 +212,16 @@ class PostgresTables:
             db.execute(update(table).where(table.c.id == row_id).values(**columns))
 
     def rows(self, table: Table) -> list[dict[str, Any]]:
+        (found,) = self.rows_of([table])
+        return found
+
+    def rows_of(self, tables: Sequence[Table]) -> list[list[dict[str, Any]]]:
+        """The rows of several tables, read in one transaction."""
         with self.engine.connect() as db:
-            return [dict(row) for row in db.execute(select(table).order_by(table.c.id)).mappings()]
+            return [
+                [dict(row) for row in db.execute(select(table).order_by(table.c.id)).mappings()]
+                for table in tables
+            ]
 
     def notifications(self) -> list[tuple[str, str]]:
         # The answer to any statement comes after the notifications of earlier commits.
@@ -238,12 +246,15 @@ class PostgresTables:
             db.execute(text(f"SELECT {', '.join(highest)}"))
 
     def empty(self) -> None:
+        deletions = [
+            f"DELETE FROM {table.name}{' WHERE id > 1' if table in SEEDED else ''}"
+            for table in reversed(TABLES)
+        ]
         with self.engine.begin() as db:
-            for table in reversed(TABLES):
-                db.execute(
-                    delete(table).where(table.c.id > 1) if table in SEEDED else delete(table)
-                )
-            db.execute(update(t.user).values(tenant_id=1, queue=None))
+            # In one round trip: each test begins with it.
+            db.execute(
+                text("; ".join([*deletions, "UPDATE t_ds_user SET tenant_id = 1, queue = NULL"]))
+            )
         self.notifications()
 
 

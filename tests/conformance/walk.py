@@ -140,8 +140,8 @@ class Walk:
         (deed,) = self._random.choices(deeds, weights=[weight for _, weight in self._deeds])
         outcome = self._both(deed())
         self.outcomes[f"{deed.__name__}: {outcome if isinstance(outcome, str) else 'done'}"] += 1
-        for table in COMPARED:
-            self._compare_rows(table)
+        for table, there in zip(COMPARED, self._postgresql.rows_of(COMPARED), strict=True):
+            self._compare_rows(table, there)
             # A transaction that was rolled back may have drawn ids, and not as many in both stores.
             rows = self._memory.rows(table)
             self._memory._rows(table)._last_id = max((row["id"] for row in rows), default=0)
@@ -161,8 +161,8 @@ class Walk:
         assert here == there
         return here
 
-    def _compare_rows(self, table: Table) -> None:
-        here, there = self._memory.rows(table), self._postgresql.rows(table)
+    def _compare_rows(self, table: Table, there: list[dict[str, Any]]) -> None:
+        here = self._memory.rows(table)
         if table in (t.error_command, t.alert):
             # Rows of one transaction are written together, in any order.
             here, there = (sorted(rows, key=_without_id) for rows in (here, there))
