@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, make_url
 
+from common.embedded.addresses import PostgresAddress
 from common.store.connect import engine
 from orcaflow.cli.app import main
 from tests.conftest import MIGRATED, Databases
+from tests.integration.emptied_database import EmptiedDatabase
 from tests.integration.spark_host import WARM_PROFILES, SparkHost, spark_host
 from tests.integration.worker_host import Signpost
 
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(scope="session")
+def _emptied(databases: Databases, postgres: PostgresAddress) -> Iterator[EmptiedDatabase]:
+    with databases.some() as make:
+        name = make_url(make(MIGRATED)).database or ""
+        shared = EmptiedDatabase(replace(postgres, dbname=name))
+        yield shared
+        shared.close()
+
+
 @pytest.fixture
-def db(migrated_url: str) -> Iterator[Engine]:
+def emptied_url(_emptied: EmptiedDatabase) -> str:
+    """A database with the schema and nothing in it, which tests have one after the other."""
+    _emptied.empty()
+    return _emptied.url
+
+
+@pytest.fixture
+def db(emptied_url: str) -> Iterator[Engine]:
     """A database with the schema and nothing in it."""
-    made = engine(migrated_url, pool_size=3)
+    made = engine(emptied_url, pool_size=3)
     yield made
     made.dispose()
 

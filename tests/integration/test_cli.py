@@ -34,9 +34,9 @@ Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def db(migrated_url: str) -> Iterator[Engine]:
+def db(emptied_url: str) -> Iterator[Engine]:
     """The database that the command line talks to."""
-    made = engine(migrated_url, pool_size=3)
+    made = engine(emptied_url, pool_size=3)
     yield made
     made.dispose()
 
@@ -48,14 +48,14 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cli(
-    migrated_url: str,
+    emptied_url: str,
     home: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Cli:
     """Runs a command: exit code, standard output, standard error."""
     monkeypatch.setenv("ORCAFLOW_HOME", str(home))
-    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", migrated_url)
+    monkeypatch.setenv("ORCAFLOW_DATABASE__URL", emptied_url)
     monkeypatch.setenv("ORCAFLOW_TIME_ZONE", "UTC")
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -253,9 +253,9 @@ def test_an_offline_definition_can_not_be_run(cli: Cli, db: Engine, imported: st
 
 
 def test_a_run_reports_the_instance_it_became(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         code, out, _ = cli(
             "run", imported, "-p", "who=you = me", "--date", "2013-01-31", "-o", "json"
         )
@@ -270,9 +270,9 @@ def test_a_run_reports_the_instance_it_became(
 
 
 def test_a_run_that_waits_or_was_discarded_is_not_reported_as_begun(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         assert "process instance 1 has begun" in cli("run", imported)[1]
         cli("definition", "set", imported, "--execution-type", "serial-wait")
         waits = "process instance 2 waits for its turn: orcaflow instance why 2\n"
@@ -285,9 +285,9 @@ def test_a_run_that_waits_or_was_discarded_is_not_reported_as_begun(
 
 
 def test_a_rerun_that_is_discarded_says_so_and_fails_with_and_without_waiting(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         cli("run", imported)
         ended(db, ProcessState.SUCCESS)(1)
         cli("run", imported)
@@ -306,9 +306,9 @@ def test_a_rerun_that_is_discarded_says_so_and_fails_with_and_without_waiting(
 
 
 def test_a_pause_that_a_master_drops_fails_and_one_that_is_under_way_does_not(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         cli("run", imported)
         assert cli("instance", "stop", "1")[:2] == (
             0,
@@ -331,19 +331,21 @@ def test_a_pause_that_a_master_drops_fails_and_one_that_is_under_way_does_not(
                 )
             )
         code, out, err = cli("instance", "stop", "1")
+        with db.begin() as connection:
+            connection.execute(text("DROP FUNCTION too_late() CASCADE"))
         assert (code, out) == (1, "")
         assert "was dropped: process instance 1 has ended: SUCCESS" in err
 
 
 def test_all_options_of_a_run_are_in_its_instance(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
     with db.begin() as connection:
         group = connection.execute(
             insert(worker_group).values(name="etl").returning(worker_group.c.id)
         ).scalar_one()
     options = "--start-nodes t1 --depend pre --priority highest --failure-strategy end"
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         assert cli("run", imported, *options.split(), "--worker-group", "etl")[0] == 0
     with db.connect() as connection:
         row = connection.execute(select(process_instance)).one()
@@ -370,10 +372,10 @@ def test_parameters_larger_than_a_master_reads_are_refused(
 
 
 def test_a_refused_command_fails_with_the_masters_reason(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
     # `${a}` needs `${b}` and vice versa: only the master, which resolves them, can find that out.
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         code, out, err = cli("run", imported, "-p", "a=${b}", "-p", "b=${a}", "--wait")
     assert (code, out) == (1, "")
     assert "was refused" in err
@@ -381,10 +383,10 @@ def test_a_refused_command_fails_with_the_masters_reason(
 
 
 def test_waiting_for_a_run_ends_with_it_and_its_success(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
     work = ended(db, ProcessState.SUCCESS, an_attempt(0, "t0", TaskState.SUCCESS))
-    with a_master(migrated_url, db, work):
+    with a_master(emptied_url, db, work):
         code, out, _ = cli("run", imported, "--wait")
     assert code == 0
     assert "t0  SUCCESS" in out
@@ -392,13 +394,13 @@ def test_waiting_for_a_run_ends_with_it_and_its_success(
 
 
 def test_waiting_for_a_run_that_fails_shows_the_end_of_the_log(
-    cli: Cli, db: Engine, imported: str, migrated_url: str, home: Path
+    cli: Cli, db: Engine, imported: str, emptied_url: str, home: Path
 ) -> None:
     log = home / "tasks" / "logs" / "1" / "1" / "1.log"
     log.parent.mkdir(parents=True)
     log.write_text("before\nit \x1b[2J broke\n")
     failed = an_attempt(0, "t0", TaskState.FAILURE, log_path=str(log), exit_code=3)
-    with a_master(migrated_url, db, ended(db, ProcessState.FAILURE, failed)):
+    with a_master(emptied_url, db, ended(db, ProcessState.FAILURE, failed)):
         code, out, _ = cli("run", imported, "--wait")
     assert code == 1
     assert "t0 failed (task instance 1, attempt 1, exit code 3)" in out
@@ -407,10 +409,10 @@ def test_waiting_for_a_run_that_fails_shows_the_end_of_the_log(
 
 
 def test_json_of_a_watched_run_stands_alone_on_standard_output(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
     work = ended(db, ProcessState.SUCCESS, an_attempt(0, "t0", TaskState.SUCCESS))
-    with a_master(migrated_url, db, work):
+    with a_master(emptied_url, db, work):
         code, out, err = cli("run", imported, "--wait", "-o", "json")
     document = json.loads(out)
     assert (code, document["instance"]["state_code"]) == (0, 7)
@@ -419,9 +421,9 @@ def test_json_of_a_watched_run_stands_alone_on_standard_output(
 
 
 def test_a_run_that_takes_too_long_goes_on_without_its_watcher(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         code, _, err = cli("run", imported, "--wait", "--timeout", "0.2s")
     assert code == 124
     assert "it goes on" in err or "it waits in t_ds_command" in err
@@ -434,9 +436,9 @@ def test_nobody_takes_a_command_when_there_is_no_master(cli: Cli, imported: str)
 
 
 def test_stopping_puts_a_command_but_not_for_an_instance_that_has_ended(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         cli("run", imported)
     assert cli("instance", "stop", "1")[0] == 0
     with db.connect() as connection:
@@ -449,7 +451,7 @@ def test_stopping_puts_a_command_but_not_for_an_instance_that_has_ended(
 
 
 def test_a_failed_run_is_recovered_and_watched_to_its_end(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
     failed = an_attempt(0, "t0", TaskState.FAILURE)
     ends = iter(
@@ -462,7 +464,7 @@ def test_a_failed_run_is_recovered_and_watched_to_its_end(
     def work(instance: int) -> None:
         next(ends)(instance)
 
-    with a_master(migrated_url, db, work):
+    with a_master(emptied_url, db, work):
         assert cli("run", imported, "--wait")[0] == 1
         code, out, err = cli("instance", "recover", "1", "--wait", "-o", "json")
         assert code == 0, err
@@ -496,10 +498,8 @@ def test_an_id_or_name_that_does_not_exist_is_not_found(cli: Cli, db: Engine) ->
         assert err.count("\n") == 1
 
 
-def test_lists_are_filtered_by_state(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
-) -> None:
-    with a_master(migrated_url, db):
+def test_lists_are_filtered_by_state(cli: Cli, db: Engine, imported: str, emptied_url: str) -> None:
+    with a_master(emptied_url, db):
         cli("run", imported)
         cli("run", imported)
     ended(db, ProcessState.FAILURE)(1)
@@ -511,9 +511,9 @@ def test_lists_are_filtered_by_state(
 
 
 def test_a_log_of_a_path_elsewhere_is_refused(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         cli("run", imported)
     with db.begin() as connection:
         attempt = an_attempt(1, "t0", TaskState.SUCCESS, log_path="/etc/passwd")
@@ -524,9 +524,9 @@ def test_a_log_of_a_path_elsewhere_is_refused(
 
 
 def test_following_a_log_ends_with_the_attempt_and_misses_nothing(
-    cli: Cli, db: Engine, imported: str, migrated_url: str, home: Path
+    cli: Cli, db: Engine, imported: str, emptied_url: str, home: Path
 ) -> None:
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         cli("run", imported)
     log = home / "tasks" / "logs" / "1" / "1" / "1.log"
     log.parent.mkdir(parents=True)
@@ -555,9 +555,9 @@ def test_following_a_log_ends_with_the_attempt_and_misses_nothing(
 
 
 def test_rendering_shows_the_script_that_the_worker_would_run(
-    cli: Cli, db: Engine, imported: str, migrated_url: str
+    cli: Cli, db: Engine, imported: str, emptied_url: str
 ) -> None:
-    with a_master(migrated_url, db):
+    with a_master(emptied_url, db):
         cli("run", imported, "-p", "who=$[yyyyMMdd-1]", "--date", "2013-03-01")
     with db.begin() as connection:
         connection.execute(insert(task_instance).values(an_attempt(1, "t0", TaskState.RUNNING)))

@@ -95,5 +95,7 @@ def test_a_command_that_somebody_deleted_is_not_reported_as_done(cli: Cli, db: E
             )
         )
     code, _, err = cli("instance", "rerun", "1")
+    with db.begin() as connection:
+        connection.execute(text("DROP FUNCTION vanish() CASCADE"))
     assert code == 1
     assert "command 1 is gone, and no master has handled it" in err

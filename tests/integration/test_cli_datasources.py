@@ -61,9 +61,9 @@ def test_a_password_on_the_command_line_is_refused(cli: Cli) -> None:
 
 
 def test_a_data_source_is_tried_from_here(
-    cli: Cli, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, emptied_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = make_url(own_url(migrated_url)["url"])
+    whole = make_url(own_url(emptied_url)["url"])
     monkeypatch.setenv("PW", whole.password or "")
     plain = f"postgresql://{whole.username}@{whole.host}:{whole.port}/{whole.database}"
     password = ("--password-env", "PW") if whole.password else ()

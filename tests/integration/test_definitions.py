@@ -31,9 +31,9 @@ ONE_O_CLOCK = NOON + timedelta(hours=1)
 
 
 @pytest.fixture
-def db(migrated_url: str) -> Iterator[Connection]:
+def db(emptied_url: str) -> Iterator[Connection]:
     """A connection whose changes are all rolled back."""
-    made = engine(migrated_url, pool_size=1)
+    made = engine(emptied_url, pool_size=1)
     with made.connect() as connection:
         yield connection
         connection.rollback()
