@@ -37,6 +37,7 @@ from common.embedded.zookeeper_rights import as_super
 from common.store import schema
 from common.store.connect import engine
 from tests.budget import Budget
+from tests.system import cluster
 
 Address = TypeVar("Address")
 
@@ -117,6 +118,8 @@ def _place_in_line(item: pytest.Item) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget())
+    # To look for garbage as often as a daemon does takes a fifteenth of the simulation's time.
+    gc.set_threshold(100_000, 20, 20)
     # A busy machine is slow, and no test may fail for that.
     hypothesis.settings.register_profile(
         "unhurried",
@@ -144,6 +147,14 @@ def server_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "servers"
     home.mkdir(exist_ok=True)
     return home
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _furnished_homes(server_home: Path) -> Iterator[None]:
+    """Private clusters get a copy of data that is made once, by the first that needs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "FURNISHED", server_home.with_name("furnished"))
+        yield
 
 
 @pytest.fixture(scope="session")
