@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,27 +16,48 @@ from common.embedded.addresses import PostgresAddress
 from common.store.connect import engine
 from orcaflow.cli.app import main
 from tests.conftest import MIGRATED, Databases
-from tests.integration.emptied_database import EmptiedDatabase
+from tests.integration.shared_databases import MigratedDatabase, PlainDatabase
 from tests.integration.spark_host import WARM_PROFILES, SparkHost, spark_host
 from tests.integration.worker_host import Signpost
 
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="session")
-def _emptied(databases: Databases, postgres: PostgresAddress) -> Iterator[EmptiedDatabase]:
+@contextmanager
+def _shared(
+    databases: Databases, postgres: PostgresAddress, *template: str
+) -> Iterator[PostgresAddress]:
     with databases.some() as make:
-        name = make_url(make(MIGRATED)).database or ""
-        shared = EmptiedDatabase(replace(postgres, dbname=name))
+        yield replace(postgres, dbname=make_url(make(*template)).database or "")
+
+
+@pytest.fixture(scope="session")
+def _migrated(databases: Databases, postgres: PostgresAddress) -> Iterator[MigratedDatabase]:
+    with (
+        _shared(databases, postgres, MIGRATED) as address,
+        closing(MigratedDatabase(address)) as shared,
+    ):
         yield shared
-        shared.close()
 
 
 @pytest.fixture
-def emptied_url(_emptied: EmptiedDatabase) -> str:
+def emptied_url(_migrated: MigratedDatabase) -> str:
     """A database with the schema and nothing in it, which tests have one after the other."""
-    _emptied.empty()
-    return _emptied.url
+    _migrated.empty()
+    return _migrated.url
+
+
+@pytest.fixture(scope="session")
+def _plain(databases: Databases, postgres: PostgresAddress) -> Iterator[PlainDatabase]:
+    with _shared(databases, postgres) as address, closing(PlainDatabase(address)) as shared:
+        yield shared
+
+
+@pytest.fixture
+def plain_url(_plain: PlainDatabase) -> str:
+    """A database with nothing in it, which tests have one after the other."""
+    _plain.empty()
+    return _plain.url
 
 
 @pytest.fixture

@@ -70,8 +70,8 @@ class Database:
 
 
 @pytest.fixture
-def postgresql(tmp_path: Path, database_url: str) -> Iterator[Database]:
-    database = Database(tmp_path, own_url(database_url), database_url)
+def postgresql(tmp_path: Path, plain_url: str) -> Iterator[Database]:
+    database = Database(tmp_path, own_url(plain_url), plain_url)
     yield database
     database.host.supervisor.close()
 
