@@ -12,6 +12,7 @@ import importlib.util
 import json
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from types import ModuleType
@@ -69,6 +70,20 @@ class Days:
 
     def text(self) -> str:
         return (self.folder / "report.md").read_text("utf-8")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _read_once() -> Iterator[None]:
+    """The days of the range are picked from the files of the year once, and not for each test."""
+    every = [*calendar_report.days_of(FIRST, LAST)]
+    read = {table: expected.of_days(table, every) for table in ("flights", "weather")}
+
+    def of_days(table: str, days: Sequence[date]) -> dict[date, list[dict[str, str]]]:
+        return {day: [dict(row) for row in read[table][day]] for day in days}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expected, "of_days", of_days)
+        yield
 
 
 @pytest.fixture(scope="module")
