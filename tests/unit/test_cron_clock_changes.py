@@ -130,8 +130,9 @@ def test_every_fire_around_a_clock_change_is_that_of_the_reference(zone_name: st
 
 def walls_for(line: str, zone: ZoneInfo, first: datetime, last: datetime) -> Iterable[datetime]:
     """The wall times that may become instants between the two, and some more."""
-    # Times that the clock skips lie between the two; the margin is for those that it repeats.
-    margin = timedelta(hours=2)
+    # Times that the clock skips lie between the two; the margin is for those that it repeats, which
+    # are those of an hour at most.
+    margin = timedelta(minutes=61)
     begin = first.astimezone(zone).replace(tzinfo=None) - margin
     end = last.astimezone(zone).replace(tzinfo=None) + margin
     if density(line) is Density.HOURS:
