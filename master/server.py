@@ -5,6 +5,12 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    # The imports leave no garbage, and looking for it takes a sixth of their time.
+    gc.disable()
+
 import argparse
 import logging
 import math
@@ -187,4 +193,6 @@ def _add_loops(
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Later collections pass over what the imports have made, which stays.
+    gc.enable()
     sys.exit(main())

@@ -9,6 +9,12 @@ attempts are ended.
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    # The imports leave no garbage, and looking for it takes a sixth of their time.
+    gc.disable()
+
 import argparse
 import logging
 import sys
@@ -116,4 +122,6 @@ def _since(unreached: Path, now: float) -> float:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Later collections pass over what the imports have made, which stays.
+    gc.enable()
     sys.exit(main())
