@@ -30,16 +30,17 @@ from common.clock import SystemClock
 from common.config import CONF_DIR_VARIABLE, Config, zookeeper_digest
 from common.embedded.addresses import recorded_postgres, recorded_zookeeper
 from common.embedded.postgres import EmbeddedPostgres
-from common.embedded.process import exclusive, is_port_free
+from common.embedded.process import exclusive
 from common.embedded.zookeeper import EmbeddedZookeeper
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.folders import closed_folder
+from common.ports import free_port, is_port_free
 from common.process_identity import is_alive
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
 from operations.health import WAITING, health
 from operations.installation import packages_root
-from operations.ports import free_port, port_in_use
+from operations.ports import port_in_use
 
 _QUIT_PATIENCE = timedelta(seconds=20)
 _PROBE_INTERVAL = timedelta(milliseconds=30)

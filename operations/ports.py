@@ -1,21 +1,8 @@
-"""Ports of this computer: free ones, and the error for one that is taken."""
+"""The error for a port of this computer that is taken."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Collection
-
 from common.errors import ConfigurationError
-
-
-def free_port(taken: Collection[int] = ()) -> int:
-    """A port that is free now, and is none of these."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port not in taken:
-            return port
 
 
 def port_in_use(port: int, *, daemon: str, with_others: bool) -> ConfigurationError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+from common.ports import free_port
 from operations.daemons import Cluster, DaemonStatus, Kind, Options, Started
-from operations.ports import free_port
 from operations.server_names import ServerName
 
 

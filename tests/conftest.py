@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -51,6 +52,9 @@ LONGEST = (
     "tests/integration/test_spark_isolation.py",
 )
 """The modules that are begun first, in this order."""
+
+STARTED_WITHIN = timedelta(minutes=3)
+"""Far more than the start of a server takes on a busy machine."""
 
 MIGRATED = "migrated"
 """The database that all others with the schema are copied from."""
@@ -160,7 +164,7 @@ def _furnished_homes(server_home: Path) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def postgres(server_home: Path) -> Iterator[PostgresAddress]:
     """The session's PostgreSQL. For a database to use, ask for `database_url`."""
-    server = EmbeddedPostgres(server_home)
+    server = EmbeddedPostgres(server_home, start_within=STARTED_WITHIN)
 
     def start() -> PostgresAddress:
         is_first = not server.is_running()
@@ -182,7 +186,7 @@ def zookeeper(server_home: Path) -> Iterator[ZookeeperAddress]:
 
     Unlike a home's own it is open to all: tests about its rights start servers of their own.
     """
-    server = EmbeddedZookeeper(server_home)
+    server = EmbeddedZookeeper(server_home, start_within=STARTED_WITHIN)
 
     def start() -> ZookeeperAddress:
         if server.is_running():

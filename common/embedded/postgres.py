@@ -38,7 +38,6 @@ from common.embedded.addresses import (
     recorded_postgres,
 )
 from common.embedded.process import (
-    LOOPBACK,
     ServerStartError,
     choose_port,
     end,
@@ -46,6 +45,7 @@ from common.embedded.process import (
     launch,
 )
 from common.errors import ConfigurationError, SchedulerError
+from common.ports import LOOPBACK
 from common.process_identity import command_line, is_alive, process_start_time
 
 VERSION = "18"

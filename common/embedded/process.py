@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +20,8 @@ from pathlib import Path
 from common.clock import SystemClock
 from common.errors import ConfigurationError, SchedulerError
 from common.folders import closed_folder
+from common.ports import free_port, is_port_free
 from common.process_identity import is_alive, process_start_time
-
-LOOPBACK = "127.0.0.1"
 
 _clock = SystemClock()
 
@@ -64,22 +62,7 @@ def choose_port(wanted: int, last: int | None, *, server: str, key: str) -> int:
                 f"end the program that has it, or set {key} to another port (0 takes a free one)"
             )
         return wanted
-    if last and is_port_free(last):
-        return last
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
-
-
-def is_port_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As the servers do it: what is left of closed connections is no hindrance.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-        return True
+    return last if last and is_port_free(last) else free_port()
 
 
 def launch(

@@ -34,7 +34,6 @@ from common.embedded.addresses import (
     zookeeper_file,
 )
 from common.embedded.process import (
-    LOOPBACK,
     ServerStartError,
     choose_port,
     end,
@@ -43,6 +42,7 @@ from common.embedded.process import (
 )
 from common.embedded.zookeeper_rights import claim, digest_of, super_digest
 from common.errors import ConfigurationError, SchedulerError
+from common.ports import LOOPBACK
 from common.process_identity import is_alive, process_start_time, processes_started_with
 
 MINIMUM_JAVA = 17

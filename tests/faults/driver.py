@@ -28,7 +28,7 @@ from tests.faults.plan import POSTGRES, REQUESTS, ZOOKEEPER, Action, Deed, Plan
 from tests.faults.workload import POOL, POOL_SIZE, workload
 from tests.system.cluster import PrivateCluster
 
-REST_SECONDS = 120.0
+REST_SECONDS = 240.0
 """The longest that the cluster may take to come to rest after the faults."""
 SLOTS = 6
 

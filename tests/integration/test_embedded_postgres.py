@@ -29,8 +29,8 @@ from common.embedded.addresses import (
     record,
 )
 from common.embedded.postgres import EmbeddedPostgres, _single_user, main
-from common.embedded.process import is_port_free
 from common.errors import ConfigurationError, ServiceUnreachableError
+from common.ports import is_port_free
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from common.ports import free_port
 from tests import light_jvm
 
 pytestmark = pytest.mark.slow
@@ -94,7 +94,7 @@ def test_a_data_source_is_read_and_its_password_is_shown_nowhere(mode: str, tmp_
         "PYSPARK_SUBMIT_ARGS": f"{light_jvm.arguments(light_jvm.conf())} pyspark-shell",
     }
     done = subprocess.run(
-        [sys.executable, str(program), mode, str(_free_port()), str(job_file), str(pages_file)],
+        [sys.executable, str(program), mode, str(free_port()), str(job_file), str(pages_file)],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -114,10 +114,3 @@ def test_a_data_source_is_read_and_its_password_is_shown_nowhere(mode: str, tmp_
     pages = json.loads(pages_file.read_text())
     assert {path for path, text in pages.items() if PASSWORD in text} == set()
     assert "ORDERS" in pages["/SQL/" if mode == "classic" else "/connect/"] + str(pages)
-
-
-def _free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        port: int = door.getsockname()[1]
-        return port

@@ -215,11 +215,13 @@ def test_settings_are_gone_from_the_disk_when_they_have_been_read(
     bench: Bench, yarn: FakeYarn
 ) -> None:
     file = bench.host.directory(1) / "spark_1_2_1.conf"
-    conf = {"spark.fake.before": "1", "spark.hadoop.fs.s3a.secret.key": "hunter2"}
+    gate = bench.home / "gate"
+    conf = {"spark.fake.gate": str(gate), "spark.hadoop.fs.s3a.secret.key": "hunter2"}
     bench.begin(conf=conf)
     bench.wait_for("spark-submit was started")
     assert file.stat().st_mode & 0o777 == 0o600
     assert "spark.hadoop.fs.s3a.secret.key = hunter2" in file.read_text()
+    gate.touch()
     bench.wait_for("is RUNNING")
     bench.host.until(lambda: not file.exists())
     bench.kill()
@@ -232,13 +234,13 @@ def test_the_installation_s_defaults_are_read_and_the_task_s_settings_win(
 ) -> None:
     folder = bench.home / "spark" / "conf"
     folder.mkdir()
-    (folder / "spark-defaults.conf").write_text("spark.of.theirs = 1\nspark.fake.before = 9")
+    (folder / "spark-defaults.conf").write_text("spark.of.theirs = 1\nspark.fake.runs = 9")
     file = bench.host.directory(1) / "spark_1_2_1.conf"
-    bench.begin(conf={"spark.fake.before": "1"})
+    bench.begin(conf={"spark.fake.runs": "1", "spark.fake.gate": str(bench.home / "gate")})
     bench.wait_for("spark-submit was started")
     lines = file.read_text().splitlines()
     assert "spark.of.theirs = 1" in lines
-    assert lines.index("spark.fake.before = 9") < lines.index("spark.fake.before = 1")
+    assert lines.index("spark.fake.runs = 9") < lines.index("spark.fake.runs = 1")
     bench.kill()
 
 
@@ -312,7 +314,6 @@ def test_a_redirect_to_another_host_is_not_followed(tmp_path: Path, yarn: FakeYa
         bench.begin()
         bench.wait_for("which isn't configured")
         assert not yarn.asked
-        bench.kill()
         bench.close()
 
 

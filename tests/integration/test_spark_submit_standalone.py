@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from common.model.spark import SparkFacts
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
 from tests import light_jvm
-from tests.integration.managers.bench import CLUSTER, pid_of_runner
+from tests.integration.managers.bench import CLUSTER, GRACE, pid_of_runner
 from tests.integration.managers.standalone import StandaloneCluster
 from tests.integration.worker_host import Host
 from worker.launcher import seen_by_tasks
@@ -65,7 +64,7 @@ class Programs:
         self.cluster = cluster
         self.host = Host(
             home,
-            grace=timedelta(seconds=10),
+            grace=GRACE,
             settings=TaskSettings(
                 python=sys.executable,
                 environment=seen_by_tasks(os.environ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,10 +20,10 @@ import pytest
 from common.clock import SystemClock
 from common.model.cluster import KillEntry, QueueEntry
 from common.model.states import TaskState
+from common.ports import free_port
 from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
-from operations.ports import free_port
 from tests.conftest import ZookeeperRoot
 from tests.integration.task_kinds import own_url
 from tests.integration.worker_host import Signpost, wait_until_gone
@@ -151,10 +150,7 @@ def cluster(tmp_path: Path, migrated_url: str, zk_root: ZookeeperRoot) -> Iterat
         ),
         clock=SystemClock(),
     )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    cluster = Cluster(tmp_path / "home", migrated_url, zk_root, registry, port)
+    cluster = Cluster(tmp_path / "home", migrated_url, zk_root, registry, free_port())
     yield cluster
     for daemon in cluster.daemons:
         if daemon.poll() is None:
@@ -305,7 +301,7 @@ def test_the_tasks_of_a_frozen_daemon_are_ended_by_another_worker_of_its_host(
     try:
         _lose(cluster, task)
         other = Cluster(
-            tmp_path / "other", cluster.url, cluster.zookeeper, cluster.registry, free_port([])
+            tmp_path / "other", cluster.url, cluster.zookeeper, cluster.registry, free_port()
         )
         second = other.start()
         wait_until_gone(pid)

@@ -82,7 +82,7 @@ def answers(cluster: PrivateCluster, documents: Mapping[str, object]) -> dict[st
         return len(found) == len(commands)
 
     try:
-        until(are_there, within=20)
+        until(are_there)
     except AssertionError as error:
         stuck = [name for name in commands if name not in found]
         for name in stuck:

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from common.model.states import TaskState
+from common.ports import free_port
 from operations.daemons import Kind, Options
-from operations.ports import free_port
 from tests.system.bad_definitions import BAD_DEFINITIONS, FORGED
 from tests.system.bad_outputs import bad_outputs, put_out
 from tests.system.cluster import ROOT, PrivateCluster, a_task, private_cluster, until

@@ -32,7 +32,12 @@ class Operator:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._environment = {**os.environ, "ORCAFLOW_HOME": str(home)}
+        self._environment = {
+            **os.environ,
+            "ORCAFLOW_HOME": str(home),
+            # A worker that is restarted is back within it, however busy the machine is.
+            "ORCAFLOW_ZOOKEEPER__SESSION_TIMEOUT_SECONDS": "60",
+        }
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """A command, with settings as environment variables."""
@@ -249,7 +254,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(operator: Operator) -> None:
     assert watching.stdout is not None
     first = watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
-    _, told = watching.communicate(timeout=30)
+    _, told = watching.communicate(timeout=120)
     assert watching.returncode == 130
     assert "the run goes on" in told
     instance_id = first.split()[2]
@@ -382,8 +387,11 @@ def test_stopping_leaves_nothing_behind_and_starting_again_finds_everything(
     operator: Operator,
 ) -> None:
     pids = [row["pid"] for row in operator.told("server", "status")]
+    before = {pid: process_start_time(pid) for pid in pids}
+    assert None not in before.values()
     operator.does("server", "stop", "standalone-server")
-    assert [process_start_time(pid) for pid in pids] == [None] * len(pids)
+    # A pid may be another's by now.
+    assert [pid for pid in pids if process_start_time(pid) == before[pid]] == []
     assert operator.run("server", "status").returncode == 3
     assert list((operator.home / "run").glob("*.pid")) == []
     operator.does("server", "start", "standalone-server", "--free-ports")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from common.model.spark import SparkFacts
 from common.spark_config import SparkConfig
@@ -22,6 +22,8 @@ from worker.spark.managers.tags import tag
 CLUSTER = "0123456789ab"
 OOM = 'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat x.y(Z.java:1)\n'
 """The end of a driver's log."""
+GRACE: Final = timedelta(minutes=2)
+"""Longer than any end takes on a busy machine. `kill_runner` does what its end would do."""
 _SUBMIT = Path(__file__).with_name("submit.py")
 
 
@@ -35,7 +37,6 @@ class Bench:
         spark: SparkConfig,
         fake_url: str,
         master: str = "yarn",
-        grace: timedelta = timedelta(seconds=5),
     ) -> None:
         installation = home / "spark"
         (installation / "bin").mkdir(parents=True)
@@ -46,7 +47,7 @@ class Bench:
         self.home = home
         self.host = Host(
             home,
-            grace=grace,
+            grace=GRACE,
             settings=TaskSettings(
                 spark_home=str(installation),
                 environment=seen_by_tasks(os.environ),

@@ -55,6 +55,11 @@ class Ground:
     def live(self) -> int:
         return len(self.fake.live())
 
+    def kills(self) -> int:
+        """The number of requests for a kill that were answered."""
+        with self.fake.lock:
+            return self.fake.kills
+
     def submitted(self) -> int:
         """The number of submissions."""
         with self.fake.lock:

@@ -19,6 +19,8 @@ class FakeKubernetes(FakeServer):
         self.dies_after = 0.0
         self.shows_after = 0.0
         self.kills_at_all = True
+        self.kills = 0
+        """The requests for a kill that were answered."""
         self.refuses_submissions = False
         self.logs: dict[str, str] = {}
         self.pages: dict[str, Any] = {}
@@ -103,6 +105,7 @@ class FakeKubernetes(FakeServer):
         return as_json({"kind": "PodList", "apiVersion": "v1", "items": items})
 
     def _delete(self, name: str) -> Said:
+        self.kills += 1
         pod = self.pods[name]
         if self.kills_at_all and name not in self._dies_at:
             self._dies_at[name] = time.monotonic() + self.dies_after

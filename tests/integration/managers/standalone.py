@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 import urllib.request
@@ -12,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+from common.ports import free_port
 from tests import light_jvm
 
 _PATIENCE_SECONDS = 150.0
@@ -27,7 +27,7 @@ class StandaloneCluster:
         self.spark = spec.submodule_search_locations[0]
         self._home = home
         self._processes: list[subprocess.Popen[bytes]] = []
-        port, page = free_ports(2)
+        port, page = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{port}"
         self.page = f"http://127.0.0.1:{page}"
         where = ("--host", "127.0.0.1")
@@ -95,14 +95,3 @@ class StandaloneCluster:
                 pass  # It is only starting.
             assert time.monotonic() < limit, "the cluster did not come up"
             time.sleep(0.1)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

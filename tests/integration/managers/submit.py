@@ -2,7 +2,8 @@
 
 It takes the real one's arguments, and its orders from settings: `spark.fake.url` names the manager;
 `before` and `after` are seconds around the submission, in client mode `runs` those that the driver
-works, `exit` is its exit code, `stubborn` makes it ignore TERM.
+works, `exit` is its exit code, `stubborn` makes it ignore TERM. It submits nothing before there is a
+file at `gate`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     in_cluster = "cluster" in words
     time.sleep(float(conf.get("spark.fake.before", 0)))
+    while (gate := conf.get("spark.fake.gate")) and not Path(gate).exists():
+        time.sleep(0.02)
     labels = {
         key.removeprefix("spark.kubernetes.driver.label."): text
         for key, text in conf.items()

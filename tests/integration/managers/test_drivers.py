@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,6 @@ def bench(tmp_path: Path, master: FakeMaster) -> Iterator[Bench]:
         spark=SparkConfig(standalone_urls=master.url),
         fake_url=master.url,
         master=master.master_url,
-        grace=timedelta(seconds=30),
     )
     (tmp_path / "job.jar").touch()
     yield bench

@@ -46,6 +46,8 @@ class FakeYarn(FakeServer):
         self.dies_after = 0.0
         """The seconds that a kill takes."""
         self.kills_at_all = True
+        self.kills = 0
+        """The requests for a kill that were answered."""
         self.active: str | None = None
         """The address of the active one, for a standby; "" if there is none."""
         self.pages: dict[str, Any] = {}
@@ -135,6 +137,7 @@ class FakeYarn(FakeServer):
         }
 
     def _put_state(self, app_id: str, asked: Asked) -> Said:
+        self.kills += 1
         app = self.apps.get(app_id)
         if app is None:
             return as_json({"RemoteException": {"exception": "NotFoundException"}}, 404)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from common.ports import free_port
 from worker.spark.host.forking import end_with_parent
 from worker.spark.jvm import doors
 from worker.spark.jvm.java_command import Command
@@ -121,7 +122,7 @@ class ConnectServer:
         self.plan = plan
         self.key = key
         self.directory = directory
-        self.port, self.ui_port = _free_ports(2)
+        self.port, self.ui_port = free_port(), free_port()
         self.token = secrets.token_urlsafe(24)
         home = environment.get("SPARK_HOME", "")
         self._page_key = secrets.token_bytes(_KEY_BYTES) if doors.can_guard_pages(home) else b""
@@ -299,14 +300,3 @@ def _check_jars(plan: ServerPlan) -> None:
 def _is_telling(line: str) -> bool:
     """True if a line is what an exception says, and not where in Spark's own code it was."""
     return bool(line.strip()) and not _NOISE.match(line)
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
-    try:
-        for door in held:
-            door.bind((doors.LOOPBACK, 0))
-        return [door.getsockname()[1] for door in held]
-    finally:
-        for door in held:
-            door.close()

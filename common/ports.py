@@ -1,0 +1,80 @@
+"""Ports of this computer: whether one is free, and free ones for servers that open them later.
+
+A port is chosen below those that the kernel gives to connections. One of these could be taken by
+any connection that begins before the server listens, or while it is down for a restart; and a
+client that asks again and again for a server that is down could be connected to itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from common.errors import ConfigurationError
+
+LOOPBACK: Final = "127.0.0.1"
+
+_OF_CONNECTIONS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST: Final = 20_000
+_HIGHEST: Final = 29_999
+"""The next ones are those of Kubernetes' services."""
+_LAST: Final = 65_535
+_FEW: Final = 500
+_APART: Final = 64
+"""Processes that choose at the same time do so from different places, this far from each other."""
+
+_turns = itertools.count()
+
+
+def free_port(taken: Collection[int] = ()) -> int:
+    """A port that is free now, none of these, and none that this process was given lately."""
+    candidates = _candidates(*_connections())
+    for _ in candidates:
+        port = candidates[(os.getpid() * _APART + next(_turns)) % len(candidates)]
+        if port not in taken and is_port_free(port):
+            return port
+    raise ConfigurationError(
+        f"none of the ports {candidates[0]} to {candidates[-1]} is free: end some of the programs"
+        " that have them, or name ports outside of them"
+    )
+
+
+def is_port_free(port: int) -> bool:
+    """Return True if a server could listen at this port of the loopback interface."""
+    with socket.socket() as probe:
+        # As the servers do it: what is left of closed connections is no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def _connections() -> tuple[int, int]:
+    """The first and the last port that the kernel gives to connections."""
+    try:
+        first, last = _OF_CONNECTIONS.read_text(encoding="ascii").split()
+    except OSError:
+        return 32_768, 60_999
+    return int(first), int(last)
+
+
+def _candidates(first: int, last: int) -> range:
+    """The ports to choose from, if connections get those from `first` to `last`."""
+    for found in _outside(first, last):
+        if len(found) >= _FEW:
+            return found
+    # Connections get nearly all: then what is chosen may be taken, as everywhere.
+    return range(_LOWEST, _HIGHEST + 1)
+
+
+def _outside(first: int, last: int) -> Iterator[range]:
+    if last < _LOWEST:
+        yield range(_LOWEST, _HIGHEST + 1)
+    yield range(_LOWEST, min(first, _HIGHEST + 1))
+    yield range(last + 1, _LAST + 1)

@@ -1,0 +1,49 @@
+"""Free ports for servers that open them later."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+
+import pytest
+
+from common import ports
+from common.ports import free_port, is_port_free
+
+
+def test_a_free_port_is_none_of_those_that_the_kernel_gives_to_connections() -> None:
+    first, last = ports._connections()
+    assert all(not first <= free_port() <= last for _ in range(20))
+
+
+def test_a_port_is_not_given_twice_though_nobody_listens_at_it_yet() -> None:
+    given = [free_port() for _ in range(50)]
+    assert len(set(given)) == 50
+
+
+def test_a_port_that_somebody_has_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_turns", itertools.count())
+    with socket.socket() as held:
+        held.bind((ports.LOOPBACK, port := free_port()))
+        held.listen()
+        assert not is_port_free(port)
+        monkeypatch.setattr(ports, "_turns", itertools.count())
+        another = free_port()
+        monkeypatch.setattr(ports, "_turns", itertools.count())
+        assert port != another != free_port([another])
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "chosen"),
+    [
+        (32_768, 60_999, range(20_000, 30_000)),
+        (25_000, 60_999, range(20_000, 25_000)),
+        (1_024, 65_000, range(65_001, 65_536)),
+        (1_024, 19_999, range(20_000, 30_000)),
+        (1_024, 65_535, range(20_000, 30_000)),
+    ],
+)
+def test_the_ports_to_choose_from_lie_outside_of_those_of_connections_if_these_leave_any(
+    first: int, last: int, chosen: range
+) -> None:
+    assert ports._candidates(first, last) == chosen
