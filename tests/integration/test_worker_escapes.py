@@ -80,9 +80,15 @@ def signpost(tmp_path: Path) -> Iterator[Signpost]:
     signpost.close()
 
 
+@pytest.fixture
+def grace() -> timedelta:
+    """The time that processes get after a TERM; a test may override it."""
+    return timedelta(milliseconds=50)
+
+
 @pytest.fixture(params=[True, False], ids=["as a parent of orphans", "as any process"])
-def host(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Host]:
-    host = Host(tmp_path, grace=timedelta(milliseconds=50), adopts_orphans=request.param)
+def host(tmp_path: Path, request: pytest.FixtureRequest, grace: timedelta) -> Iterator[Host]:
+    host = Host(tmp_path, grace=grace, adopts_orphans=request.param)
     yield host
     host.supervisor.close()
 
@@ -198,6 +204,7 @@ def test_nothing_outlives_an_attempt_that_ended_without_a_daemon(
     host.supervisor.close()
 
 
+@pytest.mark.parametrize("grace", [timedelta(minutes=2)], ids=["in its own time"])
 def test_what_ends_when_it_is_told_to_is_named_in_the_log(host: Host, signpost: Signpost) -> None:
     host.run(host.task(1, escaped("tidy", signpost.path)))
     pid = int(signpost.wait())

@@ -7,12 +7,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from common.clock import SystemClock
 from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd, ClaimedTask
 from tests.integration.worker_host import Host, Signpost, a_daemon_that_dies, wait_until_gone
@@ -252,8 +253,25 @@ def test_what_can_t_be_read_from_upstream_fails_the_attempt(
 # Time-outs.
 
 
-def test_an_attempt_whose_time_is_out_fails(host: Host) -> None:
-    end = host.run(host.task(1, "sleep 600", timeout=timedelta(seconds=0.3)))
+class SetClock(SystemClock):
+    """A clock that a test puts forward."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead.total_seconds()
+
+
+def test_an_attempt_whose_time_is_out_fails(host: Host, signpost: Signpost) -> None:
+    script = f"echo up > {signpost.path}; sleep 600"
+    host.begin(host.task(1, script, timeout=timedelta(seconds=0.3)))
+    # What is told to end before it has begun has no exit code.
+    signpost.wait()
+    end = host.end_of(1)
     assert end.state is TaskState.FAILURE
     assert end.reason == "timed out after 0.005 minutes (timeout strategy FAILED)"
     assert host.log(1).splitlines()[-1] == f"[orcaflow] exit code 143: {end.reason}"
@@ -307,10 +325,16 @@ def test_a_kill_that_is_asked_for_meanwhile_ends_as_a_kill(
 
 
 def test_a_kill_goes_before_a_time_out_that_comes_later(tmp_path: Path, signpost: Signpost) -> None:
-    host = Host(tmp_path, grace=timedelta(milliseconds=700))
+    clock = SetClock()
+    host = Host(tmp_path, grace=timedelta(hours=1), clock=clock)
     script = f"trap 'echo told > {signpost.path}' TERM; while :; do sleep 0.01; done"
-    host.begin(host.task(1, script, timeout=timedelta(seconds=0.4)))
+    host.begin(host.task(1, script, timeout=timedelta(minutes=30)))
     host.supervisor.kill(1)
+    host.until(lambda: "a kill was asked for" in host.log(1))
+    clock.ahead = timedelta(minutes=45)
+    host.supervisor.run_once()
+    assert host.supervisor.running() == {1}
+    clock.ahead = timedelta(minutes=75)
     assert host.end_of(1).state is TaskState.KILL
     assert "timed out" not in host.log(1)
     host.supervisor.close()

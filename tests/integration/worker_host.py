@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from common.clock import SystemClock
+from common.clock import Clock, SystemClock
 from common.store.worker.ports import AttemptEnd, ClaimedTask
 from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
@@ -52,6 +52,7 @@ class Host:
         adopts_orphans: bool = False,
         limits: Limits = NO_LIMITS,
         blame: Blame = lambda _: None,
+        clock: Clock | None = None,
     ) -> None:
         self.home = home
         self.ends: dict[int, AttemptEnd] = {}
@@ -71,7 +72,7 @@ class Host:
             records=home / "tasks" / "records",
             ended=self._ended,
             started=self._started,
-            clock=self._clock,
+            clock=clock or self._clock,
             kill_grace=grace,
             cutter=self.cutter,
             directory_policy=policy,
@@ -198,4 +199,4 @@ os._exit(0)
 def a_daemon_that_dies(home: Path, body: str) -> None:
     """Run a supervisor in a process of its own that ends abruptly."""
     code = _DAEMON.format(root=str(ROOT), home=str(home), body=body)
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_SECONDS)
