@@ -85,7 +85,7 @@ class InMemory:
 class OnZookeeper:
     def __init__(self, root: ZookeeperRoot) -> None:
         self._config = RegistryConfig(
-            hosts=root.hosts, root=root.root, session_timeout=timedelta(seconds=6)
+            hosts=root.hosts, root=root.root, session_timeout=timedelta(seconds=20)
         )
         self._sessions: dict[int, Session] = {}
         self._other = self._session()
@@ -118,7 +118,7 @@ class OnZookeeper:
             client.create(self._other.path(folder, name), makepath=True)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = SystemClock().monotonic() + 20
+        deadline = SystemClock().monotonic() + 60
         pause = threading.Event()
         while not condition():
             assert SystemClock().monotonic() < deadline, "it never came about"

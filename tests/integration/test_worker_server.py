@@ -146,7 +146,7 @@ def until(condition: Callable[[], bool]) -> None:
 def cluster(tmp_path: Path, migrated_url: str, zk_root: ZookeeperRoot) -> Iterator[Cluster]:
     registry = connect_registry(
         RegistryConfig(
-            hosts=zk_root.hosts, root=zk_root.root, session_timeout=timedelta(seconds=10)
+            hosts=zk_root.hosts, root=zk_root.root, session_timeout=timedelta(seconds=30)
         ),
         clock=SystemClock(),
     )

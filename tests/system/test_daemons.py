@@ -267,7 +267,15 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(operator: Operator) -> None:
 def test_a_worker_that_is_restarted_goes_on_with_its_tasks(operator: Operator) -> None:
     gate = operator.home / "gate"
     operator.define("patient", f"until [ -e '{gate}' ]; do sleep 0.05; done; echo let through")
-    instance_id = str(operator.told("run", "patient")["instance"]["id"])
+    operator.does("run", "patient")
+
+    def runs() -> list[str]:
+        # A master may take the command later than `run` waits for it.
+        listed = operator.told("instance", "list", "--definition", "patient")
+        return [str(each["id"]) for each in listed]
+
+    until(lambda: len(runs()) == 1)
+    (instance_id,) = runs()
 
     def tasks() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = operator.told("instance", "show", instance_id)["tasks"]

@@ -105,7 +105,7 @@ def claim(made: Engine, node: Node, ids: list[int]) -> list[int]:
 
 def until_blocked(made: Engine, application: str) -> None:
     """Return once a session of that application waits for a lock."""
-    deadline = SystemClock().monotonic() + 20
+    deadline = SystemClock().monotonic() + 60
     question = text(
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE application_name LIKE :name AND wait_event_type = 'Lock'"
