@@ -68,7 +68,13 @@ def until(is_so: Callable[[], object], *, within: float = 150) -> None:
 
 def a_profile(**changes: Any) -> SparkProfile:
     """A profile small enough for several on one machine, whose JVM compiles lightly."""
-    given: dict[str, Any] = {"master": "local[2]", "driver_memory": "512m", **changes}
+    # A JVM starts slowly beside others.
+    given: dict[str, Any] = {
+        "master": "local[2]",
+        "driver_memory": "512m",
+        "start_timeout_seconds": 240,
+        **changes,
+    }
     conf = {
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": light_jvm.LIGHT,

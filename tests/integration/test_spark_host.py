@@ -71,7 +71,7 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if "host" in request.fixturenames:
         made: SparkHost = request.getfixturevalue("host")
         made.kill_proxies()
-        until(lambda: made.is_quiet, within=30)
+        until(lambda: made.is_quiet)
 
 
 def together(*attempts: Attempt) -> list[int]:
@@ -307,7 +307,7 @@ def test_a_script_may_make_more_sessions_than_its_host_has_room_to_hear_of(
         tell(spark.newSession().range(3).count())
         """
     )
-    assert (attempt.end(within=30), attempt.values) == (0, [3]), attempt.output
+    assert (attempt.end(), attempt.values) == (0, [3]), attempt.output
 
 
 @pytest.mark.parametrize("script", ["spark.sparkContext", "spark.range(1).rdd.count()"])
@@ -336,7 +336,7 @@ def test_when_a_task_proxy_is_killed_its_task_and_its_jobs_are_gone(
     attempt.process.send_signal(number)
     assert attempt.end() == (-signal.SIGKILL if number is signal.SIGKILL else 143)
     until(lambda: attempt.pids == [])
-    until(lambda: host.running_jobs() == [], within=30)
+    until(lambda: host.running_jobs() == [])
     assert host.works()
 
 
@@ -368,7 +368,7 @@ def test_at_whatever_moment_a_task_proxy_is_killed_nothing_of_its_task_goes_on(
         until(lambda is_now=is_now, attempt=attempt: is_now(attempt))  # type: ignore[misc]
         attempt.process.send_signal(number)
         assert attempt.end() in (-number, 128 + number)
-        until(lambda: host.is_quiet, within=30)
+        until(lambda: host.is_quiet)
     # A job that is begun late is begun within this.
     assert host.works()
     assert host.running_jobs() == []
@@ -411,7 +411,7 @@ def test_a_task_that_waits_ends_when_it_is_told_to(host: SparkHost) -> None:
     attempt.process.terminate()
     assert attempt.end() == 143
     # The server that was started for it is given up by itself.
-    until(lambda: host.servers("unreachable") == [], within=30)
+    until(lambda: host.servers("unreachable") == [])
 
 
 # UDFs
@@ -445,8 +445,8 @@ def test_an_endless_udf_ends_with_its_task(host: SparkHost) -> None:
     attempt = host.start(ENDLESS_UDF)
     until(lambda: len(host.pythons()) >= 4 and host.running_jobs())
     attempt.process.kill()
-    until(lambda: host.pythons() == [], within=30)
-    until(lambda: host.running_jobs() == [], within=30)
+    until(lambda: host.pythons() == [])
+    until(lambda: host.running_jobs() == [])
 
 
 def test_a_profile_with_another_interpreter_has_its_tasks_and_udfs_there(
@@ -604,7 +604,7 @@ def test_a_host_whose_socket_is_gone_ends_by_itself(tmp_path: Path) -> None:
     with spark_host(tmp_path) as host:
         pid = host.pid
         Path(host.loop.address).unlink()
-        until(lambda: not lives(pid), within=20)
+        until(lambda: not lives(pid))
 
 
 # A host whose profiles change
@@ -662,7 +662,7 @@ def test_no_setting_of_the_installation_and_no_proxy_keeps_a_session_from_being_
     attempt = changing.start(LONG_JOB, environment=PROXIES)
     until(changing.running_jobs)
     attempt.process.terminate()
-    assert attempt.end(within=30) == 143
+    assert attempt.end() == 143
     assert changing.running_jobs() == []
     assert "may still run" not in attempt.output
 
@@ -734,7 +734,7 @@ def test_when_the_host_is_killed_the_kernel_ends_all_that_it_has_started(host: S
     for attempt in attempts:
         assert (attempt.end(), attempt.failure) == (1, "SERVER_LOST")
         assert "Spark host has died" in attempt.reason
-    until(lambda: not any(lives(pid) for pid in family), within=20)
+    until(lambda: not any(lives(pid) for pid in family))
     # The daemon sees to the next one.
     host.await_link()
     assert list(host.directory.glob("server-*")) == []

@@ -372,7 +372,7 @@ def test_a_tenants_task_is_killed_as_any_other(tenants: Tenants) -> None:
     attempt.told("= [1]")
     attempt.process.terminate()
     assert attempt.end() == 143
-    until(lambda: tenants.mallory.pythons() == [], within=30)
+    until(lambda: tenants.mallory.pythons() == [])
 
 
 def _uids(pid: int) -> set[int]:

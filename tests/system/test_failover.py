@@ -49,7 +49,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """A worker with a group of its own, whose session lasts longer than it is away."""
+    """A worker with a group of its own, whose session lasts longer than it is away.
+
+    It runs tasks of no group too: who waits for the end of a session has it stopped first.
+    """
 
     cluster: PrivateCluster
     port: int
@@ -66,7 +69,7 @@ class Steady:
         self.cluster.kill(Kind.WORKER, self.port)
 
     def stop(self) -> None:
-        self.cluster.stop(Kind.WORKER, self.port)
+        self.cluster.daemons.stop_one(Kind.WORKER, self.port)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +80,11 @@ def steady(cluster: PrivateCluster) -> Steady:
     made = Steady(cluster=cluster, port=free_port(), group=group)
     made.start()
     return made
+
+
+@pytest.fixture
+def short_sessions(steady: Steady) -> None:
+    steady.stop()
 
 
 def _only_worker(cluster: PrivateCluster, instance_id: int) -> int:
@@ -135,6 +143,7 @@ def test_a_task_that_ended_while_its_worker_was_away_is_told_by_the_next_incarna
     assert cluster.tasks_of(instance, "attempt", "state") == [(1, 7)]
 
 
+@pytest.mark.usefixtures("short_sessions")
 def test_the_task_of_a_worker_that_stays_away_is_run_once_more_elsewhere(
     cluster: PrivateCluster,
 ) -> None:
@@ -154,6 +163,7 @@ def test_the_task_of_a_worker_that_stays_away_is_run_once_more_elsewhere(
     assert hosts[0] != hosts[1]
 
 
+@pytest.mark.usefixtures("short_sessions")
 def test_zookeeper_that_is_away_for_longer_than_a_session_costs_no_task(
     cluster: PrivateCluster,
 ) -> None:
@@ -192,12 +202,11 @@ def test_t01_stopping_the_masters_writes_no_state_and_the_next_one_goes_on(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_sessions")
 @pytest.mark.timeout(STORM_LIMIT_SECONDS + 60)
 def test_a_storm_of_kills_costs_no_instance_and_runs_nothing_twice(
-    cluster: PrivateCluster, steady: Steady
+    cluster: PrivateCluster,
 ) -> None:
-    # Its session is too long for this.
-    steady.stop()
     lines = cluster.home / "lines"
     definition = cluster.define("storm", _layers(lines))
     cluster.rows(
