@@ -104,7 +104,7 @@ class PrivateCluster:
 
     def metrics(self, kind: Kind, port: int) -> dict[str, float]:
         """The samples of a daemon's `/metrics`, by name with labels."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in samples}

@@ -207,6 +207,8 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
                 "spark.driver.extraJavaOptions": light_jvm.LIGHT,
             }
         ),
+        # A JVM starts slowly beside others.
+        "SPARK__PROFILES__DEFAULT__START_TIMEOUT_SECONDS": "240",
     }
     with private_cluster(home, **settings) as cluster:
         place = tmp_path / "checkout"

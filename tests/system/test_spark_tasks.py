@@ -207,7 +207,7 @@ class SparkCluster(PrivateCluster):
     def run(self, name: str, *nodes: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run nodes in one instance: state, reason code, reason and log of each attempt."""
         instance = self.begin(self.define(name, list(nodes)))
-        self.await_end(instance, within=120)
+        self.await_end(instance)
         return self.tasks_of(instance, "state", "failure_reason", "reason", "log_path")
 
 
@@ -219,6 +219,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         "WORKER__LOG_LIMIT_BYTES": str(LOG_LIMIT_BYTES),
         "SPARK__PROFILES__DEFAULT__MASTER": "local[2]",
         "SPARK__PROFILES__DEFAULT__DRIVER_MEMORY": "512m",
+        # A JVM starts slowly beside others.
+        "SPARK__PROFILES__DEFAULT__START_TIMEOUT_SECONDS": "240",
         "SPARK__PROFILES__DEFAULT__CONF": json.dumps(
             {
                 "spark.sql.shuffle.partitions": "2",
@@ -247,7 +249,7 @@ def good(cluster: SparkCluster) -> int:
     definition = cluster.define(
         "good", [spark_task("first", UDF), sql_task("last", "SELECT 1 AS one", "first")]
     )
-    assert cluster.await_end(cluster.begin(definition), within=120) == SUCCESS
+    assert cluster.await_end(cluster.begin(definition)) == SUCCESS
     return definition
 
 
@@ -277,7 +279,7 @@ def test_whatever_is_wrong_with_a_task_ends_it_with_its_state_and_reason(
         for name, (node, *_) in BAD.items()
     }
     for instance in instances.values():
-        cluster.await_end(instance, within=200)
+        cluster.await_end(instance)
     found = {
         name: cluster.tasks_of(instance, "state", "failure_reason", "reason")
         for name, instance in instances.items()
@@ -322,7 +324,8 @@ def test_an_endless_task_is_stopped_and_nothing_of_it_goes_on(
     # It was told to end, and had: its end was reported after the server had ended its session.
     assert running_jobs(cluster.host_directory) == []
     assert task_processes(cluster.home, task) == []
-    assert len(cluster.forks()) < before
+    # A probe may be under way beside it.
+    until(lambda: len(cluster.forks()) < before)
 
 
 @pytest.mark.usefixtures("_frame")
@@ -368,7 +371,7 @@ if os.environ["ORCAFLOW_ATTEMPT"] == "1" or "retried" not in os.environ["ORCAFLO
     until(lambda: len(list(tmp_path.iterdir())) == 2)
     (server,) = cluster.servers()
     os.kill(server, signal.SIGKILL)
-    assert cluster.await_end(instance, within=120) == FAILURE
+    assert cluster.await_end(instance) == FAILURE
     attempts = cluster.tasks_of(instance, "name", "attempt", "state", "failure_reason", "reason")
     why = "the Spark server of profile default has died (signal 9)"
     assert sorted(attempts) == [
@@ -376,7 +379,7 @@ if os.environ["ORCAFLOW_ATTEMPT"] == "1" or "retried" not in os.environ["ORCAFLO
         ("retried", 1, FAILURE, "SERVER_LOST", why),
         ("retried", 2, SUCCESS, None, None),
     ]
-    assert cluster.await_end(cluster.begin(good), within=120) == SUCCESS
+    assert cluster.await_end(cluster.begin(good)) == SUCCESS
     assert cluster.host == host
     assert server not in cluster.servers()
 
@@ -399,8 +402,8 @@ open("{tmp_path}/done", "a").write("x")
     cluster.kill(Kind.WORKER, port)
     cluster.start_again(Kind.WORKER, port)
     (tmp_path / "go").touch()
-    assert cluster.await_end(instance, within=120) == SUCCESS
+    assert cluster.await_end(instance) == SUCCESS
     assert cluster.tasks_of(instance, "attempt", "state") == [(1, SUCCESS)]
     assert ((tmp_path / "begun").read_text(), (tmp_path / "done").read_text()) == ("x", "x")
     assert (cluster.host, cluster.servers()) == (host, servers)
-    assert cluster.await_end(cluster.begin(good), within=120) == SUCCESS
+    assert cluster.await_end(cluster.begin(good)) == SUCCESS

@@ -15,7 +15,8 @@ from operations.daemons import Kind
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 
 PAUSE, STOP, FAILURE, SUCCESS, KILL = 3, 5, 6, 7, 9
-SESSION_SECONDS = 4
+SESSION_SECONDS = 8
+"""A daemon that lives keeps its session on a busy machine."""
 
 
 @pytest.fixture(scope="module")
