@@ -217,6 +217,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     home = tmp_path_factory.mktemp("spark_tasks")
     settings = {
         "WORKER__LOG_LIMIT_BYTES": str(LOG_LIMIT_BYTES),
+        # Spark confirms a stop within it, however busy the machine is.
+        "WORKER__KILL_GRACE_SECONDS": "100",
+        "MASTER__STOP_DEADLINE_SECONDS": "120",
         "SPARK__PROFILES__DEFAULT__MASTER": "local[2]",
         "SPARK__PROFILES__DEFAULT__DRIVER_MEMORY": "512m",
         # A JVM starts slowly beside others.
