@@ -296,7 +296,7 @@ def test_no_wake_up_is_lost_between_threads(place: Place) -> None:
 
     def end(part: int) -> None:
         for number in numbers[part::2]:
-            begun[number].wait(60)
+            begun[number].wait(120)
             store.upstream[number] = ProcessState.SUCCESS
             loop.on_end()
 
@@ -306,11 +306,11 @@ def test_no_wake_up_is_lost_between_threads(place: Place) -> None:
         for other in others:
             other.start()
         for other in others:
-            other.join(30)
-        assert store.all_decided.wait(30), (died, len(store.decided))
+            other.join(120)
+        assert store.all_decided.wait(120), (died, len(store.decided))
     finally:
         thread.ask_to_stop()
-        assert thread.join(timedelta(seconds=30))
+        assert thread.join(timedelta(seconds=120))
     assert died == []
 
 
