@@ -47,6 +47,15 @@ def until(is_so: Callable[[], bool], *, within: float = 150) -> None:
         pause = min(pause * 1.3, 0.05)
 
 
+def in_time(promise: timedelta) -> timedelta:
+    """The time that something may take here and now which is promised within `promise`.
+
+    The promise holds on a machine that has room. Where several processes want each processor, as
+    they do beside other lanes of the tests, each is as many times slower.
+    """
+    return promise * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def a_task(name: str, script: str, *before: str, **more: object) -> dict[str, object]:
     """A SHELL node as it stands in a definition's JSON."""
     return {
