@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +9,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import ConfigurationError, ServiceUnreachableError
+from common.ports import free_port
 from common.store.connect import (
     EARLIEST,
     LATEST,
@@ -32,13 +32,6 @@ def _with(url: str, *, password: str | None = None, port: int | None = None) -> 
     return address.render_as_string(hide_password=False)
 
 
-def _closed_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def test_a_wrong_password_is_a_configuration_mistake_and_stays_secret(database_url: str) -> None:
     url = _with(database_url, password=SECRET)
     for refused in (lambda: engine(url).connect(), lambda: connect(url)):
@@ -49,7 +42,7 @@ def test_a_wrong_password_is_a_configuration_mistake_and_stays_secret(database_u
 
 
 def test_a_server_that_is_not_there_is_named_by_host_and_port(database_url: str) -> None:
-    port = _closed_port()
+    port = free_port()
     url = _with(database_url, password=SECRET, port=port)
     for unreachable in (lambda: engine(url).connect(), lambda: connect(url)):
         with pytest.raises(ServiceUnreachableError, match=f":{port}/") as caught:
