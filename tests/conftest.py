@@ -3,7 +3,8 @@
 All xdist workers share them: the first that asks starts them, the last that ends stops them. A test
 gets a database of its own (`database_url`, or `migrated_url` with the schema in it) and a node of its
 own (`zk_root`), so none sees another's. The schema is migrated once; each further database with it is
-a copy. The server syncs nothing to disk: tests about durability start servers of their own.
+a copy. The server syncs nothing to disk: tests about durability start servers of their own. It vacuums
+nothing by itself, for the template can't be copied while a vacuum is connected to it.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ def postgres(server_home: Path) -> Iterator[PostgresAddress]:
         is_first = not server.is_running()
         address = server.start()
         if is_first:
-            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+            for setting in ("fsync", "full_page_writes", "synchronous_commit", "autovacuum"):
                 _administer(address, f"ALTER SYSTEM SET {setting} = off")
             _administer(address, "SELECT pg_reload_conf()")
             _make_template(address)
