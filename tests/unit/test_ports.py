@@ -24,6 +24,8 @@ def test_a_port_is_not_given_twice_though_nobody_listens_at_it_yet() -> None:
 def test_a_port_that_somebody_has_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_turns", itertools.count())
     with socket.socket() as held:
+        # As servers do it: connections of a former one may still be passing away.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind((ports.LOOPBACK, port := free_port()))
         held.listen()
         assert not is_port_free(port)
