@@ -108,6 +108,7 @@ class Launcher:
         self._wants_host = wants_host
         self._opened = opened
         self._resources = home / "resources"
+        self._servers_data = home / "postgres"
         self._common = {
             **settings.environment,
             "ORCAFLOW_HOME": str(home),
@@ -117,6 +118,8 @@ class Launcher:
     def prepare(self, task: ClaimedTask) -> Prepared:
         """Make an attempt ready; `SchedulerError` or `OSError` with the reason if it can't be."""
         account = self._account_of(task.tenant_code) if self._tenant_mode == "tenant" else None
+        if account is not None:
+            tenants.refuse_owner_of(self._servers_data, account)
         task_type = self._types.find(task.task_type)
         task = self._with_passwords(task)
         params, local = read_node(task)

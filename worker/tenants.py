@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+from pathlib import Path
 
 from worker.launching.base import TaskParameterError
 from worker.workspace import Account
@@ -41,6 +42,22 @@ def account_of(code: str | None) -> Account | None:
             f"tenant {code}: this worker is not run by root, so it can't run tasks as others"
         )
     return _account(entry)
+
+
+def refuse_owner_of(servers_data: Path, account: Account) -> None:
+    """Raise `TaskParameterError` if the embedded server's files belong to this account.
+
+    Its tasks could read and change all that the tables hold.
+    """
+    try:
+        owner = servers_data.lstat().st_uid
+    except OSError:
+        return
+    if owner == account.uid:
+        raise TaskParameterError(
+            f"tenant {account.name}: {servers_data} belongs to this account, so its tasks could"
+            " read the whole database; use another account for tasks"
+        )
 
 
 def account_with(uid: int) -> Account | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import stat
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _PARENT_MODE = 0o711
 _PRIVATE_MODE = 0o700
 _TRIES = 10
+_MOST_LEVELS = 100_000
 
 _Made = TypeVar("_Made")
 
@@ -85,7 +86,7 @@ def make_directory(path: Path, account: Account | None) -> None:
         _remove(path)
         _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE))
     if account is not None:
-        os.chown(path, account.uid, account.gid)
+        _give(path, account)
 
 
 def write_file(
@@ -133,6 +134,27 @@ def read_line(path: Path, *, limit_bytes: int) -> str:
         os.close(file)
 
 
+def read_script(path: Path, account: Account | None, *, limit_chars: int) -> str:
+    """The beginning of a file that a task's author has named; "" if there is none to be read.
+
+    It is read on behalf of the attempt's account, and nothing that could keep a reader waiting is:
+    a pipe, or a file of the kernel's, whose size is 0.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        about = os.fstat(file)
+        if not (stat.S_ISREG(about.st_mode) and about.st_size and _may_read(account, about)):
+            return ""
+        return os.read(file, 4 * limit_chars).decode("utf-8", "replace")[:limit_chars]
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
+
+
 def is_own_file(file: int) -> bool:
     """Return whether an open file is an ordinary one with one name.
 
@@ -153,13 +175,71 @@ def remove_directory(path: Path) -> None:
             return
 
 
-def _remove(path: Path) -> None:
+def _give(path: Path, account: Account) -> None:
+    """Give a folder to an account, who may have put something else into its place meanwhile."""
+    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        shutil.rmtree(path)
+        os.fchown(file, account.uid, account.gid)
+    finally:
+        os.close(file)
+
+
+def _may_read(account: Account | None, about: os.stat_result) -> bool:
+    if account is None:
+        return True
+    if about.st_uid == account.uid:
+        return bool(about.st_mode & stat.S_IRUSR)
+    if about.st_gid in account.groups:
+        return bool(about.st_mode & stat.S_IRGRP)
+    return bool(about.st_mode & stat.S_IROTH)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder with all that it holds, or a file. Follows no link.
+
+    What is deep in it is moved up first: whoever filled it chose the depth, and neither the stack
+    nor the number of open files may depend on that.
+    """
+    try:
+        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     except NotADirectoryError:
         path.unlink()
+        return
+    try:
+        # A level is gone at each pass; a process that goes on making folders gets no more of them.
+        for _ in range(_MOST_LEVELS):
+            folders = _remove_files(top)
+            if not folders:
+                break
+            for name in folders:
+                _remove_moving_up(name, top)
+    finally:
+        os.close(top)
+    path.rmdir()
+
+
+def _remove_moving_up(name: str, top: int) -> None:
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    try:
+        for inner in _remove_files(folder):
+            os.rename(inner, f".{uuid.uuid4().hex}", src_dir_fd=folder, dst_dir_fd=top)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=top)
+
+
+def _remove_files(folder: int) -> list[str]:
+    """Remove everything from a folder but its folders; their names."""
+    folders = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                os.unlink(entry.name, dir_fd=folder)
+    return folders
 
 
 def _with_parents(path: Path, make: Callable[[], _Made]) -> _Made:

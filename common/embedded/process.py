@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -43,7 +43,10 @@ def exclusive(home: Path, name: str) -> Iterator[None]:
     path = home / "run" / f"{name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w", encoding="utf-8")
+        # Whoever may open the file may lock it, so others may not; a former version let them.
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "w")
+        with suppress(PermissionError):  # Another account's, who decides on it.
+            os.fchmod(file.fileno(), 0o600)
     except OSError as error:
         raise ConfigurationError(
             f"can't write below {home}: {error}; choose another folder with ORCAFLOW_HOME"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd
 from tests.integration.worker_host import Host
-from worker.processes.limits import Limits, divided_cgroup
+from worker.processes.limits import GATE_LINES, Gate, Limits, divided_cgroup
 from worker.processes.records import Record, Records
 
 EXIT_CODE = FailureReason.EXIT_CODE
@@ -180,3 +182,22 @@ def test_a_cgroup_with_others_in_it_is_left_as_it_was(tmp_path: Path) -> None:
 def test_a_host_of_version_1_alone_has_none(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text("4:memory:/x\n")
     assert divided_cgroup(["memory"], about=tmp_path) == "this host has no cgroup v2"
+
+
+def test_limits_do_not_wait_for_what_is_limited() -> None:
+    """Its account could keep it from ever coming to a line, or from stopping there."""
+    with subprocess.Popen(["sleep", "600"]) as wrapper:
+        Limits(memory_mb=200, processes=50, by_account=True).admit(wrapper.pid, None)
+        assert resource.prlimit(wrapper.pid, resource.RLIMIT_DATA) == (200 * MIB, 200 * MIB)
+        assert resource.prlimit(wrapper.pid, resource.RLIMIT_NPROC) == (50, 50)
+        wrapper.kill()
+
+
+def test_a_wrapper_whose_daemon_died_before_it_was_limited_runs_nothing(tmp_path: Path) -> None:
+    gate = Gate()
+    script = f"{GATE_LINES}echo ran"
+    wrapper = subprocess.Popen(
+        ["/bin/sh", "-c", script], stdin=gate.reading, stdout=subprocess.PIPE, text=True
+    )
+    gate.close()
+    assert (wrapper.communicate()[0], wrapper.returncode) == ("", 1)

@@ -412,11 +412,11 @@ def test_t83_a_directory_that_can_t_be_cleaned_fails_the_attempt(
     host.directory(1).mkdir(parents=True)
     (host.directory(1) / "stale.sh").write_text("echo stale")
 
-    def refused(path: Path) -> None:
-        raise PermissionError(1, "Operation not permitted", str(path))
+    def refused(folder: int) -> None:
+        raise PermissionError(1, "Operation not permitted", str(folder))
 
     # Root is refused nothing, so the effect of a tenant's file is made by hand.
-    monkeypatch.setattr("worker.workspace.shutil.rmtree", refused)
+    monkeypatch.setattr("worker.workspace._remove_files", refused)
     end = host.run(host.task(1, "echo ran"))
     assert end.state is TaskState.FAILURE
     assert "not permitted" in (end.reason or "")

@@ -9,7 +9,6 @@ named on purpose is never replaced: there the same is a mistake. Nothing here im
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +29,7 @@ from worker.launching.spark_memory import Memory
 from worker.spark.host import folders
 from worker.spark.managers import tags
 from worker.spark.session import parameters, sharing
+from worker.workspace import Account, read_script
 
 FACTS_VARIABLE: Final = "ORCAFLOW_SPARK_FACTS"
 """Names the file in which an attempt says what it knows of its application."""
@@ -113,7 +113,7 @@ def launch_with_session(
         **({} if environment is None else {"environment": environment.document(context)}),
         **document,
     }
-    brings = bool(py_files or archives) or sharing.script_brings(_texts(document))
+    brings = bool(py_files or archives) or sharing.script_brings(_texts(document, context.account))
     path = context.write(f"spark_{context.app_id}.json", json.dumps(job))
     facts = context.directory / _FACTS_FILE
     return Launch(
@@ -224,23 +224,19 @@ def _servers(choice: Choice, brings: bool) -> str:
     return sharing.isolated(choice.profile) if is_elsewhere else choice.profile
 
 
-def _texts(document: object) -> Iterator[str]:
+def _texts(document: object, account: Account | None) -> Iterator[str]:
     """Yield all that a kind's document says, and what stands in its script."""
     if isinstance(document, str):
         yield document
     elif isinstance(document, Mapping):
         for key, value in document.items():
-            yield from _texts(value)
-            if key == "script" and value and (script := Path(str(value))).is_file():
+            yield from _texts(value, account)
+            if key == "script" and value:
                 # Who can't read it is told so by the task itself.
-                with (
-                    contextlib.suppress(OSError),
-                    script.open(encoding="utf-8", errors="replace") as file,
-                ):
-                    yield file.read(_CHARS_SEEN)
+                yield read_script(Path(str(value)), account, limit_chars=_CHARS_SEEN)
     elif isinstance(document, list | tuple):
         for each in document:
-            yield from _texts(each)
+            yield from _texts(each, account)
 
 
 def _python(context: TaskContext, choice: Choice) -> str:

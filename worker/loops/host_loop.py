@@ -158,8 +158,11 @@ class HostLoop:
 
     def _open_to_tenants(self) -> None:
         """Have the ways to the tenants' folders, and find the hosts that are at work there."""
-        for each in (self._folder.parent, self._data_dir, self._tenants_data):
-            folders.open_to_others(each)
+        folders.open_to_others(self._folder.parent)
+        folders.open_to_others(self._data_dir)
+        # Others may be allowed to write in the folder of data.
+        folders.check_own(self._tenants_data)
+        folders.open_to_others(self._tenants_data)
         folders.make_folder(self._folder, folders.PASSABLE)
         for uid in folders.uids(self._folder):
             account = tenants.account_with(uid)

@@ -4,8 +4,9 @@ Where the worker has been given a cgroup (v2) to divide, each attempt gets one o
 limits hold for all of its processes together, and the kernel kills the whole attempt that takes too
 much memory. Elsewhere resource limits hold: on the memory of each process, and on the processes of
 an account, which is a limit to a task only if tasks have accounts of their own. The wrapper of a
-limited attempt stops itself before it starts anything, is put under the limits, and goes on. Used
-by the supervisor's thread alone.
+limited attempt waits before it starts anything, is put under the limits, and told to go on. Nobody
+waits for the wrapper, which other processes of its account can stop. Used by the supervisor's
+thread alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import logging
 import os
 import re
 import resource
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +26,13 @@ from worker.processes.results import Result, explained
 
 log = logging.getLogger(__name__)
 
-GATE: Final = "kill -STOP $$\n"
-"""The line at which a limited attempt's wrapper waits."""
+GATE_LINES: Final = """read -r ORCAFLOW_GATE || exit 1
+unset ORCAFLOW_GATE
+exec <&2 2>&1
+"""
+"""The lines at which a limited attempt's wrapper waits, for a line or an end of its standard input.
+
+Without a line it ends: its daemon has died. Its standard error is the record until then."""
 
 _SETTINGS: Final = "worker.task_memory_limit_mb, or the task's memoryMax"
 _DAEMON: Final = "daemon"
@@ -68,21 +73,20 @@ class Limits:
         return self.base / f"{_TASK}{task_instance_id:d}"
 
     def admit(self, pid: int, cgroup: Path | None) -> None:
-        """Wait for a wrapper to stop, limit it, and let it go on. `OSError` if that can't be done.
+        """Put a wrapper, which waits, under the limits. `OSError` if that can't be done.
 
         The pid must be that of an unreaped child. One that has ended meanwhile is fine.
         """
-        seen = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        if seen is None or seen.si_code != os.CLD_STOPPED:
-            return
-        if cgroup is not None:
-            self._enclose(pid, cgroup)
-        else:
+        try:
+            if cgroup is not None:
+                self._enclose(pid, cgroup)
+                return
             if self.memory_mb:
                 _lower(pid, resource.RLIMIT_DATA, self.memory_mb * _MIB)
             if self.processes and self.by_account:
                 _lower(pid, resource.RLIMIT_NPROC, self.processes)
-        os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            return
 
     def kept_from_forking(self, cgroup: Path | None) -> bool:
         """Return whether an attempt that could start no process may have met its own limit."""
@@ -138,6 +142,22 @@ class Limits:
 
 
 NO_LIMITS: Final = Limits()
+
+
+class Gate:
+    """The pipe by which a limited attempt's wrapper is told to go on."""
+
+    def __init__(self) -> None:
+        self.reading, self._writing = os.pipe()
+
+    def open(self) -> None:
+        """Let the wrapper go on. It may have ended, and be nobody who reads."""
+        os.write(self._writing, b"\n")
+
+    def close(self) -> None:
+        """Close both ends here; a wrapper that was not let through ends."""
+        os.close(self.reading)
+        os.close(self._writing)
 
 
 def divided_cgroup(controllers: Iterable[str], *, about: Path = Path("/proc/self")) -> Path | str:

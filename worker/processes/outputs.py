@@ -69,12 +69,17 @@ class Declared:
 
 
 class OutputReader:
-    """Reads one attempt's outputs, step by step; whoever steps it owns the log's descriptor."""
+    """Reads one attempt's outputs, step by step; whoever steps it owns the log's descriptor.
+
+    Of the log it reads what is there when it is made.
+    """
 
     def __init__(self, declared: Declared, log: int) -> None:
         self._declared = declared
         self._log = log
         self._position = declared.log_from or 0
+        # A process that got away could write for ever.
+        self._end = os.fstat(log).st_size
         self._log_is_read = declared.log_from is None
         self._carried = b""
         self._seen: dict[str, None] = {}
@@ -141,7 +146,8 @@ class OutputReader:
     # The log.
 
     def _read_log(self) -> bool:
-        read = os.pread(self._log, _STEP_BYTES, self._position)
+        step = min(_STEP_BYTES, max(0, self._end - self._position))
+        read = os.pread(self._log, step, self._position)
         self._position += len(read)
         self._carried = self._scan(self._carried + read, is_end=not read)
         return not read

@@ -5,6 +5,9 @@ write. The first line says what runs; the attempt's wrapper, which inherits the 
 pid before the task starts and the exit code after it ended. So a result outlives the daemon, and a
 crash between starting a process and noting it is no gap. A record is removed after the end has been
 written to the tables. What an attempt puts out and when its time is out stand there too.
+
+A wrapper of another account has a file of its own for its notes: its account can take the open file
+from it and write what it likes, and a record names files that the worker opens and removes.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from worker.processes.quality_report import quality_log
 from worker.processes.results import is_full
 
 _LIMIT_BYTES = 1_000_000
+_LARGEST_PID = 2**22
+_LARGEST_EXIT_CODE = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,8 @@ class Record:
     memory_mb: int = 0
     times_out_at: datetime | None = None
     timeout: timedelta | None = None
+    notes_apart: bool = False
+    """The wrapper runs as another account, and has a file of its own for its notes."""
     pid: int | None = None
     exit_code: int | None = None
 
@@ -63,15 +70,23 @@ class Records:
         file = os.open(path, flags, 0o600)
         try:
             os.write(file, json.dumps(_about(record)).encode() + b"\n")
+            if not record.notes_apart:
+                return file
+            notes = self._notes(record.task_instance_id)
+            # Made afresh: somebody may still have the file of an attempt with the same id.
+            notes.unlink(missing_ok=True)
+            apart = os.open(notes, flags | os.O_EXCL, 0o600)
         except OSError:
             os.close(file)
             path.unlink()
             raise
-        return file
+        os.close(file)
+        return apart
 
     def remove(self, task_instance_id: int) -> None:
         """Forget the attempt; one that has no record is fine."""
         self._path(task_instance_id).unlink(missing_ok=True)
+        self._notes(task_instance_id).unlink(missing_ok=True)
 
     def read(self, task_instance_id: int) -> Record | None:
         """The record; None if there is none, or it was cut off before its first line was whole."""
@@ -79,6 +94,10 @@ class Records:
             with self._path(task_instance_id).open("rb") as file:
                 lines = file.read(_LIMIT_BYTES).split(b"\n")
             about = json.loads(lines[0])
+            notes_apart = about.get("notes_apart") is True
+            if notes_apart:
+                with self._notes(task_instance_id).open("rb") as file:
+                    lines = [b"", *file.read(_LIMIT_BYTES).split(b"\n")]
             outputs, job_file = about.get("outputs"), about.get("job_file")
             facts_file, cgroup = about.get("facts_file"), about.get("cgroup")
             times_out_at, timeout = about.get("times_out_at", 0), about.get("timeout")
@@ -96,8 +115,9 @@ class Records:
                 memory_mb=int(about.get("memory_mb", 0)),
                 times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
                 timeout=timedelta(seconds=timeout) if timeout else None,
-                pid=_number(lines, b"pid "),
-                exit_code=_number(lines, b"exit "),
+                notes_apart=notes_apart,
+                pid=_number(lines, b"pid ", lowest=1, highest=_LARGEST_PID),
+                exit_code=_number(lines, b"exit ", lowest=0, highest=_LARGEST_EXIT_CODE),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
@@ -117,6 +137,9 @@ class Records:
 
     def _path(self, task_instance_id: int) -> Path:
         return self._directory / f"{task_instance_id:d}"
+
+    def _notes(self, task_instance_id: int) -> Path:
+        return self._directory / f"{task_instance_id:d}.notes"
 
 
 def _about(record: Record) -> dict[str, object]:
@@ -142,13 +165,17 @@ def _about(record: Record) -> dict[str, object]:
     if record.timeout is not None and record.times_out_at is not None:
         about["times_out_at"] = record.times_out_at.timestamp()
         about["timeout"] = record.timeout.total_seconds()
+    if record.notes_apart:
+        about["notes_apart"] = True
     return about
 
 
-def _number(lines: list[bytes], key: bytes) -> int | None:
+def _number(lines: list[bytes], key: bytes, *, lowest: int, highest: int) -> int | None:
     """The last whole line counts; a line without its end was cut off by a full disk or a crash."""
     found = None
     for line in lines[1:-1]:
-        if line.startswith(key) and line[len(key) :].isdigit():
-            found = int(line[len(key) :])
+        digits = line[len(key) :]
+        if line.startswith(key) and digits.isdigit() and len(digits) <= len(str(highest)):
+            number = int(digits)
+            found = number if lowest <= number <= highest else found
     return found

@@ -27,7 +27,7 @@ from worker import task_log, workspace
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import MARKER, signal_group
 from worker.processes.clearing import Clearing
-from worker.processes.limits import GATE, Limits
+from worker.processes.limits import GATE_LINES, Gate, Limits
 from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts, mask_of_log
 from worker.processes.marks import mark_of, shell_line
 from worker.processes.outputs import Declared
@@ -204,17 +204,20 @@ class Starter:
         account = prepared.account
         niceness = self._complement_niceness if record.complement else 0
         mark = mark_of(prepared.directory) if self._marks else None
+        gate = None
         try:
+            gate = Gate() if limits else None
             # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
             process = subprocess.Popen(
                 (
-                    *_wrapped(niceness, mark, waits=bool(limits)),
+                    *_wrapped(niceness, mark, waits=gate is not None),
                     "orcaflow",
                     *prepared.argv,
                 ),
-                stdin=record_file,
+                # Behind the gate the record comes to its usual place.
+                stdin=record_file if gate is None else gate.reading,
                 stdout=output,
-                stderr=output,
+                stderr=output if gate is None else record_file,
                 cwd=prepared.directory,
                 env={**prepared.environment, MARKER: prepared.directory},
                 start_new_session=True,
@@ -224,12 +227,15 @@ class Starter:
             )
         except BaseException:
             self._records.remove(record.task_instance_id)
+            if gate is not None:
+                gate.close()
             raise
         finally:
             os.close(record_file)
         try:
-            if limits:
+            if gate is not None:
                 limits.admit(process.pid, record.cgroup)
+                gate.open()
             return process, os.pidfd_open(process.pid)
         except OSError:
             # What can't be watched (for want of file descriptors) or limited must not run.
@@ -238,6 +244,9 @@ class Starter:
             limits.clear(record.cgroup)
             self._records.remove(record.task_instance_id)
             raise
+        finally:
+            if gate is not None:
+                gate.close()
 
 
 def _record(task: ClaimedTask, prepared: Prepared, clock: Clock, *, limits: Limits) -> Record:
@@ -255,11 +264,12 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock, *, limits: Limi
         memory_mb=limits.memory_mb,
         times_out_at=None if task.timeout is None else clock.now() + task.timeout,
         timeout=task.timeout,
+        notes_apart=prepared.account is not None,
     )
 
 
 def _wrapped(niceness: int, mark: int | None, *, waits: bool) -> tuple[str, ...]:
-    script = GATE + _WRAPPER if waits else _WRAPPER
+    script = GATE_LINES + _WRAPPER if waits else _WRAPPER
     if mark is not None:
         script = shell_line(mark) + script
     if niceness and _NICE is not None:

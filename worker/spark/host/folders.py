@@ -11,8 +11,10 @@ its mode as soon as it has its name, so no task meets one that it may not enter 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -89,6 +91,17 @@ def open_to_others(folder: Path) -> None:
     mode = folder.stat().st_mode & 0o777
     if mode & PASSABLE != PASSABLE:
         folder.chmod(mode | PASSABLE)
+
+
+def check_own(folder: Path) -> None:
+    """Raise `OSError` if something of another account, or a link, has the name of this folder."""
+    try:
+        about = folder.lstat()
+    except FileNotFoundError:
+        return
+    if about.st_uid != os.geteuid() or not stat.S_ISDIR(about.st_mode):
+        found = f"made by account number {about.st_uid}, who may have put anything there; remove it"
+        raise PermissionError(errno.EPERM, found, str(folder))
 
 
 def _make(folder: Path, mode: int, owner: tuple[int, int]) -> None:
