@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from common.store.worker.ports import AttemptEnd
 from tests.integration.worker_host import Host
 from worker.processes.limits import GATE_LINES, Gate, Limits, divided_cgroup
 from worker.processes.records import Record, Records
+from worker.workspace import Account
 
 EXIT_CODE = FailureReason.EXIT_CODE
 MIB = 1024**2
@@ -70,6 +71,35 @@ def test_a_task_may_have_a_lower_limit_of_its_own(
     assert host.run(host.task(1, task_json=json.dumps(node))).state is TaskState.SUCCESS
     assert f"Max data size             {expected} " in host.log(1)
     host.supervisor.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run tasks as others")
+def test_tasks_of_tenants_are_limited_by_a_root_that_may_not_limit_others() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        home.chmod(0o711)
+        limits = Limits(memory_mb=200, processes=5, by_account=True)
+        # An account that nothing else runs as, for the kernel counts all of its processes.
+        uid = 50_000 + os.getpid() % 5_000
+        tenant = Account(name="tenant", uid=uid, gid=uid, groups=(), home="/")
+        host = Host(
+            home,
+            tenant_mode="tenant",
+            account_of=lambda _: tenant,
+            adopts_orphans=True,
+            limits=limits,
+        )
+        script = "for i in 1 2 3 4 5 6 7 8 9; do sleep 600 & done; exit 0"
+        end = host.run(host.task(1, script))
+        assert end.state is TaskState.FAILURE, host.log(1)
+        assert "fork" in host.log(1)
+        assert "may have 5 processes and threads" in (end.reason or "")
+        again = host.run(host.task(2, "cat /proc/self/limits"))
+        assert again.state is TaskState.SUCCESS
+        found = {line[:26].strip(): line[26:].split()[:2] for line in host.log(2).splitlines()}
+        assert found["Max data size"] == [str(200 * MIB)] * 2
+        assert found["Max processes"] == ["5", "5"]
+        host.supervisor.close()
 
 
 def test_processes_of_the_worker_s_own_account_are_not_counted(tmp_path: Path) -> None:
@@ -182,15 +212,6 @@ def test_a_cgroup_with_others_in_it_is_left_as_it_was(tmp_path: Path) -> None:
 def test_a_host_of_version_1_alone_has_none(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text("4:memory:/x\n")
     assert divided_cgroup(["memory"], about=tmp_path) == "this host has no cgroup v2"
-
-
-def test_limits_do_not_wait_for_what_is_limited() -> None:
-    """Its account could keep it from ever coming to a line, or from stopping there."""
-    with subprocess.Popen(["sleep", "600"]) as wrapper:
-        Limits(memory_mb=200, processes=50, by_account=True).admit(wrapper.pid, None)
-        assert resource.prlimit(wrapper.pid, resource.RLIMIT_DATA) == (200 * MIB, 200 * MIB)
-        assert resource.prlimit(wrapper.pid, resource.RLIMIT_NPROC) == (50, 50)
-        wrapper.kill()
 
 
 def test_a_wrapper_whose_daemon_died_before_it_was_limited_runs_nothing(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 from common.clock import Clock, SystemClock
 from common.store.worker.ports import AttemptEnd, ClaimedTask
 from tests.claims import a_claimed_task
+from worker import tenants
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.processes.clearing import DirectoryPolicy
@@ -28,7 +29,7 @@ from worker.processes.live_attempts import Blame
 from worker.processes.log_cutting import LogCutter
 from worker.processes.starting import Prepare
 from worker.processes.supervising import Supervisor
-from worker.workspace import attempt_folders, remove_directory
+from worker.workspace import Account, attempt_folders, remove_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 150.0
@@ -48,6 +49,7 @@ class Host:
         policy: DirectoryPolicy = "never",
         settings: TaskSettings | None = None,
         tenant_mode: Any = "single",
+        account_of: Callable[[str | None], Account | None] = tenants.account_of,
         prepare: Prepare | None = None,
         adopts_orphans: bool = False,
         limits: Limits = NO_LIMITS,
@@ -64,6 +66,7 @@ class Host:
             data_dir=home / "data",
             zone=ZoneInfo("UTC"),
             tenant_mode=tenant_mode,
+            account_of=account_of,
             settings=settings or TaskSettings(environment=seen_by_tasks(os.environ)),
         )
         self.cutter = LogCutter(limit_bytes=log_limit_bytes)

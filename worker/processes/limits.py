@@ -3,10 +3,10 @@
 Where the worker has been given a cgroup (v2) to divide, each attempt gets one of its own: the
 limits hold for all of its processes together, and the kernel kills the whole attempt that takes too
 much memory. Elsewhere resource limits hold: on the memory of each process, and on the processes of
-an account, which is a limit to a task only if tasks have accounts of their own. The wrapper of a
-limited attempt waits before it starts anything, is put under the limits, and told to go on. Nobody
-waits for the wrapper, which other processes of its account can stop. Used by the supervisor's
-thread alone.
+an account, which is a limit to a task only if tasks have accounts of their own; the wrapper sets
+them before it starts anything. One that is to have a cgroup waits until it has been moved there,
+and is told to go on. Nobody waits for the wrapper, which other processes of its account can stop.
+Used by the supervisor's thread alone.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import os
 import re
 import resource
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from common.model.failures import FailureReason
 from common.model.states import TaskState
-from worker.processes.results import Result, explained
+from worker.processes.results import Result, explained, may_not_have_forked
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ GATE_LINES: Final = """read -r ORCAFLOW_GATE || exit 1
 unset ORCAFLOW_GATE
 exec <&2 2>&1
 """
-"""The lines at which a limited attempt's wrapper waits, for a line or an end of its standard input.
+"""The lines at which a wrapper waits for its cgroup: for a line or an end of its standard input.
 
 Without a line it ends: its daemon has died. Its standard error is the record until then."""
 
@@ -72,21 +73,31 @@ class Limits:
             return None
         return self.base / f"{_TASK}{task_instance_id:d}"
 
-    def admit(self, pid: int, cgroup: Path | None) -> None:
-        """Put a wrapper, which waits, under the limits. `OSError` if that can't be done.
+    def shell_lines(self) -> str:
+        """Return the lines by which a wrapper takes the resource limits; "" if it has a cgroup.
+
+        The worker can't do it: for a process of another account, even root needs a capability that
+        it mostly has not in a container.
+        """
+        if self.base is not None:
+            return ""
+        lines = ""
+        if self.memory_mb:
+            kib = _allowed(resource.RLIMIT_DATA, self.memory_mb * _MIB) // 1024
+            lines += f"ulimit -d {kib} || exit 1\n"
+        if self.processes and self.by_account:
+            most = _allowed(resource.RLIMIT_NPROC, self.processes)
+            # Bash and dash name it differently.
+            lines += f"ulimit -u {most} 2>/dev/null || ulimit -p {most} || exit 1\n"
+        return lines
+
+    def admit(self, pid: int, cgroup: Path) -> None:
+        """Move a wrapper, which waits, into its cgroup. `OSError` if that can't be done.
 
         The pid must be that of an unreaped child. One that has ended meanwhile is fine.
         """
-        try:
-            if cgroup is not None:
-                self._enclose(pid, cgroup)
-                return
-            if self.memory_mb:
-                _lower(pid, resource.RLIMIT_DATA, self.memory_mb * _MIB)
-            if self.processes and self.by_account:
-                _lower(pid, resource.RLIMIT_NPROC, self.processes)
-        except ProcessLookupError:
-            return
+        with suppress(ProcessLookupError):
+            self._enclose(pid, cgroup)
 
     def kept_from_forking(self, cgroup: Path | None) -> bool:
         """Return whether an attempt that could start no process may have met its own limit."""
@@ -104,7 +115,13 @@ class Limits:
         if result.state is not TaskState.FAILURE or result.failure is not None:
             return
         if cgroup is None:
-            if memory_mb:
+            if may_not_have_forked(result.exit_code) and self.kept_from_forking(cgroup):
+                result.reason = (
+                    f"{explained(result)}, as of a shell that can start no process; all tasks of its"
+                    f" account together may have {self.processes:,} processes and threads on this"
+                    " host (worker.task_process_limit)"
+                )
+            elif memory_mb:
                 _explain_by_log(result, log_file, memory_mb)
             return
         if _event(cgroup / "memory.events", "oom_kill"):
@@ -145,7 +162,7 @@ NO_LIMITS: Final = Limits()
 
 
 class Gate:
-    """The pipe by which a limited attempt's wrapper is told to go on."""
+    """The pipe by which a wrapper is told that it is in its cgroup."""
 
     def __init__(self) -> None:
         self.reading, self._writing = os.pipe()
@@ -208,10 +225,10 @@ def _own_cgroup(about: Path) -> Path | None:
     return None
 
 
-def _lower(pid: int, kind: int, limit: int) -> None:
-    _, hard = resource.prlimit(pid, kind)
-    lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-    resource.prlimit(pid, kind, (lower, lower))
+def _allowed(kind: int, limit: int) -> int:
+    """Return a limit that any process may set: none above the one that it has got already."""
+    _, hard = resource.getrlimit(kind)
+    return limit if hard == resource.RLIM_INFINITY else min(limit, hard)
 
 
 def _explain_by_log(result: Result, log_file: int, memory_mb: int) -> None:

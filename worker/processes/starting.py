@@ -206,11 +206,11 @@ class Starter:
         mark = mark_of(prepared.directory) if self._marks else None
         gate = None
         try:
-            gate = Gate() if limits else None
+            gate = None if record.cgroup is None else Gate()
             # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
             process = subprocess.Popen(
                 (
-                    *_wrapped(niceness, mark, waits=gate is not None),
+                    *_wrapped(niceness, mark, limits),
                     "orcaflow",
                     *prepared.argv,
                 ),
@@ -233,7 +233,7 @@ class Starter:
         finally:
             os.close(record_file)
         try:
-            if gate is not None:
+            if gate is not None and record.cgroup is not None:
                 limits.admit(process.pid, record.cgroup)
                 gate.open()
             return process, os.pidfd_open(process.pid)
@@ -268,8 +268,10 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock, *, limits: Limi
     )
 
 
-def _wrapped(niceness: int, mark: int | None, *, waits: bool) -> tuple[str, ...]:
-    script = GATE_LINES + _WRAPPER if waits else _WRAPPER
+def _wrapped(niceness: int, mark: int | None, limits: Limits) -> tuple[str, ...]:
+    script = limits.shell_lines() + _WRAPPER
+    if limits and limits.base is not None:
+        script = GATE_LINES + script
     if mark is not None:
         script = shell_line(mark) + script
     if niceness and _NICE is not None:
