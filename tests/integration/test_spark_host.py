@@ -391,6 +391,26 @@ def test_a_task_has_the_niceness_of_its_proxy(host: SparkHost) -> None:
     assert (code, attempt.values) == (0, [niceness, 0o027, 300])
 
 
+def test_a_task_and_its_udfs_have_the_limits_of_its_proxy(host: SparkHost) -> None:
+    code, attempt = host.run(
+        """
+        import resource
+        from pyspark.sql.functions import udf
+        def limits(_):
+            return str([resource.getrlimit(resource.RLIMIT_DATA), resource.getrlimit(resource.RLIMIT_NPROC)])
+        tell(limits(0), spark.range(1).select(udf(limits, "string")("id")).first()[0])
+        """,
+        through=(
+            "/bin/sh",
+            "-c",
+            'ulimit -d 4000000; ulimit -u 20000 || ulimit -p 20000; exec "$@"',
+            "sh",
+        ),
+    )
+    expected = str([(4_000_000 << 10, 4_000_000 << 10), (20_000, 20_000)])
+    assert (code, attempt.values) == (0, [expected, expected]), attempt.output
+
+
 def test_a_task_that_ignores_a_signal_to_end_ends_with_its_proxy(host: SparkHost) -> None:
     attempt = host.start(
         """

@@ -151,6 +151,13 @@ def test_an_attempt_that_can_t_be_limited_does_not_run(tmp_path: Path) -> None:
     assert str(tmp_path / "nowhere") in (end.reason or "")
 
 
+def test_what_is_forked_elsewhere_has_resource_limits_where_others_have_cgroups() -> None:
+    limits = Limits(memory_mb=64, base=Path("/cgroup"))
+    assert limits.lowered(0).shell_lines() == ""
+    forked = limits.lowered(32, is_forked=True)
+    assert (forked.shell_lines(), forked.cgroup_of(1)) == ("ulimit -d 32768 || exit 1\n", None)
+
+
 def test_the_cgroup_of_an_attempt_outlives_the_daemon(tmp_path: Path) -> None:
     records = Records(tmp_path)
     record = Record(

@@ -62,10 +62,15 @@ class Limits:
         """Return whether there is any limit."""
         return bool(self.memory_mb or self.processes)
 
-    def lowered(self, memory_mb: int) -> Limits:
-        """Return the limits of an attempt that may have no more memory than this; 0 is any."""
+    def lowered(self, memory_mb: int, *, is_forked: bool = False) -> Limits:
+        """Return the limits of an attempt that may have no more memory than this; 0 is any.
+
+        `is_forked`: its processes are forked elsewhere, and get its resource limits there. A cgroup
+        would only hold who stands for them.
+        """
         known = [each for each in (self.memory_mb, memory_mb) if each > 0]
-        return replace(self, memory_mb=min(known, default=0))
+        base = None if is_forked else self.base
+        return replace(self, memory_mb=min(known, default=0), base=base)
 
     def cgroup_of(self, task_instance_id: int) -> Path | None:
         """Return the cgroup of an attempt that is about to start; None if it gets none."""
@@ -102,7 +107,7 @@ class Limits:
     def kept_from_forking(self, cgroup: Path | None) -> bool:
         """Return whether an attempt that could start no process may have met its own limit."""
         if cgroup is None:
-            return self.base is None and self.by_account and self.processes > 0
+            return self.by_account and self.processes > 0
         return _event(cgroup / "pids.events", "max")
 
     def explain(
@@ -117,8 +122,8 @@ class Limits:
         if cgroup is None:
             if may_not_have_forked(result.exit_code) and self.kept_from_forking(cgroup):
                 result.reason = (
-                    f"{explained(result)}, as of a shell that can start no process; all tasks of its"
-                    f" account together may have {self.processes:,} processes and threads on this"
+                    f"{explained(result)}, as of a shell that can start no process; its account"
+                    f" may have {self.processes:,} processes and threads in all its tasks on this"
                     " host (worker.task_process_limit)"
                 )
             elif memory_mb:

@@ -171,7 +171,7 @@ class Starter:
                 # Else a script that writes to /dev/stderr by name would be refused.
                 os.fchown(output, prepared.account.uid, prepared.account.gid)
             task_log.write(output, prepared.header)
-            limits = self._limits.lowered(prepared.memory_mb)
+            limits = self._limits.lowered(prepared.memory_mb, is_forked=prepared.asks_host)
             record = _record(task, prepared, self._clock, limits=limits)
             process, pidfd = self._spawn(record, prepared, output, limits)
         except BaseException:

@@ -46,6 +46,8 @@ class Circumstances:
     """Its pid; 0 if it is nobody else."""
     session: bool = True
     """It leads a session of its own; else it has to make a group of its own itself."""
+    limited_as: int = 0
+    """The process whose limits on memory and processes it takes over; 0 is none."""
 
 
 def room_for_marker() -> dict[str, str]:
@@ -124,6 +126,8 @@ def _become(circumstances: Circumstances, host: int, keep: tuple[int, ...]) -> N
     _mark(circumstances.environment.get(MARKER, ""))
     if attempt := circumstances.environment.get(MARKER):
         take(mark_of(attempt))
+    if circumstances.limited_as:
+        _limit_as(circumstances.limited_as)
     end_with_parent(host)
     os.chdir(circumstances.directory)
     os.environ.clear()
@@ -158,6 +162,13 @@ def _yield_as(proxy: int) -> None:
             os.setpriority(os.PRIO_PROCESS, 0, niceness)
             # Not on every kernel: a session's own, within which the former counts.
             Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
+
+
+def _limit_as(pid: int) -> None:
+    """Take over the limits of a process, that of the attempt: forks inherit those of the host."""
+    for kind in (resource.RLIMIT_DATA, resource.RLIMIT_NPROC):
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(kind, resource.prlimit(pid, kind))
 
 
 def _mark(marker: str) -> None:

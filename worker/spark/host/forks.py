@@ -83,11 +83,12 @@ class Forks:
         *,
         keep: tuple[int, ...] = (),
         session: bool = True,
+        limited_as: int | None = None,
     ) -> int:
         """Do work in a process made as its task proxy is; the pid. Raises `OSError` if it can't be.
 
         `ended` is told the exit code, negative for a signal. `keep` and `session` are those of
-        `worker.spark.host.forking`.
+        `worker.spark.host.forking`, and so is `limited_as`, the task proxy unless it is given.
         """
         circumstances = Circumstances(
             environment=request.environment,
@@ -95,6 +96,7 @@ class Forks:
             files=request.files,
             proxy=link.pid,
             session=session,
+            limited_as=link.pid if limited_as is None else limited_as,
         )
         pid = forking.fork(circumstances, work, keep=keep)
         self._follow(pid, ended)

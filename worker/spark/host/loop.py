@@ -232,9 +232,13 @@ class Host:
             return
         if server is not None:
             server.pythons += 1
-        interpreter = self._tasks.interpreter_of(session_id)
         self._pythons.start(
-            link, request, session_id=session_id, arguments=arguments, interpreter=interpreter
+            link,
+            request,
+            session_id=session_id,
+            arguments=arguments,
+            interpreter=self._tasks.interpreter_of(session_id),
+            limited_as=self._tasks.proxy_of(session_id),
         )
 
     def _follow(self, link: Link, document: str) -> None:

@@ -46,8 +46,12 @@ class UdfPythons:
         session_id: str,
         arguments: Sequence[str],
         interpreter: str,
+        limited_as: int,
     ) -> None:
-        """Start one for this task proxy. `interpreter` is another than the host's, or ""."""
+        """Start one for this task proxy. `interpreter` is another than the host's, or "".
+
+        `limited_as` is the task proxy of the session's task, whose limits it gets.
+        """
         python = _Python(session_id=session_id)
 
         def ended(code: int) -> None:
@@ -57,7 +61,9 @@ class UdfPythons:
         try:
             # It makes a group of its own, which the leader of a session may not.
             work = _work(arguments, interpreter)
-            python.pid = self._forks.fork(link, request, work, ended, session=False)
+            python.pid = self._forks.fork(
+                link, request, work, ended, session=False, limited_as=limited_as
+            )
         except OSError as error:
             link.error("SUBMIT_FAILED", f"no process could be made: {error.strerror}")
             return

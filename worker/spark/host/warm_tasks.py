@@ -185,6 +185,13 @@ class WarmTasks:
                         return path
         return ""
 
+    def proxy_of(self, session_id: str) -> int:
+        """The pid of the task proxy of a session's task; 0 if there is none."""
+        for task in self._tasks.values():
+            if task.place is not None and task.place.session_id == session_id:
+                return task.link.pid
+        return 0
+
     def server_died(self, died: Died) -> None:
         """End all tasks with a session in a server that has died."""
         self._late_looks = [each for each in self._late_looks if each.server is not died.server]
