@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -68,6 +69,17 @@ class Cluster:
                 return True
         except OSError:
             return False
+
+    def unready(self) -> str:
+        """What the worker says about why it is not ready; "" while it is, or does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5):
+                return ""
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
+        except OSError:
+            return ""
 
     def submit(
         self,
@@ -175,6 +187,15 @@ def test_t53_a_worker_keeps_the_memory_free_that_its_configuration_reserves(
     cluster.start(RESERVED_MEMORY_GB="1000000")
     log = cluster.home / "logs" / f"worker-server-{cluster.port}.log"
     until(lambda: log.exists() and "host has no room for more work" in log.read_text())
+    assert cluster.sql("SELECT state FROM t_ds_task_instance WHERE id = %s", task) == (0,)
+
+
+def test_a_worker_without_room_on_its_disk_claims_nothing_and_is_not_ready(
+    cluster: Cluster,
+) -> None:
+    task = cluster.submit("true")
+    cluster.start(RESERVED_DISK_GB="1000000")
+    until(lambda: "less than worker.reserved_disk_gb" in cluster.unready())
     assert cluster.sql("SELECT state FROM t_ds_task_instance WHERE id = %s", task) == (0,)
 
 

@@ -64,6 +64,20 @@ def made(
     )
 
 
+def test_a_driver_keeps_its_temporary_files_in_the_folder_that_it_is_given(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    command = java_command.command(
+        java_command.PYTHON_DRIVER,
+        conf={},
+        properties_file=tmp_path / "p.spark",
+        environment=environment,
+        scratch=tmp_path / "scratch",
+    )
+    assert f"-Djava.io.tmpdir={tmp_path / 'scratch'}" in command.argv
+    assert not any("tmpdir" in word for word in made(environment, tmp_path, "q.spark").argv)
+
+
 def test_the_command_is_what_the_launcher_says_with_settings_in_a_file(
     environment: dict[str, str], tmp_path: Path, home: Path
 ) -> None:
