@@ -101,24 +101,6 @@ def programs(tmp_path: Path, cluster: StandaloneCluster) -> Iterator[Programs]:
     programs.host.supervisor.close()
 
 
-def test_an_application_is_found_although_it_names_itself(
-    programs: Programs, cluster: StandaloneCluster
-) -> None:
-    gate = programs.home / "gate"
-    programs.begin(1, _GATED, params={"mainArgs": str(gate)})
-    programs.host.until(lambda: programs.facts(1).progress.tasks_done >= 4)
-    facts = programs.facts(1)
-    (app_id,) = facts.application_ids
-    assert cluster.live() == [app_id]
-    assert facts.ui_link.startswith("http://")
-    assert facts.history_link == f"{cluster.page}/app/?appId={app_id}"
-    gate.touch()
-    assert programs.host.end_of(1).state is TaskState.SUCCESS, programs.host.log(1)
-    assert cluster.state(app_id) == "FINISHED"
-    assert programs.facts(1).usage.core_seconds > 0
-    assert programs.facts(1).usage.peak_memory_bytes > 50_000_000
-
-
 def test_a_kill_is_verified_with_the_master(programs: Programs, cluster: StandaloneCluster) -> None:
     programs.begin(1, _LONG)
     programs.host.until(lambda: programs.facts(1).progress.tasks_running == 2)
@@ -148,7 +130,7 @@ def test_an_application_does_not_outlive_a_runner_that_is_killed_outright(
     programs.host.until(lambda: cluster.live() == [])
 
 
-def test_a_driver_on_a_lost_host_is_ended_before_another_is_begun(
+def test_a_driver_on_a_lost_host_is_ended_first_and_an_application_that_names_itself_is_found(
     programs: Programs, cluster: StandaloneCluster
 ) -> None:
     (programs.home / "left.py").write_text(_LONG)
@@ -163,10 +145,20 @@ def test_a_driver_on_a_lost_host_is_ended_before_another_is_begun(
         # Its page tells the tag a moment after the Master tells of the application.
         manager = StandaloneManager([cluster.page])
         programs.host.until(lambda: len(manager.with_tag(tag(CLUSTER, 1))) == 1)
-        programs.begin(2, _SUM, lost_attempts=(1,))
-        end = programs.host.end_of(2)
-        assert end.state is TaskState.SUCCESS, programs.host.log(2)
+        gate = programs.home / "gate"
+        programs.begin(2, _GATED, params={"mainArgs": str(gate)}, lost_attempts=(1,))
+        programs.host.until(lambda: programs.facts(2).progress.tasks_done >= 4)
         assert "what is left of earlier attempts is ended first" in programs.host.log(2)
+        facts = programs.facts(2)
+        (app_id,) = facts.application_ids
+        assert cluster.live() == [app_id]
+        assert facts.ui_link.startswith("http://")
+        assert facts.history_link == f"{cluster.page}/app/?appId={app_id}"
+        gate.touch()
+        assert programs.host.end_of(2).state is TaskState.SUCCESS, programs.host.log(2)
+        assert cluster.state(app_id) == "FINISHED"
+        assert programs.facts(2).usage.core_seconds > 0
+        assert programs.facts(2).usage.peak_memory_bytes > 50_000_000
     finally:
         left.kill()
         left.wait()
