@@ -57,7 +57,7 @@ _SEEN = {
 }
 
 
-def until(is_so: Callable[[], object], *, within: float = 150) -> None:
+def until(is_so: Callable[[], object], *, within: float = 300) -> None:
     """Look until it is so; fails when it is not so for very long."""
     deadline = time.monotonic() + within
     while not is_so():
@@ -137,7 +137,7 @@ class Attempt:
         with (self.folder / "go").open("w") as gate:
             gate.write("go")
 
-    def end(self, *, within: float = 200) -> int:
+    def end(self, *, within: float = 400) -> int:
         """The exit code, as a supervisor sees it."""
         return self.process.wait(timeout=within)
 

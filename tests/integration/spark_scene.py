@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.integration.spark_stage import Stage
 
 _PLAY = "import sys; from tests.integration.spark_stage import play; play(*sys.argv[1:])"
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 250.0
 scenes: dict[str, Callable[[Stage], None]] = {}
 
 

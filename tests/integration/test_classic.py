@@ -88,7 +88,7 @@ class Task:
         return (self.folder / "log").read_text()
 
     def end(self) -> End:
-        code = self.process.wait(240)
+        code = self.process.wait(400)
         self._log.close()
         reason, facts = self.folder / "task.reason", self.folder / "facts"
         return End(
@@ -106,7 +106,7 @@ def run(folder: Path, script: str, **job: Any) -> End:
 
 def until(is_so: Callable[[], bool]) -> None:
     """Look until it is so; fails when it is not so for very long."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not is_so():
         assert time.monotonic() < deadline, "waited in vain"
         # Between looks at other processes' effects; no test's outcome depends on its length.

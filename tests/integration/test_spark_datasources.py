@@ -99,7 +99,7 @@ def test_a_data_source_is_read_and_its_password_is_shown_nowhere(mode: str, tmp_
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
         check=False,
     )
     told = done.stdout + done.stderr

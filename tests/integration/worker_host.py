@@ -32,7 +32,7 @@ from worker.processes.supervising import Supervisor
 from worker.workspace import Account, attempt_folders, remove_directory
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = 300.0
 """Far more than any step takes on a busy machine."""
 SCHEDULED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -35,7 +35,7 @@ STARTED_WITHIN = timedelta(minutes=3)
 """Far more than the start of a daemon or server takes on a busy machine."""
 
 
-def until(is_so: Callable[[], bool], *, within: float = 150) -> None:
+def until(is_so: Callable[[], bool], *, within: float = 300) -> None:
     """Look until it is so; fails when it is not so for very long."""
     deadline = time.monotonic() + within
     pause = 0.01
@@ -192,7 +192,7 @@ class PrivateCluster:
             instance_id,
         )
 
-    def await_end(self, instance_id: int, *, within: float = 150) -> int:
+    def await_end(self, instance_id: int, *, within: float = 300) -> int:
         """The state in which a process instance ends."""
 
         def has_ended() -> bool:

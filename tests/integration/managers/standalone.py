@@ -14,7 +14,7 @@ from typing import Any, Self
 from common.ports import free_port
 from tests import light_jvm
 
-_PATIENCE_SECONDS = 150.0
+_PATIENCE_SECONDS = 300.0
 
 
 class StandaloneCluster:
