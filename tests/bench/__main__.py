@@ -33,7 +33,7 @@ from tests.bench import (
 )
 from tests.bench.figures import Figure
 from tests.bench.stage import Stage, standing
-from tests.bench.strains import burst
+from tests.bench.strains import burst, delayed, lost, soak
 
 _RUNS = 5
 
@@ -64,6 +64,9 @@ BENCHES: Mapping[str, Bench] = {
 
 STRAINS: Mapping[str, Callable[[int], list[Figure]]] = {
     "burst": burst.measure,
+    "delayed": delayed.measure,
+    "lost": lost.measure,
+    "soak": soak.measure,
 }
 
 _HELP = f"{', '.join(BENCHES)}; and, if they are named: {', '.join(STRAINS)}"

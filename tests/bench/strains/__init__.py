@@ -1,4 +1,4 @@
-"""Benches that strain a cluster for minutes. Each starts clusters of its own.
+"""Benches that strain a cluster for minutes: a burst, slow statements, the loss of workers, a soak.
 
-`bin/bench` runs one only if it is named.
+Each starts clusters of its own, and `bin/bench` runs it only if it is named.
 """

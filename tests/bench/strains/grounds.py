@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
+from common.embedded.addresses import recorded_postgres
 from tests.bench.definitions import layered
 from tests.system.cluster import PrivateCluster, private_cluster
 
@@ -72,3 +75,19 @@ def ended(definition: int) -> str:
         "SELECT count(*) FROM t_ds_process_instance"
         f" WHERE process_definition_id = {definition:d} AND end_time IS NOT NULL"
     )
+
+
+def postgres_cpu_seconds(made: PrivateCluster) -> float:
+    """The CPU time of the embedded server and of all its backends, ended ones included."""
+    server = recorded_postgres(made.home)
+    assert server is not None
+    postmaster = psutil.Process(server.pid)
+    own = postmaster.cpu_times()
+    total = own.user + own.system + own.children_user + own.children_system
+    for child in postmaster.children():
+        try:
+            times = child.cpu_times()
+        except psutil.NoSuchProcess:
+            continue  # Counted among the postmaster's children from now on.
+        total += times.user + times.system
+    return total
