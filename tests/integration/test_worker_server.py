@@ -71,7 +71,7 @@ class Cluster:
             return False
 
     def unready(self) -> str:
-        """What the worker says about why it is not ready; "" while it is, or does not answer."""
+        """Return the worker's reason for not being ready; "" while it is, or does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5):
                 return ""

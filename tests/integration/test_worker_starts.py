@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,23 @@ def test_a_task_that_exits_as_a_shell_without_processes_does_has_failed(tmp_path
     assert (end.state, end.reported_failure) == (TaskState.FAILURE, FailureReason.EXIT_CODE)
     assert blamed == []
     host.supervisor.close()
+
+
+def test_a_task_that_fails_on_a_full_volume_is_told_so(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(volume)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("a small volume can be mounted by root alone")
+    try:
+        host = Host(volume)
+        end = host.run(host.task(1, "head -c 1000000 /dev/zero > big; exit 3"))
+        host.supervisor.close()
+    finally:
+        subprocess.run(["umount", "-l", str(volume)], check=True)
+    assert (end.state, end.reported_failure) == (TaskState.FAILURE, FailureReason.NO_SPACE)
+    assert "the volume of its log and of its directory is full" in (end.reason or "")
