@@ -486,7 +486,7 @@ MISTAKES = (
     ),
     Mistake(
         name="a date that begins without a fence",
-        seed=80,
+        seed=112,
         parts=Parts(command_store=UnfencedCommandStore),
         options=Options(
             acts=30,
