@@ -31,8 +31,6 @@ from tests.system.frame import (
     SUCCESS,
     answers,
     ask_to_stop,
-    begin_bystander,
-    good_definition,
     nothing_else_is_touched,
     refusal,
     unsaid,
@@ -69,16 +67,6 @@ def cluster(home: Path) -> Iterator[PrivateCluster]:
     with private_cluster(home, WORKER__HTTP_ALLOWED="127.0.0.1") as made:
         made.start()
         yield made
-
-
-@pytest.fixture(scope="module")
-def good(cluster: PrivateCluster) -> int:
-    return good_definition(cluster)
-
-
-@pytest.fixture(scope="module")
-def bystander(cluster: PrivateCluster) -> int:
-    return begin_bystander(cluster)
 
 
 @pytest.fixture(autouse=True)
