@@ -85,6 +85,26 @@ def test_a_task_that_ended_while_the_daemon_was_away_is_told_by_its_record(
     host.supervisor.close()
 
 
+def test_a_task_that_was_killed_and_ended_while_the_daemon_was_away_is_no_failure(
+    tmp_path: Path,
+) -> None:
+    up = tmp_path / "up"
+    script = f"echo $PPID > {up}.draft; mv {up}.draft {up}; exec sleep 600"
+    a_daemon_that_dies(
+        tmp_path,
+        f"host.begin(host.task(7, {script!r})); host.until(Path({str(up)!r}).exists)\n"
+        "host.supervisor.kill(7); host.until(lambda: 'a kill was asked for' in host.log(7))",
+    )
+    wait_until_gone(int(up.read_text()))
+    host = Host(tmp_path)
+    host.supervisor.adopt({7})
+    assert (host.ends[7].state, host.ends[7].exit_code) == (TaskState.KILL, 143)
+    host.supervisor.forget([host.ends[7]])
+    host.supervisor.run_once()
+    assert not list((tmp_path / "tasks" / "records").iterdir())
+    host.supervisor.close()
+
+
 def test_a_task_that_vanished_without_a_result_is_nobody_s_fault(
     tmp_path: Path, signpost: Signpost
 ) -> None:

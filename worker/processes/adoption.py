@@ -29,6 +29,7 @@ from worker.processes.results import (
     CUT_PUTS_OUT_NOTHING,
     Result,
     explained,
+    killed,
     of_exit_code,
     read_outputs,
     read_what_it_left,
@@ -106,7 +107,10 @@ class Adoption:
             self._clearing.keep(task_instance_id, record.execute_path, succeeded=False)
             self._report_lost(task_instance_id, pid=record.pid)
             return
-        result = of_exit_code(record.exit_code, record.job_file)
+        if record.kill_wanted:
+            result = killed(record.exit_code)
+        else:
+            result = of_exit_code(record.exit_code, record.job_file)
         read_what_it_left(result, record.facts_file, record.quality_of)
         self._close_log(record, result)
         succeeded = result.state is TaskState.SUCCESS

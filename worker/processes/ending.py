@@ -37,6 +37,7 @@ from worker.processes.results import (
     LOST_SESSION,
     Result,
     explained,
+    killed,
     may_not_have_forked,
     of_exit_code,
     read_outputs,
@@ -180,6 +181,8 @@ class Ending:
             return
         if not attempt.kill_wanted:
             attempt.kill_wanted = True
+            if not (attempt.abandoned or attempt.stale):
+                self._records.note_kill(attempt.id)
             attempt.note("a kill was asked for")
         if not attempt.leader_ended:
             self._begin_to_end(attempt, grace=grace)
@@ -361,7 +364,7 @@ class Ending:
         if attempt.abandoned:
             return Result(exit_code, TaskState.NEED_FAULT_TOLERANCE, attempt.abandoned)
         if attempt.kill_wanted:
-            return Result(exit_code, TaskState.KILL, "killed")
+            return killed(exit_code)
         if attempt.timed_out:
             return timed_out(exit_code, attempt.timeout)
         if (

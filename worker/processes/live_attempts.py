@@ -102,6 +102,7 @@ class LiveAttempt:
         self.cgroup = record.cgroup
         self.memory_mb = record.memory_mb
         self.quality_of = record.quality_of
+        self.kill_wanted = record.kill_wanted
         if record.timeout is not None and record.times_out_at is not None:
             # From here on by the clock that never jumps; never more than the whole time-out.
             left = min(record.times_out_at - clock.now(), record.timeout)

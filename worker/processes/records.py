@@ -6,12 +6,15 @@ pid before the task starts and the exit code after it ended. So a result outlive
 crash between starting a process and noting it is no gap. A record is removed after the end has been
 written to the tables. What an attempt puts out and when its time is out stand there too.
 
+That a kill was wanted is a file beside the record: TERM may end the attempt when no daemon is left.
+
 A wrapper of another account has a file of its own for its notes: its account can take the open file
 from it and write what it likes, and a record names files that the worker opens and removes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -49,6 +52,7 @@ class Record:
     """The wrapper runs as another account, and has a file of its own for its notes."""
     pid: int | None = None
     exit_code: int | None = None
+    kill_wanted: bool = False
 
     @property
     def quality_of(self) -> Path | None:
@@ -66,6 +70,7 @@ class Records:
     def begin(self, record: Record) -> int:
         """Make the record; the file descriptor is the wrapper's to write to."""
         path = self._path(record.task_instance_id)
+        self._kill(record.task_instance_id).unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
         file = os.open(path, flags, 0o600)
         try:
@@ -83,9 +88,15 @@ class Records:
         os.close(file)
         return apart
 
+    def note_kill(self, task_instance_id: int) -> None:
+        """Note that a kill of the attempt is wanted; where there is no room, that stays unknown."""
+        with contextlib.suppress(OSError):
+            self._kill(task_instance_id).touch(mode=0o600)
+
     def remove(self, task_instance_id: int) -> None:
         """Forget the attempt; one that has no record is fine."""
         self._path(task_instance_id).unlink(missing_ok=True)
+        self._kill(task_instance_id).unlink(missing_ok=True)
         self._notes(task_instance_id).unlink(missing_ok=True)
 
     def read(self, task_instance_id: int) -> Record | None:
@@ -118,6 +129,7 @@ class Records:
                 notes_apart=notes_apart,
                 pid=_number(lines, b"pid ", lowest=1, highest=_LARGEST_PID),
                 exit_code=_number(lines, b"exit ", lowest=0, highest=_LARGEST_EXIT_CODE),
+                kill_wanted=self._kill(task_instance_id).exists(),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
@@ -137,6 +149,9 @@ class Records:
 
     def _path(self, task_instance_id: int) -> Path:
         return self._directory / f"{task_instance_id:d}"
+
+    def _kill(self, task_instance_id: int) -> Path:
+        return self._directory / f"{task_instance_id:d}.kill"
 
     def _notes(self, task_instance_id: int) -> Path:
         return self._directory / f"{task_instance_id:d}.notes"

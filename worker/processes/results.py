@@ -69,6 +69,11 @@ def of_exit_code(code: int | None, job_file: Path | None = None) -> Result:
     return Result(code, TaskState.FAILURE, f"exit code {code}")
 
 
+def killed(code: int | None) -> Result:
+    """Return the result of an attempt of which a kill was wanted, however it ended."""
+    return Result(code, TaskState.KILL, "killed")
+
+
 def timed_out(code: int | None, timeout: timedelta | None) -> Result:
     """An attempt that was ended since its time was out."""
     reason = timeout_reason(timeout)
