@@ -449,60 +449,60 @@ def _judge_line(db: Connection, due: Sequence[int]) -> _Verdicts:
     verdicts = _Verdicts()
     pools = _pools(db)
     for share in db.execute(_HOPELESS, {"due": due}):
-        fault = _fault(share, pools)
+        fault = _fault(share, pools) if share.group_id in pools else None
         if fault is not None:
             verdicts.failed.setdefault(share.task_id, fault)
     judged = list(verdicts.failed)
-    while still_open := [pool_id for pool_id, pool in pools.items() if pool.is_open]:
+    while still_open := [pool_id for pool_id, pool in pools.items() if pool and pool.is_open]:
         chunk = db.execute(_LINE, {"open": still_open, "judged": judged, "due": due}).all()
         shares: dict[int, list[AnyRow]] = {row.id: [] for row in chunk}
         for share in db.execute(_SHARES, {"ids": list(shares)}):
             shares[share.task_id].append(share)
         for row in chunk:
-            _judge(row, shares[row.id], pools, verdicts)
+            # One that came after the look at the pools, and wants another, is the next pass's.
+            if all(share.group_id in pools for share in shares[row.id]):
+                _judge(row, shares[row.id], pools, verdicts)
         judged += shares
         if len(chunk) < _CHUNK:
             break
     return verdicts
 
 
-def _pools(db: Connection) -> dict[int, _Pool]:
+def _pools(db: Connection) -> dict[int, _Pool | None]:
+    """Read the pools that are asked for now; None stands for one that does not exist."""
     in_use = {row.group_id: row.slots for row in db.execute(_IN_USE)}
-    return {
-        row.id: _Pool(
+    pools: dict[int, _Pool | None] = dict.fromkeys(db.scalars(_ASKED_POOLS))
+    for row in db.execute(_POOLS, {"ids": list(pools)}):
+        pools[row.id] = _Pool(
             size=row.group_size,
             closed=row.status == _CLOSED,
             free=row.group_size - in_use.get(row.id, 0),
         )
-        for row in db.execute(_POOLS, {"ids": list(db.scalars(_ASKED_POOLS))})
-    }
+    return pools
 
 
 def _judge(
-    row: AnyRow, wanted: Sequence[AnyRow], pools: Mapping[int, _Pool], verdicts: _Verdicts
+    row: AnyRow, wanted: Sequence[AnyRow], pools: Mapping[int, _Pool | None], verdicts: _Verdicts
 ) -> None:
     fault = next(filter(None, (_fault(share, pools) for share in wanted)), None)
     if fault is not None:
         verdicts.failed[row.id] = fault
         return
-    full = [
-        pool
-        for share in wanted
-        if (pool := pools[share.group_id]).closed or pool.barred or pool.free < share.weight
-    ]
+    asked = [(pool, share.weight) for share in wanted if (pool := pools[share.group_id])]
+    full = [pool for pool, weight in asked if pool.closed or pool.barred or pool.free < weight]
     if full:
         # All that it wants are kept for it: else its pools might never be free at the same time.
         # Not so for a closed one, of which nobody knows when it opens again.
         is_kept_out = any(pool.closed for pool in full)
-        for pool in full if is_kept_out else [pools[share.group_id] for share in wanted]:
+        for pool in full if is_kept_out else [pool for pool, _ in asked]:
             pool.barred = True
         return
-    for share in wanted:
-        pools[share.group_id].free -= share.weight
+    for pool, weight in asked:
+        pool.free -= weight
     verdicts.let_go[row.id] = row
 
 
-def _fault(share: AnyRow, pools: Mapping[int, _Pool]) -> str | None:
+def _fault(share: AnyRow, pools: Mapping[int, _Pool | None]) -> str | None:
     """Return the reason why this attempt can never have its slots; None if it can."""
     name = repr(share.group_name or str(share.group_id))
     pool = pools.get(share.group_id)

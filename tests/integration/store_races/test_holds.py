@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, func, insert, select, update
 from common.model.commands import Command, CommandType
 from common.model.decisions import FinishProcess
 from common.model.definitions import PoolShare, TaskTimeout
+from common.model.instances import Ownership
 from common.model.plans import Begin, Plan, Resume, Snapshot
 from common.model.states import ExecutionType, ProcessState, TaskState, TimeoutStrategy
 from common.store import tables as t
@@ -115,6 +116,42 @@ def test_a_release_that_chooses_others_waits_for_the_one_before(
         monkeypatch.setattr(holds, "_move", move_later)
         offers = PostgresHoldStore(here).release(now=NOON).offers
         assert len(offers + second[0].result().offers) == 1
+
+
+@pytest.mark.parametrize("weight", [1, 3])
+def test_an_attempt_that_comes_amid_a_release_and_wants_another_pool_is_not_failed_for_that(
+    here: Engine, there: Engine, monkeypatch: pytest.MonkeyPatch, weight: int
+) -> None:
+    owned = a_run(here)
+    known = PoolShare(pool_name=a_pool(here, 2))
+    other = a_pool(here, 2)
+    save(here, owned, a_submit("first", pools=(known,)))
+    look = holds._pools
+
+    def look_and_submit(db: Connection) -> Any:
+        pools = look(db)
+        monkeypatch.setattr(holds, "_pools", look)
+        save(
+            there, owned, a_submit("late", pools=(known, PoolShare(pool_name=other, slots=weight)))
+        )
+        return pools
+
+    monkeypatch.setattr(holds, "_pools", look_and_submit)
+    assert len(PostgresHoldStore(here).release(now=NOON).offers) == 1
+    assert _late(here, owned).reason is None
+    offers = PostgresHoldStore(here).release(now=NOON).offers
+    late = _late(here, owned)
+    if weight == 1:
+        assert (len(offers), late.state) == (1, TaskState.SUBMITTED)
+    else:
+        assert late.reason == f"pool {other!r} has 2 slots, the task needs 3"
+
+
+def _late(made: Engine, owned: Ownership) -> Any:
+    row = t.task_instance.c
+    named = (row.process_instance_id == owned.process_instance_id, row.name == "late")
+    with made.connect() as db:
+        return db.execute(select(t.task_instance).where(*named)).one()
 
 
 def test_a_release_that_waits_for_a_withdrawal_lets_nothing_go(here: Engine, there: Engine) -> None:
