@@ -123,17 +123,16 @@ class MemoryCommandStore(CommandStore):
         )
         dates = [row for row in waiting if _is_date(row)]
         others = [row for row in waiting if not _is_date(row)]
-        first = max(0, min(limit, room))
-        batch = others[:first]
-        is_full = len(batch) == first
-        if is_full:
-            behind = [row for row in others[first:] if not _needs_room(row)]
-            # Those that need no room go before the others if the limit is not enough for all.
-            chosen = sorted([*batch, *behind], key=_needs_room)[: max(limit, 0)]
-            batch = sorted(chosen, key=others.index)
+        batch: list[CommandRecord] = []
+        for row in others:
+            if len(batch) >= limit or sum(map(_needs_room, batch)) >= room:
+                break
+            batch.append(row)
+        behind = [row for row in others[len(batch) :] if not _needs_room(row)]
+        # Those that need no room go before the others if the limit is not enough for all.
+        chosen = sorted([*batch, *behind], key=_needs_room)[: max(limit, 0)]
+        batch = sorted(chosen, key=others.index)
         spare -= sum(map(_needs_room, batch))
-        if first and is_full:
-            return batch
         # Commands of complement dates get the room and the places that no other run takes.
         return batch + dates[: max(0, min(spare, limit - len(batch)))]
 
@@ -570,7 +569,8 @@ class MemoryCommandStore(CommandStore):
         process = self._db.processes.get(plan.process_instance_id)
         # A pause does not replace an intent to stop or to fail.
         replaced = (None, ProcessState.PAUSE) if plan.wanted_state is ProcessState.STOP else (None,)
-        if process is None or not process.is_live or process.wanted_state not in replaced:
+        is_asked = process is not None and process.wanted_state not in replaced
+        if process is None or not process.is_live or (is_asked and not process.is_waiting):
             raise _DroppedError(
                 f"process instance {plan.process_instance_id} has ended or is asked for "
                 f"{plan.wanted_state.name} already"

@@ -231,9 +231,10 @@ _ROOMLESS: Final = func.array(
 )
 
 
-def _others(limit: int, param_limit_bytes: int) -> Any:
-    """Select the first commands that are not for dates of complements."""
-    return _waiting(limit, param_limit_bytes, which=~_IS_DATE)
+def _others(limit: int, param_limit_bytes: int, *, besides: Sequence[int]) -> Any:
+    """Select the first commands that are not for dates of complements, but for these."""
+    which = and_(~_IS_DATE, command.c.id.not_in(besides)) if besides else ~_IS_DATE
+    return _waiting(limit, param_limit_bytes, which=which)
 
 
 def _roomless(limit: int, param_limit_bytes: int, *, besides: Sequence[int]) -> Any:
@@ -411,16 +412,23 @@ class PostgresCommandStore(CommandStore):
         at a time would write to fifty for each. A command that needs no room is taken from behind
         those that wait for some, too, and before them if the limit is not enough for all.
         """
-        first = max(0, min(limit, room))
-        rows = _found(db, _others(first, self._param_limit_bytes)) if first else []
-        is_full = len(rows) == first
-        if is_full:
+        rows: list[CommandRow] = []
+        may_be_more = True
+        # Each of those found may need room: what the others leave of it is for those behind them.
+        while (
+            may_be_more
+            and (wanted := min(limit - len(rows), room - sum(map(_needs_room, rows)))) > 0
+        ):
+            besides = [row.id for row in rows]
+            found = _found(db, _others(wanted, self._param_limit_bytes, besides=besides))
+            rows += found
+            may_be_more = len(found) == wanted
+        if may_be_more:
             besides = [row.id for row in rows]
             behind = _found(db, _roomless(limit, self._param_limit_bytes, besides=besides))
             rows = _within(limit, rows, behind)
         left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))
-        # Behind as many others as there was room for, there may be more, which go before dates.
-        if left > 0 and not (first and is_full):
+        if left > 0:
             rows += _found(db, _dates(left, self._param_limit_bytes))
         return rows
 
