@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+from collections import deque
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
@@ -26,8 +27,11 @@ _LAST: Final = 65_535
 _FEW: Final = 500
 _APART: Final = 64
 """Processes that choose at the same time do so from different places, this far from each other."""
+_MARKS: Final = 32
 
 _turns = itertools.count()
+_marks: deque[socket.socket] = deque()
+"""Of the ports that this process was given last: no other chooses one before it can be opened."""
 
 
 def free_port(taken: Collection[int] = ()) -> int:
@@ -35,12 +39,26 @@ def free_port(taken: Collection[int] = ()) -> int:
     candidates = _candidates(*_connections())
     for _ in candidates:
         port = candidates[(os.getpid() * _APART + next(_turns)) % len(candidates)]
-        if port not in taken and is_port_free(port):
+        if port not in taken and is_port_free(port) and _mark(port):
             return port
     raise ConfigurationError(
         f"none of the ports {candidates[0]} to {candidates[-1]} is free: end some of the programs"
         " that have them, or name ports outside of them"
     )
+
+
+def _mark(port: int) -> bool:
+    """Mark a port as chosen, by a name in the kernel; False if another process has done so."""
+    mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        mark.bind(f"\0orcaflow-port-{port}")
+    except OSError:
+        mark.close()
+        return False
+    _marks.append(mark)
+    if len(_marks) > _MARKS:
+        _marks.popleft().close()
+    return True
 
 
 def is_port_free(port: int) -> bool:

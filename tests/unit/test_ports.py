@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -33,6 +35,19 @@ def test_a_port_that_somebody_has_is_passed_over(monkeypatch: pytest.MonkeyPatch
         another = free_port()
         monkeypatch.setattr(ports, "_turns", itertools.count())
         assert port != another != free_port([another])
+
+
+def test_a_port_that_another_process_has_chosen_and_not_opened_is_passed_over() -> None:
+    chosen = "from common.ports import free_port; print(free_port(), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", chosen], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        port = int(other.stdout.readline())
+        assert is_port_free(port)
+        assert not ports._mark(port)
+        other.kill()
+    assert ports._mark(port)
 
 
 @pytest.mark.parametrize(
