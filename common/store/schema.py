@@ -38,7 +38,6 @@ from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
 from common.store.reading import allow_reading
-from common.store.transaction import LOCK_NOT_AVAILABLE, refusal
 
 log = logging.getLogger(__name__)
 
@@ -232,6 +231,9 @@ def upgrade(
     nothing to do. Raises `SchemaBusyError` if a table is never free for `patience`; it is waited
     for a second at a time, so that daemons go on.
     """
+    # Brings metrics with it, which commands that only check the schema have no use for.
+    from common.store.transaction import LOCK_NOT_AVAILABLE, refusal
+
     tries = max(1, patience // _LOCK_WAIT)
     for left in reversed(range(tries)):
         try:

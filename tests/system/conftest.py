@@ -1,4 +1,4 @@
-"""What the tests of one cluster need of it: a good definition, and a run that nothing may touch.
+"""A good definition for the tests of one cluster, and a run that nothing may touch.
 
 A module of tests defines `cluster` itself.
 """
