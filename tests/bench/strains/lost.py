@@ -118,6 +118,7 @@ def _shares_until_ended(cluster: PrivateCluster, definition: int) -> list[float]
     while cluster.rows(grounds.ended(definition)) != [(INSTANCES,)]:
         if time.monotonic() > deadline:
             raise TimeoutError("the backlog has not cleared")
+        # The window over which processor time is counted.
         time.sleep(_SAMPLE_SECONDS)
         now, used_now = time.monotonic(), grounds.postgres_cpu_seconds(cluster)
         shares.append(100 * rate(1, now - at) * (used_now - used))

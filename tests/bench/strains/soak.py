@@ -76,6 +76,7 @@ def measure(runs: int) -> list[Figure]:
                     sampled_at = passed
                     cluster.rows(_STOP_LONG, long)
                     _sample(cluster, seen, passed)
+                # The load is so many commands a second.
                 time.sleep(1 / A_SECOND)
             waits.append(
                 percentile([row[0] for row in cluster.rows(_WAITS, since, time.time())], 95)
@@ -141,6 +142,7 @@ def _left_at_rest(cluster: PrivateCluster, long: int) -> float:
             left += len(opened.task_queue.entries()) + len(opened.task_queue.claimed())
         if not left or time.monotonic() > deadline:
             return float(left)
+        # That nothing is left notifies nobody; this is after all that is measured.
         time.sleep(grounds.LOOK_SECONDS)
 
 
