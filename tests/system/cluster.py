@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +25,9 @@ from common import config
 from common.process_identity import is_alive, process_start_time
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemons import Cluster, Kind, Options
+from tests.system import command_line
 from tests.system.furnished import furnish
 
-ROOT = Path(__file__).resolve().parents[2]
 FURNISHED: Path | None = None
 """The place of the data that new homes get as a copy; None outside pytest."""
 STARTED_WITHIN = timedelta(minutes=3)
@@ -217,16 +216,8 @@ class PrivateCluster:
     # The command line
 
     def orcaflow(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """The command line, in a process of its own."""
-        return subprocess.run(
-            [sys.executable, "-m", "orcaflow", *arguments],
-            cwd=ROOT,
-            env={**os.environ, **self._environment},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        """The command line, which sees the cluster's settings."""
+        return command_line.run(*arguments, environment={**os.environ, **self._environment})
 
     def told(self, *arguments: str) -> Any:
         """The JSON that a command answers, which must succeed."""

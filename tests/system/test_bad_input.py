@@ -24,7 +24,8 @@ from common.ports import free_port
 from operations.daemons import Kind, Options
 from tests.system.bad_definitions import BAD_DEFINITIONS, FORGED
 from tests.system.bad_outputs import bad_outputs, put_out
-from tests.system.cluster import ROOT, PrivateCluster, a_task, private_cluster, until
+from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
+from tests.system.command_line import ROOT
 from tests.system.frame import (
     FAILURE,
     STOP,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.cluster import ROOT, PrivateCluster, private_cluster, until
+from tests.system.cluster import PrivateCluster, private_cluster, until
+from tests.system.command_line import ROOT
 
 FAILURE, SUCCESS = 6, 7
 EXAMPLES = ROOT / "examples" / "control"

