@@ -39,20 +39,10 @@ from common.embedded.zookeeper_rights import as_super
 from common.store import schema
 from common.store.connect import engine
 from tests.budget import Budget
+from tests.lanes import Lanes
 from tests.system import cluster
 
 Address = TypeVar("Address")
-
-LONGEST = (
-    "tests/integration/test_spark_host.py",
-    "tests/integration/test_spark_submit_standalone.py",
-    # These share a Spark host if one lane takes them, which it does while two others have the first.
-    "tests/integration/test_spark_tasks.py",
-    "tests/integration/test_worker_conformance.py",
-    "tests/integration/test_spark_progress.py",
-    "tests/integration/test_spark_isolation.py",
-)
-"""The modules that are begun first, in this order."""
 
 STARTED_WITHIN = timedelta(minutes=3)
 """Far more than the start of a server takes on a busy machine."""
@@ -108,21 +98,9 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()  # Later collections pass over what stays.
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the modules that take longest, so that no processor is idle at the end."""
-    items.sort(key=_place_in_line)
-
-
-def _place_in_line(item: pytest.Item) -> int:
-    place = item.path.relative_to(item.config.rootpath).as_posix()
-    if place in LONGEST:
-        return LONGEST.index(place)
-    is_slow = any(mark.name == "slow" for mark in item.iter_markers())
-    return len(LONGEST) + (not is_slow and not place.startswith("tests/system/"))
-
-
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget())
+    config.pluginmanager.register(Lanes())
     # To look for garbage as often as a daemon does takes a fifteenth of the simulation's time.
     gc.set_threshold(100_000, 20, 20)
     # A busy machine is slow, and no test may fail for that.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo
 
 _DAY = timedelta(days=1)
@@ -121,7 +122,7 @@ def _is_this_day(part: str, day: date) -> bool:
         return False
     if not part.endswith("W"):
         return day.day == wanted
-    working = [other for other in month if other.strftime("%a") not in ("Sat", "Sun")]
+    working = [other for other in month if other.isoweekday() < 6]
     return day == min(working, key=lambda other: abs(other.day - wanted))
 
 
@@ -144,6 +145,7 @@ def _numbered(text: str, names: tuple[str, ...]) -> str:
     return text
 
 
+@cache
 def _counted(text: str, low: int, high: int) -> frozenset[int]:
     """The numbers of a field, found by stepping around it."""
     found: set[int] = set()

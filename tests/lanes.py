@@ -1,0 +1,82 @@
+"""The order of the tests' modules in a run of several lanes, and the modules that keep together.
+
+A lane is a process of pytest-xdist. A module's tests stay in one lane anyway, so that they share its
+servers. Modules that share more than that stay in one lane too: a Spark host, a JVM, or the parsed
+files of the repository.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from xdist.scheduler.protocol import Scheduling
+
+TOGETHER: Final = {
+    **dict.fromkeys(
+        (
+            "tests/integration/test_spark_tasks.py",
+            "tests/integration/test_worker_conformance.py",
+            "tests/integration/test_spark_progress.py",
+            "tests/integration/test_spark_isolation.py",
+        ),
+        "a warm Spark host",
+    ),
+    **dict.fromkeys(
+        (
+            "tests/integration/test_spark_quality.py",
+            "tests/integration/test_spark_sql.py",
+        ),
+        "a driver in the tests' own process",
+    ),
+}
+"""The modules that share something, with its name."""
+
+_ALSO_TOGETHER: Final = ("tests/house/",)
+"""The folders whose modules share something."""
+
+LONGEST: Final = (
+    "tests/integration/test_spark_host.py",
+    "tests/integration/test_spark_submit_standalone.py",
+    *TOGETHER,
+    "tests/simulation/test_simulation.py",
+)
+"""The modules that are begun first, in this order."""
+
+
+class Lanes:
+    """A pytest plug-in: sorts what has been collected, and distributes it."""
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Begin with the modules that take longest, so that no processor is idle at the end."""
+        items.sort(key=_place_in_line)
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Scheduling | None:
+        """Distribute whole units instead of whole files, if whole files are asked for."""
+        if config.getvalue("dist") != "loadfile":
+            return None
+        from xdist.scheduler import LoadFileScheduling
+
+        class Units(LoadFileScheduling):
+            def _split_scope(self, nodeid: str) -> str:
+                return unit(nodeid)
+
+        return Units(config, log)
+
+
+def unit(nodeid: str) -> str:
+    """Name the part of a run that one lane takes as a whole: a module, or several."""
+    file = nodeid.partition("::")[0]
+    folder = next((each for each in _ALSO_TOGETHER if file.startswith(each)), None)
+    return folder or TOGETHER.get(file, file)
+
+
+def _place_in_line(item: pytest.Item) -> int:
+    place = item.path.relative_to(item.config.rootpath).as_posix()
+    if place in LONGEST:
+        return LONGEST.index(place)
+    is_slow = any(mark.name == "slow" for mark in item.iter_markers())
+    return len(LONGEST) + (not is_slow and not place.startswith("tests/system/"))
