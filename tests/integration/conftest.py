@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from sqlalchemy import Engine, make_url
@@ -17,8 +17,10 @@ from common.store.connect import engine
 from orcaflow.cli.app import main
 from tests.conftest import MIGRATED, Databases
 from tests.integration.shared_databases import MigratedDatabase, PlainDatabase
-from tests.integration.spark_host import WARM_PROFILES, SparkHost, spark_host
 from tests.integration.worker_host import Signpost
+
+if TYPE_CHECKING:
+    from tests.integration.spark_host import SparkHost
 
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
 
@@ -78,6 +80,9 @@ def url(databases: Databases) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
     """One Spark host for all modules that only run tasks on it: each server costs twenty seconds."""
+    # Here, since it brings PySpark and pandas with it, which the tests that wait long don't need.
+    from tests.integration.spark_host import WARM_PROFILES, spark_host
+
     with spark_host(tmp_path_factory.mktemp("warm"), WARM_PROFILES) as made:
         yield made
 
