@@ -23,12 +23,27 @@ Find: TypeAlias = Callable[[str], TaskRun]
 """The look-up of a task by its name."""
 
 
+# Looked up once: the class looks a member up anew each time that it is asked for one.
+_SUCCEEDED, _PASSED, _TAKEN, _OPEN = TaskPhase.SUCCEEDED, TaskPhase.PASSED, Edge.TAKEN, Edge.OPEN
+_DISTINGUISHING = (TaskPhase.BRANCHED, TaskPhase.SKIPPED, TaskPhase.TOLERATED)
+
+
+def common_edge(phase: TaskPhase) -> Edge | None:
+    """Return the state of all edges from a task in this phase; None if they are not alike.
+
+    Nearly all are alike, and a dense DAG has far more edges than tasks.
+    """
+    if phase is _SUCCEEDED or phase is _PASSED:
+        return _TAKEN
+    return None if phase in _DISTINGUISHING else _OPEN
+
+
 def edge_between(dag: Dag, find: Find, name: str, below: str) -> Edge:
     """Return the state of the edge from a task to its successor in the DAG."""
     task = find(name)
+    if (common := common_edge(task.phase)) is not None:
+        return common
     match task.phase:
-        case TaskPhase.SUCCEEDED | TaskPhase.PASSED:
-            return Edge.TAKEN
         case TaskPhase.BRANCHED:
             if below in (task.branch or ()):
                 return Edge.TAKEN
@@ -37,10 +52,8 @@ def edge_between(dag: Dag, find: Find, name: str, below: str) -> Edge:
             if not _takes_branches(task.node) or _lead_on(dag, find, task.choosers, below):
                 return Edge.LEFT
             return Edge.REFUSED
-        case TaskPhase.TOLERATED:
-            return Edge.TAKEN if looks_at_ends(find(below).node) else Edge.BLOCKED
         case _:
-            return Edge.OPEN
+            return Edge.TAKEN if looks_at_ends(find(below).node) else Edge.BLOCKED
 
 
 def choosers_above(find: Find, name: str, upstream: Iterable[str]) -> tuple[str, ...]:

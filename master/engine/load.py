@@ -180,6 +180,6 @@ def _recount(run: ProcessRun) -> None:
                     ready.append(name)
         if task.phase.is_done:
             # Its upstream comes before it in this order, so it is complete.
-            task.variables = run.known(name)
+            run.know(name)
     run.ready = ready
     run.unfinished = sum(not task.phase.is_done for task in run.tasks.values())

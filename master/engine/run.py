@@ -40,7 +40,7 @@ from common.model.definitions import TaskNode
 from common.model.instances import Ownership
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
 from master.engine.context import RunContext
-from master.engine.edges import choosers_above, edge_between, looks_at_ends
+from master.engine.edges import choosers_above, common_edge, edge_between, looks_at_ends
 from master.engine.events import Event, TaskSucceeded
 from master.engine.task_run import (
     DERIVED_PHASES,
@@ -50,7 +50,7 @@ from master.engine.task_run import (
     TaskRun,
     phase_of_finished,
 )
-from master.engine.variables import Variables, merged, put_out
+from master.engine.variables import NOTHING, Variables, merged, put_out
 
 STORY_LENGTH = 200
 
@@ -114,6 +114,8 @@ class ProcessRun:
         self.failed: dict[str, None] = {}
         self.paused: dict[str, None] = {}
         self.unfinished = len(dag.names)
+        # True once any task has put something out; until then there is nothing to merge.
+        self._puts_out = any(task.variables for task in self.rest.values())
         self._due: list[tuple[datetime, str]] = []
         self._deferred: list[tuple[Priority, int, str]] = []
         self._story: deque[Event | Decision] = deque(maxlen=STORY_LENGTH)
@@ -210,7 +212,11 @@ class ProcessRun:
 
     def edges(self, name: str) -> list[Edge]:
         """Return the states of the edges that lead to a task within the scope."""
-        return [self.edge(above, name) for above in self.dag.upstream[name]]
+        tasks = self.tasks
+        return [
+            common_edge(tasks[above].phase) or self.edge(above, name)
+            for above in self.dag.upstream[name]
+        ]
 
     def skip(self, name: str) -> None:
         """Mark a task skipped; for `apply`, and for `load`."""
@@ -251,6 +257,8 @@ class ProcessRun:
 
     def input_variables(self, name: str) -> Variables:
         """Return a task's input: the output of all its upstream."""
+        if not self._puts_out:
+            return NOTHING
         return merged(self.task(above).variables for above in self.whole.upstream[name])
 
     def known(self, name: str) -> Variables:
@@ -258,6 +266,11 @@ class ProcessRun:
         task = self.tasks[name]
         own = put_out(task.var_pool, at=task.ended_at, place=self.place[name])
         return merged((self.input_variables(name), own))
+
+    def know(self, name: str) -> None:
+        """Compute the variables of a task that is done; for `apply`, and for `load`."""
+        known = self.tasks[name].variables = self.known(name)
+        self._puts_out = self._puts_out or bool(known)
 
     def apply(self, decision: Decision) -> None:
         """Change the run as the decision says. `ImpossibleError` if its state forbids that."""
@@ -439,9 +452,10 @@ class ProcessRun:
         task.phase = phase
         self.unfinished -= 1
         self.propagate_variables(name)
+        common = common_edge(phase)
         for below in self.dag.downstream[name]:
             lower = self.tasks[below]
-            lower.settle(self.edge(name, below))
+            lower.settle(common or self.edge(name, below))
             # After a recovery it may have been done long before.
             if lower.is_free and lower.phase is TaskPhase.IDLE:
                 self.ready.append(below)
@@ -451,7 +465,7 @@ class ProcessRun:
 
         In the order of the DAG, so that a task with several paths to it is computed once.
         """
-        self.tasks[name].variables = self.known(name)
+        self.know(name)
         places = self._places_of_done(name) if self.tasks[name].variables else []
         heapify(places)
         last = -1
