@@ -1,6 +1,7 @@
-"""`bin/bench [NAME …] [--runs N] [--json FILE]`: measures Orcaflow against its targets.
+"""`bin/bench [NAME …] [--runs N] [--json FILE] [--compare FILE]`: measures Orcaflow against its targets.
 
-Strains take minutes, and run only if they are named.
+Strains and benches of scale take minutes, and run only if they are named; `scale` names all of the
+latter. What differs between machines is measured first. `--compare` takes a file that `--json` wrote.
 
 Figures go to standard output as lines of JSON, progress to standard error. The exit code is 0 if
 all targets are met, 1 if one is not, 2 for a name that is none.
@@ -20,18 +21,24 @@ from pathlib import Path
 from tests.bench import (
     big,
     chain,
+    comparing,
     engine,
     fan,
     fires,
-    floor,
     idle,
     layered,
+    machine,
+    python_chain,
+    queue,
     spark,
+    starts,
+    store,
     trigger,
     wide,
     yielding,
 )
 from tests.bench.figures import Figure
+from tests.bench.scale import history, members, waiting
 from tests.bench.stage import Stage, standing
 from tests.bench.strains import burst, delayed, lost, soak
 
@@ -49,12 +56,15 @@ class Bench:
 # The order matters: an idle cluster is measured after it has worked.
 BENCHES: Mapping[str, Bench] = {
     "engine": Bench(measure=engine.measure),
-    "floor": Bench(measure=floor.measure),
     "chain": Bench(measure=chain.measure),
     "fan": Bench(measure=fan.measure),
     "layered": Bench(measure=layered.measure),
     "trigger": Bench(measure=trigger.measure),
     "fires": Bench(measure=fires.measure),
+    "python": Bench(measure=python_chain.measure),
+    "store": Bench(measure=store.measure),
+    "queue": Bench(measure=queue.measure),
+    "starts": Bench(measure=starts.measure),
     "idle": Bench(measure=idle.measure),
     "yielding": Bench(measure=yielding.measure, settings=yielding.SETTINGS),
     "wide": Bench(measure=wide.measure, settings=wide.SETTINGS),
@@ -62,36 +72,63 @@ BENCHES: Mapping[str, Bench] = {
     "big": Bench(measure=big.measure, settings=big.SETTINGS),
 }
 
+# These share no cluster, since each leaves much behind.
+SCALE: Mapping[str, Bench] = {
+    "history": Bench(measure=history.measure),
+    "open": Bench(measure=waiting.open_runs, settings=waiting.SETTINGS),
+    "held": Bench(measure=waiting.held, settings=waiting.SETTINGS),
+    "dependents": Bench(measure=waiting.dependents, settings=waiting.SETTINGS),
+}
+
 STRAINS: Mapping[str, Callable[[int], list[Figure]]] = {
+    "members": members.measure,
     "burst": burst.measure,
     "delayed": delayed.measure,
     "lost": lost.measure,
     "soak": soak.measure,
 }
 
-_HELP = f"{', '.join(BENCHES)}; and, if they are named: {', '.join(STRAINS)}"
+_ALL_OF_SCALE = "scale"
+_NAMED_ONLY = (*SCALE, *STRAINS)
+_HELP = (
+    f"{', '.join(BENCHES)}; and, if they are named: {', '.join(_NAMED_ONLY)}; {_ALL_OF_SCALE} is"
+    f" {', '.join(SCALE)} and members"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
-    figures: list[Figure] = []
+    figures = _measured("machine", lambda _: machine.measure(), 1)
     names = [name for name in BENCHES if name in options.names or not options.names]
     while names:
         settings = BENCHES[names[0]].settings
         together = [name for name in names if BENCHES[name].settings == settings]
         names = [name for name in names if name not in together]
-        _say(f"starting a cluster for {', '.join(together)}")
-        with standing(settings) as stage:
-            for name in together:
-                figures += _measured(name, partial(BENCHES[name].measure, stage), options.runs)
-    for name in STRAINS:
+        figures += _on_a_cluster({name: BENCHES[name] for name in together}, options.runs)
+    for name, bench in SCALE.items():
         if name in options.names:
-            figures += _measured(name, STRAINS[name], options.runs)
+            figures += _on_a_cluster({name: bench}, options.runs)
+    for name, measure in STRAINS.items():
+        if name in options.names:
+            figures += _measured(name, measure, options.runs)
     if options.json:
         options.json.write_text("".join(f"{figure.line()}\n" for figure in figures))
+    for change in comparing.changes(figures, options.compare):
+        _say(str(change))
     missed = [figure.name for figure in figures if not figure.is_met]
     _say(f"missed: {', '.join(missed)}" if missed else "all targets are met")
     return 1 if missed else 0
+
+
+def _on_a_cluster(benches: Mapping[str, Bench], runs: int) -> list[Figure]:
+    """Measure these one after the other on one cluster, whose settings they share."""
+    _say(f"starting a cluster for {', '.join(benches)}")
+    (settings,) = {frozenset(bench.settings.items()) for bench in benches.values()}
+    figures: list[Figure] = []
+    with standing(dict(settings)) as stage:
+        for name, bench in benches.items():
+            figures += _measured(name, partial(bench.measure, stage), runs)
+    return figures
 
 
 def _measured(name: str, measure: Callable[[int], list[Figure]], runs: int) -> list[Figure]:
@@ -107,7 +144,9 @@ def _measured(name: str, measure: Callable[[int], list[Figure]], runs: int) -> l
 
 
 def _line_of(figure: Figure) -> str:
-    text = f"{figure.name:24} {figure.median:10.2f} {figure.unit}"
+    text = f"{figure.name:32} {figure.median:10.2f} {figure.unit}"
+    if len(figure.values) > 1:
+        text += f"  [{min(figure.values):.2f}, {max(figure.values):.2f}]"
     if figure.target is None:
         return text
     return f"{text}  ({figure.target}: {'met' if figure.is_met else 'MISSED'})"
@@ -118,13 +157,27 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=_HELP)
     parser.add_argument("--runs", type=int, default=_RUNS, help="medians of so many")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument(
+        "--compare", type=_former, default={}, metavar="FILE", help="a file that --json wrote"
+    )
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.names if name not in (*BENCHES, *STRAINS)]
+    known = (*BENCHES, *_NAMED_ONLY, _ALL_OF_SCALE)
+    unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"there is no bench {', '.join(unknown)}; there are {_HELP}")
+    if _ALL_OF_SCALE in options.names:
+        options.names += [*SCALE, "members"]
     if options.runs < 1:
         parser.error("--runs must be at least 1")
     return options
+
+
+def _former(file: str) -> Mapping[str, tuple[float, ...]]:
+    """The figures of an earlier run; argparse makes an error of what can't be read."""
+    try:
+        return comparing.former_values(Path(file).read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"can't compare with {file}: {error}") from None
 
 
 def _say(text: str) -> None:

@@ -11,9 +11,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +29,21 @@ class Cluster:
     dsn: str
     zookeeper: str
     digest: str
-    master_pid: int
-    worker_pid: int
+    pids: Mapping[str, int]
+    """By the names of `status`: both servers and both daemons."""
+    environment: Mapping[str, str] = field(repr=False)
+
+    @property
+    def master_pid(self) -> int:
+        return self.pids["master-server"]
+
+    @property
+    def worker_pid(self) -> int:
+        return self.pids["worker-server"]
+
+    def execute(self, command: Sequence[str]) -> str:
+        """Run a program that is to meet this cluster; return its standard output."""
+        return _done(list(command), self.environment)
 
 
 @contextmanager
@@ -38,25 +51,24 @@ def running(settings: Mapping[str, object] | None = None) -> Iterator[Cluster]:
     """Run one master and one worker; `settings` by full key, as `master.exec_threads`."""
     with tempfile.TemporaryDirectory(prefix="orcaflow-bench-") as folder:
         home = Path(folder)
-        environment = _environment(home, settings or {})
+        environment = environment_of(home, settings or {})
         # Killed, so that tasks of a failed bench don't outlive it.
         with ExitStack() as stack:
-            stack.callback(_operate, environment, "stop", "standalone-server", "--now")
+            stack.callback(operate, environment, "stop", "standalone-server", "--now")
             started = json.loads(
-                _operate(environment, "start", "standalone-server", "--free-ports", "-o", "json")
+                operate(environment, "start", "standalone-server", "--free-ports", "-o", "json")
             )
-            pids = {each["name"]: each["pid"] for each in started}
             yield Cluster(
                 home=home,
                 dsn=_configured(environment, "database.dsn"),
                 zookeeper=_configured(environment, "zookeeper.hosts"),
                 digest=_configured(environment, "zookeeper.digest"),
-                master_pid=pids["master-server"],
-                worker_pid=pids["worker-server"],
+                pids={each["name"]: each["pid"] for each in started},
+                environment=environment,
             )
 
 
-def _environment(home: Path, settings: Mapping[str, object]) -> dict[str, str]:
+def environment_of(home: Path, settings: Mapping[str, object]) -> dict[str, str]:
     kept = {name: text for name, text in os.environ.items() if not name.startswith("ORCAFLOW_")}
     chosen = {
         f"ORCAFLOW_{key.replace('.', '__').upper()}": str(value) for key, value in settings.items()
@@ -64,7 +76,7 @@ def _environment(home: Path, settings: Mapping[str, object]) -> dict[str, str]:
     return {**kept, "ORCAFLOW_HOME": str(home), **chosen}
 
 
-def _operate(environment: Mapping[str, str], *arguments: str) -> str:
+def operate(environment: Mapping[str, str], *arguments: str) -> str:
     return _done([str(ROOT / "bin" / "orcaflow-daemon.sh"), *arguments], environment)
 
 

@@ -1,8 +1,11 @@
-"""The CPU time and memory of a daemon, read from `/proc`."""
+"""The CPU time and memory of daemons, read from `/proc`."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 _NANOSECONDS = 1e9
 
@@ -18,6 +21,16 @@ def cpu_seconds(pid: int) -> float:
 def resident_mb(pid: int) -> float:
     """The resident memory at the moment."""
     return _status_mb(pid, "VmRSS")
+
+
+def shared_mb(pid: int) -> float:
+    """The memory (PSS) of a process and all below it, in MiB; a shared page counts in parts."""
+    root = psutil.Process(pid)
+    total = 0
+    for process in (root, *root.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            total += process.memory_full_info().pss
+    return total / 2**20
 
 
 def peak_mb(pid: int) -> float:

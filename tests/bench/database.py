@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 
 import psycopg2
@@ -161,6 +161,12 @@ class Database:
         with self._acting.cursor() as cursor:
             cursor.execute(query, values)
             return _only(cursor.fetchone())
+
+    def execute(self, statement: str, values: Mapping[str, object]) -> None:
+        """Execute a statement in a transaction of its own, or in none if it allows none."""
+        with self._acting.cursor() as cursor:
+            # Without values a percent sign is one; with them it would begin a placeholder.
+            cursor.execute(statement, values or None)
 
     def attempts(self, definition_id: int) -> dict[str, tuple[float, float]]:
         """The claim and the end of each task of the definition's last instance, in Unix time."""

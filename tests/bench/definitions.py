@@ -37,6 +37,47 @@ def layered(widths: Sequence[int], first_script: str, script: str) -> str:
     return _process(tasks)
 
 
+def typed_chain(length: int, script: str, task_type: str) -> str:
+    """`t0` to `t<length-1>` in a line, of a type that takes a script."""
+    return _process(
+        [_task(f"t{n}", script, [f"t{n - 1}"] if n else [], task_type) for n in range(length)]
+    )
+
+
+def one_task(name: str, script: str) -> str:
+    """The JSON of a task alone, as its row has it."""
+    return json.dumps(_task(name, script, []))
+
+
+def retried_later(widths: Sequence[int]) -> str:
+    """Layers of which the first fails at once and is tried again in an hour."""
+    read = json.loads(layered(widths, "exit 1", "true"))
+    for task in read["tasks"][: widths[0]]:
+        task |= {"maxRetryTimes": 1, "retryInterval": 60}
+    return json.dumps(read)
+
+
+def pooled(width: int, script: str, pool: int) -> str:
+    """Parallel tasks, `t0` and on, that each take a slot of a pool."""
+    return _process([_task(f"t{n}", script, []) | {"taskGroupId": pool} for n in range(width)])
+
+
+def dependents(width: int, definition: int) -> str:
+    """Parallel DEPENDENT tasks, `t0` and on, that wait for today's run of a definition."""
+    item = {
+        "definitionId": definition,
+        "projectId": 1,
+        "depTasks": "ALL",
+        "cycle": "day",
+        "dateValue": "today",
+    }
+    groups = [{"relation": "AND", "dependItemList": [item]}]
+    dependence = {"relation": "AND", "dependTaskList": groups}
+    return _process(
+        [_task(f"t{n}", "", [], "DEPENDENT") | {"dependence": dependence} for n in range(width)]
+    )
+
+
 def spark_chain(length: int, script: str, **params: object) -> str:
     """PYSPARK tasks in a line, `t0` and on; `params` besides the script."""
     return _process(

@@ -52,10 +52,33 @@ class Figure:
                 "max": _short(max(self.values)),
                 "unit": self.unit,
                 "runs": len(self.values),
+                "values": [_short(value) for value in self.values],
                 "target": None if self.target is None else str(self.target),
                 "met": None if self.target is None else self.is_met,
             }
         )
+
+
+def against_floor(
+    name: str,
+    unit: str,
+    values: Sequence[float],
+    floors: Sequence[float],
+    *,
+    limit: Target | None = None,
+    target: Target | None = None,
+) -> list[Figure]:
+    """A figure, its floor of the same runs, and their proportion, of which `limit` is the target."""
+    return [
+        Figure(name=name, unit=unit, values=tuple(values), target=target),
+        Figure(name=f"floor.{name}", unit=unit, values=tuple(floors)),
+        Figure(
+            name=f"{name}_of_floor",
+            unit="x",
+            values=tuple(value / floor for value, floor in zip(values, floors, strict=True)),
+            target=limit,
+        ),
+    ]
 
 
 def percentile(samples: Sequence[float], share: float) -> float:

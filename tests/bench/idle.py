@@ -1,4 +1,9 @@
-"""The cost of an idle master and an idle worker, after much work."""
+"""The cost of an idle cluster, after much work: processor time, and memory as PSS.
+
+PSS counts a page that several processes share once, in parts: the sum over processes is the memory
+that the cluster takes. The figure of the cluster holds every process below master, worker,
+PostgreSQL and ZooKeeper.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     pids = {"master": stage.cluster.master_pid, "worker": stage.cluster.worker_pid}
     shares: dict[str, list[float]] = {name: [] for name in pids}
     memory: dict[str, list[float]] = {name: [] for name in pids}
+    whole: list[float] = []
     # The measurement is an idle wait.
     time.sleep(SETTLE_SECONDS)
     for _ in range(runs):
@@ -27,6 +33,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
             used = daemons.cpu_seconds(pid) - before[name]
             shares[name].append(100 * used / (time.monotonic() - began))
             memory[name].append(daemons.resident_mb(pid))
+        whole.append(sum(daemons.shared_mb(pid) for pid in stage.cluster.pids.values()))
     return [
         *(
             Figure(
@@ -37,6 +44,12 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
             )
             for name in pids
         ),
+        Figure(
+            name="idle.both_cpu",
+            unit="% of a core",
+            values=tuple(map(sum, zip(*shares.values(), strict=True))),
+            target=Target(limit=0.8),
+        ),
         *(
             Figure(
                 name=f"idle.{name}_memory",
@@ -46,4 +59,5 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
             )
             for name in pids
         ),
+        Figure(name="idle.cluster_pss", unit="MiB", values=tuple(whole), target=Target(limit=300)),
     ]

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.bench.figures import gaps
+
 _AT_ONCE = 65_536
 _STOP = b"stop\n"
 
@@ -64,6 +66,11 @@ class Moments:
         fifo = shlex.quote(str(self._path))
         return f'echo "begin {name}" >{fifo}\n{body}\necho "end {name}" >{fifo}\n'
 
+    def python_line(self, what: str, name: str) -> str:
+        """A line of Python that reports a moment; `name` is an expression."""
+        path = repr(str(self._path))
+        return f"open({path}, 'w').write('{what} ' + {name} + '\\n')\n"
+
     def forget(self) -> None:
         """Forget the moments seen so far; they belong to another run."""
         with self._changed:
@@ -93,6 +100,14 @@ class Moments:
 def of(moments: list[Moment], what: str) -> dict[str, float]:
     """The moments of one kind by task; for runs in which each task name runs once."""
     return {moment.task: moment.at for moment in moments if moment.what == what}
+
+
+def chain_gaps_ms(moments: list[Moment], length: int) -> list[float]:
+    """The gaps of one run of a chain whose tasks are `t0`, `t1`, …."""
+    begins, ends = of(moments, "begin"), of(moments, "end")
+    names = [f"t{n}" for n in range(length)]
+    found = gaps([ends[name] for name in names], [begins[name] for name in names])
+    return [gap * 1000 for gap in found]
 
 
 def count(moments: list[Moment], what: str) -> int:

@@ -46,8 +46,8 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     return [
         *_chains(stage, tiny, runs),
         *_first_results(stage, runs),
-        _crowd(stage, "tasks", _SUM, runs, Target(limit=6, at_least=True)),
-        _crowd(stage, "tasks_with_udf", _SUM + _UDF, runs, None),
+        _crowd(stage, "tasks", _SUM, runs, Target(limit=15, at_least=True)),
+        _crowd(stage, "tasks_with_udf", _SUM + _UDF, runs, Target(limit=9, at_least=True)),
         *flights.measure(stage, runs),
         _memory(stage, runs),
         _stops(stage),
@@ -125,7 +125,7 @@ def _claimed_to_first(stage: Stage, definition: int, offset: float) -> list[floa
     return [first[name] + offset - claimed[name][0] for name in claimed]
 
 
-def _crowd(stage: Stage, name: str, script: str, runs: int, target: Target | None) -> Figure:
+def _crowd(stage: Stage, name: str, script: str, runs: int, target: Target) -> Figure:
     """Tasks a second, of many in one run.
 
     The first run isn't counted: the JVM compiles the code of concurrent sessions.

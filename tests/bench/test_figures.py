@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from tests.bench.comparing import changes, former_values
 from tests.bench.definitions import chain, fan, layered
-from tests.bench.figures import Figure, Target, gaps, percentile, rate
+from tests.bench.figures import Figure, Target, against_floor, gaps, percentile, rate
 
 
 def test_a_percentile_lies_between_its_neighbours() -> None:
@@ -53,6 +54,7 @@ def test_a_figure_is_judged_by_its_median() -> None:
         "max": 50.0,
         "unit": "ms",
         "runs": 3,
+        "values": [9.0, 11.0, 50.0],
         "target": "<= 12",
         "met": True,
     }
@@ -62,6 +64,40 @@ def test_a_floor_has_nothing_to_meet() -> None:
     floor = Figure(name="floor", unit="ms", values=(4.0,))
     assert floor.is_met
     assert json.loads(floor.line())["met"] is None
+
+
+def test_a_figure_is_compared_with_the_floor_of_the_same_run() -> None:
+    gap, floor, ratio = against_floor(
+        "gap", "ms", [6.0, 9.0], [4.0, 3.0], limit=Target(limit=2), target=Target(limit=8)
+    )
+    assert (gap.values, gap.is_met) == ((6.0, 9.0), True)
+    assert (floor.name, floor.values, floor.target) == ("floor.gap", (4.0, 3.0), None)
+    assert (ratio.name, ratio.values, ratio.is_met) == ("gap_of_floor", (1.5, 3.0), False)
+
+
+def test_a_change_counts_if_the_samples_do_not_overlap() -> None:
+    before = [Figure(name=name, unit="ms", values=(4.0, 5.0, 6.0)) for name in ("a", "b", "gone")]
+    former = former_values([figure.line() for figure in before])
+    now = [
+        Figure(name="a", unit="ms", values=(2.0, 2.5, 3.0)),
+        Figure(name="b", unit="ms", values=(5.5, 7.5, 8.0)),
+        Figure(name="new", unit="ms", values=(1.0,)),
+    ]
+    assert [(one.name, one.ratio, one.moved) for one in changes(now, former)] == [
+        ("a", 0.5, True),
+        ("b", 1.5, False),
+    ]
+
+
+def test_figures_of_before_the_samples_were_written_have_their_range() -> None:
+    line = '{"name": "a", "median": 2.0, "min": 1.0, "max": 9.0}'
+    assert former_values([line, ""]) == {"a": (1.0, 2.0, 9.0)}
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"name": "a", "values": ["x"]}'])
+def test_a_line_that_is_no_figure_is_named(line: str) -> None:
+    with pytest.raises(ValueError, match="line 1 is no figure"):
+        former_values([line])
 
 
 def test_every_shape_has_the_tasks_that_its_name_promises() -> None:

@@ -34,7 +34,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     stage.database.stop_all(definition)
     stopped = stage.database.await_ends(1, within=_LONGEST_SECONDS) - asked
     return [
-        Figure(name="wide.seconds", unit="s", values=(seconds,)),
+        Figure(name="wide.seconds", unit="s", values=(seconds,), target=Target(limit=15)),
         Figure(name="wide.rate", unit="tasks/s", values=(rate(_TASKS, seconds),)),
         Figure(name="wide.stop", unit="s", values=(stopped,), target=Target(limit=_STOP_SECONDS)),
         Figure(

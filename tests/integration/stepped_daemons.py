@@ -320,8 +320,8 @@ def stepped_daemons(url: str, zookeeper: ZookeeperRoot, home: Path) -> Iterator[
         worker.heartbeat.run_once()
         for loop in master.loops:
             _add(stepped, "master", loop, master.wakes.by_name)
-        for loop in worker.loops:
-            _add(stepped, "worker", loop, worker.wakes.by_name)
+        for own in worker.loops:
+            _add(stepped, "worker", own, worker.wakes.by_name)
         with _watched(stepped):
             yield stepped
 

@@ -1,0 +1,1 @@
+"""Measures whether work grows without making the rest slower. Each bench takes minutes."""
