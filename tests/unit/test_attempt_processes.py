@@ -6,11 +6,23 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from worker.processes.attempt_processes import Seen, pin, seen_with_marker, signal_exactly
+from worker.processes.attempt_processes import (
+    Seen,
+    belonging,
+    may_belong,
+    pin,
+    scan,
+    scan_marked,
+    seen_with_marker,
+    signal_exactly,
+)
+from worker.processes.marks import can_mark, mark_of, shell_line
 
 PATH = f"/attempts/of/{os.getpid()}"
 
@@ -86,3 +98,62 @@ def test_a_process_of_another_attempt_is_not_found_by_its_pid(
     process: subprocess.Popen[bytes],
 ) -> None:
     assert seen_with_marker(process.pid, "/attempts/of/another") is None
+
+
+# Tenants. A tenant's process may bear what it has read off another's attempt.
+
+ALICE, MALLORY = 54_321, 54_322
+"""Ids of accounts: the kernel asks for no name."""
+
+
+@contextmanager
+def a_bearer(path: str, *, marker: bool, uid: int) -> Iterator[int]:
+    """A process of an account that bears the mark, or else the marker, of the attempt at `path`."""
+    environment = {"PATH": os.defpath, **({"ORCAFLOW_EXECUTE_PATH": path} if marker else {})}
+    script = f"{'' if marker else shell_line(mark_of(path))}exec cat"
+    with subprocess.Popen(
+        ["/bin/sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        cwd="/",
+        user=uid,
+        group=uid,
+        extra_groups=(),
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        yield process.pid
+        process.stdin.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other accounts")
+@pytest.mark.parametrize("marker", [True, False], ids=["marker", "mark"])
+def test_what_another_tenant_s_process_bears_makes_it_none_of_an_attempt_s(
+    tmp_path: Path, marker: bool
+) -> None:
+    if not marker and not can_mark():
+        pytest.skip("no process can be marked here")
+    attempt = tmp_path / "attempt"
+    attempt.mkdir()
+    os.chown(attempt, ALICE, ALICE)
+    path = str(attempt)
+    with (
+        a_bearer(path, marker=marker, uid=ALICE) as own,
+        a_bearer(path, marker=marker, uid=MALLORY) as planted,
+        a_bearer(path, marker=marker, uid=0) as by_sudo,
+    ):
+        looks = (scan(),) if marker else (scan(), scan_marked([path]))
+        for look in looks:
+            found = belonging(look, paths={path: 7}, sessions={})
+            assert {each.pid for each in found[7]} == {own, by_sudo}
+        # A process in the attempt's session is the attempt's, as whoever it goes on: none can join.
+        (other,) = [each for each in scan() if each.pid == planted]
+        assert belonging([other], paths={}, sessions={other.session: 7}) == {7: [other]}
+        assert seen_with_marker(planted, path) is None
+        # An attempt of the worker's own account may have started it by sudo.
+        os.chown(attempt, 0, 0)
+        assert may_belong(planted, path)

@@ -1,8 +1,9 @@
 """Finds the processes that belong to an attempt, and signals exactly those.
 
 An attempt's processes are those that bear its mark (`marks`), those of its session, and every other
-that carries its marker in its environment, however far it moved away. A pid is only a pid with the
-time that its process started: no single process is signalled before it has been seen again behind a
+that carries its marker in its environment, however far it moved away. Marks and markers can be
+copied, so another tenant's process that has them is none of its. A pid is only a pid with the time
+that its process started: no single process is signalled before it has been seen again behind a
 pidfd, and a group only by callers that know its leader to be unreaped. Reads `/proc` itself,
 because one look at all processes must cost milliseconds.
 """
@@ -79,7 +80,23 @@ def named(processes: Iterable[Seen]) -> str:
 def seen_with_marker(pid: int, execute_path: str) -> Seen | None:
     """Return the process with this pid if it belongs to this attempt: pids are reused."""
     seen = _seen(pid)
-    return seen if seen is not None and seen.execute_path == execute_path else None
+    if seen is None or seen.execute_path != execute_path or not may_belong(pid, execute_path):
+        return None
+    return seen
+
+
+def may_belong(pid: int, execute_path: str) -> bool:
+    """Return whether a process runs as the account of the attempt with this directory.
+
+    Root and the worker's own account are as good, and any if the attempt has no account of its own.
+    Compared is the account that started the process, which no set-uid program changes.
+    """
+    own = os.geteuid()
+    try:
+        account = os.lstat(execute_path).st_uid
+    except OSError:
+        return True  # Nobody can tell; no tenant can remove its attempt's directory itself.
+    return account == own or _real_uid(pid) in (account, own, 0)
 
 
 def pin(seen: Seen) -> int | None:
@@ -143,16 +160,16 @@ def belonging(
 ) -> dict[int, list[Seen]]:
     """Return the processes by the attempt that they belong to.
 
-    `paths` and `sessions` are the attempts by their directory and by their session.
+    `paths` and `sessions` are the attempts by their directory and by their session, which no other
+    process can join.
     """
     found: dict[int, list[Seen]] = {}
-    marks = {mark_of(path): owner for path, owner in paths.items()}
+    marks = {mark_of(path): path for path in paths}
     for process in processes:
-        owner = None if process.execute_path is None else paths.get(process.execute_path)
-        if owner is None and process.mark is not None:
-            owner = marks.get(process.mark)
-        if owner is None:
-            owner = sessions.get(process.session)
+        owner = sessions.get(process.session)
+        for path in (process.execute_path, marks.get(process.mark or 0)):
+            if owner is None and path is not None and path in paths:
+                owner = paths[path] if may_belong(process.pid, path) else None
         if owner is not None:
             found.setdefault(owner, []).append(process)
     return found
@@ -177,6 +194,14 @@ def _seen(pid: int) -> Seen | None:
     if fields is None:
         return None
     return Seen(pid, int(fields[3]), int(fields[19]), _marker(pid), mark_seen(pid))
+
+
+def _real_uid(pid: int) -> int | None:
+    try:
+        status = (_PROC / str(pid) / "status").read_bytes()
+    except OSError:
+        return None
+    return int(status.partition(b"\nUid:")[2].split(None, 1)[0])
 
 
 def _fields(pid: int) -> list[bytes] | None:

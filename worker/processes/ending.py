@@ -28,7 +28,6 @@ from worker.processes.attempt_processes import Seen, end_exactly, kill_exactly, 
 from worker.processes.clearing import Clearing
 from worker.processes.limits import Limits
 from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
-from worker.processes.marks import mark_of
 from worker.processes.orphans import Orphans
 from worker.processes.outputs import OutputReader
 from worker.processes.records import Records
@@ -204,7 +203,7 @@ class Ending:
         forking = {
             attempt.id
             for attempt in attempts
-            if self._orphans.kill(mark_of(attempt.execute_path), leaders=leaders)
+            if self._orphans.kill(attempt.execute_path, leaders=leaders)
         }
         found = _left_by(attempts, attempt_processes.scan())
         for attempt in attempts:
@@ -242,8 +241,8 @@ class Ending:
         return attempt.process is None or attempt.asks_host or self._has_orphans(attempt)
 
     def _has_orphans(self, attempt: LiveAttempt) -> bool:
-        mark = mark_of(attempt.execute_path)
-        return self._orphans.may_be_left(mark, leaders=self._live.leaders())
+        leaders = self._live.leaders()
+        return self._orphans.may_be_left(attempt.execute_path, leaders=leaders)
 
     def _begin_to_await(self, attempt: LiveAttempt, now: float) -> None:
         attempt.awaited_until = now + self._grace

@@ -15,8 +15,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from worker.processes.attempt_processes import is_zombie
-from worker.processes.marks import mark_seen
+from worker.processes.attempt_processes import is_zombie, may_belong
+from worker.processes.marks import mark_of, mark_seen
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _ROUNDS: Final = 100
@@ -45,7 +45,7 @@ class Orphans:
             _become_subreaper(False)
             self.adopts = False
 
-    def may_be_left(self, mark: int, *, leaders: Collection[int]) -> bool:
+    def may_be_left(self, execute_path: str, *, leaders: Collection[int]) -> bool:
         """Return whether an attempt whose leader has ended may have live processes.
 
         Every process that descends from the leader is an orphan by then, or descends from one.
@@ -53,10 +53,11 @@ class Orphans:
         """
         if not self.adopts:
             return True
+        mark = mark_of(execute_path)
         for _ in range(_ROUNDS):
             ended = False
             for pid in self._orphans(leaders):
-                if mark_seen(pid) == mark:
+                if mark_seen(pid) == mark and may_belong(pid, execute_path):
                     if not is_zombie(pid):
                         return True
                     # What it forked just before its end may stand behind the end of the list.
@@ -66,7 +67,7 @@ class Orphans:
                 return False
         return True
 
-    def kill(self, mark: int, *, leaders: Collection[int]) -> bool:
+    def kill(self, execute_path: str, *, leaders: Collection[int]) -> bool:
         """Kill the orphans of an attempt, and those that their ends make; True if some are left.
 
         Nothing passes between a look and a kill but the kill itself, so this also catches processes
@@ -74,10 +75,11 @@ class Orphans:
         """
         if not self.adopts:
             return False
+        mark = mark_of(execute_path)
         for _ in range(_ROUNDS):
             found = False
             for pid in self._orphans(leaders):
-                if mark_seen(pid) == mark:
+                if mark_seen(pid) == mark and may_belong(pid, execute_path):
                     found = True
                     # A child's pid is its own until it is reaped.
                     _kill(pid)
