@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from common.model.failures import FailureReason
 from common.model.states import TaskState
 from tests.integration.worker_host import Host, Signpost, a_daemon_that_dies, wait_until_gone
 from worker.processes.attempt_processes import Seen, scan
@@ -102,6 +103,72 @@ def test_a_task_that_was_killed_and_ended_while_the_daemon_was_away_is_no_failur
     host.supervisor.forget([host.ends[7]])
     host.supervisor.run_once()
     assert not list((tmp_path / "tasks" / "records").iterdir())
+    host.supervisor.close()
+
+
+_DIES_WHILE_IT_ENDS = """
+from datetime import timedelta
+from tests.integration.worker_host import SetClock
+clock = SetClock()
+host = Host(host.home, clock=clock)
+params = {{"keepChildren": True}}
+host.begin(host.task(7, {script!r}, timeout=timedelta(hours=1), params=params))
+host.until(Path({up!r}).exists)
+{ending}
+"""
+_ENDINGS = {
+    "kill": "host.supervisor.kill(7); host.until(lambda: 'a kill was asked for' in host.log(7))",
+    "time-out": "clock.ahead = timedelta(hours=2); host.until(lambda: 'timed out' in host.log(7))",
+}
+
+
+def test_a_task_whose_time_was_out_and_that_ended_while_the_daemon_was_away_has_timed_out(
+    tmp_path: Path,
+) -> None:
+    up = tmp_path / "up"
+    script = f"echo $PPID > {up}.draft; mv {up}.draft {up}; exec sleep 600"
+    ending = _ENDINGS["time-out"]
+    a_daemon_that_dies(
+        tmp_path, _DIES_WHILE_IT_ENDS.format(script=script, up=str(up), ending=ending)
+    )
+    wait_until_gone(int(up.read_text()))
+    host = Host(tmp_path)
+    host.supervisor.adopt({7})
+    end = host.ends[7]
+    assert (end.state, end.exit_code, end.failure) == (
+        TaskState.FAILURE,
+        143,
+        FailureReason.TIMED_OUT,
+    )
+    assert end.reason == "timed out after 60 minutes (timeout strategy FAILED)"
+    host.supervisor.forget([end])
+    host.supervisor.run_once()
+    assert not list((tmp_path / "tasks" / "records").iterdir())
+    host.supervisor.close()
+
+
+@pytest.mark.parametrize(
+    ("ending", "state"), [("kill", TaskState.KILL), ("time-out", TaskState.FAILURE)]
+)
+def test_what_is_left_of_a_task_that_was_told_to_end_is_killed_after_all(
+    tmp_path: Path, ending: str, state: TaskState
+) -> None:
+    up = tmp_path / "up"
+    # `keepChildren` is for those that are left by a task that ends by itself.
+    script = (
+        f"setsid -f sh -c 'echo $$ > {up}.child; exec sleep 600'"
+        f"; until [ -s {up}.child ]; do sleep 0.02; done"
+        f"; echo $PPID > {up}.draft; mv {up}.draft {up}; exec sleep 600"
+    )
+    ending = _ENDINGS[ending]
+    a_daemon_that_dies(
+        tmp_path, _DIES_WHILE_IT_ENDS.format(script=script, up=str(up), ending=ending)
+    )
+    wait_until_gone(int(up.read_text()))
+    host = Host(tmp_path)
+    host.supervisor.adopt({7})
+    assert host.end_of(7).state is state
+    wait_until_gone(int(up.with_suffix(".child").read_text()))
     host.supervisor.close()
 
 

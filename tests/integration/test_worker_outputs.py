@@ -7,16 +7,21 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from common.clock import SystemClock
 from common.model.states import TaskState
 from common.store.worker.ports import AttemptEnd, ClaimedTask
-from tests.integration.worker_host import Host, Signpost, a_daemon_that_dies, wait_until_gone
+from tests.integration.worker_host import (
+    Host,
+    SetClock,
+    Signpost,
+    a_daemon_that_dies,
+    wait_until_gone,
+)
 from worker.processes.outputs import Declared
 from worker.processes.starting import Prepared
 
@@ -251,19 +256,6 @@ def test_what_can_t_be_read_from_upstream_fails_the_attempt(
 
 
 # Time-outs.
-
-
-class SetClock(SystemClock):
-    """A clock that a test puts forward."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def now(self) -> datetime:
-        return super().now() + self.ahead
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.ahead.total_seconds()
 
 
 def test_an_attempt_whose_time_is_out_fails(host: Host, signpost: Signpost) -> None:

@@ -136,10 +136,13 @@ class Host:
             self.supervisor.run_once()
             self.cutter.run_once()
 
+    def log_path(self, task_instance_id: int) -> Path:
+        """The path of the attempt's log."""
+        return Path(self._folders.paths(1, 2, task_instance_id).log_path)
+
     def log(self, task_instance_id: int) -> str:
         """The attempt's log."""
-        path = Path(self._folders.paths(1, 2, task_instance_id).log_path)
-        return path.read_text(encoding="utf-8")
+        return self.log_path(task_instance_id).read_text(encoding="utf-8")
 
     def directory(self, task_instance_id: int) -> Path:
         """The attempt's own directory."""
@@ -151,6 +154,19 @@ class Host:
 
     def _started(self, task_instance_id: int, pid: int, start_time: float) -> None:
         self.starts[task_instance_id] = (pid, start_time)
+
+
+class SetClock(SystemClock):
+    """A clock that a test puts forward."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead.total_seconds()
 
 
 class Signpost:

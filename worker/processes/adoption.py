@@ -33,6 +33,7 @@ from worker.processes.results import (
     of_exit_code,
     read_outputs,
     read_what_it_left,
+    timed_out,
 )
 
 log = logging.getLogger(__name__)
@@ -109,6 +110,8 @@ class Adoption:
             return
         if record.kill_wanted:
             result = killed(record.exit_code)
+        elif record.timed_out:
+            result = timed_out(record.exit_code, record.timeout)
         else:
             result = of_exit_code(record.exit_code, record.job_file)
         read_what_it_left(result, record.facts_file, record.quality_of)

@@ -129,6 +129,8 @@ class Ending:
                 attempt.times_out_at = None
                 if not attempt.leader_ended and not attempt.is_ending:
                     attempt.timed_out = True
+                    if not attempt.stale:
+                        self._records.note_timeout(attempt.id)
                     attempt.note(timeout_reason(attempt.timeout))
                     self._begin_to_end(attempt, grace=self._grace)
 
@@ -160,7 +162,7 @@ class Ending:
     def end_without_leader(self, attempt: LiveAttempt) -> None:
         """End an attempt whose leader ended while nobody watched, and which left processes."""
         attempt.leader_ended = True
-        if attempt.stale or attempt.abandoned:
+        if attempt.stale or attempt.abandoned or attempt.was_told_to_end:
             self._begin_sweeps(attempt, self._clock.monotonic())
         else:
             self._begin_to_await(attempt, self._clock.monotonic())
@@ -222,7 +224,7 @@ class Ending:
         self._live.unwatch(attempt)
         attempt.leader_ended = True
         now = self._clock.monotonic()
-        if attempt.is_ending:
+        if attempt.was_told_to_end:
             if attempt.process is not None:
                 # The unreaped leader keeps the group's number.
                 signal_group(attempt.pid, signal.SIGKILL)

@@ -93,6 +93,11 @@ class LiveAttempt:
     sweep_rest: float = 0.0
     give_up_at: float = 0.0
 
+    @property
+    def was_told_to_end(self) -> bool:
+        """True if this incarnation or a former one has told it to end."""
+        return self.is_ending or self.kill_wanted or self.timed_out
+
     def describe(self, record: Record, clock: Clock) -> None:
         """Take over the facts that a started attempt and an adopted one have in common."""
         self.outputs = record.outputs
@@ -103,6 +108,7 @@ class LiveAttempt:
         self.memory_mb = record.memory_mb
         self.quality_of = record.quality_of
         self.kill_wanted = record.kill_wanted
+        self.timed_out = record.timed_out
         if record.timeout is not None and record.times_out_at is not None:
             # From here on by the clock that never jumps; never more than the whole time-out.
             left = min(record.times_out_at - clock.now(), record.timeout)

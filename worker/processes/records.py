@@ -6,7 +6,8 @@ pid before the task starts and the exit code after it ended. So a result outlive
 crash between starting a process and noting it is no gap. A record is removed after the end has been
 written to the tables. What an attempt puts out and when its time is out stand there too.
 
-That a kill was wanted is a file beside the record: TERM may end the attempt when no daemon is left.
+That a kill was wanted, or that the time was out, is a file beside the record: TERM may end the
+attempt when no daemon is left.
 
 A wrapper of another account has a file of its own for its notes: its account can take the open file
 from it and write what it likes, and a record names files that the worker opens and removes.
@@ -53,6 +54,8 @@ class Record:
     pid: int | None = None
     exit_code: int | None = None
     kill_wanted: bool = False
+    timed_out: bool = False
+    """It was told to end since its time was out."""
 
     @property
     def quality_of(self) -> Path | None:
@@ -70,7 +73,7 @@ class Records:
     def begin(self, record: Record) -> int:
         """Make the record; the file descriptor is the wrapper's to write to."""
         path = self._path(record.task_instance_id)
-        self._kill(record.task_instance_id).unlink(missing_ok=True)
+        self._remove_wishes(record.task_instance_id)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
         file = os.open(path, flags, 0o600)
         try:
@@ -93,10 +96,15 @@ class Records:
         with contextlib.suppress(OSError):
             self._kill(task_instance_id).touch(mode=0o600)
 
+    def note_timeout(self, task_instance_id: int) -> None:
+        """Note that the attempt's time is out; where there is no room, that stays unknown."""
+        with contextlib.suppress(OSError):
+            self._timeout(task_instance_id).touch(mode=0o600)
+
     def remove(self, task_instance_id: int) -> None:
         """Forget the attempt; one that has no record is fine."""
         self._path(task_instance_id).unlink(missing_ok=True)
-        self._kill(task_instance_id).unlink(missing_ok=True)
+        self._remove_wishes(task_instance_id)
         self._notes(task_instance_id).unlink(missing_ok=True)
 
     def read(self, task_instance_id: int) -> Record | None:
@@ -130,6 +138,7 @@ class Records:
                 pid=_number(lines, b"pid ", lowest=1, highest=_LARGEST_PID),
                 exit_code=_number(lines, b"exit ", lowest=0, highest=_LARGEST_EXIT_CODE),
                 kill_wanted=self._kill(task_instance_id).exists(),
+                timed_out=self._timeout(task_instance_id).exists(),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
@@ -147,11 +156,18 @@ class Records:
             if path.name.isascii() and path.name.isdecimal():
                 yield int(path.name)
 
+    def _remove_wishes(self, task_instance_id: int) -> None:
+        self._kill(task_instance_id).unlink(missing_ok=True)
+        self._timeout(task_instance_id).unlink(missing_ok=True)
+
     def _path(self, task_instance_id: int) -> Path:
         return self._directory / f"{task_instance_id:d}"
 
     def _kill(self, task_instance_id: int) -> Path:
         return self._directory / f"{task_instance_id:d}.kill"
+
+    def _timeout(self, task_instance_id: int) -> Path:
+        return self._directory / f"{task_instance_id:d}.timeout"
 
     def _notes(self, task_instance_id: int) -> Path:
         return self._directory / f"{task_instance_id:d}.notes"
