@@ -109,11 +109,8 @@ class Launcher:
         self._opened = opened
         self._resources = home / "resources"
         self._servers_data = home / "postgres"
-        self._common = {
-            **settings.environment,
-            "ORCAFLOW_HOME": str(home),
-            "ORCAFLOW_DATA_DIR": str(data_dir),
-        }
+        self._data_dir = data_dir
+        self._common = {**settings.environment, "ORCAFLOW_HOME": str(home)}
 
     def prepare(self, task: ClaimedTask) -> Prepared:
         """Make an attempt ready; `SchedulerError` or `OSError` with the reason if it can't be."""
@@ -166,6 +163,7 @@ class Launcher:
             # First: every other variable goes before one of a parameter.
             **variables,
             **self._common,
+            "ORCAFLOW_DATA_DIR": str(tenants.data_of(self._data_dir, account)),
             "ORCAFLOW_TASK_INSTANCE_ID": str(task.id),
             "ORCAFLOW_PROCESS_INSTANCE_ID": str(task.process_instance_id),
             "ORCAFLOW_TASK_NAME": task.name,

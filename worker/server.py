@@ -236,6 +236,7 @@ class WorkerServer:
         )
         made: list[Supervisor] = []
         closed_folder(tasks, mode=PASSABLE)
+        closed_folder(tasks / "records")
         fitness = self._fitness = Fitness(
             (tasks, data_dir), reserved_gb=settings.reserved_disk_gb, clock=self._clock
         )

@@ -1,4 +1,4 @@
-"""Finds the operating-system account that a task runs as.
+"""Finds the operating-system account that a task runs as, and the folder of its data.
 
 In `single` mode that is the daemon's own account for every task, and tenants only name a queue. In
 `tenant` mode it is the account that the tenant's code names: it must exist already and be an
@@ -13,10 +13,12 @@ import re
 from pathlib import Path
 
 from worker.launching.base import TaskParameterError
-from worker.workspace import Account
+from worker.spark.host import folders
+from worker.workspace import Account, may_write
 
 _CODE = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _FIRST_ORDINARY_UID = 1000
+_TENANTS = "tenants"
 
 
 def account_of(code: str | None) -> Account | None:
@@ -58,6 +60,38 @@ def refuse_owner_of(servers_data: Path, account: Account) -> None:
             f"tenant {account.name}: {servers_data} belongs to this account, so its tasks could"
             " read the whole database; use another account for tasks"
         )
+
+
+def data_of(shared: Path, account: Account | None) -> Path:
+    """Return the folder for the data of an account's tasks: the shared one if it may write there.
+
+    Otherwise it is one of its own, as by `own_data`.
+    """
+    if account is None:
+        return shared
+    try:
+        is_shared = may_write(account, shared.stat())
+    except FileNotFoundError:
+        is_shared = False
+    return shared if is_shared else own_data(shared, account)
+
+
+def own_data(shared: Path, account: Account) -> Path:
+    """Return an account's own folder below that of shared data, made if it is not there.
+
+    Raises `OSError` if it can't be made, or if somebody else has made what has its name.
+    """
+    open_own_data(shared)
+    folder = shared / _TENANTS / account.name
+    folders.make_folder(folder, folders.PRIVATE, account)
+    return folder
+
+
+def open_own_data(shared: Path) -> None:
+    """Have the way to the folders that `own_data` returns. Raises `OSError` as that does."""
+    # Others may be allowed to write in the folder of data.
+    folders.check_own(shared / _TENANTS)
+    folders.open_to_others(shared / _TENANTS)
 
 
 def account_with(uid: int) -> Account | None:

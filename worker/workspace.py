@@ -165,6 +165,11 @@ def is_own_file(file: int) -> bool:
     return stat.S_ISREG(about.st_mode) and about.st_nlink <= 1
 
 
+def may_write(account: Account, about: os.stat_result) -> bool:
+    """Return whether an account may make files in the folder that `about` is about."""
+    return _may(account, about, stat.S_IWOTH | stat.S_IXOTH)
+
+
 def remove_directory(path: Path) -> None:
     """Remove an attempt's directory, and its parents as they become empty."""
     _remove(path)
@@ -185,13 +190,17 @@ def _give(path: Path, account: Account) -> None:
 
 
 def _may_read(account: Account | None, about: os.stat_result) -> bool:
-    if account is None:
-        return True
+    return account is None or _may(account, about, stat.S_IROTH)
+
+
+def _may(account: Account, about: os.stat_result, rights: int) -> bool:
+    """Return whether an account has all of these rights, given as those of others."""
+    shift = 0
     if about.st_uid == account.uid:
-        return bool(about.st_mode & stat.S_IRUSR)
-    if about.st_gid in account.groups:
-        return bool(about.st_mode & stat.S_IRGRP)
-    return bool(about.st_mode & stat.S_IROTH)
+        shift = 6
+    elif about.st_gid in account.groups:
+        shift = 3
+    return about.st_mode >> shift & rights == rights
 
 
 def _remove(path: Path) -> None:

@@ -14,6 +14,8 @@ from worker import tenants
 from worker.workspace import Account
 
 _SYSTEM_PYTHON = "/usr/bin/python3"
+_PYTHONS = (sys.executable, _SYSTEM_PYTHON, "/usr/local/bin/python3")
+_VERSION = "import sys; print(sys.version_info[:2])"
 _ASK = "import sys, encodings, pyspark; print(sys.version_info[:2])"
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run tasks as other accounts")
@@ -50,6 +52,14 @@ def a_python(folder: Path, account: Account) -> str:
     return python
 
 
+def bare_python(account: Account) -> str:
+    """An interpreter that an account may use, whatever its packages; skips if there is none."""
+    for python in _PYTHONS:
+        if _asked(python, account, _VERSION):
+            return python
+    pytest.skip(f"account {account.name} may use none of {', '.join(_PYTHONS)}")
+
+
 def _account(name: str, folder: Path) -> Account:
     try:
         uid = pwd.getpwnam(name).pw_uid
@@ -66,9 +76,14 @@ def _account(name: str, folder: Path) -> Account:
 
 
 def _works(python: str, account: Account) -> bool:
+    return _asked(python, account, _ASK) == str(sys.version_info[:2])
+
+
+def _asked(python: str, account: Account, script: str) -> str:
+    """Return what a script prints as an account; "" if that may not use the interpreter."""
     try:
         done = subprocess.run(
-            [python, "-c", _ASK],
+            [python, "-c", script],
             user=account.uid,
             group=account.gid,
             extra_groups=(),
@@ -79,5 +94,5 @@ def _works(python: str, account: Account) -> bool:
             check=False,
         )
     except OSError:
-        return False
-    return done.stdout.strip() == str(sys.version_info[:2])
+        return ""
+    return done.stdout.strip()

@@ -24,11 +24,15 @@ def run_by(context: TaskContext, module: str, job: Mapping[str, object]) -> Laun
         "outputs": {name: each.name for name, each in context.outputs.items()},
     }
     path = context.write(name, json.dumps({**known, **job}))
+    environment = {"PYTHONPATH": _PACKAGES, "PYTHONUNBUFFERED": "1"}
+    if context.settings.data_dir:
+        # A data source names its file below what is shared, whoever the tenant is.
+        environment["ORCAFLOW_DATA_DIR"] = context.settings.data_dir
     return Launch(
         # The worker's own interpreter, which surely has the libraries; -P keeps the attempt's
         # directory, which is the current one, from being searched for modules.
         argv=(sys.executable, "-P", "-m", f"worker.runners.{module}", str(path)),
-        environment={"PYTHONPATH": _PACKAGES, "PYTHONUNBUFFERED": "1"},
+        environment=environment,
         prints_outputs=False,
         job_file=path,
     )

@@ -160,26 +160,16 @@ class HostLoop:
         """Have the ways to the tenants' folders, and find the hosts that are at work there."""
         folders.open_to_others(self._folder.parent)
         folders.open_to_others(self._data_dir)
-        # Others may be allowed to write in the folder of data.
-        folders.check_own(self._tenants_data)
-        folders.open_to_others(self._tenants_data)
+        tenants.open_own_data(self._data_dir)
         folders.make_folder(self._folder, folders.PASSABLE)
         for uid in folders.uids(self._folder):
             account = tenants.account_with(uid)
             if account is not None:
                 self._hosts[uid] = self._host(account)
 
-    @property
-    def _tenants_data(self) -> Path:
-        return self._data_dir / "tenants"
-
     def _data_of(self, account: Account | None) -> Path:
         """Return the folder for what the tables of an account's sessions hold."""
-        if account is None:
-            return self._data_dir
-        folder = self._tenants_data / account.name
-        folders.make_folder(folder, folders.PRIVATE, account)
-        return folder
+        return self._data_dir if account is None else tenants.own_data(self._data_dir, account)
 
     def _host(self, account: Account | None) -> FollowedHost:
         profiles = wanted(
