@@ -95,6 +95,12 @@ loop_lag_seconds = Gauge(
     labelnames=("loop",),
     registry=REGISTRY,
 )
+loop_passes = Counter(
+    "ds_loop_passes_total",
+    "Passes of a loop that were completed.",
+    labelnames=("loop",),
+    registry=REGISTRY,
+)
 _zk_state = Gauge(
     "ds_zk_state",
     "Standing with ZooKeeper: 1 for the state it is in, else 0.",

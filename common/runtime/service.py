@@ -27,7 +27,7 @@ from common.clock import Clock, SystemClock
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.registry.protocol import AddressInUseError
 from common.runtime.health import Problem
-from common.runtime.metrics import loop_lag_seconds
+from common.runtime.metrics import loop_lag_seconds, loop_passes
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +91,7 @@ class LoopThread:
 
     def _run(self) -> None:
         lag = loop_lag_seconds.labels(loop=self.name)
+        passes = loop_passes.labels(loop=self.name)
         try:
             while not self._stopping.is_set():
                 # Cleared before the pass: what happens during it is looked at by the next one.
@@ -98,6 +99,7 @@ class LoopThread:
                 lag.set(self.overdue().total_seconds())
                 self._due_at = self._clock.monotonic()
                 rest = self._loop.run_once()
+                passes.inc()
                 self.last_pass_at = self._clock.monotonic()
                 self._due_at = self.last_pass_at + max(0.0, rest.total_seconds())
                 if rest > timedelta():
