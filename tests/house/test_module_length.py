@@ -7,7 +7,6 @@ from tests.house.tree import PACKAGES, ROOT, modules
 LIMIT = 600
 LONGER = {
     "common/store/tables.py": "the tables of the schema, column by column",
-    "tests/integration/test_spark_host.py": "one Spark host for nearly all of its tests, whose start is dear",
 }
 """Modules that can't be parted, each with the reason."""
 

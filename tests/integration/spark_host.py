@@ -51,6 +51,7 @@ from pyspark.sql.functions import udf
 plus_one = udf(lambda n: n + 1, "long")
 tell(sum(row[0] for row in spark.range(10).select(plus_one("id")).collect()))
 """
+LONG_JOB = 'spark.range(0, 10**15, 1, 4).selectExpr("sum(id % 7)").collect()'
 _ASK = str(Path(task_proxy.__file__))
 _SEEN = {
     name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME") if name in os.environ
