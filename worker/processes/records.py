@@ -73,7 +73,7 @@ class Records:
     def begin(self, record: Record) -> int:
         """Make the record; the file descriptor is the wrapper's to write to."""
         path = self._path(record.task_instance_id)
-        self._remove_wishes(record.task_instance_id)
+        self._clear_endings(record.task_instance_id)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
         file = os.open(path, flags, 0o600)
         try:
@@ -104,7 +104,7 @@ class Records:
     def remove(self, task_instance_id: int) -> None:
         """Forget the attempt; one that has no record is fine."""
         self._path(task_instance_id).unlink(missing_ok=True)
-        self._remove_wishes(task_instance_id)
+        self._clear_endings(task_instance_id)
         self._notes(task_instance_id).unlink(missing_ok=True)
 
     def read(self, task_instance_id: int) -> Record | None:
@@ -156,7 +156,7 @@ class Records:
             if path.name.isascii() and path.name.isdecimal():
                 yield int(path.name)
 
-    def _remove_wishes(self, task_instance_id: int) -> None:
+    def _clear_endings(self, task_instance_id: int) -> None:
         self._kill(task_instance_id).unlink(missing_ok=True)
         self._timeout(task_instance_id).unlink(missing_ok=True)
 
