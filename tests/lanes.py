@@ -41,6 +41,7 @@ LONGEST: Final = (
     "tests/integration/test_spark_host.py",
     "tests/integration/test_spark_submit_standalone.py",
     *TOGETHER,
+    "tests/integration/test_spark_profiles.py",
     "tests/simulation/test_simulation.py",
 )
 """The modules that are begun first, in this order."""
