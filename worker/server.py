@@ -82,7 +82,7 @@ from worker.processes.supervising import Supervisor
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.managers.settings import ManagerSettings
 from worker.spark.managers.tags import prefix
-from worker.workspace import attempt_folders
+from worker.workspace import attempt_folders, keep_apart
 
 NAME = "worker-server"
 
@@ -235,7 +235,7 @@ class WorkerServer:
             opened=DatasourceKeys(key_file(config)).opened,
         )
         made: list[Supervisor] = []
-        closed_folder(tasks, mode=PASSABLE)
+        keep_apart(closed_folder(tasks, mode=PASSABLE))
         closed_folder(tasks / "records")
         fitness = self._fitness = Fitness(
             (tasks, data_dir), reserved_gb=settings.reserved_disk_gb, clock=self._clock

@@ -7,14 +7,17 @@ so does the attempt (trap T83). Nothing here starts a process.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import stat
+import sys
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from common.store.worker.ports import AttemptFolders
@@ -24,6 +27,11 @@ _PARENT_MODE = 0o711
 _PRIVATE_MODE = 0o700
 _TRIES = 10
 _MOST_LEVELS = 100_000
+
+# FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of linux/fs.h.
+_GET_FLAGS: Final = 0x80086601
+_SET_FLAGS: Final = 0x40086602
+_UNRELATED: Final = 0x00020000
 
 _Made = TypeVar("_Made")
 
@@ -53,6 +61,24 @@ def attempt_folders(tasks: Path) -> AttemptFolders:
     return AttemptFolders(work=str(top), logs=f"{top}/logs")
 
 
+def keep_apart(folder: Path) -> None:
+    """Tell the file system that what the folders in this one hold has nothing in common.
+
+    ext2, ext3 and ext4 (`chattr +T`) then put each into another part of the disk. Else all attempts
+    share one part, and where that is without a journal, a file made there is looked for a place
+    among all that were removed in the last minute: half a millisecond for each of an attempt's
+    files, in place of 20 microseconds. Other file systems know no such flag and need none.
+    """
+    with suppress(OSError):
+        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            flags = int.from_bytes(fcntl.ioctl(file, _GET_FLAGS, bytes(8))[:4], sys.byteorder)
+            changed = (flags | _UNRELATED).to_bytes(4, sys.byteorder)
+            fcntl.ioctl(file, _SET_FLAGS, changed + bytes(4))
+        finally:
+            os.close(file)
+
+
 def open_log(path: Path) -> int:
     """A new, empty log for appending; its file descriptor. Never follows a link (X1)."""
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
@@ -80,11 +106,12 @@ def make_artefact(path: Path, account: Account | None) -> None:
 
 def make_directory(path: Path, account: Account | None) -> None:
     """An empty directory of the attempt's own."""
+    runs = path.parents[1]
     try:
-        _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE))
+        _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE), unrelated=runs)
     except FileExistsError:
         _remove(path)
-        _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE))
+        _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE), unrelated=runs)
     if account is not None:
         _give(path, account)
 
@@ -251,21 +278,27 @@ def _remove_files(folder: int) -> list[str]:
     return folders
 
 
-def _with_parents(path: Path, make: Callable[[], _Made]) -> _Made:
-    """Make something whose folder may not be there, or may just be removed by another worker."""
+def _with_parents(path: Path, make: Callable[[], _Made], *, unrelated: Path | None = None) -> _Made:
+    """Make something whose folder may not be there, or may just be removed by another worker.
+
+    The folders in `unrelated` are kept apart, if that is made too.
+    """
     for _ in range(_TRIES):
         try:
             return make()
         except FileNotFoundError:
-            _make_parents(path.parent)
+            _make_parents(path.parent, unrelated)
     return make()
 
 
-def _make_parents(path: Path) -> None:
+def _make_parents(path: Path, unrelated: Path | None) -> None:
     try:
         path.mkdir(_PARENT_MODE)
     except FileExistsError:
         return
     except FileNotFoundError:
-        _make_parents(path.parent)
-        _make_parents(path)
+        _make_parents(path.parent, unrelated)
+        _make_parents(path, unrelated)
+        return
+    if path == unrelated:
+        keep_apart(path)

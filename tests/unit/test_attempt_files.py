@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tracemalloc
 from datetime import timedelta
@@ -17,6 +18,7 @@ from worker.processes.records import Record, Records
 from worker.workspace import (
     artefact_path,
     attempt_folders,
+    keep_apart,
     make_artefact,
     make_directory,
     open_log,
@@ -43,6 +45,32 @@ def test_a_directory_is_made_afresh_and_its_empty_parents_go_with_it(tmp_path: P
     remove_directory(directory)
     assert [path.name for path in (tmp_path / "1").iterdir()] == ["9"]
     remove_directory(directory)
+
+
+def test_the_directories_of_runs_are_kept_apart_where_the_file_system_can(tmp_path: Path) -> None:
+    plain, marked = tmp_path / "plain", tmp_path / "marked"
+    for folder in (plain, marked):
+        folder.mkdir()
+    keep_apart(marked)
+    make_directory(tmp_path / "1" / "2" / "3", None)
+    assert _flags(tmp_path / "1") == _flags(marked)
+    assert _flags(tmp_path / "1" / "2") == _flags(plain)
+
+
+@pytest.mark.parametrize("folder", ["/proc/self", "/nowhere"])
+def test_a_folder_that_can_not_be_marked_stays_as_it_is(folder: str) -> None:
+    keep_apart(Path(folder))
+
+
+def _flags(folder: Path) -> bytes | None:
+    """The flags of a folder; None if its file system has none."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        return bytes(fcntl.ioctl(file, 0x80086601, bytes(8))[:4])
+    except OSError:
+        return None
+    finally:
+        os.close(file)
 
 
 def test_a_record_tells_what_was_written_whole(tmp_path: Path) -> None:
