@@ -97,6 +97,8 @@ def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
 
 def printable(text: str) -> str:
     """Escape control characters and line ends, which could forge lines or command a terminal."""
+    if text.isprintable():
+        return text
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text
     )

@@ -11,6 +11,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import stat
 import sys
 import threading
 from collections.abc import Mapping
@@ -65,17 +67,31 @@ class RotatingLog(RotatingFileHandler):
     ) -> None:
         self._lost = 0
         self._line: tuple[logging.LogRecord, str] | None = None
+        self._size: int | None = None
+        """The size of the file; None for what is no file, and is not rotated."""
         super().__init__(path, maxBytes=max_bytes, backupCount=files, encoding="utf-8")
 
     def emit(self, record: logging.LogRecord) -> None:
         lost_before = self._lost
-        super().emit(record)
+        self._write(record)
         if lost_before and self._lost == lost_before:
             self._lost = 0
             message = "log lines were lost"
             note = logging.LogRecord(log.name, logging.WARNING, "", 0, message, None, None)
             note.lines = lost_before
-            super().emit(note)
+            self._write(note)
+
+    def _write(self, record: logging.LogRecord) -> None:
+        lost_before = self._lost
+        super().emit(record)
+        if self._lost == lost_before and self._size is not None:
+            self._size += len(self.format(record)) + 1
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  # As below.
+        # The base class asks the system twice for each line what its file is, and seeks its end.
+        if self._size is None or self.maxBytes <= 0:
+            return False
+        return self._size + len(self.format(record)) + 1 >= self.maxBytes
 
     def format(self, record: logging.LogRecord) -> str:
         # The base class makes a line twice: once to learn its length, and once to write it.
@@ -89,6 +105,8 @@ class RotatingLog(RotatingFileHandler):
     def _open(self) -> io.TextIOWrapper:
         # Unbuffered: what a full disk refused must not wait in memory and come out twice later.
         raw = io.FileIO(self.baseFilename, "ab")
+        about = os.fstat(raw.fileno())
+        self._size = about.st_size if stat.S_ISREG(about.st_mode) else None
         return io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
 
 

@@ -122,6 +122,17 @@ def test_a_log_is_rotated_by_size_and_old_ones_are_dropped(tmp_path: Path) -> No
     assert all(path.stat().st_size <= 1000 for path in tmp_path.iterdir())
 
 
+def test_a_log_that_was_there_before_counts_when_it_is_rotated(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("x" * 900)
+    handler = logs.RotatingLog(path, max_bytes=1000, files=2)
+    for number in range(2):
+        handler.emit(logging.LogRecord("x", logging.INFO, "", 0, f"{number:060}", None, None))
+    handler.close()
+    assert (tmp_path / "a.log.1").stat().st_size == 961
+    assert path.read_text() == f"{1:060}\n"
+
+
 def test_a_full_disk_costs_lines_and_is_reported_when_it_is_over(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     # Writing to it fails as on a full disk, by the real operating system.
