@@ -135,5 +135,4 @@ class Worker:
 
     def _ended(self, end: AttemptEnd) -> None:
         self.reporter.ended(end)
-        # An attempt that ended makes room for another one.
-        self.wakes.wake(ClaimLoop.name)
+        self.claims.room_made()

@@ -1,8 +1,9 @@
 """`tasks_queue`: submitted attempts waiting for a worker, named as in contract §4.4.
 
-A claim is one transaction that deletes the entry and creates `tasks_claimed/<entry>`, ephemeral, so
-that it goes with the session of the worker that made it. Claims bridge the moment between the queue
-and the row; whether the worker may start the attempt is decided by the row alone.
+A claim deletes the entry and creates `tasks_claimed/<entry>`, ephemeral, so that it goes with the
+session of the worker that made it; both in one transaction, which several claims may share. Claims
+bridge the moment between the queue and the row; whether the worker may start the attempt is decided
+by the row alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from common.registry.session import Session
 FOLDER = "tasks_queue"
 CLAIMED_FOLDER = "tasks_claimed"
 
+# Entries in one transaction: far below the megabyte that a server takes.
+_AT_ONCE = 500
+
 
 class _Outcome(Enum):
     WON = "won"
@@ -36,6 +40,8 @@ class ZookeeperTaskQueue:
         self._session = session
         self._queued = NameSet(session, FOLDER)
         self._claimed = NameSet(session, CLAIMED_FOLDER)
+        self._is_alone = True
+        """No other worker took anything of what was claimed last."""
 
     def offer(self, entries: Sequence[QueueEntry]) -> None:
         """Put entries in; an entry that is there already is left as it is."""
@@ -59,21 +65,12 @@ class ZookeeperTaskQueue:
         text = f"{node.address} {node.incarnation}".encode()
         try:
             with self._session.asking(node) as client:
-                pending = [self._transaction(client, entry, text) for entry in entries]
-                outcomes = [_outcome(self._session.answer(request)) for request in pending]
-                if _Outcome.NO_FOLDER in outcomes:
-                    folder = self._session.path(CLAIMED_FOLDER)
-                    self._session.answer(client.ensure_path_async(folder))
-                    outcomes = [
-                        _outcome(self._session.answer(self._transaction(client, entry, text)))
-                        if outcome is _Outcome.NO_FOLDER
-                        else outcome
-                        for entry, outcome in zip(entries, outcomes, strict=True)
-                    ]
+                outcomes = self._claim(client, entries, text)
         except RegistryUnavailableError:
             for entry in entries:
                 self._session.take_back_later(self._claimed.path(entry.name))
             raise
+        self._is_alone = all(outcome is _Outcome.WON for outcome in outcomes)
         return tuple(
             entry
             for entry, outcome in zip(entries, outcomes, strict=True)
@@ -86,17 +83,40 @@ class ZookeeperTaskQueue:
 
     def release(self, entries: Sequence[QueueEntry]) -> None:
         """Drop claims without waiting; what can't be dropped now is dropped later."""
-        for entry in entries:
-            self._session.take_back(self._claimed.path(entry.name))
+        for first in range(0, len(entries), _AT_ONCE):
+            several = entries[first : first + _AT_ONCE]
+            self._session.take_back_all([self._claimed.path(entry.name) for entry in several])
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` after entries may have been added."""
         self._queued.watch(changed)
 
-    def _transaction(self, client: KazooClient, entry: QueueEntry, text: bytes) -> Any:
+    def _claim(
+        self, client: KazooClient, entries: Sequence[QueueEntry], text: bytes
+    ) -> list[_Outcome]:
+        if self._is_alone and 1 < len(entries) <= _AT_ONCE:
+            # One that is lost to another worker keeps all the others, hence only while none was.
+            results = self._session.answer(self._transaction(client, entries, text))
+            if not any(isinstance(result, Exception) for result in results):
+                return [_Outcome.WON] * len(entries)
+        pending = [self._transaction(client, [entry], text) for entry in entries]
+        outcomes = [_outcome(self._session.answer(request)) for request in pending]
+        if _Outcome.NO_FOLDER in outcomes:
+            folder = self._session.path(CLAIMED_FOLDER)
+            self._session.answer(client.ensure_path_async(folder))
+            outcomes = [
+                _outcome(self._session.answer(self._transaction(client, [entry], text)))
+                if outcome is _Outcome.NO_FOLDER
+                else outcome
+                for entry, outcome in zip(entries, outcomes, strict=True)
+            ]
+        return outcomes
+
+    def _transaction(self, client: KazooClient, entries: Sequence[QueueEntry], text: bytes) -> Any:
         transaction = client.transaction()
-        transaction.delete(self._queued.path(entry.name))
-        transaction.create(self._claimed.path(entry.name), text, ephemeral=True)
+        for entry in entries:
+            transaction.delete(self._queued.path(entry.name))
+            transaction.create(self._claimed.path(entry.name), text, ephemeral=True)
         return transaction.commit_async()
 
 

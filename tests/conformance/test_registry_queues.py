@@ -102,6 +102,30 @@ def test_a_released_claim_is_gone(server: Server) -> None:
     assert daemon.task_queue.claimed() == {2}
 
 
+def test_a_release_with_a_claim_that_is_gone_drops_the_others(server: Server) -> None:
+    daemon, node = a_worker(server)
+    entries = (entry(1), entry(2), entry(3))
+    daemon.task_queue.offer(entries)
+    daemon.task_queue.claim(entries, node)
+    daemon.task_queue.release([entry(2)])
+    daemon.task_queue.release(entries)
+    server.until(lambda: daemon.task_queue.claimed() == frozenset())
+
+
+def test_claims_of_one_pass_are_won_one_by_one_where_others_claim_too(server: Server) -> None:
+    (one, node), (other, other_node) = a_worker(server), a_worker(server, THERE)
+    entries = (entry(1), entry(2), entry(3), entry(4))
+    one.task_queue.offer(entries)
+    assert other.task_queue.claim([entry(2)], other_node) == (entry(2),)
+    assert one.task_queue.claim(entries, node) == (entry(1), entry(3), entry(4))
+    assert other.task_queue.claim(entries, other_node) == ()
+    assert one.task_queue.claimed() == {1, 2, 3, 4}
+    # Having lost some, a worker claims as before.
+    more = (entry(5), entry(6))
+    one.task_queue.offer(more)
+    assert one.task_queue.claim(more, node) == more
+
+
 def test_a_claim_goes_with_the_session(server: Server) -> None:
     daemon, node = a_worker(server)
     onlooker = server.daemon().task_queue

@@ -50,9 +50,9 @@ BUDGET: Mapping[str, tuple[int, int, int]] = {
     "worker: round_trips": (20, 6, 10),
     "worker: statements": (20, 6, 10),
     "worker: transactions": (20, 6, 10),
-    "worker: zookeeper_bytes": (2791, 5419, 12245),
+    "worker: zookeeper_bytes": (2890, 5455, 12299),
     "worker: zookeeper_reads": (10, 3, 5),
-    "worker: zookeeper_writes": (20, 44, 100),
+    "worker: zookeeper_writes": (11, 4, 6),
 }
 
 

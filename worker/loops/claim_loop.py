@@ -33,7 +33,8 @@ from worker.launching.datasource import datasource_ids
 log = logging.getLogger(__name__)
 
 _IDLE = timedelta(seconds=1)
-_REST_AFTER_START = timedelta(milliseconds=4)
+_REST_AFTER_START = timedelta(milliseconds=50)
+"""The rest after starts, in which no release or log line gets in the way of the processes."""
 _KEPT_AT_MOST = 100
 
 
@@ -103,6 +104,7 @@ class ClaimLoop:
         self._claimed: tuple[ClaimedTask, ...] = ()
         self._awaiting_inputs: tuple[ClaimedTask, ...] = ()
         self._awaiting_inputs_node: Node | None = None
+        self._is_short_of_room = True
         queue.watch(self._entries_changed)
 
     def run_once(self) -> timedelta:
@@ -110,6 +112,8 @@ class ClaimLoop:
 
         `ServiceUnreachableError` passes through, with everything remembered that it leaves open.
         """
+        # Before anything is looked at: an end that comes during the pass has another one made.
+        self._is_short_of_room = True
         node = self._node()
         if node is None or self._membership.standing() is not Standing.TRUSTED:
             return self._idle
@@ -128,6 +132,7 @@ class ClaimLoop:
             return self._idle
         wanted = self._first_that_suit(room)
         if not wanted:
+            self._is_short_of_room = bool(self._entries)
             self._tidy()
             return self._idle
         # From here until the rows have answered, nobody else will offer or claim these.
@@ -142,12 +147,24 @@ class ClaimLoop:
             self._unsure = ()
             self._to_release += won
             self._claimed += claimed
+            if len(claimed) < len(won):
+                # A row that was only locked is offered again as soon as its claim is gone.
+                self._tidy()
             # Last, since it may fail: by now nothing else is left open.
             self._start_awaiting(node)
             if not self._entries:
-                # Long enough for the supervisor to start them undisturbed; a new entry ends it.
+                self._is_short_of_room = False
+                # The supervisor starts them undisturbed; a new entry ends the rest.
                 return _REST_AFTER_START
         return timedelta()
+
+    def room_made(self) -> None:
+        """Claim again if entries may have waited for the slot of an attempt that has ended.
+
+        Called on the thread that ended it, which most ends spare a pass beside their report.
+        """
+        if self._is_short_of_room:
+            self._wake()
 
     def claiming(self) -> frozenset[int]:
         """Attempts whose claim is under way, or whose answer was lost."""
@@ -301,7 +318,14 @@ class ClaimLoop:
         if self._to_release:
             self._release(())
         claimed, self._claimed = self._claimed, ()
-        _log_claims(claimed)
+        if claimed:
+            log.info(
+                "attempts claimed",
+                extra={
+                    "task_instance_ids": [task.id for task in claimed],
+                    "process_instance_ids": sorted({each.process_instance_id for each in claimed}),
+                },
+            )
 
     def _settle(self, entries: tuple[QueueEntry, ...]) -> None:
         """The rows have answered: the claims in the registry have done their part."""
@@ -312,14 +336,6 @@ class ClaimLoop:
         self._to_release += entries
         self._queue.release(self._to_release)
         self._to_release = ()
-
-
-def _log_claims(claimed: tuple[ClaimedTask, ...]) -> None:
-    for task in claimed:
-        log.info(
-            "attempt claimed",
-            extra={"task_instance_id": task.id, "process_instance_id": task.process_instance_id},
-        )
 
 
 def _wants_datasources(task: ClaimedTask) -> bool:

@@ -168,6 +168,55 @@ def test_a_row_that_somebody_else_has_claimed_is_not_started(place: Place) -> No
     assert place.registry.task_queue.claimed() == frozenset()
 
 
+def test_the_claim_of_a_row_that_was_refused_is_released_at_once(place: Place) -> None:
+    place.join()
+    refused = place.row(state=1, host="other:1", worker_incarnation=5)
+    place.registry.task_queue.offer([place.entry(refused)])
+    ours = place.submit()
+    place.worker.claims.run_once()
+    assert place.attempts.started == [ours]
+    assert refused not in place.registry.task_queue.claimed()
+
+
+def test_an_end_has_more_claimed_only_where_something_may_wait_for_its_slot() -> None:
+    place = Place(slots=2)
+    wakes: list[None] = []
+    place.worker.wakes.by_name["claim"] = lambda: wakes.append(None)
+    place.join()
+    first = place.submit()
+    place.claim()
+    wakes.clear()
+    place.attempts.end(first)
+    assert not wakes
+    others = [place.submit() for _ in range(3)]
+    assert place.claim() == [first, *others[:2]]
+    wakes.clear()
+    place.attempts.end(others[0])
+    assert wakes
+    assert place.claim() == [first, *others]
+
+
+def test_an_end_during_a_pass_has_another_pass_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(slots=1)
+    place.join()
+    first = place.submit()
+    place.claim()
+    place.submit()
+    wakes: list[None] = []
+    place.worker.wakes.by_name["claim"] = lambda: wakes.append(None)
+    running = place.attempts.running
+
+    def ended_after() -> frozenset[int]:
+        seen = running()
+        if first in seen:
+            place.attempts.end(first)
+        return seen
+
+    monkeypatch.setattr(place.attempts, "running", ended_after)
+    place.worker.claims.run_once()
+    assert wakes
+
+
 def test_while_the_session_is_in_doubt_nothing_is_claimed(place: Place) -> None:
     place.join()
     place.submit()

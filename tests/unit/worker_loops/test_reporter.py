@@ -37,18 +37,20 @@ def test_failures_are_counted_by_their_reason_once_they_stand_in_the_tables(plac
     assert metrics.REGISTRY.get_sample_value("ds_task_failures_total", labels) == before + 1
 
 
-def test_an_end_and_a_start_wake_the_reporter(place: Place) -> None:
+def test_an_end_and_a_start_wake_the_reporter() -> None:
+    place = Place(slots=1)
     woken: list[str] = []
     for loop in place.worker.loops:
         place.worker.wakes.by_name[loop.name] = partial(woken.append, loop.name)
     place.join()
     task = place.submit()
+    place.submit()
     place.worker.claims.run_once()
     woken.clear()
     place.worker.reporter.started(task, 17, 1.0)
     assert woken == ["report"]
     place.attempts.end(task)
-    # The slot that is free again wakes the claim loop.
+    # The slot that is free again wakes the claim loop, for something waits for it.
     assert woken == ["report", "report", "claim"]
 
 
