@@ -43,6 +43,7 @@ from common.model.states import (
     TaskState,
     TimeoutStrategy,
 )
+from common.store.fixed_statement import FixedStatement
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
@@ -181,9 +182,11 @@ _CLAIMED_ROWS: Final = (
     .cte("claimed")
 )
 # One statement, hence one transaction: what it answers is what it changed.
-_CLAIM: Final = select(
-    _CLAIMABLE_ROWS, _CLAIMED_ROWS.c.execute_path, _CLAIMED_ROWS.c.log_path
-).join_from(_CLAIMABLE_ROWS, _CLAIMED_ROWS, _CLAIMED_ROWS.c.id == _CLAIMABLE_ROWS.c.id)
+_CLAIM: Final = FixedStatement(
+    select(_CLAIMABLE_ROWS, _CLAIMED_ROWS.c.execute_path, _CLAIMED_ROWS.c.log_path).join_from(
+        _CLAIMABLE_ROWS, _CLAIMED_ROWS, _CLAIMED_ROWS.c.id == _CLAIMABLE_ROWS.c.id
+    )
+)
 
 _IS_HELD: Final = and_(
     task_instance.c.state == TaskState.RUNNING,
@@ -222,8 +225,8 @@ _HELD: Final = (
 )
 
 
-def _reporting(ended: TableValuedAlias, more: Mapping[str, ColumnElement[Any]]) -> Any:
-    return (
+def _reporting(ended: TableValuedAlias, more: Mapping[str, ColumnElement[Any]]) -> FixedStatement:
+    return FixedStatement(
         update(task_instance)
         .where(task_instance.c.id == ended.c.id)
         .where(task_instance.c.id == _HELD.c.id)
@@ -356,7 +359,7 @@ class PostgresTaskStore(TaskStore):
             **_holder(node),
         }
         with single(self._engine) as db:
-            rows = {row.id: row for row in db.execute(_CLAIM, values)}
+            rows = {row.id: row for row in _CLAIM.execute(db, values)}
             later = [row.id for row in rows.values() if row.attempt > 1]
             # Of ended attempts, so that it need not be one statement with the claim, which each
             # first attempt would pay for.
@@ -403,9 +406,9 @@ class PostgresTaskStore(TaskStore):
         try:
             if not quality:
                 with single(self._engine) as db:
-                    return frozenset(db.scalars(statement, rows | _holder(node)))
+                    return frozenset(statement.execute(db, rows | _holder(node)).scalars())
             with transaction(self._engine) as db:
-                accepted = frozenset(db.scalars(statement, rows | _holder(node)))
+                accepted = frozenset(statement.execute(db, rows | _holder(node)).scalars())
                 found = {task_id: quality[task_id] for task_id in accepted & quality.keys()}
                 keep_quality(db, found)
             return accepted
