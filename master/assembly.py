@@ -157,6 +157,7 @@ class Master:
             taken_over=self.dependents.on_new_wait,
             dates_changed=lambda: self.wakes.wake(ComplementLoop.name),
             recovered=self.complements.recovered,
+            wake=lambda: self.wakes.wake(CommandLoop.name),
             config=CommandConfig(
                 exec_threads=config.exec_threads,
                 fetch_size=config.fetch_size,

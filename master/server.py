@@ -176,7 +176,7 @@ def _add_loops(
     notice = NoticeLoop(
         notices,
         runs=master.runs,
-        command_waiting=lambda: master.wakes.wake(master.commands.name),
+        command_waiting=master.commands.heard,
         upstream_changed=master.dependents.on_end,
         hold_changed=lambda: master.wakes.wake(master.holds.name),
         schedule_changed=lambda: master.wakes.wake(master.schedules.name),

@@ -151,15 +151,16 @@ class OneMaster:
         return handled.ownership
 
     def _take(self, *, room: int) -> Handled:
-        (handled,) = MemoryCommandStore(self.database).take(
+        taken = MemoryCommandStore(self.database).take(
             node=MASTER,
             limit=1,
             room=room,
             spare=room,
-            live_masters=frozenset({MASTER}),
+            live_masters=lambda: frozenset({MASTER}),
             planner=self._plan,
             now=self.clock.now(),
         )
+        (handled,) = taken.handled
         return handled
 
     def begin(

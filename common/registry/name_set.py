@@ -14,6 +14,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
+from common.registry.protocol import RegistryUnavailableError
 from common.registry.session import Session, WatchKind
 
 # Names in one request: far below the megabyte that a server takes.
@@ -38,6 +39,21 @@ class NameSet:
         """Add names and notify watchers; a name that exists already is left as it is."""
         for first in range(0, len(names), _AT_ONCE):
             self._add(names[first : first + _AT_ONCE])
+
+    def add_soon(self, names: Sequence[str], *, done: Callable[[bool], None]) -> None:
+        """Add new names in one transaction without waiting; `done` learns whether all are there."""
+        if len(names) > _AT_ONCE:
+            done(False)
+            return
+
+        def answered(request: Any) -> None:
+            done(request.exception is None and _outcome(request.value) is _Outcome.CREATED)
+
+        try:
+            with self._session.asking() as client:
+                self._creation(client, names).rawlink(answered)
+        except RegistryUnavailableError:
+            done(False)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove names; a missing one is no error."""
@@ -96,12 +112,19 @@ class NameSet:
         return transaction.commit_async()
 
     def _answered(self, request: Any) -> _Outcome:
-        results = self._session.answer(request)
-        if any(isinstance(result, NoNodeError) for result in results):
-            return _Outcome.NO_FOLDER
-        if any(isinstance(result, NodeExistsError) for result in results):
-            return _Outcome.EXISTED
-        for result in results:
-            if isinstance(result, KazooException):
-                raise result
-        return _Outcome.CREATED
+        outcome = _outcome(self._session.answer(request))
+        if isinstance(outcome, KazooException):
+            raise outcome
+        return outcome
+
+
+def _outcome(results: Sequence[Any]) -> _Outcome | KazooException:
+    """Read a transaction's answer."""
+    if any(isinstance(result, NoNodeError) for result in results):
+        return _Outcome.NO_FOLDER
+    if any(isinstance(result, NodeExistsError) for result in results):
+        return _Outcome.EXISTED
+    for result in results:
+        if isinstance(result, KazooException):
+            return result
+    return _Outcome.CREATED

@@ -117,6 +117,15 @@ class TaskQueue(Protocol):
         """Put entries in; an entry that is there already is left as it is."""
         ...
 
+    def offer_soon(self, entries: Sequence[QueueEntry], *, done: Callable[[bool], None]) -> None:
+        """`offer` without waiting, for entries that are new; raises nothing.
+
+        `done` is called with True once all are in, and with False if one may not be: then they have
+        to be offered. It is called by any thread, perhaps before this returns, and never if the
+        session ends meanwhile.
+        """
+        ...
+
     def withdraw(self, entries: Sequence[QueueEntry]) -> None:
         """Take entries out; one that is not there is no error."""
         ...

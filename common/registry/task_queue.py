@@ -47,6 +47,10 @@ class ZookeeperTaskQueue:
         """Put entries in; an entry that is there already is left as it is."""
         self._queued.add([entry.name for entry in entries])
 
+    def offer_soon(self, entries: Sequence[QueueEntry], *, done: Callable[[bool], None]) -> None:
+        """Put new entries in without waiting; `done` learns whether all are in."""
+        self._queued.add_soon([entry.name for entry in entries], done=done)
+
     def withdraw(self, entries: Sequence[QueueEntry]) -> None:
         """Take entries out; one that is not there is no error."""
         self._queued.remove([entry.name for entry in entries])

@@ -18,7 +18,6 @@ from common.model.plans import (
     Begin,
     Complement,
     Drop,
-    Handled,
     Plan,
     Reject,
     Restart,
@@ -28,7 +27,7 @@ from common.model.plans import (
 )
 from common.registry.protocol import Membership, Mutex
 from common.runtime import metrics
-from common.store.master.ports import CommandStore
+from common.store.master.ports import CommandStore, Taken
 from master.commands import plan
 from master.commands.origin import Origin
 from master.identity import Identity
@@ -82,8 +81,11 @@ class CommandLoop:
         taken_over: Callable[[], None] = lambda: None,
         dates_changed: Callable[[], None] = lambda: None,
         recovered: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] = lambda: None,
         config: CommandConfig | None = None,
     ) -> None:
+        self._wake = wake
+        self._heard = False
         self._waits = waits
         self._taken_over = taken_over
         self._dates_changed = dates_changed
@@ -99,13 +101,20 @@ class CommandLoop:
         self._config = config or CommandConfig()
         self._forget_at = clock.monotonic()
 
+    def heard(self) -> None:
+        """Look for commands now, since one was put; from any thread."""
+        self._heard = True
+        self._wake()
+
     def run_once(self) -> timedelta:
         """Take the commands that there is room for; return the time to rest."""
         node = self._identity.trusted()
         if node is None:
             return self._config.poll_interval
         self._forget()
-        if not self._store.waiting():
+        # News spares the question. News that comes between the two halves is lost, and asked for.
+        is_known, self._heard = self._heard, False
+        if not (is_known or self._store.waiting()):
             return self._config.poll_interval
         # Some commands need no room: pauses and stops, which a loaded host needs most, and sub
         # processes, for which its own runs wait already.
@@ -114,17 +123,24 @@ class CommandLoop:
         with self._mutex.hold(MUTEX, timeout=self._config.mutex_timeout) as held:
             if not held:
                 return timedelta()
-            handled = self._store.take(
+            now = self._clock.now()
+            first_steps = self._runs.first_steps(now=now)
+            taken = self._store.take(
                 node=node,
                 limit=self._config.fetch_size,
                 room=max(0, exec_threads - self._runs.active_live),
                 spare=max(0, exec_threads - self._runs.active),
-                live_masters=self._membership.nodes(NodeKind.MASTER),
+                live_masters=lambda: self._membership.nodes(NodeKind.MASTER),
                 planner=self._plan,
-                now=self._clock.now(),
+                now=now,
+                first_step=first_steps.decide,
             )
-        self._publish(handled)
-        return timedelta() if handled else self._config.poll_interval
+        if taken.begun:
+            # Sorted, since the order of a set is chance.
+            begun = [first_steps.runs[ownership] for ownership in sorted(taken.begun)]
+            self._runs.begun(begun, taken.saved)
+        self._publish(taken)
+        return timedelta() if taken.handled else self._config.poll_interval
 
     def _forget(self) -> None:
         """Delete old lines of the ledger now and then, a limited number at a time."""
@@ -137,11 +153,17 @@ class CommandLoop:
     def _plan(self, command: Command, snapshot: Snapshot) -> Plan:
         return plan(command, snapshot, now=self._clock.now(), origin=self._origin)
 
-    def _publish(self, handled: tuple[Handled, ...]) -> None:
-        owned = []
+    def _publish(self, taken: Taken) -> None:
+        handled = taken.handled
+        # First of all: whatever is logged, a worker would wait for.
+        to_open = [
+            one.ownership
+            for one in handled
+            if one.ownership is not None and one.ownership not in taken.begun
+        ]
+        if to_open:
+            self._runs.open(to_open)
         for one in handled:
-            if one.ownership is not None:
-                owned.append(one.ownership)
             extra = {"command_id": one.command_id, "plan": type(one.plan).__name__}
             if one.ownership is not None:
                 extra["process_instance_id"] = str(one.ownership.process_instance_id)
@@ -153,8 +175,6 @@ class CommandLoop:
                 log.info("command was dropped", extra=extra | {"reason": one.plan.reason})
             else:
                 log.info("command was handled", extra=extra)
-        if owned:
-            self._runs.open(owned)
         if any(isinstance(one.plan, Resume) and one.ownership for one in handled):
             self._taken_over()
         if any(isinstance(one.plan, Complement | Drop | Reject) for one in handled):

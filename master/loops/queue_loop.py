@@ -1,6 +1,8 @@
 """Keeps the registry's queues equal to the tables.
 
-After a save its entries are offered at once. At an interval, submitted attempts of this master's
+After a save its entries are offered at once, by the thread that saved and without waiting: a lone
+attempt is not handed from thread to thread. While an answer is outstanding, further entries gather,
+and the loop writes them together. At an interval, submitted attempts of this master's
 runs that have neither a queue entry nor a claim are offered again, so that a lost registry, a lost
 claim or a crash between commit and offer costs seconds and nothing else. An entry whose name no
 longer follows from the tables, since a group or a priority has changed, is replaced: it might name
@@ -14,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from threading import Lock
 
 from common.clock import Clock
 from common.model.cluster import Node, QueueEntry
@@ -59,15 +63,30 @@ class QueueLoop:
         self._clock = clock
         self._wake = wake
         self._config = config or QueueConfig()
+        self._lock = Lock()
         self._pending: deque[Saved] = deque()
+        # True while offers are under way that nobody waits for.
+        self._sending = False
         self._repaired_at: float | None = None
         # The last attempt of the page that was compared; 0 at the end of the queue.
         self._compared = 0
 
     def add(self, saved: Saved) -> None:
-        """Queue the entries of a save."""
-        if saved.offers or saved.kills or saved.withdrawn:
-            self._pending.append(saved)
+        """Write the entries of a save, or have them written."""
+        if not (saved.offers or saved.kills or saved.withdrawn):
+            return
+        with self._lock:
+            is_alone = not (self._sending or self._pending or saved.kills or saved.withdrawn)
+            is_sent = is_alone and bool(saved.offers)
+            if is_sent:
+                self._sending = True
+            else:
+                self._pending.append(saved)
+            # Whoever is under way now wakes the loop with its answer.
+            is_first = not self._sending
+        if is_sent:
+            self._tasks.offer_soon(saved.offers, done=partial(self._sent, saved))
+        elif is_first:
             self._wake()
 
     def offer(self, entries: Sequence[QueueEntry]) -> None:
@@ -79,8 +98,21 @@ class QueueLoop:
         self._write_pending()
         return self._repair()
 
+    def _sent(self, saved: Saved, is_in: bool) -> None:
+        with self._lock:
+            self._sending = False
+            if not is_in:
+                self._pending.appendleft(saved)
+            are_more = bool(self._pending)
+        if are_more:
+            self._wake()
+
     def _write_pending(self) -> None:
-        pending = [self._pending.popleft() for _ in range(len(self._pending))]
+        with self._lock:
+            # An answer that went with its session must not hold up what comes later.
+            self._sending = False
+            pending = list(self._pending)
+            self._pending.clear()
         if not pending:
             return
         try:

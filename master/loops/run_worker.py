@@ -5,7 +5,7 @@ decisions in one fenced transaction. Memory is a cache: a run whose step was not
 and loaded from the tables when it is opened next. Notifications only wake the loop early; about
 once a second it compares all it owns with the tables, so a lost one costs a second.
 
-Other loops call `open`, `reported`, `check_tables` and `forget_all`, from any thread.
+Other loops call `open`, `begun`, `reported`, `check_tables` and `forget_all`, from any thread.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from common.errors import (
     ServiceUnreachableError,
 )
 from common.model.cluster import Node
-from common.model.command_param import CommandParam
 from common.model.control import Dependent, SubProcess
 from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership, TaskReport
-from common.model.states import ProcessState, TaskDependType
+from common.model.states import ProcessState
 from common.runtime import metrics
 from common.store.master.ports import (
     PAGE,
@@ -55,12 +54,12 @@ from master.engine.events import (
     StopRequested,
     TimerFired,
 )
-from master.engine.load import load_run
 from master.engine.reports import event_of
 from master.engine.run import ProcessRun
 from master.engine.task_run import ImpossibleError
 from master.graphs import GraphCache
 from master.identity import Identity
+from master.loops.opening import FirstSteps, RunBuilder
 
 log = logging.getLogger(__name__)
 
@@ -113,14 +112,20 @@ class RunWorker:
     ) -> None:
         self._store = store
         self._identity = identity
-        self._graphs = graphs
         self._clock = clock
         self._saved = saved
         self._ended = ended
         self._wake = wake
         self._config = config or RunWorkerConfig()
+        self._builder = RunBuilder(
+            graphs=graphs,
+            zone=self._config.zone,
+            complement_uses_chosen_date=self._config.complement_uses_chosen_date,
+            task_limit=self._config.exec_task_num,
+        )
         # Filled by other threads; `deque.append` and `popleft` are atomic.
         self._to_open: deque[Ownership] = deque()
+        self._begun: deque[ProcessRun] = deque()
         self._notified: deque[TaskReport] = deque()
         self._orders: deque[str] = deque()
         # Ids of the runs in memory and of those whose step is being saved; never iterated.
@@ -147,7 +152,7 @@ class RunWorker:
         A run that only waits for other runs, for a child or an upstream, occupies none: otherwise
         such runs could fill the master, and the awaited ones would never begin (traps T36d, T67).
         """
-        return self._active + self._opening + len(self._to_open)
+        return self._active + self._opening + len(self._to_open) + len(self._begun)
 
     @property
     def active_live(self) -> int:
@@ -155,11 +160,23 @@ class RunWorker:
 
         A run that is about to be opened counts: its kind is not known yet.
         """
-        return self._active_live + self._opening + len(self._to_open)
+        return self._active_live + self._opening + len(self._to_open) + len(self._begun)
 
     def open(self, ownerships: Iterable[Ownership]) -> None:
         """Take over runs that have become this master's."""
         self._to_open.extend(ownerships)
+        self._wake()
+
+    def first_steps(self, *, now: datetime) -> FirstSteps:
+        """Return the decider of the first steps of new runs, which `begun` then takes over."""
+        return FirstSteps(self._builder, now=now)
+
+    def begun(self, runs: Iterable[ProcessRun], saved: Saved) -> None:
+        """Take over new runs whose first step is written, and publish what comes of that."""
+        for run in runs:
+            self._begun.append(run)
+            self._known.add(run.ownership.process_instance_id)
+        self._saved(saved)
         self._wake()
 
     def reported(self, report: TaskReport) -> None:
@@ -197,6 +214,8 @@ class RunWorker:
             raise
         finally:
             self._known.intersection_update(self._runs)
+            # Copied in one go: the command loop appends to them meanwhile, and then adds their ids.
+            self._known.update(run.ownership.process_instance_id for run in tuple(self._begun))
             gone = [run_id for run_id in self._occupying if run_id not in self._runs]
             for run_id in gone:
                 del self._occupying[run_id]
@@ -205,7 +224,7 @@ class RunWorker:
             self._opening = 0
             if self.active < before or self.active_live < live_before:
                 self._ended()
-        if self._to_open or self._notified or self._orders or self._reported:
+        if self._to_open or self._begun or self._notified or self._orders or self._reported:
             return timedelta()
         return self._rest(now)
 
@@ -217,8 +236,10 @@ class RunWorker:
         node = self._identity.node
         if node is None:
             self._to_open.clear()
+            self._begun.clear()
             self._notified.clear()
             return
+        self._take_over()
         monotonic = self._clock.monotonic()
         if self._checked_at is None or (
             monotonic - self._checked_at >= self._config.check_interval.total_seconds()
@@ -286,10 +307,18 @@ class RunWorker:
             self._armed.clear()
             self._faults.clear()
             self._to_open.clear()
+            self._begun.clear()
             self._notified.clear()
             self._checked_at = None
             self._compared = self._reported = 0
         return "check" in orders
+
+    def _take_over(self) -> None:
+        """Take in the runs that have begun, unless a comparison with the tables was faster."""
+        self._opening = len(self._begun)
+        for run in _drain(self._begun):
+            if run.ownership.process_instance_id not in self._runs:
+                self._keep(run)
 
     def _compare_with_tables(self) -> None:
         """Open own runs that are not in memory; forget those in memory that are no longer own."""
@@ -317,7 +346,7 @@ class RunWorker:
         """Load the runs that are to be opened."""
         # Before they are taken: the command loop counts on another thread, and may count one twice
         # but none too few.
-        self._opening = min(len(self._to_open), self._config.opened_at_once)
+        self._opening += min(len(self._to_open), self._config.opened_at_once)
         wanted = [
             ownership
             for ownership in dict.fromkeys(_drain(self._to_open, self._config.opened_at_once))
@@ -340,25 +369,10 @@ class RunWorker:
             raise
 
     def _build(self, loaded: LoadedRun) -> ProcessRun | None:
-        process = loaded.process
-        if process.state.is_terminal:
+        if loaded.process.state.is_terminal:
             return None
         try:
-            graph = self._graphs.graph(process.process_instance_json)
-            return load_run(
-                loaded.ownership,
-                process,
-                loaded.tasks,
-                zone=self._config.zone,
-                complement_uses_chosen_date=self._config.complement_uses_chosen_date,
-                task_limit=self._config.exec_task_num,
-                nodes=graph.nodes,
-                dag=self._graphs.selection(
-                    process.process_instance_json,
-                    CommandParam.of_instance(process.command_param).start_node_names,
-                    TaskDependType(process.task_depend_type),
-                ),
-            )
+            return self._builder.build(loaded)
         except UnknownZoneError as error:
             self._fail(loaded.ownership, f"the run's time zone: {error}")
         except (InvalidDefinitionError, ImpossibleError, BadCommandError) as error:

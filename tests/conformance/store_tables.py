@@ -326,15 +326,16 @@ def take(
     spare: int = 100,
     now: datetime = NOON,
 ) -> tuple[Handled, ...]:
-    return db.commands.take(
+    taken = db.commands.take(
         node=node,
         limit=limit,
         room=room,
         spare=spare,
-        live_masters=frozenset([node]),
+        live_masters=lambda: frozenset([node]),
         planner=planner,
         now=now,
     )
+    return taken.handled
 
 
 def carry_out(db: Tables, plan: Plan, *, node: Node = MASTER, now: datetime = NOON) -> Handled:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.model.cluster import KillEntry, NodeKind
-from common.registry.protocol import RegistryUnavailableError
+from common.model.cluster import KillEntry, NodeKind, QueueEntry
+from common.registry.protocol import RegistryUnavailableError, Standing, TaskQueue
 from tests.conformance.registries import (
     HERE,
     THERE,
@@ -39,6 +39,50 @@ def test_offering_again_changes_nothing(server: Server) -> None:
     queue.offer([entry(1)])
     queue.offer([entry(1), entry(2)])
     assert queue.entries() == (entry(1), entry(2))
+
+
+def soon(server: Server, queue: TaskQueue, *entries: QueueEntry) -> bool:
+    """Offer without waiting; return whether all are said to be in."""
+    answers: list[bool] = []
+    queue.offer_soon(entries, done=answers.append)
+    server.until(lambda: len(answers) == 1)
+    return answers[0]
+
+
+def test_new_entries_offered_without_waiting_are_in_once_that_is_said(server: Server) -> None:
+    queue = server.daemon().task_queue
+    # The first of all finds no folder, if nobody has made it: then it has to be offered.
+    if not soon(server, queue, entry(1), entry(2)):
+        queue.offer([entry(1), entry(2)])
+    assert soon(server, queue, entry(3), entry(4))
+    assert queue.entries() == tuple(entry(each) for each in (1, 2, 3, 4))
+
+
+def test_an_offer_without_waiting_notifies_workers(server: Server) -> None:
+    queue, watcher = server.daemon().task_queue, Watcher()
+    queue.offer([entry(1)])
+    server.daemon().task_queue.watch(watcher.notify)
+    server.until(watcher.is_notified_since(0))
+    before = watcher.notified
+    assert soon(server, queue, entry(2))
+    server.until(watcher.is_notified_since(before))
+
+
+def test_entries_that_a_failed_offer_leaves_out_can_be_offered_again(server: Server) -> None:
+    queue = server.daemon().task_queue
+    queue.offer([entry(1)])
+    if not soon(server, queue, entry(1), entry(2)):
+        queue.offer([entry(1), entry(2)])
+    assert queue.entries() == (entry(1), entry(2))
+
+
+def test_an_offer_of_a_lost_session_is_said_to_have_failed(server: Server) -> None:
+    daemon, _ = a_worker(server)
+    server.expire(daemon)
+    server.until(lambda: daemon.membership.standing() is Standing.LOST)
+    answers: list[bool] = []
+    daemon.task_queue.offer_soon([entry(1)], done=answers.append)
+    assert answers == [False]
 
 
 def test_names_that_no_master_wrote_are_left_out(server: Server) -> None:

@@ -42,7 +42,7 @@ def test_every_setting_has_its_one_line_of_why_in_exactly_one_file() -> None:
         ("master/server.py", "Master"),
         ("master/assembly.py", "RunWorkerConfig"),
         ("master/assembly.py", "Origin"),
-        ("master/loops/run_worker.py", "load_run"),
+        ("master/loops/opening.py", "load_run"),
         ("worker/server.py", "Launcher"),
         ("operations/rendering.py", "system_parameters"),
     ],

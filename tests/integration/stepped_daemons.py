@@ -111,10 +111,28 @@ class _Rung:
     def offer(self, entries: Sequence[QueueEntry]) -> None:
         self._queue.offer(entries)
         if entries:
-            # Answered after all that this session has asked for before.
-            self.uncounted(self._queue.claimed)
-            for changed in self._watching:
-                changed()
+            self._ring()
+
+    def offer_soon(self, entries: Sequence[QueueEntry], *, done: Callable[[bool], None]) -> None:
+        """Wait for the answer all the same, so that it comes in this thread and at this time."""
+        answers: list[bool] = []
+        answered = threading.Event()
+
+        def note(is_in: bool) -> None:
+            answers.append(is_in)
+            answered.set()
+
+        self._queue.offer_soon(entries, done=note)
+        assert answered.wait(60)
+        if answers[0]:
+            self._ring()
+        done(answers[0])
+
+    def _ring(self) -> None:
+        # Answered after all that this session has asked for before.
+        self.uncounted(self._queue.claimed)
+        for changed in self._watching:
+            changed()
 
     def withdraw(self, entries: Sequence[QueueEntry]) -> None:
         self._queue.withdraw(entries)
@@ -363,7 +381,7 @@ def _notices(master: Master, news: _News) -> NoticeLoop:
     return NoticeLoop(
         news,
         runs=master.runs,
-        command_waiting=lambda: wakes.wake(master.commands.name),
+        command_waiting=master.commands.heard,
         upstream_changed=master.dependents.on_end,
         hold_changed=lambda: wakes.wake(master.holds.name),
         schedule_changed=lambda: wakes.wake(master.schedules.name),

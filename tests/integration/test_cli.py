@@ -84,18 +84,18 @@ def a_master(url: str, db: Engine, work: Callable[[int], None] = lambda _: None)
         def take() -> None:
             while not over.is_set():
                 notifications.wait(timedelta(seconds=5))
-                handled = store.take(
+                taken = store.take(
                     node=MASTER,
                     limit=10,
                     room=10,
                     spare=10,
-                    live_masters=frozenset({MASTER}),
+                    live_masters=lambda: frozenset({MASTER}),
                     planner=lambda one, snapshot: plan(
                         one, snapshot, now=clock.now(), origin=ORIGIN
                     ),
                     now=clock.now(),
                 )
-                for each in handled:
+                for each in taken.handled:
                     if each.ownership is not None:
                         work(each.ownership.process_instance_id)
 

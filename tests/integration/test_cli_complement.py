@@ -149,7 +149,7 @@ class World:
             limit=10,
             room=10,
             spare=10,
-            live_masters=frozenset({MASTER}),
+            live_masters=lambda: frozenset({MASTER}),
             planner=lambda one, snapshot: plan(one, snapshot, now=now, origin=ORIGIN),
             now=now,
         )

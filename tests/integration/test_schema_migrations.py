@@ -210,15 +210,16 @@ def test_an_upgrade_waits_briefly_for_a_table_again_and_again(former: Engine) ->
 def test_a_command_that_waited_during_an_upgrade_begins_a_run_that_names_it(former: Engine) -> None:
     schema.upgrade(former, os_user="tester")
     assert the_command(former, 41).outcome is None
-    (handled,) = PostgresCommandStore(former).take(
+    done = PostgresCommandStore(former).take(
         node=MASTER,
         limit=10,
         room=10,
         spare=10,
-        live_masters=frozenset({MASTER}),
+        live_masters=lambda: frozenset({MASTER}),
         planner=lambda command, snapshot: plan(command, snapshot, now=LATER, origin=ORIGIN),
         now=LATER,
     )
+    (handled,) = done.handled
     assert handled.ownership is not None
     run_id = handled.ownership.process_instance_id
     assert command_ids(former) == {7: None, 8: None, run_id: 41}

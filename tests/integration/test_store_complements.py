@@ -107,15 +107,16 @@ def take(
     node: Node = MASTER,
     limit: int = 100,
 ) -> tuple[Handled, ...]:
-    return PostgresCommandStore(made).take(
+    taken = PostgresCommandStore(made).take(
         node=node,
         limit=limit,
         room=100,
         spare=100,
-        live_masters=frozenset(),
+        live_masters=frozenset,
         planner=planner,
         now=NOON,
     )
+    return taken.handled
 
 
 def request(made: Engine, state: ComplementState) -> None:

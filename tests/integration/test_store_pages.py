@@ -161,18 +161,18 @@ def test_without_room_a_stop_is_found_and_no_command_that_waits_for_room_is_read
 
     event.listen(made, "after_cursor_execute", note)
     try:
-        handled = PostgresCommandStore(made).take(
+        taken = PostgresCommandStore(made).take(
             node=MASTER,
             limit=50,
             room=0,
             spare=0,
-            live_masters=frozenset({MASTER}),
+            live_masters=lambda: frozenset({MASTER}),
             planner=lambda *_: Drop(reason="only the choice matters"),
             now=NOON,
         )
     finally:
         event.remove(made, "after_cursor_execute", note)
-    assert [each.command_id for each in handled] == [stop]
+    assert [each.command_id for each in taken.handled] == [stop]
     (statement,) = asked
     with made.connect() as db:
         plan = [row[0] for row in db.exec_driver_sql("EXPLAIN " + statement.replace("%", "%%"))]

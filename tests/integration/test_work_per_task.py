@@ -35,14 +35,14 @@ BYTES_WITHIN = 0.05
 # The work of a whole shape: a chain of 10 tasks, a fan of 22, and 5 runs of 10.
 SHAPES = ("chain", "fan", "layered")
 BUDGET: Mapping[str, tuple[int, int, int]] = {
-    "master: bytes_received": (20091, 22799, 35452),
-    "master: bytes_sent": (39293, 38196, 70400),
+    "master: bytes_received": (12025, 14026, 15560),
+    "master: bytes_sent": (61022, 39149, 76329),
     "master: notifications": (12, 24, 56),
-    "master: round_trips": (70, 35, 45),
-    "master: statements": (44, 23, 29),
-    "master: transactions": (17, 10, 12),
-    "master: zookeeper_bytes": (2072, 2890, 5958),
-    "master: zookeeper_reads": (4, 4, 4),
+    "master: round_trips": (24, 17, 19),
+    "master: statements": (20, 13, 15),
+    "master: transactions": (14, 7, 9),
+    "master: zookeeper_bytes": (1953, 2771, 5839),
+    "master: zookeeper_reads": (1, 1, 1),
     "master: zookeeper_writes": (12, 5, 7),
     "worker: bytes_received": (16686, 22889, 50446),
     "worker: bytes_sent": (51351, 16871, 29145),

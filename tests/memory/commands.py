@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from common.errors import BadCommandError
 from common.model.cluster import Node
 from common.model.command_param import CommandParam
-from common.model.commands import INTENT_COMMANDS, RESTARTING_COMMANDS, Command, CommandType
+from common.model.commands import RESTARTING_COMMANDS, Command, CommandType
 from common.model.complement_states import DateState
 from common.model.failures import FailureReason
 from common.model.instances import Ownership, TaskRow
@@ -40,7 +40,7 @@ from common.store.master.commands import (
     refused,
     understand,
 )
-from common.store.master.ports import CommandStore, Planner
+from common.store.master.ports import CommandStore, FirstStep, LiveMasters, Planner, Taken
 from common.store.transaction import storable, unstorable
 from tests.memory.command_rows import (
     command_row,
@@ -50,6 +50,7 @@ from tests.memory.command_rows import (
 )
 from tests.memory.complements import create_complements, may_begin_date
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
+from tests.memory.first_steps import write_first_steps
 from tests.memory.ledger import enter
 from tests.memory.reading import names_in, task_row
 from tests.memory.rows import (
@@ -61,6 +62,7 @@ from tests.memory.rows import (
 )
 from tests.memory.schedules import note_beginnings, online_schedules
 from tests.memory.serial import ask_to_stop, end_waiting, is_serial_no_more, others_live
+from tests.memory.waiting import waiting
 
 _ABOUT_THE_NAMED_ONE = (
     CommandType.RECOVER_TOLERANCE_FAULT_PROCESS,
@@ -69,9 +71,6 @@ _ABOUT_THE_NAMED_ONE = (
     CommandType.EXECUTE_TASK,
 )
 """Commands about a sub process itself; all others go to the root of its tree."""
-
-_ROOMLESS = (*INTENT_COMMANDS, CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)
-"""A run that has begun must continue: others may wait for a slot or a turn that it holds."""
 
 
 class _DroppedError(Exception):
@@ -102,63 +101,23 @@ class MemoryCommandStore(CommandStore):
         limit: int,
         room: int,
         spare: int,
-        live_masters: frozenset[Node],
+        live_masters: LiveMasters,
         planner: Planner,
         now: datetime,
-    ) -> tuple[Handled, ...]:
+        first_step: FirstStep | None = None,
+    ) -> Taken:
         self._begun.clear()
         with self._db.transaction("take", by=node) as tx:
-            batch = [
-                (row, self._plan(row, live_masters, planner))
-                for row in self._batch(limit, room, spare)
-            ]
+            rows = waiting(self._db, limit=limit, room=room, spare=spare)
+            failover = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
+            is_asked = any(row.command_type == failover for row in rows)
+            alive = live_masters() if is_asked else frozenset[Node]()
+            batch = [(row, self._plan(row, alive, planner)) for row in rows]
             handled = tuple(self._carry_out(tx, row, plan, node, now) for row, plan in batch)
             scheduled = [row.id for row, _ in batch if row.command_type == CommandType.SCHEDULER]
             note_beginnings(tx, {i: self._begun[i] for i in scheduled if i in self._begun})
-            return handled
-
-    def _batch(self, limit: int, room: int, spare: int) -> list[CommandRecord]:
-        waiting = sorted(
-            (row for row in self._db.commands if not self._waits_for_end(row)), key=_turn
-        )
-        dates = [row for row in waiting if _is_date(row)]
-        others = [row for row in waiting if not _is_date(row)]
-        batch: list[CommandRecord] = []
-        for row in others:
-            if len(batch) >= limit or sum(map(_needs_room, batch)) >= room:
-                break
-            batch.append(row)
-        behind = [row for row in others[len(batch) :] if not _needs_room(row)]
-        # Those that need no room go before the others if the limit is not enough for all.
-        chosen = sorted([*batch, *behind], key=_needs_room)[: max(limit, 0)]
-        batch = sorted(chosen, key=others.index)
-        spare -= sum(map(_needs_room, batch))
-        # Commands of complement dates get the room and the places that no other run takes.
-        return batch + dates[: max(0, min(spare, limit - len(batch)))]
-
-    def _waits_for_end(self, row: CommandRecord) -> bool:
-        """True if the child to restart is about to end, but has not ended yet."""
-        parent = self._db.tasks.get(row.parent_task_instance_id)
-        if (
-            row.command_type not in RESTARTING_COMMANDS
-            or parent is None
-            or parent.state != TaskState.SUBMITTED
-        ):
-            return False
-        children = [
-            self._db.processes.get(relation.process_instance_id)
-            for relation in self._db.relations
-            if relation.parent_task_instance_id == parent.id
-        ]
-        return any(child is not None and self._is_about_to_end(child) for child in children)
-
-    def _is_about_to_end(self, child: ProcessRecord) -> bool:
-        former = self._db.tasks.get(child.parent_task_instance_id)
-        return child.is_live and (
-            child.state == ProcessState.READY_STOP
-            or child.wanted_state in (ProcessState.STOP, ProcessState.FAILURE)
-            or (former is not None and former.is_finished)
-        )
+            taken = Taken(handled=handled)
+            return taken if first_step is None else write_first_steps(tx, taken, first_step)
 
     # The planner's view
 
@@ -584,17 +543,3 @@ class MemoryCommandStore(CommandStore):
             end_waiting(tx, process, now, **columns)
         else:
             raise _DroppedError(f"process instance {process.id} has not begun")
-
-
-def _turn(row: CommandRecord) -> tuple[float, int, int]:
-    """A minute of waiting counts as much as a level of priority (T68)."""
-    priority = 2 if row.process_instance_priority is None else row.process_instance_priority
-    return row.update_time.timestamp() + 60 * priority, priority, row.id
-
-
-def _needs_room(row: CommandRecord) -> bool:
-    return row.command_type not in _ROOMLESS and row.parent_task_instance_id == 0
-
-
-def _is_date(row: CommandRecord) -> bool:
-    return _needs_room(row) and row.complement_date_id != 0

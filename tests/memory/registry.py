@@ -521,6 +521,14 @@ class MemoryTaskQueue:
     def offer(self, entries: Sequence[QueueEntry]) -> None:
         self._queued.add([entry.name for entry in entries])
 
+    def offer_soon(self, entries: Sequence[QueueEntry], *, done: Callable[[bool], None]) -> None:
+        try:
+            self.offer(entries)
+        except RegistryUnavailableError:
+            done(False)
+        else:
+            done(True)
+
     def withdraw(self, entries: Sequence[QueueEntry]) -> None:
         self._queued.remove([entry.name for entry in entries])
 

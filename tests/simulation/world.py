@@ -483,7 +483,7 @@ class World:
         notice = NoticeLoop(
             Mailbox(daemon.source),
             runs=master.runs,
-            command_waiting=lambda: master.wakes.wake(master.commands.name),
+            command_waiting=master.commands.heard,
             upstream_changed=master.dependents.on_end,
             hold_changed=lambda: master.wakes.wake(master.holds.name),
             schedule_changed=lambda: master.wakes.wake(master.schedules.name),

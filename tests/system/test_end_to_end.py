@@ -15,13 +15,13 @@ import pytest
 from common.process_identity import is_alive, process_start_time
 from operations.daemons import Kind
 from tests.system.cluster import (
-    ROOT,
     PrivateCluster,
     a_task,
     private_cluster,
     task_processes,
     until,
 )
+from tests.system.command_line import ROOT
 
 STOP, SUCCESS = 5, 7
 

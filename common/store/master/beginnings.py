@@ -37,11 +37,20 @@ from common.model.states import (
     TaskState,
 )
 from common.store.master.complement_dates import claim_dates, note_runs_of_dates
+from common.store.master.save import RUN_COLUMNS
 from common.store.master.schedules import note_runs_of_fires
 from common.store.master.serial import other_live_runs, want_stopped
 from common.store.master.submissions import SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
-from common.store.transaction import any_of, lock_in_time, passes, refusal, storable, unnested
+from common.store.transaction import (
+    AnyRow,
+    any_of,
+    lock_in_time,
+    passes,
+    refusal,
+    storable,
+    unnested,
+)
 
 # What a new instance becomes of, by the id of its command, and what it has become.
 Begins: TypeAlias = Mapping[int, Begin]
@@ -77,6 +86,9 @@ _NAME_CHILDREN: Final = (
     .where(process_instance.c.id == _CREATED.c.child_id)
     .values(command_param=func.coalesce(_CREATED.c.param, process_instance.c.command_param))
 )
+
+
+_INSERT: Final = insert(process_instance).returning(*RUN_COLUMNS, sort_by_parameter_order=True)
 
 
 class BatchRefusedError(Exception):
@@ -151,12 +163,22 @@ def new_process_instance(
 class Created:
     """The result of a `Begin`, and the instance that it made, whoever owns that.
 
-    `discarded` is the reason why that instance has ended at once.
+    `discarded` is the reason why that instance has ended at once. `run` is set if it begins now.
     """
 
     handled: Handled
     process_instance_id: int | None = None
     discarded: str | None = None
+    run: NewRun | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run that begins now: what it was made of, and the columns that saves read of its row."""
+
+    plan: Begin
+    command_param: str
+    row: AnyRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,11 +192,11 @@ class Beginner:
         """Return the columns of a new instance owned by this master."""
         return new_process_instance(plan, command_id=command_id, node=self.node, now=self.now)
 
-    def begun(self, command_id: int, plan: Begin, instance_id: int) -> Created:
+    def begun(self, command_id: int, run: NewRun) -> Created:
         """Return the result for a new instance owned by this master."""
-        owned = Ownership(process_instance_id=instance_id, host=self.node.address, epoch=1)
-        handled = Handled(command_id=command_id, plan=plan, ownership=owned)
-        return Created(handled=handled, process_instance_id=instance_id)
+        owned = Ownership(process_instance_id=run.row.id, host=self.node.address, epoch=1)
+        handled = Handled(command_id=command_id, plan=run.plan, ownership=owned)
+        return Created(handled=handled, process_instance_id=run.row.id, run=run)
 
 
 def begin_together(db: Connection, beginner: Beginner, begins: Begins) -> Begun:
@@ -290,7 +312,7 @@ def _begin(db: Connection, beginner: Beginner, command_id: int, plan: Begin) -> 
         return _not_begun(command_id, not_wanted(plan.complement_date_id))
     if is_serial(plan) and (others := other_live_runs(db, plan.process_definition_id)):
         held = _held(db, beginner, command_id, plan, others)
-        (instance_id,) = _insert(db, [held])
+        instance_id = _insert(db, [held])[0].id
         handled = Handled(command_id=command_id, plan=plan)
         return Created(
             handled=handled,
@@ -317,24 +339,24 @@ def _begin_now(db: Connection, beginner: Beginner, plans: Begins) -> Begun:
     """Insert runs that may begin at once, their parents having been claimed."""
     if not plans:
         return {}
-    ids = _insert(db, [beginner.row(command_id, plan) for command_id, plan in plans.items()])
-    children = {
-        instance_id: plan.child_of
-        for plan, instance_id in zip(plans.values(), ids, strict=True)
-        if plan.child_of is not None
-    }
+    rows = _insert(db, [beginner.row(command_id, plan) for command_id, plan in plans.items()])
+    runs = [_new_run(plan, row) for plan, row in zip(plans.values(), rows, strict=True)]
+    children = {run.row.id: run.plan.child_of for run in runs if run.plan.child_of is not None}
     if children:
         relate(db, children)
-        params = [
-            CommandParam.as_stored(plan.command_param).of_child(instance_id).text()
-            for plan, instance_id in zip(plans.values(), ids, strict=True)
-            if instance_id in children
-        ]
+        params = [run.command_param for run in runs if run.row.id in children]
         db.execute(_NAME_CHILDREN, _created_values(children, params))
     return {
-        command_id: beginner.begun(command_id, plan, instance_id)
-        for (command_id, plan), instance_id in zip(plans.items(), ids, strict=True)
+        command_id: beginner.begun(command_id, run)
+        for command_id, run in zip(plans, runs, strict=True)
     }
+
+
+def _new_run(plan: Begin, row: AnyRow) -> NewRun:
+    param = plan.command_param
+    if plan.child_of is not None:
+        param = CommandParam.as_stored(param).of_child(row.id).text()
+    return NewRun(plan=plan, command_param=param, row=row)
 
 
 def _held(
@@ -366,8 +388,5 @@ def discarded(others: Sequence[int]) -> str:
     return f"discarded: process instance {others[0]} of this definition is still live"
 
 
-def _insert(db: Connection, rows: list[dict[str, Any]]) -> Sequence[int]:
-    statement = insert(process_instance).returning(
-        process_instance.c.id, sort_by_parameter_order=True
-    )
-    return db.scalars(statement, rows).all()
+def _insert(db: Connection, rows: list[dict[str, Any]]) -> Sequence[AnyRow]:
+    return db.execute(_INSERT, rows).all()

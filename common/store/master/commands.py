@@ -13,37 +13,22 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias, assert_never
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Engine,
     Integer,
     Text,
-    and_,
-    any_,
     bindparam,
-    case,
-    cast,
     exists,
     func,
     insert,
-    literal,
-    not_,
-    or_,
     select,
-    text,
     update,
 )
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import BadCommandError, SchedulerError
 from common.model.cluster import Node
-from common.model.commands import (
-    RESTARTING_COMMANDS,
-    Command,
-    CommandRow,
-    CommandType,
-    read_command,
-)
+from common.model.commands import Command, CommandRow, CommandType, read_command
 from common.model.failures import FailureReason
 from common.model.plans import (
     Begin,
@@ -59,16 +44,8 @@ from common.model.plans import (
     Snapshot,
     line_of,
 )
-from common.model.states import (
-    FINISHED_TASK_STATES,
-    LIVE_PROCESS_STATES,
-    ExecutionType,
-    ProcessState,
-    TaskState,
-)
-from common.store.command_turns import ROOMLESS_COMMANDS, is_date
+from common.model.states import ExecutionType, TaskState
 from common.store.complements import create_complements
-from common.store.connect import EARLIEST, LATEST
 from common.store.master.beginnings import (
     BatchRefusedError,
     Beginner,
@@ -82,22 +59,16 @@ from common.store.master.beginnings import (
     note_runs,
     refused,
 )
+from common.store.master.first_steps import write_first_steps
 from common.store.master.ledger import enter, forget
-from common.store.master.ports import CommandStore, Planner
+from common.store.master.ports import CommandStore, FirstStep, LiveMasters, Planner, Taken
 from common.store.master.recoveries import Recoverer
 from common.store.master.serial import lock_definitions
 from common.store.master.snapshots import Snapshots, known_state
 from common.store.master.submissions import SUB_PROCESS
-from common.store.tables import (
-    TURN_OF_COMMAND,
-    command,
-    error_command,
-    process_instance,
-    relation_process_instance,
-    task_instance,
-)
+from common.store.master.waiting import lock_waiting
+from common.store.tables import command, error_command, task_instance
 from common.store.transaction import (
-    AnyRow,
     passes,
     refusal,
     repeatable,
@@ -149,137 +120,6 @@ def planned(found: Command, snapshot: Callable[[], Snapshot], planner: Planner) 
         return Reject(reason=storable(f"planning failed: {type(error).__name__}: {error}"))
 
 
-_EARLIEST: Final = literal(EARLIEST)
-_LATEST: Final = literal(LATEST)
-
-
-def _fetchable(moment: Any) -> Any:
-    """The time, or NULL for one that a `datetime` can't hold and that `bad_time` reports."""
-    return case((moment.between(_EARLIEST, _LATEST), moment), else_=None).label(moment.name)
-
-
-def _bad_time(*moments: Any) -> Any:
-    return case(
-        *(
-            (
-                not_(moment.between(_EARLIEST, _LATEST)),
-                func.concat(literal(f"{moment.name} is "), cast(moment, Text)),
-            )
-            for moment in moments
-        ),
-        else_=None,
-    ).label("bad_time")
-
-
-# A run that is recovered may, like a sub process, hold what those that took all room wait for.
-_NEEDS_NO_ROOM: Final = or_(
-    command.c.command_type.in_(ROOMLESS_COMMANDS), command.c.parent_task_instance_id != 0
-)
-# A date of a complement takes only room that nothing else does, so that no live run waits for it.
-_IS_DATE: Final = is_date(command)
-# The command for a child that was given up and has not ended yet: its owner is stopping it, or will
-# do so, seeing that nobody waits for it any more. Not even fetched meanwhile, so that such commands
-# never take the place of one that the child's end depends on, as the recovery of its lost master.
-_CHILD: Final = process_instance.alias("child")
-_WANTING: Final = task_instance.alias("wanting")
-_FORMER: Final = task_instance.alias("former")
-_GIVEN_UP: Final = (
-    exists()
-    .where(_FORMER.c.id == _CHILD.c.parent_task_instance_id)
-    .where(_FORMER.c.state.in_(FINISHED_TASK_STATES))
-)
-_STILL_ENDING: Final = (
-    select(_CHILD.c.id)
-    .join_from(
-        relation_process_instance,
-        _CHILD,
-        _CHILD.c.id == relation_process_instance.c.process_instance_id,
-    )
-    .join(_WANTING, _WANTING.c.id == relation_process_instance.c.parent_task_instance_id)
-    .where(relation_process_instance.c.parent_task_instance_id == command.c.parent_task_instance_id)
-    .where(_WANTING.c.state == TaskState.SUBMITTED)
-    .where(_CHILD.c.state.in_(LIVE_PROCESS_STATES))
-    .where(
-        or_(
-            _CHILD.c.state == ProcessState.READY_STOP,
-            _CHILD.c.wanted_state.in_((ProcessState.STOP, ProcessState.FAILURE)),
-            _GIVEN_UP,
-        )
-    )
-    .limit(1)
-    .correlate(command)
-    # Looked up for the few commands concerned; as EXISTS it might be made a set of all there are.
-    .scalar_subquery()
-)
-_HAS_NOT_TO_WAIT: Final = or_(
-    command.c.parent_task_instance_id == 0,
-    command.c.command_type.not_in(RESTARTING_COMMANDS),
-    _STILL_ENDING.is_(None),
-)
-
-
-# Some of them, found by the index that holds nothing else. In the order of turns, a planner without
-# statistics, as of a table that is empty whenever it is analyzed, would look for them through all
-# that wait for room: 20 ms of ten thousand, each time.
-_ROOMLESS_AT_ONCE: Final = 1_000
-_ROOMLESS: Final = func.array(
-    select(command.c.id)
-    .where(_NEEDS_NO_ROOM, ~_IS_DATE, _HAS_NOT_TO_WAIT)
-    .order_by(command.c.id)
-    .limit(_ROOMLESS_AT_ONCE)
-    .scalar_subquery()
-)
-
-
-def _others(limit: int, param_limit_bytes: int, *, besides: Sequence[int]) -> Any:
-    """Select the first commands that are not for dates of complements, but for these."""
-    which = and_(~_IS_DATE, command.c.id.not_in(besides)) if besides else ~_IS_DATE
-    return _waiting(limit, param_limit_bytes, which=which)
-
-
-def _roomless(limit: int, param_limit_bytes: int, *, besides: Sequence[int]) -> Any:
-    """Select the first of these that need no room, but for those that are selected already."""
-    which = and_(command.c.id == any_(_ROOMLESS), command.c.id.not_in(besides))
-    return _waiting(limit, param_limit_bytes, which=which)
-
-
-def _dates(limit: int, param_limit_bytes: int) -> Any:
-    return _waiting(limit, param_limit_bytes, which=_IS_DATE)
-
-
-def _waiting(limit: int, param_limit_bytes: int, *, which: ColumnElement[bool]) -> Any:
-    size = func.coalesce(func.octet_length(command.c.command_param), 0)
-    return (
-        select(
-            command.c.id,
-            command.c.command_type,
-            command.c.process_definition_id,
-            # A text of megabytes is not even fetched: its size alone condemns it.
-            case((size > param_limit_bytes, None), else_=command.c.command_param).label(
-                "command_param"
-            ),
-            size.label("param_bytes"),
-            command.c.task_depend_type,
-            command.c.failure_strategy,
-            command.c.warning_type,
-            command.c.warning_group_id,
-            _fetchable(command.c.schedule_time),
-            _fetchable(command.c.start_time),
-            command.c.executor_id,
-            command.c.process_instance_priority,
-            command.c.worker_group_id,
-            command.c.parent_task_instance_id,
-            command.c.complement_date_id,
-            _bad_time(command.c.schedule_time, command.c.start_time),
-        )
-        .where(which)
-        .where(_HAS_NOT_TO_WAIT)
-        .order_by(text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-
-
 _BACKLOG: Final = select(
     func.count().label("waiting"), (func.now() - func.min(command.c.start_time)).label("age")
 )
@@ -320,8 +160,9 @@ class _Taker:
 
     node: Node
     now: datetime
-    live_masters: frozenset[Node]
+    live_masters: LiveMasters
     planner: Planner
+    first_step: FirstStep | None
     begin: _BeginAll = begin_together
 
 
@@ -361,22 +202,32 @@ class PostgresCommandStore(CommandStore):
         limit: int,
         room: int,
         spare: int,
-        live_masters: frozenset[Node],
+        live_masters: LiveMasters,
         planner: Planner,
         now: datetime,
-    ) -> tuple[Handled, ...]:
+        first_step: FirstStep | None = None,
+    ) -> Taken:
         if limit <= 0:
-            return ()
-        taker = _Taker(node=node, now=now, live_masters=live_masters, planner=planner)
+            return Taken(handled=())
+        taker = _Taker(
+            node=node, now=now, live_masters=live_masters, planner=planner, first_step=first_step
+        )
         try:
             return self._take(taker, limit, room, spare)
         except BatchRefusedError:
             # Nothing of that transaction stands. Slower this time, to find the row that is wrong.
-            return self._take(replace(taker, begin=begin_one_by_one), limit, room, spare)
+            taker = replace(taker, begin=begin_one_by_one, first_step=None)
+            return self._take(taker, limit, room, spare)
 
-    def _take(self, taker: _Taker, limit: int, room: int, spare: int) -> tuple[Handled, ...]:
+    def _take(self, taker: _Taker, limit: int, room: int, spare: int) -> Taken:
         with transaction(self._engine) as db:
-            rows = self._rows(db, limit, room, spare)
+            rows = lock_waiting(
+                db,
+                limit=limit,
+                room=room,
+                spare=spare,
+                param_limit_bytes=self._param_limit_bytes,
+            )
             batch = [
                 (row.id, understand(row, param_limit_bytes=self._param_limit_bytes)) for row in rows
             ]
@@ -405,62 +256,6 @@ class PostgresCommandStore(CommandStore):
         with transaction(self._engine) as db:
             return forget(db, before=before)
 
-    def _rows(self, db: Connection, limit: int, room: int, spare: int) -> list[CommandRow]:
-        """Select the commands to handle now: all others in order, then dates of complements.
-
-        No more rows are locked than there is room for: a full master that takes one of thousands
-        at a time would write to fifty for each. A command that needs no room is taken from behind
-        those that wait for some, too, and before them if the limit is not enough for all.
-        """
-        rows: list[CommandRow] = []
-        may_be_more = True
-        # Each of those found may need room: what the others leave of it is for those behind them.
-        while (
-            may_be_more
-            and (wanted := min(limit - len(rows), room - sum(map(_needs_room, rows)))) > 0
-        ):
-            besides = [row.id for row in rows]
-            found = _found(db, _others(wanted, self._param_limit_bytes, besides=besides))
-            rows += found
-            may_be_more = len(found) == wanted
-        if may_be_more:
-            besides = [row.id for row in rows]
-            behind = _found(db, _roomless(limit, self._param_limit_bytes, besides=besides))
-            rows = _within(limit, rows, behind)
-        left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))
-        if left > 0:
-            rows += _found(db, _dates(left, self._param_limit_bytes))
-        return rows
-
-
-def _command_row(row: AnyRow) -> CommandRow:
-    return CommandRow(**row._mapping)  # noqa: SLF001  # Public, whatever its name.
-
-
-def _found(db: Connection, waiting: Any) -> list[CommandRow]:
-    return [_command_row(row) for row in db.execute(waiting)]
-
-
-def _within(
-    limit: int, first: Sequence[CommandRow], behind: Sequence[CommandRow]
-) -> list[CommandRow]:
-    """Return as many of these as the limit allows, in order; those that need no room go first."""
-    places = limit - len(first) + sum(map(_needs_room, first))
-    behind = behind[:places]
-    places -= len(behind)
-    kept = []
-    for row in first:
-        if _needs_room(row):
-            if not places:
-                continue
-            places -= 1
-        kept.append(row)
-    return [*kept, *behind]
-
-
-def _needs_room(row: CommandRow) -> bool:
-    return row.command_type not in ROOMLESS_COMMANDS and row.parent_task_instance_id == 0
-
 
 def _plan(found: Command, snapshots: Snapshots, taker: _Taker) -> Plan:
     plan = planned(found, lambda: snapshots.of(found), taker.planner)
@@ -477,7 +272,7 @@ def _plan(found: Command, snapshots: Snapshots, taker: _Taker) -> Plan:
     return plan if cause is None else refused(cause)
 
 
-def _carry_out(db: Connection, work: _Work, taker: _Taker) -> tuple[Handled, ...]:
+def _carry_out(db: Connection, work: _Work, taker: _Taker) -> Taken:
     plans = work.plans
     # Each kind of lock is taken once, in order of id, and after those of the instances: so do all
     # transactions that take several kinds.
@@ -501,7 +296,10 @@ def _carry_out(db: Connection, work: _Work, taker: _Taker) -> tuple[Handled, ...
     _reject(db, handled, work.parents, taker.now)
     lines = [_line(one, begun, work.named) for one in handled]
     enter(db, lines, host=taker.node.address, now=taker.now)
-    return handled
+    if taker.first_step is None:
+        return Taken(handled=handled)
+    steps, saved = write_first_steps(db, begun.values(), taker.first_step, now=taker.now)
+    return Taken(handled=handled, begun=frozenset(step.ownership for step in steps), saved=saved)
 
 
 def _line(handled: Handled, begun: Begun, named: Mapping[int, int | None]) -> LedgerLine:

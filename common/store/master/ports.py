@@ -26,6 +26,7 @@ from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question
 
 Planner = Callable[[Command, Snapshot], Plan]
+LiveMasters = Callable[[], frozenset[Node]]
 
 PAGE: Final = 500
 """The most rows that a repeated question of a loop is answered with; the next page is asked for."""
@@ -45,10 +46,11 @@ class CommandStore(Protocol):
         limit: int,
         room: int,
         spare: int,
-        live_masters: frozenset[Node],
+        live_masters: LiveMasters,
         planner: Planner,
         now: datetime,
-    ) -> tuple[Handled, ...]:
+        first_step: FirstStep | None = None,
+    ) -> Taken:
         """Take up to `limit` commands off the table and carry out the plan of each.
 
         Order: priority, then `update_time`, then id. A minute of waiting makes up for a level of
@@ -64,6 +66,13 @@ class CommandStore(Protocol):
         sub process's, the attempt that wants it fails.
 
         Every command that is gone has one line in `t_ds_command_ledger` from the same transaction.
+
+        `first_step` is asked for each new run that begins now, and its answer is written with the
+        run. If PostgreSQL refuses anything of a batch, no first step of it is written; the runs of
+        which none is have to be opened.
+
+        `live_masters` is asked once rows are locked, and only if a failover is among the commands:
+        who owns a run then has joined before.
         """
         ...
 
@@ -133,6 +142,21 @@ class Saved:
     overtaken: frozenset[Ownership] = frozenset()
     """Runs that were to end as paused, and that were asked to stop by then: nothing was written for
     them, and they have to be loaded again."""
+
+
+NOTHING_SAVED: Final = Saved(lost=frozenset(), offers=(), kills=(), withdrawn=())
+
+FirstStep = Callable[[LoadedRun], Step | None]
+"""Decides the first step of a run that has just begun; None if the run has to be opened first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The commands that are gone, and the new runs whose first step is written, with its result."""
+
+    handled: tuple[Handled, ...]
+    begun: frozenset[Ownership] = frozenset()
+    saved: Saved = NOTHING_SAVED
 
 
 class RunStore(Protocol):

@@ -82,26 +82,29 @@ from common.store.transaction import (
     unstorable,
 )
 
+RUN_COLUMNS: Final = (
+    process_instance.c.id,
+    process_instance.c.host,
+    process_instance.c.owner_epoch,
+    process_instance.c.state,
+    process_instance.c.wanted_state,
+    process_instance.c.process_definition_id,
+    process_instance.c.executor_id,
+    process_instance.c.process_instance_priority,
+    process_instance.c.worker_group_id,
+    process_instance.c.failure_strategy,
+    process_instance.c.warning_type,
+    process_instance.c.warning_group_id,
+    process_instance.c.schedule_time,
+    process_instance.c.history_cmd,
+    process_instance.c.is_sub_process,
+    process_instance.c.parent_task_instance_id,
+)
+"""The columns that a save reads of a run's row."""
+
 # Not FOR UPDATE: inserting an attempt shares a key lock on its process instance.
 _LOCK_RUNS: Final = (
-    select(
-        process_instance.c.id,
-        process_instance.c.host,
-        process_instance.c.owner_epoch,
-        process_instance.c.state,
-        process_instance.c.wanted_state,
-        process_instance.c.process_definition_id,
-        process_instance.c.executor_id,
-        process_instance.c.process_instance_priority,
-        process_instance.c.worker_group_id,
-        process_instance.c.failure_strategy,
-        process_instance.c.warning_type,
-        process_instance.c.warning_group_id,
-        process_instance.c.schedule_time,
-        process_instance.c.history_cmd,
-        process_instance.c.is_sub_process,
-        process_instance.c.parent_task_instance_id,
-    )
+    select(*RUN_COLUMNS)
     .where(process_instance.c.id == any_of("ids"))
     .order_by(process_instance.c.id)
     .with_for_update(key_share=True)
@@ -323,7 +326,13 @@ class _Save:
 
 def save(db: Connection, steps: Sequence[Step]) -> Saved:
     """Write the steps of the runs that are still owned; the caller's transaction makes it whole."""
-    runs = {row.id: row for row in db.execute(_LOCK_RUNS, {"ids": run_ids(steps)})}
+    return write(
+        db, steps, {row.id: row for row in db.execute(_LOCK_RUNS, {"ids": run_ids(steps)})}
+    )
+
+
+def write(db: Connection, steps: Sequence[Step], runs: Mapping[int, AnyRow]) -> Saved:
+    """`save`, given the rows of the runs, which this transaction has locked or made."""
     lost = frozenset(step.ownership for step in steps if not is_owned(runs, step.ownership))
     overtaken = frozenset(
         step.ownership

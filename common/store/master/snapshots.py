@@ -8,7 +8,7 @@ Used by `common.store.master.commands` alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -45,6 +45,7 @@ from common.model.states import (
     TaskState,
 )
 from common.store.complements import read_dependents
+from common.store.master.ports import LiveMasters
 from common.store.master.runs import ATTEMPTS, names_in, task_row
 from common.store.master.submissions import SUB_PROCESS
 from common.store.schedules import read_schedules
@@ -195,6 +196,13 @@ def asks_for_dates(found: Command) -> bool:
     )
 
 
+def asks_for_masters(commands: Iterable[Command]) -> bool:
+    """Return True if a failover is among them, which is for runs of masters that are gone."""
+    return any(
+        found.command_type is CommandType.RECOVER_TOLERANCE_FAULT_PROCESS for found in commands
+    )
+
+
 def asks_for_dependents(found: Command) -> bool:
     """Return True if definitions downstream of it are to be complemented too."""
     return (
@@ -207,10 +215,11 @@ class Snapshots:
     """The rows that the commands of one batch are about, read together."""
 
     def __init__(
-        self, db: Connection, commands: Sequence[Command], *, live_masters: frozenset[Node]
+        self, db: Connection, commands: Sequence[Command], *, live_masters: LiveMasters
     ) -> None:
-        self._live_masters = live_masters
         self.instances, self._busy = _instances(db, commands)
+        # Only now: whoever has become the owner of a locked row joined before that.
+        self._live_masters = live_masters() if asks_for_masters(commands) else frozenset()
         self._details: dict[int, AnyRow] = {}
         self._attempts: dict[int, list[AnyRow]] = {}
         self._parents: dict[int, ParentSnapshot] = {}

@@ -23,6 +23,7 @@ from common.model.states import TaskState
 from common.store.master.attempts import Place, place_in_queue
 from common.store.queue_entries import effective_group
 from common.store.tables import (
+    WORKERLESS_TASK_TYPES,
     command,
     process_definition,
     process_instance,
@@ -118,13 +119,22 @@ def texts_of(decision: SubmitTask) -> dict[str, Any]:
 
 def submission(run: AnyRow, decision: SubmitTask, at: datetime) -> Submission:
     """Build the new attempt of this run, still without a row."""
-    row: dict[str, Any] = {
-        "name": decision.name,
-        "task_type": decision.task_type,
+    row = attempt_columns(decision, at) | {
         "process_definition_id": run.process_definition_id,
         "process_instance_id": run.id,
+        "executor_id": run.executor_id,
+    }
+    return Submission(row=row, decision=decision, at=at)
+
+
+def attempt_columns(decision: SubmitTask, at: datetime) -> dict[str, Any]:
+    """Return the columns of a new attempt that do not depend on its run."""
+    timeout, state = decision.timeout, first_state(decision)
+    return {
+        "name": decision.name,
+        "task_type": decision.task_type,
         "task_json": decision.task_json,
-        "state": int(_first_state(decision)),
+        "state": int(state),
         "submit_time": at,
         "start_time": at,
         "retry_times": decision.retry_times,
@@ -132,36 +142,21 @@ def submission(run: AnyRow, decision: SubmitTask, at: datetime) -> Submission:
         "max_retry_times": decision.max_retry_times,
         "task_instance_priority": int(decision.priority),
         "worker_group_id": decision.worker_group_id,
-        "executor_id": run.executor_id,
         "attempt": decision.attempt,
+        "input_pool": decision.input_pool,
+        "due_at": decision.due_at if state is TaskState.DELAY_EXECUTION else None,
+        "timeout_seconds": None if timeout is None else int(timeout.after.total_seconds()),
+        "timeout_strategy": None if timeout is None else int(timeout.strategy),
+        "memory_factor": decision.memory_factor,
     }
-    if (
-        decision.input_pool is not None
-        or decision.timeout is not None
-        or decision.due_at
-        or decision.memory_factor != 1
-    ):
-        timeout = decision.timeout
-        row |= {
-            "input_pool": decision.input_pool,
-            "due_at": decision.due_at if row["state"] == TaskState.DELAY_EXECUTION else None,
-            "timeout_seconds": None if timeout is None else int(timeout.after.total_seconds()),
-            "timeout_strategy": None if timeout is None else int(timeout.strategy),
-            "memory_factor": decision.memory_factor,
-        }
-    return Submission(row=row, decision=decision, at=at)
 
 
-_LATER_COLUMNS: Final = {
-    "input_pool": None,
-    "due_at": None,
-    "timeout_seconds": None,
-    "timeout_strategy": None,
-    "memory_factor": 1.0,
-}
+def is_for_workers(decision: SubmitTask) -> bool:
+    """Return True if a worker carries the attempt out."""
+    return decision.task_type not in WORKERLESS_TASK_TYPES
 
 
-def _first_state(decision: SubmitTask) -> TaskState:
+def first_state(decision: SubmitTask) -> TaskState:
     if decision.task_type == DEPENDENT:
         return TaskState.RUNNING
     if decision.task_type == SUB_PROCESS:
@@ -210,11 +205,7 @@ def submit(
     submitted: Submitted,
 ) -> None:
     """Insert the attempts, in the order given."""
-    rows = [one.row for one in submissions]
-    if len({len(row) for row in rows}) > 1:
-        # One statement writes rows of one shape only.
-        rows = [_LATER_COLUMNS | row for row in rows]
-    ids = db.scalars(_INSERT, rows).all()
+    ids = db.scalars(_INSERT, [one.row for one in submissions]).all()
     by_id = dict(zip(ids, submissions, strict=True))
     children: dict[int, Submission] = {}
     pooled: dict[int, Submission] = {}

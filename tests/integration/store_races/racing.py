@@ -67,16 +67,16 @@ def take(
     *,
     limit: int = 100,
 ) -> dict[int, Ownership | None]:
-    handled = PostgresCommandStore(made).take(
+    taken = PostgresCommandStore(made).take(
         node=node,
         limit=limit,
         room=limit,
         spare=limit,
-        live_masters=frozenset(),
+        live_masters=frozenset,
         planner=planner,
         now=NOON,
     )
-    return {one.command_id: one.ownership for one in handled}
+    return {one.command_id: one.ownership for one in taken.handled}
 
 
 def a_run(made: Engine) -> Ownership:

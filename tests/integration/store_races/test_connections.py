@@ -28,7 +28,7 @@ from tests.integration.store_races.racing import (
 )
 
 
-def test_a_usual_save_is_three_statements(here: Engine) -> None:
+def test_a_usual_save_is_one_statement(here: Engine) -> None:
     owned = a_run(here)
     (first,) = submit(here, owned, "a")
     claim(here, WORKER, [first])
@@ -42,7 +42,7 @@ def test_a_usual_save_is_three_statements(here: Engine) -> None:
 
     finished = FinishTask(name="a", attempt=1, state=TaskState.SUCCESS)
     save(here, owned, finished, a_submit("b"))
-    assert len(statements) == 3, statements
+    assert len(statements) == 1, statements
 
 
 def test_a_look_sends_its_question_and_nothing_else(here: Engine, there: Engine) -> None:

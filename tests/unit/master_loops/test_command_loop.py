@@ -7,16 +7,22 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from common.errors import InvalidDefinitionError
 from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.instances import Ownership
 from common.model.plans import Drop, Handled, Plan, Reject, Resume, SetIntent
 from common.model.states import ProcessState
 from common.runtime import metrics
-from common.store.master.ports import Planner
+from common.store.master.ports import FirstStep, LiveMasters, LoadedRun, Planner, Taken
 from master.commands.origin import Origin
+from master.engine.run import ProcessRun
 from master.graphs import GraphCache
 from master.loops.command_loop import MUTEX, CommandConfig, CommandLoop
+from master.loops.opening import RunBuilder
+from master.loops.run_worker import RunWorker
+from tests.builders import a_definition_json
+from tests.memory.store import MemoryCommandStore
 from tests.one_master import OneMaster
 from tests.unit.master_loops.place import SECOND, UTC_ZONE, Place
 
@@ -47,14 +53,15 @@ class Commands:
         limit: int,
         room: int,
         spare: int,
-        live_masters: frozenset[Node],
+        live_masters: LiveMasters,
         planner: Planner,
         now: datetime,
-    ) -> tuple[Handled, ...]:
+        first_step: FirstStep | None = None,
+    ) -> Taken:
         self.rooms.append(room)
         self.spares.append(spare)
         handled, self.handled = self.handled, ()
-        return handled
+        return Taken(handled=handled)
 
 
 class Commander:
@@ -200,3 +207,131 @@ def test_only_a_failover_counts_as_one(place: Place) -> None:
     for plan in (RESUMED, failover, STOPPED):
         Commander(place, Commands(a_handled(plan))).loop.run_once()
     assert total() == before + 1
+
+
+class Beginner:
+    """A command loop and a run worker on the same tables in memory."""
+
+    def __init__(self, place: Place, *shapes: str) -> None:
+        self.master = OneMaster()
+        self.master.identity.become(place.node)
+        self.loop = CommandLoop(
+            MemoryCommandStore(self.master.database),
+            mutex=place.registry.mutex,
+            membership=place.registry.membership,
+            identity=place.identity,
+            runs=self.master.runs,
+            origin=Origin(zone=UTC_ZONE, graph=self.master.graphs.graph),
+            clock=self.master.clock,
+        )
+        database = self.master.database
+        for number, shape in enumerate(shapes):
+            definition = database.insert(
+                database.definitions,
+                name=f"definition {number}",
+                release_state=1,
+                process_definition_json=a_definition_json(shape),
+            )
+            database.insert(
+                database.commands,
+                command_type=int(CommandType.START_PROCESS),
+                process_definition_id=definition,
+            )
+
+    @property
+    def run_ids(self) -> list[int]:
+        return [process.id for process in self.master.database.processes]
+
+
+def test_the_first_tasks_of_a_run_are_written_and_offered_with_the_run(place: Place) -> None:
+    beginner = Beginner(place, "a >> b", "c d")
+    beginner.loop.run_once()
+    master = beginner.master
+    first, second = beginner.run_ids
+    assert (master.names(first), master.names(second)) == (["a"], ["c", "d"])
+    (saved,) = master.saved
+    ids = [task.id for run_id in (first, second) for task in master.attempts(run_id)]
+    assert [offer.task_instance_id for offer in saved.offers] == ids
+    assert master.store.asked == master.store.loads == []
+
+
+def test_a_run_that_has_begun_goes_on_without_being_read(place: Place) -> None:
+    beginner = Beginner(place, "a >> b")
+    beginner.loop.run_once()
+    master = beginner.master
+    (run,) = beginner.run_ids
+    # Reported before the run worker has seen the run at all.
+    master.end(run, "a")
+    master.step()
+    assert master.names(run) == ["a", "b"]
+    master.end(run, "b")
+    master.step()
+    assert master.state(run) is ProcessState.SUCCESS
+    assert master.store.loads == []
+
+
+def test_runs_that_have_begun_count_at_once(place: Place) -> None:
+    beginner = Beginner(place, "a", "b")
+    beginner.loop.run_once()
+    runs = beginner.master.runs
+    assert (runs.active, runs.active_live) == (2, 2)
+    beginner.master.step()
+    assert (runs.active, runs.active_live) == (2, 2)
+
+
+def test_a_run_that_a_comparison_has_found_is_not_replaced_by_its_beginning(place: Place) -> None:
+    beginner = Beginner(place, "a >> b")
+    master = beginner.master
+    begun: list[object] = []
+    master.runs.begun = lambda *given: begun.append(given)  # type: ignore[method-assign, assignment]
+    beginner.loop.run_once()
+    master.step()
+    (run,) = beginner.run_ids
+    master.end(run, "a")
+    master.step()
+    assert master.names(run) == ["a", "b"]
+    ((runs, saved),) = begun  # type: ignore[misc]
+    RunWorker.begun(master.runs, runs, saved)  # type: ignore[has-type]
+    master.end(run, "b")
+    master.step()
+    assert master.state(run) is ProcessState.SUCCESS
+
+
+def test_a_run_that_cannot_be_opened_is_left_to_the_run_worker(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beginner = Beginner(place, "a", "b")
+    build = RunBuilder.build
+
+    def built(builder: RunBuilder, loaded: LoadedRun) -> ProcessRun:
+        if loaded.ownership.process_instance_id == 1:
+            raise InvalidDefinitionError(("no run can be made of it",))
+        return build(builder, loaded)
+
+    monkeypatch.setattr(RunBuilder, "build", built)
+    beginner.loop.run_once()
+    master = beginner.master
+    assert (master.names(1), master.names(2)) == ([], ["b"])
+    master.step()
+    assert (master.state(1), master.state(2)) == (ProcessState.FAILURE, ProcessState.RUNNING)
+    assert master.process(1).state_reason == "no run can be made of it"
+
+
+def test_runs_that_have_begun_are_forgotten_with_an_incarnation(place: Place) -> None:
+    beginner = Beginner(place, "a")
+    beginner.loop.run_once()
+    beginner.master.runs.forget_all()
+    beginner.master.step()
+    # Read again from the tables, which know whose it is.
+    assert beginner.master.store.loads == [1]
+
+
+def test_news_of_a_command_spares_the_question(place: Place) -> None:
+    store = Commands()
+    store.idle = True
+    commander = Commander(place, store)
+    commander.loop.heard()
+    for _ in range(2):
+        assert commander.loop.run_once() == SECOND
+    # One pass took what there was; the other asked, and there was nothing.
+    assert store.rooms == [2]

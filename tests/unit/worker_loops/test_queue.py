@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from common.model.cluster import Node, ip_number
-from common.registry.protocol import RegistryUnavailableError
+from common.model.cluster import Node, QueueEntry, ip_number
+from common.registry.protocol import RegistryUnavailableError, TaskQueue
+from common.store.master.ports import Saved
 from master.identity import Identity
 from master.loops.queue_loop import QueueConfig, QueueLoop
 from tests.memory.store import MemoryRunStore
@@ -90,3 +92,103 @@ def test_a_queue_that_was_lost_is_offered_again_page_by_page(place: Place) -> No
         pass
     there = {entry.task_instance_id for entry in place.registry.task_queue.entries()}
     assert there == set(tasks)
+
+
+class SlowQueue:
+    """Takes offers without waiting, and answers them when the test says so."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+        self.sent: list[tuple[tuple[QueueEntry, ...], Callable[[bool], None]]] = []
+
+    def offer_soon(self, entries: Sequence[QueueEntry], *, done: Callable[[bool], None]) -> None:
+        self.sent.append((tuple(entries), done))
+
+    def answer(self, is_in: bool) -> None:
+        entries, done = self.sent.pop()
+        if is_in:
+            self._queue.offer(entries)
+        done(is_in)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+
+@dataclass
+class Offers:
+    """A queue loop whose offers are answered when the test says so."""
+
+    place: Place
+    loop: QueueLoop = field(init=False)
+    slow: SlowQueue = field(init=False)
+    wakes: int = 0
+
+    def __post_init__(self) -> None:
+        self.slow = SlowQueue(self.place.registry.task_queue)
+        self.loop = QueueLoop(
+            MemoryRunStore(self.place.database),
+            tasks=cast("TaskQueue", self.slow),
+            kills=self.place.registry.kill_queue,
+            identity=Identity(self.place.registry.membership),
+            clock=self.place.clock,
+            wake=self._woken,
+        )
+
+    def _woken(self) -> None:
+        self.wakes += 1
+
+    def offer(self, task: int) -> QueueEntry:
+        entry = self.place.entry(task)
+        self.loop.offer([entry])
+        return entry
+
+    @property
+    def entries(self) -> tuple[QueueEntry, ...]:
+        return self.place.registry.task_queue.entries()
+
+
+def test_a_lone_offer_is_sent_at_once_and_wakes_nobody(place: Place) -> None:
+    offers = Offers(place)
+    entry = offers.offer(place.row())
+    offers.slow.answer(True)
+    assert (offers.entries, offers.wakes) == ((entry,), 0)
+
+
+def test_offers_gather_while_one_is_under_way_and_then_go_together(place: Place) -> None:
+    offers = Offers(place)
+    first, second, third = (offers.offer(place.row()) for _ in range(3))
+    assert (len(offers.slow.sent), offers.wakes) == (1, 0)
+    offers.slow.answer(True)
+    assert (offers.entries, offers.wakes) == ((first,), 1)
+    offers.loop.run_once()
+    assert offers.entries == (first, second, third)
+
+
+def test_what_was_not_taken_is_offered_by_the_loop(place: Place) -> None:
+    offers = Offers(place)
+    first, second = offers.offer(place.row()), offers.offer(place.row())
+    offers.slow.answer(False)
+    assert offers.wakes == 1
+    offers.loop.run_once()
+    assert offers.entries == (first, second)
+
+
+def test_an_answer_that_never_comes_holds_nothing_up(place: Place) -> None:
+    offers = Offers(place)
+    offers.offer(place.row())
+    second = offers.offer(place.row())
+    offers.loop.run_once()
+    assert offers.entries == (second,)
+    third = offers.offer(place.row())
+    offers.slow.answer(True)
+    assert offers.entries == (second, third)
+
+
+def test_a_withdrawal_never_overtakes_an_offer(place: Place) -> None:
+    offers = Offers(place)
+    entry = offers.offer(place.row())
+    offers.loop.add(Saved(lost=frozenset(), offers=(), kills=(), withdrawn=(entry,)))
+    assert offers.wakes == 0
+    offers.slow.answer(True)
+    offers.loop.run_once()
+    assert offers.entries == ()

@@ -1,0 +1,250 @@
+"""Writes a plain save by one statement: ends that are settled, and first attempts for workers.
+
+Nearly all saves are such. A statement is a transaction of its own, so this one takes one round trip
+where `common.store.master.save` takes five. It locks, compares, writes and counts the same; if one
+row is not as its owner believes, it fails as a whole and says nothing more. The caller then saves
+the steps by that module, which names what is wrong. Used by `common.store.master.runs` alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    DateTime,
+    Float,
+    Integer,
+    SmallInteger,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from common.model.decisions import FinishTask, PassForbidden, SkipTask, SubmitTask
+from common.model.instances import Ownership
+from common.model.states import LIVE_PROCESS_STATES, TaskState
+from common.store.master.attempts import USES_POOLS, place_in_queue, queue_entries
+from common.store.master.ports import Saved, Step
+from common.store.master.save import ownership_of
+from common.store.master.submissions import attempt_columns, first_state, is_for_workers
+from common.store.tables import process_instance, task_instance
+from common.store.transaction import any_of, unnested, unstorable
+
+# With the numbers of ends and of new attempts, which are to be counted again.
+_STEP: Final = unnested(
+    "step", run_id=Integer, host=Text, epoch=BigInteger, ends=Integer, begins=Integer
+)
+_RUN: Final = (
+    select(
+        process_instance.c.id,
+        process_instance.c.host,
+        process_instance.c.owner_epoch,
+        process_instance.c.state,
+        process_instance.c.process_definition_id,
+        process_instance.c.executor_id,
+        process_instance.c.process_instance_priority,
+        process_instance.c.worker_group_id,
+        process_instance.c.history_cmd,
+    )
+    .where(process_instance.c.id == any_of("ids"))
+    .order_by(process_instance.c.id)
+    .with_for_update(key_share=True)
+    .cte("run")
+)
+_OWNED: Final = (
+    select(_RUN, _STEP.c.ends, _STEP.c.begins)
+    .join_from(
+        _RUN,
+        _STEP,
+        and_(
+            _RUN.c.id == _STEP.c.run_id,
+            _RUN.c.host == _STEP.c.host,
+            _RUN.c.owner_epoch == _STEP.c.epoch,
+        ),
+    )
+    .cte("owned")
+)
+
+_ENDED: Final = unnested("ended", run_id=Integer, name=Text, attempt=Integer, state=SmallInteger)
+_SETTLED: Final = (
+    update(task_instance)
+    .where(_OWNED.c.id == _ENDED.c.run_id)
+    .where(task_instance.c.process_instance_id == _OWNED.c.id)
+    .where(task_instance.c.name == _ENDED.c.name)
+    .where(task_instance.c.attempt == _ENDED.c.attempt)
+    .where(task_instance.c.state == _ENDED.c.state)
+    .where(~task_instance.c.settled)
+    .values(settled=True, retry_at=None)
+    .returning(USES_POOLS.label("uses_pools"))
+    .cte("settled")
+)
+
+_NEW_COLUMNS: Final[dict[str, Any]] = {
+    "process_instance_id": Integer,
+    "name": Text,
+    "task_type": Text,
+    "task_json": Text,
+    "state": SmallInteger,
+    "submit_time": DateTime(timezone=True),
+    "start_time": DateTime(timezone=True),
+    "retry_times": Integer,
+    "retry_interval": Integer,
+    "max_retry_times": Integer,
+    "task_instance_priority": SmallInteger,
+    "worker_group_id": Integer,
+    "attempt": Integer,
+    "input_pool": Text,
+    "timeout_seconds": Integer,
+    "timeout_strategy": SmallInteger,
+    "memory_factor": Float,
+}
+_NEW: Final = (
+    func.unnest(
+        *(cast(bindparam(f"new_{name}"), ARRAY(kind)) for name, kind in _NEW_COLUMNS.items())
+    )
+    .table_valued(
+        *(column(name, kind) for name, kind in _NEW_COLUMNS.items()), with_ordinality="place"
+    )
+    .render_derived(name="new")
+)
+_OF_RUN: Final = ("process_definition_id", "executor_id")
+_MADE: Final = (
+    insert(task_instance)
+    .from_select(
+        [*_NEW_COLUMNS, *_OF_RUN],
+        select(*(_NEW.c[name] for name in _NEW_COLUMNS), *(_OWNED.c[name] for name in _OF_RUN))
+        .join_from(_NEW, _OWNED, _OWNED.c.id == _NEW.c.process_instance_id)
+        .where(_OWNED.c.state.in_(LIVE_PROCESS_STATES))
+        .order_by(_NEW.c.place),
+    )
+    .returning(
+        task_instance.c.id,
+        task_instance.c.process_instance_id,
+        task_instance.c.task_instance_priority,
+        task_instance.c.worker_group_id,
+    )
+    .cte("made")
+)
+
+
+_ALL_CHANGED: Final = and_(
+    select(func.count()).select_from(_SETTLED).scalar_subquery()
+    == select(func.sum(_OWNED.c.ends)).scalar_subquery(),
+    select(func.count()).select_from(_MADE).scalar_subquery()
+    == select(func.sum(_OWNED.c.begins)).scalar_subquery(),
+)
+_SAVE: Final = (
+    select(
+        _OWNED,
+        _MADE.c.id.label("task_id"),
+        _MADE.c.task_instance_priority.label("task_priority"),
+        _MADE.c.worker_group_id.label("task_group_id"),
+        select(func.bool_or(_SETTLED.c.uses_pools)).scalar_subquery().label("frees_slots"),
+        # Divides by zero unless all are as their owner believes: so nothing of it is written.
+        (literal(1, Integer) // case((_ALL_CHANGED, 1), else_=0)).label("is_whole"),
+    )
+    .join_from(_OWNED, _MADE, _MADE.c.process_instance_id == _OWNED.c.id, isouter=True)
+    .order_by(_MADE.c.id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSave:
+    """The steps of a save that one statement can write, as its parameters."""
+
+    owners: list[Ownership] = field(default_factory=list)
+    ended: list[tuple[int, str, int, int]] = field(default_factory=list)
+    new: list[dict[str, Any]] = field(default_factory=list)
+
+
+def plain(steps: Sequence[Step]) -> PlainSave | None:
+    """Return these steps if they settle ends and submit first attempts to workers, and no more."""
+    found = PlainSave()
+    runs: set[int] = set()
+    for step in steps:
+        run_id = step.ownership.process_instance_id
+        if run_id in runs:
+            return None
+        runs.add(run_id)
+        found.owners.append(step.ownership)
+        for decision in step.decisions:
+            match decision:
+                case FinishTask():
+                    state = int(decision.state)
+                    found.ended.append((run_id, decision.name, decision.attempt, state))
+                case SubmitTask():
+                    row = _new(run_id, decision, step.at)
+                    if row is None:
+                        return None
+                    found.new.append(row)
+                case PassForbidden() | SkipTask():
+                    pass
+                case _:
+                    return None
+    return found if found.ended or found.new else None
+
+
+def _new(run_id: int, decision: SubmitTask, at: datetime) -> dict[str, Any] | None:
+    if (
+        decision.attempt != 1
+        or not is_for_workers(decision)
+        or first_state(decision) is not TaskState.SUBMITTED
+    ):
+        return None
+    row = attempt_columns(decision, at) | {"process_instance_id": run_id}
+    return row if unstorable(row) is None else None
+
+
+def save_plainly(db: Connection, save: PlainSave) -> Saved:
+    """Write all, in the transaction that the statement is. `DataError` if one row differs."""
+    rows = db.execute(_SAVE, _parameters(save)).all()
+    owned = {ownership_of(row) for row in rows}
+    offered = {
+        row.task_id: place_in_queue(
+            row, task_priority=row.task_priority, task_group_id=row.task_group_id
+        )
+        for row in rows
+        if row.task_id is not None
+    }
+    (offers,) = queue_entries(db, [offered])
+    return Saved(
+        lost=frozenset(owner for owner in save.owners if owner not in owned),
+        offers=tuple(offers),
+        kills=(),
+        withdrawn=(),
+        holds=any(row.frees_slots for row in rows),
+    )
+
+
+def _parameters(save: PlainSave) -> dict[str, list[Any]]:
+    ids = [owner.process_instance_id for owner in save.owners]
+    ends = Counter(run_id for run_id, _, _, _ in save.ended)
+    begins = Counter(row["process_instance_id"] for row in save.new)
+    return {
+        "ids": ids,
+        "step_run_id": ids,
+        "step_host": [owner.host for owner in save.owners],
+        "step_epoch": [owner.epoch for owner in save.owners],
+        "step_ends": [ends[run_id] for run_id in ids],
+        "step_begins": [begins[run_id] for run_id in ids],
+        "ended_run_id": [run_id for run_id, _, _, _ in save.ended],
+        "ended_name": [name for _, name, _, _ in save.ended],
+        "ended_attempt": [attempt for _, _, attempt, _ in save.ended],
+        "ended_state": [state for _, _, _, state in save.ended],
+        **{f"new_{name}": [row[name] for row in save.new] for name in _NEW_COLUMNS},
+    }

@@ -1,0 +1,231 @@
+"""Selects the commands that a master takes now, and locks their rows.
+
+Statements are made once: to write such a select anew for each take costs more than to run it. Used
+by `common.store.master.commands` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Text,
+    all_,
+    and_,
+    any_,
+    bindparam,
+    case,
+    cast,
+    exists,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from common.model.commands import RESTARTING_COMMANDS, CommandRow
+from common.model.states import FINISHED_TASK_STATES, LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.store.command_turns import ROOMLESS_COMMANDS, is_date
+from common.store.connect import EARLIEST, LATEST
+from common.store.tables import (
+    TURN_OF_COMMAND,
+    command,
+    process_instance,
+    relation_process_instance,
+    task_instance,
+)
+from common.store.transaction import AnyRow
+
+_EARLIEST: Final = literal(EARLIEST)
+_LATEST: Final = literal(LATEST)
+
+
+def _fetchable(moment: Any) -> Any:
+    """The time, or NULL for one that a `datetime` can't hold and that `bad_time` reports."""
+    return case((moment.between(_EARLIEST, _LATEST), moment), else_=None).label(moment.name)
+
+
+def _bad_time(*moments: Any) -> Any:
+    return case(
+        *(
+            (
+                not_(moment.between(_EARLIEST, _LATEST)),
+                func.concat(literal(f"{moment.name} is "), cast(moment, Text)),
+            )
+            for moment in moments
+        ),
+        else_=None,
+    ).label("bad_time")
+
+
+# A run that is recovered may, like a sub process, hold what those that took all room wait for.
+_NEEDS_NO_ROOM: Final = or_(
+    command.c.command_type.in_(ROOMLESS_COMMANDS), command.c.parent_task_instance_id != 0
+)
+# A date of a complement takes only room that nothing else does, so that no live run waits for it.
+_IS_DATE: Final = is_date(command)
+# The command for a child that was given up and has not ended yet: its owner is stopping it, or will
+# do so, seeing that nobody waits for it any more. Not even fetched meanwhile, so that such commands
+# never take the place of one that the child's end depends on, as the recovery of its lost master.
+_CHILD: Final = process_instance.alias("child")
+_WANTING: Final = task_instance.alias("wanting")
+_FORMER: Final = task_instance.alias("former")
+_GIVEN_UP: Final = (
+    exists()
+    .where(_FORMER.c.id == _CHILD.c.parent_task_instance_id)
+    .where(_FORMER.c.state.in_(FINISHED_TASK_STATES))
+)
+_STILL_ENDING: Final = (
+    select(_CHILD.c.id)
+    .join_from(
+        relation_process_instance,
+        _CHILD,
+        _CHILD.c.id == relation_process_instance.c.process_instance_id,
+    )
+    .join(_WANTING, _WANTING.c.id == relation_process_instance.c.parent_task_instance_id)
+    .where(relation_process_instance.c.parent_task_instance_id == command.c.parent_task_instance_id)
+    .where(_WANTING.c.state == TaskState.SUBMITTED)
+    .where(_CHILD.c.state.in_(LIVE_PROCESS_STATES))
+    .where(
+        or_(
+            _CHILD.c.state == ProcessState.READY_STOP,
+            _CHILD.c.wanted_state.in_((ProcessState.STOP, ProcessState.FAILURE)),
+            _GIVEN_UP,
+        )
+    )
+    .limit(1)
+    .correlate(command)
+    # Looked up for the few commands concerned; as EXISTS it might be made a set of all there are.
+    .scalar_subquery()
+)
+_HAS_NOT_TO_WAIT: Final = or_(
+    command.c.parent_task_instance_id == 0,
+    command.c.command_type.not_in(RESTARTING_COMMANDS),
+    _STILL_ENDING.is_(None),
+)
+
+
+# Some of them, found by the index that holds nothing else. In the order of turns, a planner without
+# statistics, as of a table that is empty whenever it is analyzed, would look for them through all
+# that wait for room: 20 ms of ten thousand, each time.
+_ROOMLESS_AT_ONCE: Final = 1_000
+_ROOMLESS: Final = func.array(
+    select(command.c.id)
+    .where(_NEEDS_NO_ROOM, ~_IS_DATE, _HAS_NOT_TO_WAIT)
+    .order_by(command.c.id)
+    .limit(_ROOMLESS_AT_ONCE)
+    .scalar_subquery()
+)
+
+
+_SIZE: Final = func.coalesce(func.octet_length(command.c.command_param), 0)
+# Not `NOT IN`, so that the statement is the same however many they are.
+_BESIDES: Final = command.c.id != all_(cast(bindparam("besides"), ARRAY(Integer)))
+# Read with the other commands, to spare a question that is nearly always answered with nothing.
+_DATES_WAIT: Final = (
+    exists().select_from(command.alias("of_date")).where(text("of_date.complement_date_id <> 0"))
+)
+
+
+def _waiting(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> Any:
+    """Select the first `page` of these."""
+    return (
+        select(
+            command.c.id,
+            command.c.command_type,
+            command.c.process_definition_id,
+            # A text of megabytes is not even fetched: its size alone condemns it.
+            case((bindparam("param_limit") < _SIZE, None), else_=command.c.command_param).label(
+                "command_param"
+            ),
+            _SIZE.label("param_bytes"),
+            command.c.task_depend_type,
+            command.c.failure_strategy,
+            command.c.warning_type,
+            command.c.warning_group_id,
+            _fetchable(command.c.schedule_time),
+            _fetchable(command.c.start_time),
+            command.c.executor_id,
+            command.c.process_instance_priority,
+            command.c.worker_group_id,
+            command.c.parent_task_instance_id,
+            command.c.complement_date_id,
+            _bad_time(command.c.schedule_time, command.c.start_time),
+            *besides,
+        )
+        .where(which)
+        .where(_HAS_NOT_TO_WAIT)
+        .order_by(text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
+        .limit(bindparam("page"))
+        .with_for_update(skip_locked=True)
+    )
+
+
+_OTHERS: Final = _waiting(and_(~_IS_DATE, _BESIDES), _DATES_WAIT.label("dates_wait"))
+_BEHIND: Final = _waiting(and_(command.c.id == any_(_ROOMLESS), _BESIDES))
+_DATES: Final = _waiting(_IS_DATE)
+
+
+def lock_waiting(
+    db: Connection, *, limit: int, room: int, spare: int, param_limit_bytes: int
+) -> list[CommandRow]:
+    """Select the commands to handle now: all others in order, then dates of complements.
+
+    No more rows are locked than there is room for: a full master that takes one of thousands
+    at a time would write to fifty for each. A command that needs no room is taken from behind
+    those that wait for some, too, and before them if the limit is not enough for all.
+    """
+    asked = {"param_limit": param_limit_bytes}
+    rows: list[CommandRow] = []
+    dates_may_wait = may_be_more = True
+    # Each of those found may need room: what the others leave of it is for those behind them.
+    while (
+        may_be_more and (wanted := min(limit - len(rows), room - sum(map(_needs_room, rows)))) > 0
+    ):
+        besides = [row.id for row in rows]
+        found = db.execute(_OTHERS, asked | {"besides": besides, "page": wanted}).all()
+        rows += map(_command_row, found)
+        may_be_more = len(found) == wanted
+        dates_may_wait = not found or found[-1].dates_wait
+    if may_be_more:
+        besides = [row.id for row in rows]
+        behind = db.execute(_BEHIND, asked | {"besides": besides, "page": limit})
+        rows = _within(limit, rows, [_command_row(row) for row in behind])
+    left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))
+    if left > 0 and dates_may_wait:
+        rows += map(_command_row, db.execute(_DATES, asked | {"page": left}))
+    return rows
+
+
+def _command_row(row: AnyRow) -> CommandRow:
+    columns = dict(row._mapping)  # noqa: SLF001  # Public, whatever its name.
+    columns.pop("dates_wait", None)
+    return CommandRow(**columns)
+
+
+def _within(
+    limit: int, first: Sequence[CommandRow], behind: Sequence[CommandRow]
+) -> list[CommandRow]:
+    """Return as many of these as the limit allows, in order; those that need no room go first."""
+    places = limit - len(first) + sum(map(_needs_room, first))
+    behind = behind[:places]
+    places -= len(behind)
+    kept = []
+    for row in first:
+        if _needs_room(row):
+            if not places:
+                continue
+            places -= 1
+        kept.append(row)
+    return [*kept, *behind]
+
+
+def _needs_room(row: CommandRow) -> bool:
+    return row.command_type not in ROOMLESS_COMMANDS and row.parent_task_instance_id == 0
