@@ -28,6 +28,7 @@ from sqlalchemy import (
 
 from common.model.failures import FailureReason
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.store.fixed_statement import FixedStatement
 from common.store.master.submissions import SUB_PROCESS
 from common.store.tables import process_definition, process_instance, task_instance
 from common.store.transaction import StoreConflictError, any_of, storable, unnested
@@ -49,7 +50,7 @@ _OTHERS_MAY_WAIT: Final = and_(
     ),
 )
 _MAY_GO_ON: Final = (ProcessState.PAUSE, ProcessState.STOP)
-_END: Final = (
+_END: Final = FixedStatement(
     update(process_instance)
     .where(process_instance.c.id == _ENDED.c.run_id)
     .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
@@ -139,8 +140,8 @@ class ChildEnd:
 
 def end_processes(db: Connection, ends: Mapping[int, ProcessEnd]) -> bool:
     """End these live instances; True if others of a serial definition may wait for one of them."""
-    changed = db.execute(
-        _END,
+    changed = _END.execute(
+        db,
         {
             "ended_run_run_id": list(ends),
             "ended_run_state": [int(end.state) for end in ends.values()],

@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from common.model.commands import CommandOutcome
 from common.model.plans import LedgerLine
+from common.store.fixed_statement import FixedStatement
 from common.store.tables import command, command_ledger
 from common.store.transaction import StoreConflictError, storable, unnested
 
@@ -60,11 +61,13 @@ _GONE: Final = (
     )
     .cte("gone")
 )
-_ENTER: Final = insert(command_ledger).from_select(
-    _COLUMNS,
-    select(
-        *_GONE.c, cast(bindparam("now"), DateTime(timezone=True)), cast(bindparam("host"), Text)
-    ).order_by(_GONE.c.id),
+_ENTER: Final = FixedStatement(
+    insert(command_ledger).from_select(
+        _COLUMNS,
+        select(
+            *_GONE.c, cast(bindparam("now"), DateTime(timezone=True)), cast(bindparam("host"), Text)
+        ).order_by(_GONE.c.id),
+    )
 )
 
 _OLDEST: Final = (
@@ -91,7 +94,7 @@ def enter(db: Connection, lines: Sequence[LedgerLine], *, host: str, now: dateti
         "done_outcome": [int(each.outcome) for each in lines],
         "done_reason": [None if each.reason is None else storable(each.reason) for each in lines],
     }
-    entered = db.execute(_ENTER, values | {"host": host, "now": now}).rowcount
+    entered = _ENTER.execute(db, values | {"host": host, "now": now}).rowcount
     if entered != len(lines):
         # The rows are locked, so this can't be; but if it were, a command would be run twice.
         raise StoreConflictError(f"{len(lines)} commands were taken, {entered} deleted")

@@ -38,6 +38,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from common.model.decisions import FinishTask, PassForbidden, SkipTask, SubmitTask
 from common.model.instances import Ownership
 from common.model.states import LIVE_PROCESS_STATES, TaskState
+from common.store.fixed_statement import FixedStatement
 from common.store.master.attempts import USES_POOLS, place_in_queue, queue_entries
 from common.store.master.ports import Saved, Step
 from common.store.master.save import ownership_of
@@ -148,7 +149,7 @@ _ALL_CHANGED: Final = and_(
     select(func.count()).select_from(_MADE).scalar_subquery()
     == select(func.sum(_OWNED.c.begins)).scalar_subquery(),
 )
-_SAVE: Final = (
+_SAVE: Final = FixedStatement(
     select(
         _OWNED,
         _MADE.c.id.label("task_id"),
@@ -212,7 +213,7 @@ def _new(run_id: int, decision: SubmitTask, at: datetime) -> dict[str, Any] | No
 
 def save_plainly(db: Connection, save: PlainSave) -> Saved:
     """Write all, in the transaction that the statement is. `DataError` if one row differs."""
-    rows = db.execute(_SAVE, _parameters(save)).all()
+    rows = _SAVE.execute(db, _parameters(save)).all()
     owned = {ownership_of(row) for row in rows}
     offered = {
         row.task_id: place_in_queue(

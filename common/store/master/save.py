@@ -48,6 +48,7 @@ from common.model.decisions import (
 )
 from common.model.instances import Ownership
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.store.fixed_statement import FixedStatement
 from common.store.master.alerts import alert_of_ends, alert_of_lost_attempts, is_worth_an_alert
 from common.store.master.attempts import (
     IS_NAMED,
@@ -103,7 +104,7 @@ RUN_COLUMNS: Final = (
 """The columns that a save reads of a run's row."""
 
 # Not FOR UPDATE: inserting an attempt shares a key lock on its process instance.
-_LOCK_RUNS: Final = (
+_LOCK_RUNS: Final = FixedStatement(
     select(*RUN_COLUMNS)
     .where(process_instance.c.id == any_of("ids"))
     .order_by(process_instance.c.id)
@@ -327,7 +328,7 @@ class _Save:
 def save(db: Connection, steps: Sequence[Step]) -> Saved:
     """Write the steps of the runs that are still owned; the caller's transaction makes it whole."""
     return write(
-        db, steps, {row.id: row for row in db.execute(_LOCK_RUNS, {"ids": run_ids(steps)})}
+        db, steps, {row.id: row for row in _LOCK_RUNS.execute(db, {"ids": run_ids(steps)})}
     )
 
 

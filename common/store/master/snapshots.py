@@ -45,6 +45,7 @@ from common.model.states import (
     TaskState,
 )
 from common.store.complements import read_dependents
+from common.store.fixed_statement import FixedStatement
 from common.store.master.ports import LiveMasters
 from common.store.master.runs import ATTEMPTS, names_in, task_row
 from common.store.master.submissions import SUB_PROCESS
@@ -62,20 +63,22 @@ _OF_ITSELF: Final = (
     CommandType.EXECUTE_TASK,
 )
 
-_DEFINITIONS: Final = select(
-    process_definition.c.id,
-    process_definition.c.name,
-    process_definition.c.version,
-    process_definition.c.release_state,
-    process_definition.c.flag,
-    process_definition.c.process_definition_json,
-    process_definition.c.global_params,
-    process_definition.c.timeout,
-    process_definition.c.tenant_id,
-    process_definition.c.locations,
-    process_definition.c.connects,
-    process_definition.c.execution_type,
-).where(process_definition.c.id == any_of("ids"))
+_DEFINITIONS: Final = FixedStatement(
+    select(
+        process_definition.c.id,
+        process_definition.c.name,
+        process_definition.c.version,
+        process_definition.c.release_state,
+        process_definition.c.flag,
+        process_definition.c.process_definition_json,
+        process_definition.c.global_params,
+        process_definition.c.timeout,
+        process_definition.c.tenant_id,
+        process_definition.c.locations,
+        process_definition.c.connects,
+        process_definition.c.execution_type,
+    ).where(process_definition.c.id == any_of("ids"))
+)
 
 _NAMED: Final = process_instance.alias("named")
 _NAMED_AND_ROOTS: Final = process_instance.c.id == func.any(
@@ -231,7 +234,7 @@ class Snapshots:
         self._read_schedules(db, [found for found in commands if asks_for_dates(found)])
         ids = sorted({self._definition_id(found) for found in commands} - {0})
         self._definitions = (
-            {row.id: row for row in db.execute(_DEFINITIONS, {"ids": ids})} if ids else {}
+            {row.id: row for row in _DEFINITIONS.execute(db, {"ids": ids})} if ids else {}
         )
 
     def is_busy(self, found: Command) -> bool:

@@ -34,6 +34,7 @@ from common.model.commands import RESTARTING_COMMANDS, CommandRow
 from common.model.states import FINISHED_TASK_STATES, LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.store.command_turns import ROOMLESS_COMMANDS, is_date
 from common.store.connect import EARLIEST, LATEST
+from common.store.fixed_statement import FixedStatement
 from common.store.tables import (
     TURN_OF_COMMAND,
     command,
@@ -134,9 +135,9 @@ _DATES_WAIT: Final = (
 )
 
 
-def _waiting(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> Any:
+def _waiting(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> FixedStatement:
     """Select the first `page` of these."""
-    return (
+    return FixedStatement(
         select(
             command.c.id,
             command.c.command_type,
@@ -190,17 +191,17 @@ def lock_waiting(
         may_be_more and (wanted := min(limit - len(rows), room - sum(map(_needs_room, rows)))) > 0
     ):
         besides = [row.id for row in rows]
-        found = db.execute(_OTHERS, asked | {"besides": besides, "page": wanted}).all()
+        found = _OTHERS.execute(db, asked | {"besides": besides, "page": wanted}).all()
         rows += map(_command_row, found)
         may_be_more = len(found) == wanted
         dates_may_wait = not found or found[-1].dates_wait
     if may_be_more:
         besides = [row.id for row in rows]
-        behind = db.execute(_BEHIND, asked | {"besides": besides, "page": limit})
+        behind = _BEHIND.execute(db, asked | {"besides": besides, "page": limit})
         rows = _within(limit, rows, [_command_row(row) for row in behind])
     left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))
     if left > 0 and dates_may_wait:
-        rows += map(_command_row, db.execute(_DATES, asked | {"page": left}))
+        rows += map(_command_row, _DATES.execute(db, asked | {"page": left}))
     return rows
 
 
