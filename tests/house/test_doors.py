@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("common", "master", "worker", "operations", "orcaflow", "sql")
+from tests.house.tree import PACKAGES, ROOT, modules
 
 DOORS = {
     # The embedded server has to be claimed before any registry can use it.
@@ -40,15 +40,23 @@ DOORS = {
 }
 
 
+_IMPORT = re.compile(r"^\s*(?:import|from)\s+(\w+)", re.MULTILINE)
+
+
+@cache
 def importers(library: str) -> list[str]:
     """The modules that import the library, as paths from the root."""
-    wanted = re.compile(rf"^\s*(import|from)\s+{library}\b", re.MULTILINE)
     return sorted(
         path.relative_to(ROOT).as_posix()
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        if wanted.search(path.read_text(encoding="utf-8"))
+        for path in modules(*PACKAGES)
+        if library in imported(path)
     )
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """The packages that a module imports."""
+    return frozenset(_IMPORT.findall(path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(("library", "doors"), DOORS.items(), ids=DOORS)
