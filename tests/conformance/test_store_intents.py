@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from common.model.commands import CommandType
 from common.model.decisions import (
     AbandonTask,
     DecideTask,
+    Decision,
     FinishProcess,
     PauseProcess,
     SkipTask,
@@ -300,6 +302,24 @@ def test_a_branch_may_be_none_or_empty(db: Tables) -> None:
     assert [task.branch for task in load(db, owned).tasks] == [None, ()]
     first = db.rows(t.task_instance)[0]
     assert has(first, state=6, branch=None, reason="no case holds\N{REPLACEMENT CHARACTER}")
+
+
+@pytest.mark.parametrize("ending", [kill, pause])
+@pytest.mark.parametrize("child_first", [True, False])
+def test_a_save_that_ends_a_child_and_its_attempt_is_one_whatever_comes_first(
+    db: Tables, ending: Callable[[str], Decision], *, child_first: bool
+) -> None:
+    parent = a_run(db)
+    task_id, child = a_child(db, parent)
+    steps = [
+        Step(ownership=child, decisions=(FinishProcess(state=ProcessState.SUCCESS),), at=NOON),
+        Step(ownership=parent, decisions=(ending("sub"),), at=NOON),
+    ]
+    saved = db.runs.save(steps if child_first else steps[::-1])
+    # The attempt was running when its end was asked for; to look once more does no harm.
+    assert saved.intents
+    wanted = TaskState.KILL if ending is kill else TaskState.PAUSE
+    assert has(the_task(db, task_id), state=TaskState.SUCCESS, wanted_state=wanted)
 
 
 def test_deciding_again_supersedes_the_former_decision(db: Tables) -> None:

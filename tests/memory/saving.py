@@ -1,4 +1,7 @@
-"""Writes one save's decisions to the tables in memory, in the order in which they were taken."""
+"""Writes one save's decisions to the tables in memory, in the order in which they were taken.
+
+The ends of runs come about last, as on PostgreSQL: the attempts that called them end with the save.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from common.model.states import (
 from common.store.master.ports import Saved, Step
 from common.store.transaction import StoreConflictError, storable
 from tests.memory.alerts import alert_of_end, alert_of_lost_attempts
-from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
+from tests.memory.database import By, MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.reading import entry_of
 from tests.memory.rows import (
     DEPENDENT,
@@ -63,6 +66,8 @@ class Writing:
     holds: bool = False
     intents: bool = False
     dependents: bool = False
+    _children: list[tuple[By, int, str | None]] = field(default_factory=list)
+    """The runs that end, with what they put out for the attempts that called them."""
 
     @property
     def _db(self) -> MemoryDatabase:
@@ -82,6 +87,9 @@ class Writing:
 
     def saved(self) -> Saved:
         """The result of the save, once all steps are written."""
+        for by, run_id, var_pool in self._children:
+            self.tx.by = by
+            end_parent(self.tx, self._db.processes.the(run_id), var_pool)
         for run_id, (at, tasks) in self.lost_attempts.items():
             alert_of_lost_attempts(self.tx, self._db.processes.the(run_id), tasks, at)
         gone = [entry.task_instance_id for entry in self.withdrawn]
@@ -317,7 +325,8 @@ class Writing:
         scope = process.run_scope if decision.state in _MAY_GO_ON else None
         self._move(process, decision.state, at, end_time=at, state_reason=reason, run_scope=scope)
         ended = self._db.processes.the(process.id)
-        end_parent(self.tx, ended, decision.var_pool)
+        # After all that is decided about the attempts that called them, whose order means nothing.
+        self._children.append((self.tx.by, ended.id, decision.var_pool))
         alert_of_end(self.tx, ended)
         if not process.is_sub_process and self._others_may_wait(process.process_definition_id):
             self.holds = True

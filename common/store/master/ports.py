@@ -136,7 +136,8 @@ class Saved:
     holds: bool = False
     """True if held attempts or instances may be released now, or new ones are held."""
     intents: bool = False
-    """True if intents for sub processes have to be propagated."""
+    """True if intents for sub processes may have to be propagated: attempts that ran until now are
+    asked to end."""
     dependents: bool = False
     """True if attempts have begun that wait for other process instances."""
     overtaken: frozenset[Ownership] = frozenset()
