@@ -175,6 +175,8 @@ def conf_from(value: object) -> dict[str, str]:
             raise ValueError('it must be JSON such as {"spark.sql.ansi.enabled": "true"}') from None
     if not isinstance(value, Mapping):
         raise _wrong('it must be a table such as { "spark.sql.ansi.enabled" = "true" }')
+    from common.model.spark_settings import fault_of_setting  # Most profiles need none.
+
     conf: dict[str, str] = {}
     for key, each in _settings(value):
         text = {True: "true", False: "false"}[each] if isinstance(each, bool) else each
@@ -193,6 +195,8 @@ def conf_from(value: object) -> dict[str, str]:
             )
         if any(c in str(text) for c in "\0\r\n"):
             raise ValueError(f"the value of {key} has a control character")
+        if fault := fault_of_setting(key, str(text)):
+            raise ValueError(f"{key} {fault}")
         conf[key] = str(text)
     return conf
 

@@ -2,10 +2,10 @@
 
 Pure. `others` is a list of words, of which each must be a known option or the value of one: a word
 that is neither would be taken for the program. Refused are options that say what is run or where,
-settings that have a key of their own, and what is Orcaflow's or would have the JVM load an agent or
-start a program. What is refused is said with the reason and the cure; a value is never repeated,
-for it may be secret. A worker has the last word, since only an attempt knows what its parameters
-put where.
+settings that have a key of their own or a value of another type than Spark's, and what is
+Orcaflow's or would have the JVM load an agent or start a program. What is refused is said with the
+reason and the cure; a value is never repeated, for it may be secret. A worker has the last word,
+since only an attempt knows what its parameters put where.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.masking import is_secret
+from common.model.spark_settings import fault_of_setting
 from common.spark_config import shown_setting
 
 
@@ -259,6 +260,8 @@ def check_setting(key: str, value: str, *, is_argument: bool = False) -> None:
         check_variable(variable[2], value)
     if _JAVA_OPTIONS.fullmatch(lower):
         _check_java_options(key, value)
+    if fault := fault_of_setting(key, value):
+        raise RefusedError(f"{key} {fault}")
     if is_argument and (is_secret(key) or _has_password(value)):
         raise RefusedError(
             f"{key} holds a secret, which everybody on this host could read in spark-submit's"

@@ -1,0 +1,687 @@
+"""The types of Spark's own settings, and the texts that Spark takes for each type.
+
+Pure. Nothing is known here of settings whose values are names, lists, files or patterns, nor of
+those of other products, and no bounds are checked: Spark itself refuses the rest. The tables are
+those of Spark 4.3.0, without the prefix `spark.`, as `python -m tests.reference.spark_settings`
+prints them.
+"""
+
+# ruff: noqa: SIM905  # One name a line would be a thousand lines.
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_PREFIX: Final = "spark."
+
+
+def fault_of_setting(key: str, value: str) -> str | None:
+    """Return what is wrong with the value of a setting; None if nothing is known to be.
+
+    An empty value, and one with a `$`, may still become another.
+    """
+    if not value or "$" in value or not key.startswith(_PREFIX):
+        return None
+    name, text = key.removeprefix(_PREFIX), value.strip()
+    for names, taken, fault in _TYPES:
+        if name in names:
+            return None if taken.fullmatch(text) else fault
+    return None
+
+
+_BOOLEANS: Final = frozenset(
+    """
+acls.enable appStateStore.asyncTracking.enable authenticate authenticate.enableSaslEncryption
+broadcast.checksum broadcast.compress checkpoint.compress checkpoint.local.verifyChecksum.enabled
+checkpoint.local.verifyChecksum.forceSerialized cleaner.referenceTracking
+cleaner.referenceTracking.blocking cleaner.referenceTracking.blocking.shuffle
+cleaner.referenceTracking.cleanCheckpoints connect.execute.reattachable.enabled
+connect.grpc.keepAlive.enabled connect.session.connectML.mlCache.memoryControl.enabled
+connect.session.planCache.alwaysCacheDataSourceReadsEnabled connect.session.planCache.enabled
+decommission.enabled deploy.spreadOutApps deploy.spreadOutDrivers
+driver.limitActiveProcessorCount.enabled driver.log.allowErasureCoding
+driver.log.persistToDfs.enabled driver.supervise driver.userClassPathFirst dynamicAllocation.enabled
+dynamicAllocation.shuffleTracking.enabled dynamicAllocation.testing eventLog.compress
+eventLog.enabled eventLog.erasureCoding.enabled eventLog.includeTaskMetricsAccumulators
+eventLog.logBlockUpdates.enabled eventLog.logStageExecutorMetrics eventLog.longForm.enabled
+eventLog.overwrite eventLog.rolling.enabled eventLog.testing excludeOnFailure.application.enabled
+excludeOnFailure.application.fetchFailure.enabled excludeOnFailure.enabled
+excludeOnFailure.killExcludedExecutors excludeOnFailure.killExcludedExecutors.decommission
+excludeOnFailure.taskAndStage.enabled executor.allowSparkContext
+executor.heartbeat.dropZeroAccumulatorUpdates executor.limitActiveProcessorCount.enabled
+executor.logs.rolling.enableCompression executor.processTreeMetrics.enabled
+executor.python.worker.log.details executor.syncLogLevel.enabled executor.userClassPathFirst
+file.transferTo files.fetchFailure.unRegisterOutputOnHost files.ignoreCorruptFiles
+files.ignoreMissingFiles hadoopRDD.ignoreEmptySplits
+history.custom.executor.log.url.applyIncompleteApplication history.fs.cleaner.enabled
+history.fs.driverlog.cleaner.enabled history.fs.eventLog.onDemandLoadEnabled
+history.fs.eventLog.rolling.onDemandLoadEnabled history.fs.inProgressOptimization.enabled
+history.kerberos.enabled history.store.hybridStore.enabled history.ui.acls.enable
+io.compression.lzf.parallel.enabled io.compression.zstd.bufferPool.enabled io.encryption.enabled
+kryo.pool kryo.referenceTracking kryo.registrationRequired kryo.unsafe
+kubernetes.allocation.recoveryMode.enabled kubernetes.driver.annotateExitException
+kubernetes.driver.ownPersistentVolumeClaim kubernetes.driver.reusePersistentVolumeClaim
+kubernetes.driver.service.deleteOnTermination kubernetes.driver.service.publishNotReadyAddresses
+kubernetes.driver.waitToReusePersistentVolumeClaim kubernetes.executor.checkAllContainers
+kubernetes.executor.deleteOnTermination kubernetes.executor.disableConfigMap
+kubernetes.executor.enableApiPolling kubernetes.executor.enableApiWatcher
+kubernetes.executor.enablePollingWithResourceVersion kubernetes.executor.useDriverPodIP
+kubernetes.legacy.useReadWriteOnceAccessMode kubernetes.local.dirs.tmpfs
+kubernetes.securityContext.allowPrivilegeEscalation kubernetes.submission.waitAppCompletion
+kubernetes.submitInDriver kubernetes.trust.certificates locality.wait.legacyResetOnTaskLaunch
+log.legacyTaskNameMdc.enabled log.structuredLogging.enabled master.rest.enabled
+master.rest.virtualThread.enabled master.useAppNameAsAppId.enabled
+master.useDriverIdAsAppName.enabled memory.offHeap.enabled metrics.appStatusSource.enabled
+metrics.executorMetricsSource.enabled metrics.staticSources.enabled network.crypto.enabled
+network.crypto.saslFallback network.recreateWorkerGroupOnDeadEventLoop
+network.remoteReadNioBufferConversion python.daemon.killWorkerOnFlushFailure
+python.sql.dataFrameDebugging.enabled python.udf.pipelined.enabled python.unix.domain.socket.enabled
+python.use.daemon python.worker.faulthandler.enabled python.worker.killOnIdleTimeout
+python.worker.reuse rdd.cache.visibilityTracking.enabled rdd.compress
+scheduler.dropTaskInfoAccumulablesOnTaskCompletion.enabled scheduler.listenerbus.logSlowEvent
+scheduler.pipelinedGroup.slotCheck.enabled scheduler.resource.profileMergeConflicts
+scheduler.stage.legacyAbortAfterKillTasks scheduler.streaming.idAwareLogging.enabled
+security.directCredentialProviders.enabled serializer.extraDebugInfo shuffle.checksum.enabled
+shuffle.compress shuffle.detectCorrupt shuffle.detectCorrupt.useExtraMemory shuffle.push.enabled
+shuffle.readHostLocalDisk shuffle.reduceLocality.enabled shuffle.service.db.enabled
+shuffle.service.enabled shuffle.service.fetch.rdd.enabled shuffle.service.removeShuffle
+shuffle.sort.useRadixSort shuffle.spill.compress shuffle.streaming.checksum.enabled shuffle.sync
+shuffle.unsafe.fastMergeEnabled shuffle.useOldFetchProtocol speculation
+speculation.efficiency.enabled sql.adaptive.applyFinalStageShuffleOptimizations
+sql.adaptive.coalescePartitions.enabled sql.adaptive.coalescePartitions.parallelismFirst
+sql.adaptive.convertSortMergeJoinToShuffledHashJoin.enabled
+sql.adaptive.convertSortMergeJoinToShuffledHashJoin.lookThroughOperators.enabled
+sql.adaptive.enabled sql.adaptive.fetchShuffleBlocksInBatch sql.adaptive.forceApply
+sql.adaptive.forceOptimizeSkewedJoin sql.adaptive.localShuffleReader.enabled
+sql.adaptive.optimizeSkewsInRebalancePartitions.enabled sql.adaptive.skewJoin.enabled
+sql.adaptive.streaming.stateless.enabled sql.allowNamedFunctionArguments sql.alwaysInlineCommonExpr
+sql.analyzer.allowSubqueryExpressionsInLambdasOrHigherOrderFunctions
+sql.analyzer.dontDeduplicateExpressionIfExprIdInOutput sql.analyzer.expandTagPassthroughDuplicates
+sql.analyzer.failAmbiguousSelfJoin sql.analyzer.lowerEmptyGroupingSetToGlobalAggregate.enabled
+sql.analyzer.preferColumnOverLcaInArrayIndex
+sql.analyzer.scalarSubqueryAllowGroupByColumnEqualToConstant
+sql.analyzer.singlePassResolver.dualRunWithLegacy
+sql.analyzer.singlePassResolver.enableAsOfJoinResolution sql.analyzer.singlePassResolver.enabled
+sql.analyzer.singlePassResolver.enabledTentatively
+sql.analyzer.singlePassResolver.exposeResolverGuardFailure
+sql.analyzer.singlePassResolver.preventUsingAliasesFromNonDirectChildren
+sql.analyzer.singlePassResolver.relationBridging.enabled
+sql.analyzer.singlePassResolver.returnSinglePassResultInDualRun
+sql.analyzer.singlePassResolver.runExtendedResolutionChecks
+sql.analyzer.singlePassResolver.runHeavyExtendedResolutionChecks
+sql.analyzer.singlePassResolver.throwFromResolverGuard
+sql.analyzer.singlePassResolver.validationEnabled
+sql.analyzer.sqlFunctionResolution.applyConfOverrides sql.analyzer.strictDataFrameColumnResolution
+sql.analyzer.subqueryAliasAlwaysPropagateMetadataColumns
+sql.analyzer.unionIsResolvedWhenDuplicatesPerChildResolved
+sql.analyzer.uniqueNecessaryMetadataColumns sql.ansi.doubleQuotedIdentifiers sql.ansi.enabled
+sql.ansi.enforceReservedKeywords sql.ansi.relationPrecedence
+sql.artifact.copyFromLocalToFs.allowDestLocal sql.artifact.isolation.alwaysApplyClassloader
+sql.artifact.isolation.enabled sql.assumeAnsiFalseIfNotPersisted.enabled
+sql.avro.filterPushdown.enabled sql.avro.zstandard.bufferPool.enabled
+sql.binByRelationOperator.enabled sql.bucketing.coalesceBucketsInJoin.enabled sql.caseSensitive
+sql.cbo.enabled sql.cbo.joinReorder.dp.star.filter sql.cbo.joinReorder.enabled
+sql.cbo.planStats.enabled sql.cbo.starSchemaDetection sql.charAsVarchar
+sql.chunkBase64String.enabled sql.classic.shuffleDependency.fileCleanup.enabled sql.cli.print.header
+sql.codegen.aggregate.map.twolevel.enabled sql.codegen.aggregate.map.twolevel.partialOnly
+sql.codegen.aggregate.map.vectorized.enable sql.codegen.aggregate.sortAggregate.enabled
+sql.codegen.aggregate.sortAggregate.withKeys.enabled
+sql.codegen.aggregate.splitAggregateFunc.enabled sql.codegen.comments sql.codegen.fallback
+sql.codegen.join.buildSideOuterShuffledHashJoin.enabled
+sql.codegen.join.existenceSortMergeJoin.enabled sql.codegen.join.fullOuterShuffledHashJoin.enabled
+sql.codegen.join.fullOuterSortMergeJoin.enabled sql.codegen.splitConsumeFuncByOperator
+sql.codegen.useIdInClassName sql.codegen.wholeStage sql.codegen.wholeStage.union.enabled
+sql.collation.allowInMapKeys sql.collation.objectLevel.enabled sql.collation.schemaLevel.enabled
+sql.columnVector.offheap.enabled sql.connect.enrichError.enabled
+sql.connect.serverStacktrace.enabled sql.connect.shuffleDependency.fileCleanup.enabled
+sql.connect.streaming.foreachBatch.useClonedSession sql.constraintPropagation.enabled
+sql.crossJoin.enabled sql.csv.filterPushdown.enabled sql.csv.parser.columnPruning.enabled
+sql.cteRelationDefMaxRows.enabled sql.dataFrameQueryContext.enabled
+sql.dataSource.alwaysCreateV2Predicate sql.dataSource.skipAssertOnPredicatePushdown
+sql.datetime.java8API.enabled sql.debug sql.decimalOperations.allowPrecisionLoss
+sql.defaultColumn.enabled sql.defaultColumn.useNullsForMissingDefaultValues
+sql.defaultUrlStreamHandlerFactory.enabled sql.dropDuplicates.deterministicKeyOrder.enabled
+sql.dropTableOnView.enabled sql.enforceTypeCoercionBeforeUnionDeduplication.enabled
+sql.exchange.reuse sql.execution.arrow.cache.prefetch.enabled sql.execution.arrow.enabled
+sql.execution.arrow.fallback.enabled sql.execution.arrow.pyspark.enabled
+sql.execution.arrow.pyspark.fallback.enabled sql.execution.arrow.pyspark.selfDestruct.enabled
+sql.execution.arrow.pyspark.validateSchema.enabled
+sql.execution.arrow.pythonUDF.columnarInput.enabled sql.execution.arrow.sparkr.enabled
+sql.execution.arrow.useLargeVarTypes sql.execution.bypassPartialAggregation
+sql.execution.combineAdjacentAggregation sql.execution.datasources.hadoopLineRecordReader.enabled
+sql.execution.fastFailOnFileFormatOutput sql.execution.interruptOnCancel
+sql.execution.pandas.convertToArrowArraySafely sql.execution.pandas.inferPandasDictAsMap
+sql.execution.pushDownLocalSort sql.execution.pushDownLocalSort.throughCardinalityReducer
+sql.execution.pyspark.binaryAsBytes sql.execution.pyspark.udf.daemonKillWorkerOnFlushFailure
+sql.execution.pyspark.udf.faulthandler.enabled sql.execution.pyspark.udf.hideTraceback.enabled
+sql.execution.pyspark.udf.killOnIdleTimeout sql.execution.pyspark.udf.simplifiedTraceback.enabled
+sql.execution.pyspark.udf.tracebackWithLocals.enabled sql.execution.pythonUDF.arrow.enabled
+sql.execution.pythonUDF.arrow.legacy.fallbackOnUDT
+sql.execution.pythonUDF.mapInBatch.legacy.acceptAnyIterable.enabled
+sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled
+sql.execution.pythonUDF.pandas.preferIntExtensionDtype sql.execution.pythonUDTF.arrow.enabled
+sql.execution.removeRedundantProjects sql.execution.removeRedundantSorts
+sql.execution.replaceHashWithSortAgg sql.execution.reuseSubquery sql.execution.sortBeforeRepartition
+sql.execution.udf.unified.execution.enabled sql.execution.useHashAggregateExec
+sql.execution.useObjectHashAggregateExec sql.execution.usePartitionEvaluator
+sql.experimental.optimizer.transpilePyUDFs sql.extensions.test.loadFromCp
+sql.fileSource.insert.enforceNotNull sql.files.archive.reader.enabled sql.files.ignoreCorruptFiles
+sql.files.ignoreInvalidPartitionPaths sql.files.ignoreMissingFiles
+sql.files.supportSecondOffsetFormat sql.function.concatBinaryAsString sql.function.eltOutputAsString
+sql.function.protobufExtensions.enabled sql.generatedColumn.allowNullableIngest.enabled
+sql.geospatial.enabled sql.groupByAliases sql.groupByOrdinal
+sql.hive.advancedPartitionPredicatePushdown.enabled sql.hive.convertCTAS
+sql.hive.convertInsertingPartitionedTable sql.hive.convertInsertingUnpartitionedTable
+sql.hive.convertMetastoreAsNullable sql.hive.convertMetastoreCtas sql.hive.convertMetastoreInsertDir
+sql.hive.convertMetastoreOrc sql.hive.convertMetastoreParquet
+sql.hive.convertMetastoreParquet.mergeSchema sql.hive.dropPartitionByName.enabled
+sql.hive.gatherFastStats sql.hive.initializeMetastoreFormatClasses
+sql.hive.manageFilesourcePartitions sql.hive.metastorePartitionPruning
+sql.hive.metastorePartitionPruningFallbackOnException sql.hive.metastorePartitionPruningFastFallback
+sql.hive.showCreateTableAsSerde sql.hive.thriftServer.async
+sql.hive.thriftServer.http.sniHostCheckEnabled sql.hive.thriftServer.singleSession
+sql.hive.useDelegateForSymlinkTextInputFormat sql.icu.caseMappings.enabled
+sql.inMemoryColumnarStorage.compressed sql.inMemoryColumnarStorage.enableVectorizedReader
+sql.inMemoryColumnarStorage.partitionPruning sql.inMemoryTableScanStatistics.enable
+sql.insertIntoReplaceOn.enabled sql.insertIntoReplaceOnByName.enabled
+sql.insertIntoReplaceUsing.enabled sql.insertIntoReplaceUsingByName.enabled
+sql.insertIntoReplaceWhereColumnList.enabled sql.insertNestedTypeCoercion.enabled
+sql.join.asofJoin.enabled sql.join.preferSortMergeJoin sql.join.sortMergeAsOfJoin.enabled
+sql.join.splitStreamedSideJoinCondition sql.json.enableExactStringParsing
+sql.json.enablePartialResults sql.json.filterPushdown.enabled sql.json.useUnsafeRow
+sql.jsonGenerator.ignoreNullFields sql.jsonGenerator.writeNullIfWithDefaultValue
+sql.lateralColumnAlias.enableImplicitResolution sql.lazySetOperatorOutput.enabled
+sql.legacy.addSingleFileInAddFile sql.legacy.allowAutoGeneratedAliasForView
+sql.legacy.allowEmptySchemaWrite sql.legacy.allowHashOnMapType
+sql.legacy.allowNegativeScaleOfDecimal sql.legacy.allowNonEmptyLocationInCTAS
+sql.legacy.allowNullComparisonResultInArraySort sql.legacy.allowParameterlessCount
+sql.legacy.allowSessionVariableInPersistedView sql.legacy.allowStarWithSingleTableIdentifierInCount
+sql.legacy.allowTempViewCreationWithMultipleNameparts
+sql.legacy.allowUdfParameterToShadowParameterlessFunction sql.legacy.allowUntypedScalaUDF
+sql.legacy.allowZeroIndexInFormatString sql.legacy.avro.allowIncompatibleSchema
+sql.legacy.bangEqualsNot sql.legacy.blockCreateTempTableUsingProvider
+sql.legacy.bucketedTableScan.outputOrdering sql.legacy.castComplexTypesToString.enabled
+sql.legacy.charVarcharAsString sql.legacy.codingErrorAction sql.legacy.collationAwareHashFunctions
+sql.legacy.consecutiveStringLiterals.enabled sql.legacy.createEmptyCollectionUsingStringType
+sql.legacy.createHiveTableByDefault sql.legacy.csv.enableDateTimeParsingFallback
+sql.legacy.cteDuplicateAttributeNames sql.legacy.dataFrameWriterV2IgnorePathOption
+sql.legacy.dataset.nameNonStructGroupingKeyAsValue sql.legacy.db2.booleanMapping.enabled
+sql.legacy.db2.numericMapping.enabled sql.legacy.decimal.retainFractionDigitsOnTruncate
+sql.legacy.disableMapKeyNormalization sql.legacy.doLooseUpcast sql.legacy.duplicateBetweenInput
+sql.legacy.earlyEvalCurrentTime sql.legacy.emptyCurrentDBInCli
+sql.legacy.execution.pandas.groupedMap.assignColumnsByName
+sql.legacy.execution.pythonUDF.pandas.conversion.enabled
+sql.legacy.execution.pythonUDTF.pandas.conversion.enabled
+sql.legacy.exponentLiteralAsDecimal.enabled sql.legacy.extraOptionsBehavior.enabled
+sql.legacy.followThreeValuedLogicInArrayExists sql.legacy.fromDayTimeString.enabled
+sql.legacy.groupingIdWithAppendedUserGroupBy sql.legacy.histogramNumericPropagateInputType
+sql.legacy.hive.thriftServer.allowSettingSystemProperties
+sql.legacy.hive.thriftServer.useZeroBasedColumnOrdinalPosition sql.legacy.identifierClause
+sql.legacy.inSubqueryNullability sql.legacy.inlineCTEInCommands sql.legacy.integerGroupingId
+sql.legacy.interval.enabled sql.legacy.javaCharsets sql.legacy.jdbc.timeMapping.enabled
+sql.legacy.json.allowEmptyString.enabled sql.legacy.json.enableDateTimeParsingFallback
+sql.legacy.keepCommandOutputSchema sql.legacy.keepPartitionSpecAsStringLiteral
+sql.legacy.literal.pickMinimumPrecision sql.legacy.lpadRpadAlwaysReturnString
+sql.legacy.mssqlserver.datetimeoffsetMapping.enabled sql.legacy.mssqlserver.numericMapping.enabled
+sql.legacy.mysql.bitArrayMapping.enabled sql.legacy.mysql.timestampNTZMapping.enabled
+sql.legacy.negativeIndexInArrayInsert sql.legacy.noCharPaddingInPredicate
+sql.legacy.notReserveProperties sql.legacy.nullInEmptyListBehavior
+sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv sql.legacy.observeMetricsAggregateAllAttempts
+sql.legacy.oracle.timestampMapping.enabled sql.legacy.parameterSubstitution.constantsOnly
+sql.legacy.parquet.nanosAsLong sql.legacy.parquet.returnNullStructIfAllFieldsMissing
+sql.legacy.parseNullPartitionSpecAsStringLiteral sql.legacy.parseQueryWithoutEof
+sql.legacy.parser.havingWithoutGroupByAsWhere sql.legacy.pathOptionBehavior.enabled
+sql.legacy.percentileDiscCalculation sql.legacy.persistentCatalogFirst
+sql.legacy.postgres.datetimeMapping.enabled sql.legacy.raiseErrorWithoutErrorClass
+sql.legacy.readFileSourceTableCacheIgnoreOptions sql.legacy.replaceDatabricksSparkAvro.enabled
+sql.legacy.respectNullabilityInTextDatasetConversion
+sql.legacy.scalarSubqueryAllowGroupByNonEqualityCorrelatedPredicate
+sql.legacy.scalarSubqueryCountBugBehavior sql.legacy.sessionInitWithConfigDefaults
+sql.legacy.setCommandRejectsSparkCoreConfs sql.legacy.setopsPrecedence.enabled sql.legacy.sizeOfNull
+sql.legacy.skipTypeValidationOnAlterPartition sql.legacy.statisticalAggregate
+sql.legacy.storeAnalyzedPlanForView sql.legacy.truncateForEmptyRegexSplit
+sql.legacy.typeCoercion.datetimeToString.enabled sql.legacy.useCurrentConfigsForView
+sql.legacy.useLegacyXMLParser sql.legacy.useV1Command sql.legacy.v1IdentifierNoCatalog
+sql.legacy.viewSchemaBindingMode sql.legacy.viewSchemaCompensation
+sql.lightweightPlanChangeValidation sql.listagg.allowDistinctCastWithOrder.enabled
+sql.mapZipWithUsesJavaCollections sql.mergeNestedTypeCoercion.enabled sql.operatorPipeSyntaxEnabled
+sql.optimizeNullAwareAntiJoin sql.optimizer.avoidCollapseUDFWithExpensiveExpr
+sql.optimizer.avoidDoubleFilterEval sql.optimizer.canChangeCachedPlanOutputPartitioning
+sql.optimizer.collapseProjectAlwaysInline sql.optimizer.datasourceV2JoinPushdown
+sql.optimizer.decorrelateExistsSubqueryLegacyIncorrectCountHandling.enabled
+sql.optimizer.decorrelateInnerQuery.enabled sql.optimizer.decorrelateJoinPredicate.enabled
+sql.optimizer.decorrelateLimit.enabled
+sql.optimizer.decorrelateLimitOffsetLegacyIncorrectOrderHandling.enabled
+sql.optimizer.decorrelateOffset.enabled
+sql.optimizer.decorrelatePredicateSubqueriesInJoinPredicate.enabled
+sql.optimizer.decorrelateSetOps.enabled
+sql.optimizer.decorrelateSubqueryLegacyIncorrectCountHandling.enabled
+sql.optimizer.decorrelateSubqueryPreventConstantHoldingForCountBug.enabled
+sql.optimizer.decorrelateUnionOrSetOpUnderLimit.enabled sql.optimizer.disableHints
+sql.optimizer.dynamicPartitionPruning.broadcastProjection.enabled
+sql.optimizer.dynamicPartitionPruning.enabled
+sql.optimizer.dynamicPartitionPruning.reuseBroadcastOnly
+sql.optimizer.dynamicPartitionPruning.useStats sql.optimizer.enableCsvExpressionOptimization
+sql.optimizer.enableJsonExpressionOptimization
+sql.optimizer.excludeSubqueryRefsFromRemoveRedundantAliases.enabled
+sql.optimizer.expression.nestedPruning.enabled sql.optimizer.getJsonObjectSharedParsing.enabled
+sql.optimizer.insertMapSortInDistinctAggregates.enabled
+sql.optimizer.mergeSubplans.filterPropagation.dsv2SymmetricFilterPropagation.enabled
+sql.optimizer.mergeSubplans.filterPropagation.enabled
+sql.optimizer.mergeSubplans.filterPropagation.symmetricFilterPropagation.enabled
+sql.optimizer.mergeSubplans.filterPropagation.throughJoin.enabled sql.optimizer.metadataOnly
+sql.optimizer.nestedSchemaPruning.enabled sql.optimizer.optimizeOneRowRelationSubquery
+sql.optimizer.optimizeOneRowRelationSubquery.alwaysInline
+sql.optimizer.optimizeUncorrelatedInSubqueriesInJoinCondition.enabled
+sql.optimizer.plannedWrite.enabled sql.optimizer.preserveAliasMetadataWhenCollapsingProjects
+sql.optimizer.propagateDistinctKeys.enabled sql.optimizer.pruneFiltersCanPruneStreamingSubplan
+sql.optimizer.pullHintsIntoSubqueries sql.optimizer.pullOutNestedDataOuterRefExpressions.enabled
+sql.optimizer.pushDownJoinThroughUnion.enabled sql.optimizer.replaceExceptWithFilter
+sql.optimizer.runtime.bloomFilter.enabled sql.optimizer.runtime.rowLevelOperationGroupFilter.enabled
+sql.optimizer.scalarSubqueryUseSingleJoin sql.optimizer.serializer.nestedSchemaPruning.enabled
+sql.optimizer.singleTaskExecution.aggregation sql.optimizer.singleTaskExecution.enabled
+sql.optimizer.singleTaskExecution.expand sql.optimizer.singleTaskExecution.limitOffset
+sql.optimizer.singleTaskExecution.sort sql.optimizer.singleTaskExecution.window
+sql.optimizer.wrapExistsInAggregateFunction sql.orc.aggregatePushdown
+sql.orc.enableNestedColumnVectorizedReader sql.orc.enableVectorizedReader sql.orc.filterPushdown
+sql.orc.mergeSchema sql.orderByOrdinal sql.orderingAwareLimitOffset sql.parquet.aggregatePushdown
+sql.parquet.binaryAsString sql.parquet.enableNestedColumnVectorizedReader
+sql.parquet.enableNullTypeVectorizedReader sql.parquet.enableVectorizedReader
+sql.parquet.fieldId.read.enabled sql.parquet.fieldId.read.ignoreMissing
+sql.parquet.fieldId.write.enabled sql.parquet.filterPushdown sql.parquet.filterPushdown.date
+sql.parquet.filterPushdown.decimal sql.parquet.filterPushdown.string.startsWith
+sql.parquet.filterPushdown.stringPredicate sql.parquet.filterPushdown.timestamp
+sql.parquet.ignoreVariantAnnotation sql.parquet.inferTimestampNTZ.enabled
+sql.parquet.int96AsTimestamp sql.parquet.int96TimestampConversion sql.parquet.mergeSchema
+sql.parquet.reader.respectUnknownTypeAnnotation.enabled sql.parquet.recordLevelFilter.enabled
+sql.parquet.respectSummaryFiles sql.parquet.variant.annotateLogicalType.enabled
+sql.parquet.writeLegacyFormat sql.parser.eagerEvalOfUnresolvedInlineTable
+sql.parser.escapedStringLiterals sql.parser.manageParserCaches sql.parser.quotedRegexColumnNames
+sql.parser.singleCharacterPipeOperator.enabled sql.path.enabled sql.planChangeValidation
+sql.planChangeValidation.nullability sql.preserveCharVarcharTypeInfo
+sql.prioritizeOrdinalResolutionInSort.enabled sql.pyspark.inferNestedDictAsStruct.enabled
+sql.pyspark.jvmStacktrace.enabled sql.pyspark.legacy.inferArrayTypeFromFirstElement.enabled
+sql.pyspark.legacy.inferMapTypeFromFirstPair.enabled sql.pyspark.toJSON.returnDataFrame
+sql.pyspark.worker.logging.enabled sql.python.filterPushdown.enabled sql.readSideCharPadding
+sql.repl.eagerEval.enabled sql.requireAllClusterKeysForCoPartition
+sql.requireAllClusterKeysForDistribution sql.restrictedMode.enabled sql.retainGroupColumns
+sql.runCollationTypeCastsBeforeAliasAssignment.enabled sql.runSQLOnFiles
+sql.scripting.continueHandlerEnabled sql.scripting.cursorEnabled sql.scripting.enabled
+sql.selfJoinAutoResolveAmbiguity sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch
+sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch
+sql.shuffle.orderIndependentChecksum.enabled sql.shuffle.spreadNullJoinKeys.enabled
+sql.shuffleDependency.fileCleanup.enabled sql.shuffleDependency.skipMigration.enabled
+sql.sort.enableRadixSort sql.sources.bucketing.autoBucketedScan.enabled
+sql.sources.bucketing.enabled sql.sources.ignoreDataLocality
+sql.sources.partitionColumnTypeInference.enabled sql.sources.structPredicateDecompose.enabled
+sql.sources.v2.bucketing.allowCompatibleTransforms.enabled
+sql.sources.v2.bucketing.allowKeysSubsetOfPartitionKeys.enabled sql.sources.v2.bucketing.enabled
+sql.sources.v2.bucketing.partiallyClusteredDistribution.enabled
+sql.sources.v2.bucketing.partition.filter.enabled
+sql.sources.v2.bucketing.partitionKeyOrdering.enabled
+sql.sources.v2.bucketing.preserveKeyOrderingOnCoalesce.enabled
+sql.sources.v2.bucketing.preserveOrderingOnCoalesce.enabled
+sql.sources.v2.bucketing.pushPartValues.enabled sql.sources.v2.bucketing.shuffle.enabled
+sql.sources.v2.bucketing.sorting.enabled sql.sources.validatePartitionColumns
+sql.stableDerivedColumnAlias.enabled sql.statistics.fallBackToHdfs sql.statistics.histogram.enabled
+sql.statistics.parallelFileListingInStatsComputation.enabled sql.statistics.size.autoUpdate.enabled
+sql.statistics.updatePartitionStatsInAnalyzeTable.enabled sql.streaming.asyncLogPurge.enabled
+sql.streaming.checkUnfinishedRepartitionOnRestart sql.streaming.checkpoint.escapedPathCheck.enabled
+sql.streaming.checkpoint.fileChecksum.enabled
+sql.streaming.checkpoint.fileChecksum.skipCreationIfFileMissingChecksum
+sql.streaming.checkpoint.renamedFileCheck.enabled
+sql.streaming.checkpoint.verifyMetadataExists.enabled sql.streaming.fileSink.log.deletion
+sql.streaming.fileSource.log.deletion sql.streaming.fileSource.schema.forceNullable
+sql.streaming.fileStreamSink.ignoreMetadata
+sql.streaming.flatMapGroupsWithState.skipEmittingInitialStateKeys
+sql.streaming.forceDeleteTempCheckpointLocation sql.streaming.kafka.useDeprecatedOffsetFetching
+sql.streaming.metadataCache.enabled sql.streaming.metricsEnabled
+sql.streaming.noDataMicroBatches.enabled sql.streaming.optimizeOneRowPlan.enabled
+sql.streaming.queryEvolution.enableSinkEvolution sql.streaming.queryEvolution.enableSourceEvolution
+sql.streaming.realTimeMode.allowlistCheck
+sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled
+sql.streaming.realTimeMode.dangerouslyAllowCheckpointV1.enabled sql.streaming.schemaInference
+sql.streaming.sessionWindow.merge.sessions.in.local.partition
+sql.streaming.stateStore.autoSnapshotRepair.enabled
+sql.streaming.stateStore.commitValidation.enabled
+sql.streaming.stateStore.coordinatorReportSnapshotUploadLag
+sql.streaming.stateStore.forceSnapshotUploadOnLag sql.streaming.stateStore.formatValidation.enabled
+sql.streaming.stateStore.rowChecksum.enabled
+sql.streaming.stateStore.skipNullsForStreamStreamJoins.enabled
+sql.streaming.stateStore.stateSchemaCheck sql.streaming.stateStore.unloadOnCommit
+sql.streaming.statefulOperator.allowMultiple
+sql.streaming.statefulOperator.alwaysNullableOutput.enabled
+sql.streaming.statefulOperator.checkCorrectness.enabled
+sql.streaming.statefulOperator.useStrictDistribution sql.streaming.stopActiveRunOnRestart
+sql.streaming.triggerAvailableNowWrapper.enabled sql.streaming.ui.enabled
+sql.streaming.unsupportedOperationCheck sql.streaming.useStreamlineAggregator
+sql.streaming.validateEventTimeWatermarkColumn sql.streaming.verifyCheckpointDirectoryEmptyOnStart
+sql.subexpressionElimination.enabled sql.subexpressionElimination.filterExec.enabled
+sql.subexpressionElimination.skipForShortcutExpr sql.thriftServer.catalogMetadata.enabled
+sql.thriftServer.incrementalCollect sql.thriftServer.interruptOnCancel
+sql.thriftserver.shuffleDependency.fileCleanup.enabled sql.timeTravel.atSyntax.enabled
+sql.timeType.enabled sql.timestampNanosTypes.enabled sql.truncateTable.ignorePermissionAcl.enabled
+sql.tvf.allowMultipleTableArguments.enabled sql.udt.allowCreatingUDTFromString
+sql.unionOutputPartitioning sql.useCommonExprIdForAlias sql.variable.substitute
+sql.variant.allowDuplicateKeys sql.variant.allowReadingShredded sql.variant.inferShreddingSchema
+sql.variant.pushVariantIntoScan sql.variant.pushVariantIntoScan.deferCastError
+sql.variant.pushVariantIntoScan.pullOutExtractions sql.variant.validateUnicodeInJsonParsing
+sql.variant.writeShredding.enabled sql.window.segmentTree.enabled
+sql.xml.schemaInference.incrementalTypeCasting.enabled sql.xml.variant.respectInferSchema
+stage.ignoreDecommissionFetchFailure standalone.submit.filterEnvironment
+standalone.submit.waitAppCompletion storage.cleanupFilesAfterExecutorExit
+storage.decommission.enabled storage.decommission.fallbackStorage.cleanUp
+storage.decommission.rddBlocks.enabled storage.decommission.shuffleBlocks.bufferRacingMigrations
+storage.decommission.shuffleBlocks.enabled storage.exceptionOnPinLeak
+storage.rddBlockChecksum.enabled storage.rddBlockChecksum.verifyOnReplication
+storage.replication.proactive streaming.backpressure.enabled
+streaming.driver.writeAheadLog.allowBatching streaming.driver.writeAheadLog.closeFileAfterWrite
+streaming.dynamicAllocation.enabled streaming.dynamicAllocation.testing
+streaming.receiver.writeAheadLog.closeFileAfterWrite streaming.receiver.writeAheadLog.enable
+streaming.stopGracefullyOnShutdown streaming.unpersist submit.callSystemExitOnMainExit
+submit.proxyUser.allowCustomClasspathInClusterMode task.reaper.enabled task.reaper.threadDump
+taskMetrics.trackUpdatedBlockStatuses ui.actionsViaGetEnabled ui.contentSecurityPolicy.enabled
+ui.contentSecurityPolicy.frameAncestors.enabled ui.enabled ui.groupSQLSubExecutionEnabled
+ui.heapHistogramEnabled ui.jetty.sniHostCheckEnabled ui.killEnabled ui.prometheus.enabled
+ui.reverseProxy ui.showConsoleProgress ui.showErrorStacks ui.threadDump.flamegraphEnabled
+ui.threadDumpsEnabled ui.timelineEnabled ui.xContentTypeOptions.enabled unsafe.exceptionOnMemoryLeak
+unsafe.sorter.spill.read.ahead.enabled worker.cleanup.enabled worker.preferConfiguredMasterAddress
+yarn.am.clientModeExitOnError yarn.am.clientModeTreatDisconnectAsFailed
+yarn.am.limitActiveProcessorCount.enabled yarn.client.statCache.preload.enabled
+yarn.executor.launch.excludeOnFailure.enabled yarn.executor.oomKill.enabled
+yarn.historyServer.allowTracking yarn.includeDriverLogsLink yarn.isPython
+yarn.populateHadoopClasspath yarn.preserve.staging.files yarn.shuffle.server.recovery.disabled
+yarn.submit.waitAppCompletion yarn.unmanagedAM.enabled yarn.user.classpath.first
+""".split()
+)
+_INTEGERS: Final = frozenset(
+    """
+authenticate.secretBitLength block.failures.beforeLocationRefresh blockManager.port buffer.size
+connect.execute.manager.abandonedTombstonesSize connect.grpc.binding.port
+connect.grpc.marshallerRecursionLimit connect.grpc.port.maxRetries connect.jvmStacktrace.maxSize
+connect.session.manager.closedSessionsTombstonesSize connect.session.planCache.maxSize
+connect.session.planCompression.threshold cores.max dead.worker.persistence default.parallelism
+deploy.appNumberModulo deploy.defaultCores deploy.maxDrivers deploy.maxExecutorRetries
+deploy.retainedApplications deploy.retainedDrivers diskStore.subDirectories driver.blockManager.port
+driver.cores driver.port dynamicAllocation.initialExecutors dynamicAllocation.maxExecutors
+dynamicAllocation.minExecutors excludeOnFailure.application.maxFailedExecutorsPerNode
+excludeOnFailure.application.maxFailedTasksPerExecutor
+excludeOnFailure.stage.maxFailedExecutorsPerNode excludeOnFailure.stage.maxFailedTasksPerExecutor
+excludeOnFailure.task.maxTaskAttemptsPerExecutor excludeOnFailure.task.maxTaskAttemptsPerNode
+executor.cores executor.heartbeat.maxFailures executor.instances executor.isolatedSessionCache.size
+executor.killOnFatalError.depth executor.logs.rolling.maxRetainedFiles executor.maxNumFailures
+history.fs.cleaner.maxNum history.fs.eventLog.rolling.maxFilesToRetain history.fs.numCompactThreads
+history.fs.numReplayThreads history.fs.update.batchSize history.retainedApplications
+history.ui.maxApplications history.ui.port io.compression.zstd.level io.compression.zstd.strategy
+io.compression.zstd.workers io.encryption.keySizeBits kubernetes.allocation.batch.size
+kubernetes.allocation.maxPendingPods kubernetes.allocation.maxPendingPodsPerRp
+kubernetes.allocation.maximum kubernetes.configMap.maxSize kubernetes.driver.connectionTimeout
+kubernetes.driver.requestTimeout kubernetes.executor.minTasksPerExecutorBeforeRolling
+kubernetes.executor.podDeletionCost kubernetes.submission.connectionTimeout
+kubernetes.submission.requestTimeout master.rest.maxThreads master.rest.port master.ui.port
+python.factory.idleWorkerMaxPoolSize python.udf.pipelined.queueDepth r.backendConnectionTimeout
+r.heartBeatInterval r.numRBackendThreads rdd.limit.initialNumPartitions rdd.limit.scaleUpFactor
+rdd.parallelListingThreshold reducer.maxBlocksInFlightPerAddress reducer.maxReqsInFlight
+rpc.connect.threads rpc.io.numConnectionsPerPeer rpc.io.threads rpc.message.maxSize
+rpc.netty.dispatcher.numThreads scheduler.barrier.maxConcurrentTasksCheck.maxFailures
+scheduler.listenerbus.eventqueue.capacity scheduler.listenerbus.metrics.maxListenerClassesTimed
+scheduler.maxRetainedRemovedDecommissionExecutors scheduler.maxRetainedUnknownDecommissionExecutors
+scheduler.numCancelledJobGroupsToTrack scheduler.streaming.idAwareLogging.queryIdLength
+serializer.objectStreamReset shuffle.mapOutput.dispatcher.numThreads
+shuffle.mapOutput.parallelAggregationThreshold shuffle.maxAccurateSkewedBlockNumber
+shuffle.maxAttemptsOnNettyOOM shuffle.minNumPartitionsToHighlyCompress
+shuffle.push.maxRetainedMergerLocations shuffle.push.merge.finalizeThreads
+shuffle.push.mergersMinStaticThreshold shuffle.push.numPushThreads
+shuffle.push.sendFinalizeRPCThreads shuffle.registration.maxAttempts shuffle.service.port
+shuffle.sort.bypassMergeThreshold shuffle.spill.batchSize
+shuffle.spill.numElementsForceSpillThreshold shuffle.streaming.networkBufferMaxWaitTimeMs
+shuffle.streaming.networkBufferSize shuffle.streaming.readerMaxMemory
+shuffle.streaming.writerMaxMemory sql.adaptive.coalescePartitions.initialPartitionNum
+sql.adaptive.coalescePartitions.maxReducerPartitionsPerTask
+sql.adaptive.coalescePartitions.minPartitionNum sql.addPartitionInBatch.size
+sql.analyzer.canonicalization.multiCommutativeOpMemoryOptThreshold sql.analyzer.maxIterations
+sql.avro.deflate.level sql.avro.xz.level sql.avro.zstandard.level
+sql.broadcastExchange.maxThreadThreshold sql.bucketing.coalesceBucketsInJoin.maxBucketRatio
+sql.cartesianProductExec.buffer.in.memory.threshold sql.cartesianProductExec.buffer.spill.threshold
+sql.cbo.joinReorder.dp.threshold sql.codegen.aggregate.fastHashMap.capacityBit
+sql.codegen.broadcastCleanedSourceThreshold sql.codegen.cache.maxEntries sql.codegen.hugeMethodLimit
+sql.codegen.logging.maxLines sql.codegen.maxFields sql.codegen.methodSplitThreshold
+sql.codegen.wholeStage.union.maxChildren sql.connect.ui.retainedSessions
+sql.connect.ui.retainedStatements sql.csv.parser.inputBufferSize
+sql.cteRecursionAnchorRowsLimitToConvertToLocalRelation sql.cteRecursionLevelLimit
+sql.cteRecursionRowLimit sql.debug.maxToStringFields sql.event.truncate.length
+sql.execution.arrow.compression.zstd.level sql.execution.arrow.maxRecordsPerBatch
+sql.execution.arrow.maxRecordsPerOutputBatch
+sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch
+sql.execution.broadcastHashJoin.outputPartitioningExpandLimit sql.execution.pandas.udf.buffer.size
+sql.execution.python.udf.buffer.size sql.execution.python.udf.maxRecordsPerBatch
+sql.execution.pythonUDF.arrow.concurrency.level sql.execution.rangeExchange.sampleSizePerPartition
+sql.execution.topKSortFallbackThreshold sql.files.maxPartitionNum sql.files.maxRecordsPerFile
+sql.files.minPartitionNum sql.filesourceTableRelationCacheSize
+sql.hive.filesourcePartitionFileCacheSize sql.hive.metastorePartitionPruningInSetThreshold
+sql.hive.tablePropertyLengthThreshold sql.inMemoryColumnarStorage.batchSize
+sql.leafNodeDefaultParallelism sql.limit.initialNumPartitions sql.limit.scaleUpFactor
+sql.maxConcurrentOutputFileWriters sql.maxMetadataStringLength
+sql.objectHashAggregate.sortBased.fallbackThreshold
+sql.optimizer.dynamicPartitionPruning.broadcastProjection.maxRows
+sql.optimizer.expressionProjectionCandidateLimit sql.optimizer.inSetConversionThreshold
+sql.optimizer.inSetSwitchThreshold sql.optimizer.mapLookupHashThreshold
+sql.optimizer.optimizeExpandRatio sql.optimizer.runtime.bloomFilter.expectedNumItems
+sql.optimizer.runtime.bloomFilter.maxNumBits sql.optimizer.runtime.bloomFilter.maxNumItems
+sql.optimizer.runtime.bloomFilter.numBits sql.optimizer.runtimeFilter.number.threshold
+sql.optimizer.singleTaskExecution.localTableScan.minRows
+sql.optimizer.singleTaskExecution.localTableScan.threshold
+sql.optimizer.singleTaskExecution.maxNumFiles sql.optimizer.singleTaskExecution.minNumBytes
+sql.optimizer.singleTaskExecution.minNumFiles sql.optimizer.windowGroupLimitThreshold
+sql.orc.columnarReaderBatchSize sql.orc.columnarWriterBatchSize sql.parquet.columnarReaderBatchSize
+sql.parquet.pushdown.inFilterThreshold sql.parser.parserDfaCacheFlushThreshold
+sql.pipelines.event.queue.capacity sql.pipelines.execution.maxConcurrentFlows
+sql.pipelines.maxFlowRetryAttempts sql.pivotMaxValues sql.protobuf.descriptorCacheSize
+sql.pyspark.plotting.max_rows sql.repl.eagerEval.maxNumRows sql.repl.eagerEval.truncate
+sql.resultQueryStage.maxThreadThreshold sql.session.localRelationBatchOfChunksSizeBytes
+sql.session.localRelationCacheThreshold sql.session.localRelationChunkSizeBytes
+sql.session.localRelationChunkSizeRows sql.session.localRelationSizeLimit
+sql.sessionWindow.buffer.in.memory.threshold sql.sessionWindow.buffer.spill.threshold
+sql.shuffle.partitions sql.shuffleExchange.maxThreadThreshold
+sql.sortMergeJoinExec.buffer.in.memory.threshold sql.sortMergeJoinExec.buffer.spill.threshold
+sql.sources.binaryFile.maxLength sql.sources.bucketing.maxBuckets
+sql.sources.parallelPartitionDiscovery.parallelism sql.sources.parallelPartitionDiscovery.threshold
+sql.sources.schemaStringLengthThreshold sql.sources.structPredicateDecompose.maxFields
+sql.stackTracesInDataFrameContext sql.statistics.histogram.numBins
+sql.statistics.percentile.accuracy sql.streaming.aggregation.stateFormatVersion
+sql.streaming.continuous.epochBacklogQueueSize sql.streaming.continuous.executorQueueSize
+sql.streaming.fileSink.log.compactInterval sql.streaming.fileSource.cleaner.numThreads
+sql.streaming.fileSource.log.compactInterval sql.streaming.flatMapGroupsWithState.stateFormatVersion
+sql.streaming.internal.stateStore.partitions sql.streaming.join.stateFormatVersion
+sql.streaming.maxBatchesToRetainInMemory sql.streaming.minBatchesToRetain
+sql.streaming.numRecentProgressUpdates sql.streaming.offsetLog.formatVersion
+sql.streaming.realTimeMode.transformWithState.ttlEvictionIntervalMs
+sql.streaming.sessionWindow.stateFormatVersion
+sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay
+sql.streaming.stateStore.autoSnapshotRepair.numFailuresBeforeActivating
+sql.streaming.stateStore.checkpointFormatVersion sql.streaming.stateStore.fileChecksumThreadPoolSize
+sql.streaming.stateStore.maxLaggingStoresToReport sql.streaming.stateStore.maxNumStateSchemaFiles
+sql.streaming.stateStore.maxVersionsToDeletePerMaintenance
+sql.streaming.stateStore.minDeltasForSnapshot sql.streaming.stateStore.multiplierForMinTimeDiffToLog
+sql.streaming.stateStore.multiplierForMinVersionDiffToLog
+sql.streaming.stateStore.numStateStoreInstanceMetricsToReport
+sql.streaming.stateStore.numStateStoreMaintenanceThreads
+sql.streaming.stateStore.rocksdb.formatVersion sql.streaming.stateStore.rocksdb.mergeOperatorVersion
+sql.streaming.stateStore.rowChecksum.readVerificationRatio
+sql.streaming.stateStore.valueStateSchemaEvolutionThreshold
+sql.streaming.statefulOperator.incrementalCleanupFactor
+sql.streaming.transformWithState.stateSchemaVersion sql.streaming.ui.retainedProgressUpdates
+sql.streaming.ui.retainedQueries sql.subexpressionElimination.cache.maxEntries
+sql.subquery.maxThreadThreshold sql.thriftserver.ui.retainedSessions
+sql.thriftserver.ui.retainedStatements sql.transposeMaxValues sql.variant.shredding.maxSchemaDepth
+sql.variant.shredding.maxSchemaWidth sql.view.maxNestedViewDepth sql.window.segmentTree.blockSize
+sql.window.segmentTree.fanout sql.window.segmentTree.minPartitionRows
+sql.windowExec.buffer.in.memory.threshold sql.windowExec.buffer.spill.threshold stage.maxAttempts
+stage.maxConsecutiveAttempts storage.cachedPeersTtl
+storage.decommission.maxReplicationFailuresPerBlock storage.decommission.shuffleBlocks.maxThreads
+storage.localDiskByExecutors.cacheSize storage.maxReplicationFailures
+storage.unrollMemoryCheckPeriod storage.unrollMemoryThreshold streaming.backpressure.initialRate
+streaming.concurrentJobs streaming.driver.writeAheadLog.batchingTimeout
+streaming.driver.writeAheadLog.maxFailures streaming.driver.writeAheadLog.rollingIntervalSecs
+streaming.dynamicAllocation.maxExecutors streaming.dynamicAllocation.minExecutors
+streaming.manualClock.jump streaming.receiver.maxRate streaming.receiver.writeAheadLog.maxFailures
+streaming.receiver.writeAheadLog.rollingIntervalSecs streaming.sessionByKey.deltaChainThreshold
+streaming.ui.retainedBatches task.maxFailures ui.dagGraph.retainedRootRDDs ui.port
+ui.retainedDeadExecutors ui.retainedJobs ui.retainedStages ui.retainedTasks
+ui.timeline.executors.maximum ui.timeline.jobs.maximum ui.timeline.stages.maximum
+ui.timeline.tasks.maximum unsafe.sorter.spill.merge.factor worker.cleanup.appDataTtl
+worker.cleanup.interval worker.executorStateSync.maxAttempts worker.initialRegistrationRetries
+worker.maxRegistrationRetries worker.timeout worker.ui.compressedLogFileLengthCacheSize
+worker.ui.port worker.ui.retainedDrivers worker.ui.retainedExecutors yarn.am.cores yarn.cache.sizes
+yarn.cache.timestamps yarn.client.statCache.preload.perDirectoryThreshold
+yarn.containerLauncherMaxThreads yarn.maxAppAttempts yarn.priority yarn.report.loggingFrequency
+yarn.scheduler.reporterThread.maxFailures yarn.submit.file.replication
+""".split()
+)
+_NUMBERS: Final = frozenset(
+    """
+driver.memoryOverheadFactor dynamicAllocation.executorAllocationRatio executor.memoryOverheadFactor
+history.fs.eventLog.rolling.compaction.score.threshold kubernetes.executor.pvc.resizeFactor
+kubernetes.executor.pvc.resizeThreshold kubernetes.executor.resizeFactor
+kubernetes.executor.resizeThreshold kubernetes.memoryOverheadFactor memory.fraction
+memory.storageFraction scheduler.minRegisteredResourcesRatio security.credentials.renewalRatio
+shuffle.accurateBlockSkewedFactor shuffle.push.mergersMinThresholdRatio
+shuffle.push.minCompletedPushRatio speculation.efficiency.longRunTaskFactor
+speculation.efficiency.processRateMultiplier speculation.multiplier speculation.quantile
+sql.adaptive.convertSortMergeJoinToShuffledHashJoin.minWideningFactor
+sql.adaptive.nonEmptyPartitionRatioForBroadcastJoin
+sql.adaptive.rebalancePartitionsSmallPartitionFactor sql.adaptive.skewJoin.skewedPartitionFactor
+sql.analyzer.singlePassResolver.dualRunSampleRate sql.cbo.joinReorder.card.weight
+sql.cbo.starJoinFTRatio sql.inMemoryColumnarStorage.hugeVectorReserveRatio
+sql.optimizer.dynamicPartitionPruning.fallbackFilterRatio sql.parser.parserDfaCacheFlushRatio
+sql.sources.fileCompressionFactor sql.statistics.ndv.maxError
+sql.streaming.ratioExtraSpaceAllowedInCheckpoint
+sql.streaming.stateStore.snapshotToCleanupThreadRatio storage.unrollMemoryGrowthFactor
+streaming.backpressure.pid.derived streaming.backpressure.pid.integral
+streaming.backpressure.pid.minRate streaming.backpressure.pid.proportional
+streaming.dynamicAllocation.scalingDownRatio streaming.dynamicAllocation.scalingUpRatio
+""".split()
+)
+_SIZES: Final = frozenset(
+    """
+broadcast.UDFCompressionThreshold broadcast.blockSize buffer.pageSize buffer.write.chunkSize
+connect.execute.reattachable.observerRetryBufferSize
+connect.execute.reattachable.senderMaxStreamSize connect.grpc.arrow.maxBatchSize
+connect.grpc.maxInboundMessageSize connect.grpc.maxMetadataSize connect.maxPlanSize
+connect.session.connectML.mlCache.memoryControl.maxInMemorySize
+connect.session.connectML.mlCache.memoryControl.maxModelSize
+connect.session.connectML.mlCache.memoryControl.maxStorageSize
+connect.session.resultChunking.maxChunkSize driver.maxResultSize driver.memory driver.memoryOverhead
+driver.minMemoryOverhead eventLog.buffer.kb eventLog.rolling.maxFileSize executor.memory
+executor.memoryOverhead executor.minMemoryOverhead executor.pyspark.memory files.maxPartitionBytes
+files.openCostInBytes history.fs.endEventReparseChunkSize history.fs.eventLog.maxLineLength
+history.store.hybridStore.maxMemoryUsage history.store.maxDiskUsage io.compression.lz4.blockSize
+io.compression.snappy.blockSize io.compression.zstd.bufferSize io.warning.largeFileThreshold
+kryoserializer.buffer kryoserializer.buffer.max master.rest.maxRequestBodySize memory.offHeap.size
+network.maxRemoteBlockSizeFetchToMem reducer.maxSizeInFlight shuffle.accurateBlockThreshold
+shuffle.file.buffer shuffle.file.merge.buffer shuffle.localDisk.file.output.buffer
+shuffle.mapOutput.minSizeForBroadcast shuffle.push.maxBlockBatchSize shuffle.push.maxBlockSizeToPush
+shuffle.push.minShuffleSizeToWait shuffle.sort.initialBufferSize shuffle.spill.diskWriteBufferSize
+shuffle.spill.initialMemoryThreshold shuffle.spill.maxSizeInBytesForSpillThreshold
+shuffle.unsafe.file.output.buffer sql.adaptive.advisoryPartitionSizeInBytes
+sql.adaptive.autoBroadcastJoinThreshold sql.adaptive.coalescePartitions.minPartitionSize
+sql.adaptive.maxShuffledHashJoinLocalMapThreshold sql.adaptive.shuffle.targetPostShuffleInputSize
+sql.adaptive.skewJoin.skewedPartitionThresholdInBytes sql.autoBroadcastJoinThreshold
+sql.cartesianProductExec.buffer.spill.size.threshold sql.defaultSizeInBytes
+sql.execution.arrow.localRelationThreshold sql.execution.arrow.maxBytesPerBatch
+sql.execution.arrow.maxBytesPerOutputBatch sql.execution.python.udf.maxBytesPerBatch
+sql.files.maxPartitionBytes sql.files.openCostInBytes
+sql.inMemoryColumnarStorage.hugeVectorThreshold sql.maxBroadcastTableSize sql.maxPlanStringLength
+sql.maxSinglePartitionBytes sql.optimizeNullAwareAntiJoin.broadcastThreshold
+sql.optimizer.dynamicPartitionPruning.broadcastProjection.maxBytes
+sql.optimizer.dynamicPartitionPruning.broadcastProjection.maxSourceBytes
+sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold
+sql.optimizer.runtime.bloomFilter.creationSideThreshold
+sql.optimizer.runtime.bloomFilter.materializedCreationSideThreshold
+sql.planner.pythonExecution.memory sql.session.localRelationChunkSizeLimit
+sql.sessionWindow.buffer.spill.size.threshold sql.sortMergeJoinExec.buffer.spill.size.threshold
+sql.windowExec.buffer.spill.size.threshold storage.decommission.shuffleBlocks.maxDiskSize
+storage.memoryMapLimitForTests storage.memoryMapThreshold streaming.raw.maxBlockSizeBytes
+task.maxDirectResultSize ui.requestHeaderSize unsafe.sorter.spill.reader.buffer.size
+yarn.am.finalMessageLimit yarn.am.memory yarn.am.memoryOverhead
+""".split()
+)
+_TIMES: Final = frozenset(
+    """
+barrier.sync.timeout cleaner.periodicGC.interval cleaner.referenceTracking.blocking.timeout
+connect.execute.manager.detachedTimeout connect.execute.manager.maintenanceInterval
+connect.execute.reattachable.senderMaxStreamDuration connect.grpc.keepAlive.time
+connect.grpc.keepAlive.timeout connect.progress.reportInterval
+connect.session.connectML.mlCache.memoryControl.offloadingTimeout
+connect.session.inactiveOperations.cacheExpiration connect.session.manager.defaultSessionTimeout
+connect.session.manager.maintenanceInterval deploy.recoveryTimeout driver.metrics.pollingInterval
+driver.timeout dynamicAllocation.cachedExecutorIdleTimeout dynamicAllocation.executorIdleTimeout
+dynamicAllocation.schedulerBacklogTimeout dynamicAllocation.shuffleTracking.timeout
+dynamicAllocation.sustainedSchedulerBacklogTimeout excludeOnFailure.timeout
+executor.decommission.forceKillTimeout executor.decommission.killInterval
+executor.failuresValidityInterval executor.heartbeatInterval executor.metrics.pollingInterval
+history.fs.cleaner.interval history.fs.cleaner.maxAge history.fs.driverlog.cleaner.interval
+history.fs.driverlog.cleaner.maxAge history.fs.safemodeCheck.interval history.fs.update.interval
+kerberos.relogin.period kubernetes.allocation.batch.delay
+kubernetes.allocation.driver.readinessTimeout kubernetes.allocation.executor.timeout
+kubernetes.appKillPodDeletionGracePeriod kubernetes.dynamicAllocation.deleteGracePeriod
+kubernetes.executor.apiPollingInterval kubernetes.executor.deletedExecutorsCacheTimeout
+kubernetes.executor.eventProcessingInterval kubernetes.executor.missingPodDetectDelta
+kubernetes.executor.pvc.resizeInterval kubernetes.executor.resizeInterval
+kubernetes.executor.rollInterval kubernetes.executor.terminationGracePeriodSeconds
+kubernetes.executorSnapshotsSubscribersShutdownGracePeriod kubernetes.report.interval locality.wait
+locality.wait.node locality.wait.process locality.wait.rack memory.unmanagedMemoryPollingInterval
+network.timeout network.timeoutInterval python.authenticate.socketTimeout python.task.killTimeout
+python.worker.idleTimeoutSeconds python.worker.tracebackDumpIntervalSeconds
+rdd.checkpoint.cachePreferredLocsExpireTime scheduler.barrier.maxConcurrentTasksCheck.interval
+scheduler.excludeOnFailure.unschedulableTaskSetTimeout scheduler.executorTaskExcludeOnFailureTime
+scheduler.listenerbus.exitTimeout scheduler.listenerbus.logSlowEvent.threshold
+scheduler.maxRegisteredResourcesWaitingTime scheduler.revive.interval security.credentials.retryWait
+shuffle.push.finalize.timeout shuffle.push.results.timeout shuffle.registration.timeout
+shuffle.streaming.writerConnectionTimeout shutdown.timeout speculation.interval
+speculation.minTaskRuntime speculation.task.duration.threshold sql.broadcastTimeout
+sql.execution.pyspark.udf.idleTimeoutSeconds sql.execution.pyspark.udf.tracebackDumpIntervalSeconds
+sql.metadataCacheTTLSeconds sql.pipelines.execution.streamstate.pollingInterval
+sql.pipelines.execution.watchdog.maxRetryTime sql.pipelines.execution.watchdog.minRetryTime
+sql.pipelines.timeoutMsForTerminationJoinAndLock sql.scriptTransformation.exitTimeoutInSeconds
+sql.streaming.continuous.executorPollIntervalMs sql.streaming.fileSink.log.cleanupDelay
+sql.streaming.fileSource.log.cleanupDelay sql.streaming.noDataProgressEventInterval
+sql.streaming.pollingDelay sql.streaming.realTimeMode.minBatchDuration
+sql.streaming.stateStore.maintenanceForceShutdownTimeout
+sql.streaming.stateStore.maintenanceInterval sql.streaming.stateStore.maintenanceProcessingTimeout
+sql.streaming.stateStore.maintenanceShutdownTimeout
+sql.streaming.stateStore.snapshotLagReportInterval sql.streaming.stopTimeout
+sql.thriftServer.queryTimeout standalone.executorRemoveDelayOnDisconnection
+storage.blockManagerHeartbeatTimeoutMs storage.blockManagerMasterDriverHeartbeatTimeoutMs
+storage.blockManagerTimeoutIntervalMs storage.decommission.replicationReattemptInterval
+storage.shuffleManager.initWaitingTimeout streaming.blockInterval
+streaming.dynamicAllocation.scalingInterval streaming.gracefulStopTimeout task.reaper.killTimeout
+task.reaper.pollingInterval ui.consoleProgress.update.interval ui.jetty.stopTimeout
+ui.liveUpdate.minFlushPeriod ui.liveUpdate.period worker.driverTerminateTimeout
+yarn.am.attemptFailuresValidityInterval yarn.am.waitTime yarn.clientLaunchMonitorInterval
+yarn.report.interval yarn.scheduler.heartbeat.interval-ms yarn.scheduler.initial-allocation.interval
+""".split()
+)
+
+_TYPES: Final = (
+    (_BOOLEANS, re.compile("true|false", re.IGNORECASE), "must be true or false"),
+    (_INTEGERS, re.compile(r"[+-]?[0-9]{1,19}"), "must be a whole number"),
+    (
+        _NUMBERS,
+        re.compile(
+            r"[+-]?(nan|infinity|([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?[fd]?)", re.IGNORECASE
+        ),
+        "must be a number",
+    ),
+    (
+        _SIZES,
+        re.compile("-?[0-9]+([kmgtp]?b|[kmgtp])?", re.IGNORECASE),
+        "must be a size such as 512m or 2g, without a fraction",
+    ),
+    (
+        _TIMES,
+        re.compile("-?[0-9]+(us|ms|s|m|min|h|d)?", re.IGNORECASE),
+        "must be a time such as 500ms or 30s, without a fraction",
+    ),
+)
