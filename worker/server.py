@@ -352,6 +352,7 @@ class WorkerServer:
                 supervisor.run_once()
                 self._cutter.run_once()
         try:
+            worker.claims.tidy()
             worker.reporter.run_once()
             if supervisor.running() or worker.reporter.unreported():
                 # The session is left to expire: until then nobody takes these attempts for lost,

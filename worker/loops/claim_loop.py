@@ -16,6 +16,7 @@ complement to let go of a slot, and a worker may have more attempts than slots f
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -36,6 +37,8 @@ _IDLE = timedelta(seconds=1)
 _REST_AFTER_START = timedelta(milliseconds=50)
 """The rest after starts, in which no release or log line gets in the way of the processes."""
 _KEPT_AT_MOST = 100
+_KEPT_SECONDS = 1.0
+"""The longest that claims are kept unreleased and unlogged while ever more are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class ClaimLoop:
         self._unsure_node: Node | None = None
         self._to_release: tuple[QueueEntry, ...] = ()
         self._claimed: tuple[ClaimedTask, ...] = ()
+        self._tidy_by = math.inf
         self._awaiting_inputs: tuple[ClaimedTask, ...] = ()
         self._awaiting_inputs_node: Node | None = None
         self._is_short_of_room = True
@@ -117,8 +121,8 @@ class ClaimLoop:
         node = self._node()
         if node is None or self._membership.standing() is not Standing.TRUSTED:
             return self._idle
-        if len(self._claimed) >= _KEPT_AT_MOST:
-            self._tidy()
+        if len(self._claimed) >= _KEPT_AT_MOST or self._clock.monotonic() >= self._tidy_by:
+            self.tidy()
         if self._unsure:
             self._resolve(node)
             return timedelta()
@@ -128,12 +132,12 @@ class ClaimLoop:
             return timedelta()
         room = self._room()
         if room.live <= 0 or not self._admits():
-            self._tidy()
+            self.tidy()
             return self._idle
         wanted = self._first_that_suit(room)
         if not wanted:
             self._is_short_of_room = bool(self._entries)
-            self._tidy()
+            self.tidy()
             return self._idle
         # From here until the rows have answered, nobody else will offer or claim these.
         self._remember(wanted, node)
@@ -147,9 +151,10 @@ class ClaimLoop:
             self._unsure = ()
             self._to_release += won
             self._claimed += claimed
+            self._tidy_by = min(self._tidy_by, self._clock.monotonic() + _KEPT_SECONDS)
             if len(claimed) < len(won):
                 # A row that was only locked is offered again as soon as its claim is gone.
-                self._tidy()
+                self.tidy()
             # Last, since it may fail: by now nothing else is left open.
             self._start_awaiting(node)
             if not self._entries:
@@ -165,6 +170,24 @@ class ClaimLoop:
         """
         if self._is_short_of_room:
             self._wake()
+
+    def tidy(self) -> None:
+        """Release claims and log them: when nothing waits to be started, and at the daemon's end.
+
+        Both take as long as starting a process, and nobody is in a hurry for either.
+        """
+        self._tidy_by = math.inf
+        if self._to_release:
+            self._release(())
+        claimed, self._claimed = self._claimed, ()
+        if claimed:
+            log.info(
+                "attempts claimed",
+                extra={
+                    "task_instance_ids": [task.id for task in claimed],
+                    "process_instance_ids": sorted({each.process_instance_id for each in claimed}),
+                },
+            )
 
     def claiming(self) -> frozenset[int]:
         """Attempts whose claim is under way, or whose answer was lost."""
@@ -309,23 +332,6 @@ class ClaimLoop:
     def _remember(self, entries: tuple[QueueEntry, ...], node: Node) -> None:
         self._unsure = entries
         self._unsure_node = node
-
-    def _tidy(self) -> None:
-        """Release claims and log them, when nothing waits to be started.
-
-        Both take as long as starting a process, and nobody is in a hurry for either.
-        """
-        if self._to_release:
-            self._release(())
-        claimed, self._claimed = self._claimed, ()
-        if claimed:
-            log.info(
-                "attempts claimed",
-                extra={
-                    "task_instance_ids": [task.id for task in claimed],
-                    "process_instance_ids": sorted({each.process_instance_id for each in claimed}),
-                },
-            )
 
     def _settle(self, entries: tuple[QueueEntry, ...]) -> None:
         """The rows have answered: the claims in the registry have done their part."""

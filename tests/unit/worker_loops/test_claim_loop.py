@@ -168,6 +168,21 @@ def test_a_row_that_somebody_else_has_claimed_is_not_started(place: Place) -> No
     assert place.registry.task_queue.claimed() == frozenset()
 
 
+def test_claims_are_released_within_a_second_though_more_come_all_the_time() -> None:
+    place = Place(slots=100)
+    place.join()
+    tasks = []
+    for _ in range(10):
+        tasks.append(place.submit())
+        place.worker.claims.run_once()
+    assert place.registry.task_queue.claimed() == set(tasks)
+    place.pass_time(1)
+    last = place.submit()
+    place.worker.claims.run_once()
+    assert place.attempts.started == [*tasks, last]
+    assert place.registry.task_queue.claimed() == {last}
+
+
 def test_the_claim_of_a_row_that_was_refused_is_released_at_once(place: Place) -> None:
     place.join()
     refused = place.row(state=1, host="other:1", worker_incarnation=5)
