@@ -29,7 +29,7 @@ from tests.simulation.world import World
 
 _FIRST = int(os.environ.get("ORCAFLOW_FIRST_SEED", "0"))
 _SEEDS = int(os.environ.get("ORCAFLOW_SEEDS", "500"))
-_TELLING = 240
+_TELLING = 500
 """The seeds among which every kind of fault and event occurs."""
 
 _brought: dict[int, frozenset[str]] = {}
