@@ -42,8 +42,8 @@ def follow_up(run: ProcessRun, *, now: datetime) -> list[Decision]:
         return []
     if asked := halt(run) if run.is_halting else withdraw(run):
         return asked
-    decisions = list(_released(run, now))
-    if not run.is_halting and not run.is_pausing:
+    decisions = list(_released(run, now)) if run.ready or run.deferred else []
+    if run.retries and not run.is_halting and not run.is_pausing:
         decisions += _due(run, now)
     if not decisions and (end := outcome(run)) is not None:
         decisions.append(end)
@@ -106,7 +106,8 @@ def _child_definition(node: TaskNode) -> int | str | None:
 
 def _released(run: ProcessRun, now: datetime) -> Iterator[Decision]:
     names = [run.ready.popleft() for _ in range(len(run.ready))]
-    names.sort(key=lambda name: (run.tasks[name].node.priority, run.place[name]))
+    if len(names) > 1:
+        names.sort(key=lambda name: (run.tasks[name].node.priority, run.place[name]))
     for name in names:
         task = run.tasks[name]
         if task.is_left_out:

@@ -75,6 +75,8 @@ output before it."""
 
 def too_much(variables: Variables) -> str | None:
     """Return the reason why these exceed the limit, or None. Counts characters, roughly bytes."""
+    if not variables:
+        return None
     size = sum(len(name) + len(variable.value) for name, variable in variables.items())
     if size <= LIMIT_BYTES:
         return None
