@@ -54,6 +54,8 @@ def measure(runs: int) -> list[Figure]:
             url = address.url.replace(f":{address.port}/", f":{link.port}/")
             with private_cluster(home / "cluster", DATABASE__URL=url) as cluster:
                 cluster.start(masters=2, workers=2)
+                # The first of all runs meets daemons that have done nothing yet.
+                _run(server, "warm up", _Seen())
                 for turn in range(runs):
                     for seen, delay in ((plain, 0.0), (late, DELAY_SECONDS)):
                         link.delay, before = delay, link.messages
