@@ -1,6 +1,6 @@
 """Writes one save's decisions to the tables in memory, in the order in which they were taken.
 
-The ends of runs come about last, as on PostgreSQL: the attempts that called them end with the save.
+The ends of runs come last, as on PostgreSQL, each with that of the attempt that waits for the run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from common.model.states import (
 from common.store.master.ports import Saved, Step
 from common.store.transaction import StoreConflictError, storable
 from tests.memory.alerts import alert_of_end, alert_of_lost_attempts
-from tests.memory.database import By, MemoryDatabase, RowRefusedError, Transaction
+from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.reading import entry_of
 from tests.memory.rows import (
     DEPENDENT,
@@ -66,8 +66,8 @@ class Writing:
     holds: bool = False
     intents: bool = False
     dependents: bool = False
-    _children: list[tuple[By, int, str | None]] = field(default_factory=list)
-    """The runs that end, with what they put out for the attempts that called them."""
+    _ends: list[tuple[Step, FinishProcess]] = field(default_factory=list)
+    """What is decided about attempts goes before the ends of runs, whatever the order of steps."""
 
     @property
     def _db(self) -> MemoryDatabase:
@@ -78,6 +78,9 @@ class Writing:
         self.tx.by = step.ownership
         run_id = step.ownership.process_instance_id
         for decision in step.decisions:
+            if isinstance(decision, FinishProcess):
+                self._ends.append((step, decision))
+                continue
             try:
                 self._write(run_id, decision, step.at)
             except RowRefusedError as error:
@@ -87,9 +90,10 @@ class Writing:
 
     def saved(self) -> Saved:
         """The result of the save, once all steps are written."""
-        for by, run_id, var_pool in self._children:
-            self.tx.by = by
-            end_parent(self.tx, self._db.processes.the(run_id), var_pool)
+        for step, end in self._ends:
+            self.tx.by = step.ownership
+            process = self._live(step.ownership.process_instance_id)
+            self._finish_process(process, end, step.at)
         for run_id, (at, tasks) in self.lost_attempts.items():
             alert_of_lost_attempts(self.tx, self._db.processes.the(run_id), tasks, at)
         gone = [entry.task_instance_id for entry in self.withdrawn]
@@ -128,9 +132,7 @@ class Writing:
                 self._move(self._live(run_id), ProcessState.READY_PAUSE, at)
             case StopProcess():
                 self._stop_process(self._live(run_id), decision, at)
-            case FinishProcess():
-                self._finish_process(self._live(run_id), decision, at)
-            case PassForbidden() | SkipTask():
+            case PassForbidden() | SkipTask() | FinishProcess():
                 pass
             case _:
                 assert_never(decision)
@@ -325,8 +327,7 @@ class Writing:
         scope = process.run_scope if decision.state in _MAY_GO_ON else None
         self._move(process, decision.state, at, end_time=at, state_reason=reason, run_scope=scope)
         ended = self._db.processes.the(process.id)
-        # After all that is decided about the attempts that called them, whose order means nothing.
-        self._children.append((self.tx.by, ended.id, decision.var_pool))
+        end_parent(self.tx, ended, decision.var_pool)
         alert_of_end(self.tx, ended)
         if not process.is_sub_process and self._others_may_wait(process.process_definition_id):
             self.holds = True
