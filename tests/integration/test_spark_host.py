@@ -417,14 +417,6 @@ def test_a_task_that_ignores_a_signal_to_end_ends_with_its_proxy(host: SparkHost
     until(lambda: attempt.pids == [])
 
 
-def test_a_task_that_waits_ends_when_it_is_told_to(host: SparkHost) -> None:
-    attempt = host.start("pass", profile="unreachable").told("waiting for a session")
-    attempt.process.terminate()
-    assert attempt.end() == 143
-    # The server that was started for it is given up by itself.
-    until(lambda: host.servers("unreachable") == [])
-
-
 # UDFs
 
 

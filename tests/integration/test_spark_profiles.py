@@ -139,6 +139,15 @@ def test_tasks_beyond_a_profiles_sessions_wait_and_get_their_turn(
     assert b"ORCAFLOW_EXECUTE_PATH=\0" not in environ(changing.pid)
 
 
+def test_a_task_that_waits_ends_when_it_is_told_to(changing: SparkHost) -> None:
+    changing.follow(PROFILES)
+    attempt = changing.start("pass", profile="unreachable").told("waiting for a session")
+    attempt.process.terminate()
+    assert attempt.end() == 143
+    # The server that was started for it is given up by itself.
+    until(lambda: changing.servers("unreachable") == [])
+
+
 @pytest.mark.parametrize(
     ("profile", "says"),
     [

@@ -13,7 +13,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from common.model.commands import CommandType
+from common.model.commands import CommandOutcome, CommandType
 from common.model.complement_states import ComplementState
 from common.model.states import ExecutionType, ProcessState, TaskDependType, TaskState
 from tests.memory.store import (
@@ -148,6 +148,22 @@ class People:
         for process in self._roots():
             if process.state == ProcessState.PAUSE:
                 self._command(CommandType.RECOVER_SUSPENDED_PROCESS, process)
+
+    def resume_discarded(self) -> bool:
+        """Resume those again whose recovery met another run of theirs; true if there were any."""
+        newest = {line.process_instance_id: line for line in self._database.ledger}
+        found = [
+            process
+            for process in self._roots()
+            if process.state == ProcessState.PAUSE
+            and process.id in newest
+            and newest[process.id].command_type == CommandType.RECOVER_SUSPENDED_PROCESS
+            and newest[process.id].outcome == CommandOutcome.DROPPED
+            and (newest[process.id].reason or "").startswith("discarded")
+        ]
+        for process in found:
+            self._command(CommandType.RECOVER_SUSPENDED_PROCESS, process)
+        return bool(found)
 
     def stop_everything(self) -> bool:
         """Stop all live runs; true if there were any."""

@@ -146,7 +146,7 @@ class World:
             self._turn()
         self.heal()
         while self._lived < _FAULTY + _HEALED and (
-            not self._at_rest() or self.people.resume_once()
+            not self._at_rest() or self.people.resume_once() or self.people.resume_discarded()
         ):
             self._turn()
             self._close()
