@@ -67,7 +67,7 @@ class Writing:
     intents: bool = False
     dependents: bool = False
     _ends: list[tuple[Step, FinishProcess]] = field(default_factory=list)
-    """What is decided about attempts goes before the ends of runs, whatever the order of steps."""
+    """The ends of runs, which come after all decisions about attempts, whatever the order of steps."""
 
     @property
     def _db(self) -> MemoryDatabase:

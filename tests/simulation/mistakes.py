@@ -359,6 +359,7 @@ MISTAKES = (
     ),
     Mistake(
         name="memory kept after a failed save",
+        seed=1,
         parts=Parts(run_worker=keep_memory_after_a_failed_save),
         options=Options(no_answer=0.2),
     ),
