@@ -125,7 +125,13 @@ BAD: Mapping[str, tuple[dict[str, object], int, str | None, str]] = {
         spark_task("a", "pass", conf={"spark.sql.shuffle.partitions": "many"}),
         FAILURE,
         "CONFIGURATION",
-        "'many'",
+        "spark.sql.shuffle.partitions must be a whole number",
+    ),
+    "conf that Spark alone refuses": (
+        spark_task("a", "pass", conf={"spark.sql.shuffle.partitions": "-1"}),
+        FAILURE,
+        "CONFIGURATION",
+        "must be positive",
     ),
     "conf of a driver": (
         spark_task("a", "pass", profile="default", conf={"spark.executor.memory": "64g"}),
