@@ -62,11 +62,13 @@ io.compression.lzf.parallel.enabled io.compression.zstd.bufferPool.enabled io.en
 kryo.pool kryo.referenceTracking kryo.registrationRequired kryo.unsafe
 kubernetes.allocation.recoveryMode.enabled kubernetes.driver.annotateExitException
 kubernetes.driver.ownPersistentVolumeClaim kubernetes.driver.reusePersistentVolumeClaim
+kubernetes.driver.securityContext.allowPrivilegeEscalation
 kubernetes.driver.service.deleteOnTermination kubernetes.driver.service.publishNotReadyAddresses
 kubernetes.driver.waitToReusePersistentVolumeClaim kubernetes.executor.checkAllContainers
 kubernetes.executor.deleteOnTermination kubernetes.executor.disableConfigMap
 kubernetes.executor.enableApiPolling kubernetes.executor.enableApiWatcher
-kubernetes.executor.enablePollingWithResourceVersion kubernetes.executor.useDriverPodIP
+kubernetes.executor.enablePollingWithResourceVersion
+kubernetes.executor.securityContext.allowPrivilegeEscalation kubernetes.executor.useDriverPodIP
 kubernetes.legacy.useReadWriteOnceAccessMode kubernetes.local.dirs.tmpfs
 kubernetes.securityContext.allowPrivilegeEscalation kubernetes.submission.waitAppCompletion
 kubernetes.submitInDriver kubernetes.trust.certificates locality.wait.legacyResetOnTaskLaunch
@@ -92,10 +94,11 @@ speculation.efficiency.enabled sql.adaptive.applyFinalStageShuffleOptimizations
 sql.adaptive.coalescePartitions.enabled sql.adaptive.coalescePartitions.parallelismFirst
 sql.adaptive.convertSortMergeJoinToShuffledHashJoin.enabled
 sql.adaptive.convertSortMergeJoinToShuffledHashJoin.lookThroughOperators.enabled
-sql.adaptive.enabled sql.adaptive.fetchShuffleBlocksInBatch sql.adaptive.forceApply
-sql.adaptive.forceOptimizeSkewedJoin sql.adaptive.localShuffleReader.enabled
-sql.adaptive.optimizeSkewsInRebalancePartitions.enabled sql.adaptive.skewJoin.enabled
-sql.adaptive.streaming.stateless.enabled sql.allowNamedFunctionArguments sql.alwaysInlineCommonExpr
+sql.adaptive.costEvaluator.countLocalSort.enabled sql.adaptive.enabled
+sql.adaptive.fetchShuffleBlocksInBatch sql.adaptive.forceApply sql.adaptive.forceOptimizeSkewedJoin
+sql.adaptive.localShuffleReader.enabled sql.adaptive.optimizeSkewsInRebalancePartitions.enabled
+sql.adaptive.skewJoin.enabled sql.adaptive.streaming.stateless.enabled
+sql.allowNamedFunctionArguments sql.alwaysInlineCommonExpr
 sql.analyzer.allowSubqueryExpressionsInLambdasOrHigherOrderFunctions
 sql.analyzer.dontDeduplicateExpressionIfExprIdInOutput sql.analyzer.expandTagPassthroughDuplicates
 sql.analyzer.failAmbiguousSelfJoin sql.analyzer.lowerEmptyGroupingSetToGlobalAggregate.enabled
