@@ -8,12 +8,12 @@ before it is passed on, so that who has an answer finds it counted.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-_AT_ONCE = 65_536
+from tests.proxies import copy, running
+
 _HEADER_BYTES = 5
 _COMMAND_COMPLETE, _READY = b"C", b"Z"
 _FRAMES_OF_TRANSACTIONS = (b"BEGIN", b"COMMIT", b"ROLLBACK")
@@ -52,8 +52,8 @@ class PostgresWire:
     async def _serve(self, client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
         replies, server = await asyncio.open_connection(*self._target)
         ways = [
-            asyncio.create_task(_copy(client, server, self._sent)),
-            asyncio.create_task(_copy(replies, answers, _Answers(self.passed).read)),
+            asyncio.create_task(copy(client, server, self._sent)),
+            asyncio.create_task(copy(replies, answers, _Answers(self.passed).read)),
         ]
         try:
             # The end of either is that of the connection, and so is that of the proxy.
@@ -99,33 +99,5 @@ class _Answers:
 def postgres_wire(host: str, port: int) -> Iterator[PostgresWire]:
     """Run a proxy in front of this address."""
     wire = PostgresWire(host, port)
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(wire.listen())
-    thread = threading.Thread(target=loop.run_forever, name="postgres-wire", daemon=True)
-    thread.start()
-    try:
+    with running(wire, name="postgres-wire"):
         yield wire
-    finally:
-        asyncio.run_coroutine_threadsafe(_close(server), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-async def _copy(
-    source: asyncio.StreamReader, target: asyncio.StreamWriter, count: Callable[[bytes], None]
-) -> None:
-    with suppress(ConnectionError):
-        while chunk := await source.read(_AT_ONCE):
-            count(chunk)
-            target.write(chunk)
-            await target.drain()
-
-
-async def _close(server: asyncio.Server) -> None:
-    server.close()
-    current = asyncio.current_task()
-    others = [task for task in asyncio.all_tasks() if task is not current]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)

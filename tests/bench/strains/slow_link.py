@@ -7,11 +7,11 @@ together wait together. What the server answers is passed on at once. Runs on a 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-_AT_ONCE = 65_536
+from tests.proxies import AT_ONCE, copy, running
+
 _Message = tuple[float, bytes]
 
 
@@ -41,7 +41,7 @@ class SlowLink:
         ways = [
             asyncio.create_task(self._take(client, waiting)),
             asyncio.create_task(_pass_on(waiting, server)),
-            asyncio.create_task(_copy(replies, answers)),
+            asyncio.create_task(copy(replies, answers)),
         ]
         try:
             # The end of any of them is that of the connection.
@@ -54,7 +54,7 @@ class SlowLink:
 
     async def _take(self, client: asyncio.StreamReader, waiting: asyncio.Queue[_Message]) -> None:
         clock = asyncio.get_running_loop()
-        while message := await client.read(_AT_ONCE):
+        while message := await client.read(AT_ONCE):
             self.messages += 1
             waiting.put_nowait((clock.time() + self.delay, message))
         await asyncio.sleep(self.delay)
@@ -64,17 +64,8 @@ class SlowLink:
 def slow_link(host: str, port: int) -> Iterator[SlowLink]:
     """Run a proxy in front of this address, without a delay at first."""
     link = SlowLink(host, port)
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(link.listen())
-    thread = threading.Thread(target=loop.run_forever, name="slow-link", daemon=True)
-    thread.start()
-    try:
+    with running(link, name="slow-link"):
         yield link
-    finally:
-        asyncio.run_coroutine_threadsafe(_close(server), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 async def _pass_on(waiting: asyncio.Queue[_Message], server: asyncio.StreamWriter) -> None:
@@ -85,19 +76,3 @@ async def _pass_on(waiting: asyncio.Queue[_Message], server: asyncio.StreamWrite
             await asyncio.sleep(due - clock.time())
             server.write(message)
             await server.drain()
-
-
-async def _copy(replies: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):
-        while reply := await replies.read(_AT_ONCE):
-            answers.write(reply)
-            await answers.drain()
-
-
-async def _close(server: asyncio.Server) -> None:
-    server.close()
-    current = asyncio.current_task()
-    others = [task for task in asyncio.all_tasks() if task is not current]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
