@@ -6,6 +6,8 @@ The ends of runs come last, as on PostgreSQL, each with that of the attempt that
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, assert_never
@@ -54,6 +56,14 @@ _MAY_GO_ON = (ProcessState.PAUSE, ProcessState.STOP)
 ABANDONED = "given up: it had not ended when the time for stopping was over"
 
 
+@contextmanager
+def _refused_by_name(run_id: int, decision: Decision) -> Iterator[None]:
+    try:
+        yield
+    except RowRefusedError as error:
+        raise StoreConflictError(f"process instance {run_id}: {decision!r}: {error}") from error
+
+
 @dataclass(slots=True)
 class Writing:
     """The decisions of one save on their way into the tables, and the notices for others."""
@@ -81,19 +91,16 @@ class Writing:
             if isinstance(decision, FinishProcess):
                 self._ends.append((step, decision))
                 continue
-            try:
+            with _refused_by_name(run_id, decision):
                 self._write(run_id, decision, step.at)
-            except RowRefusedError as error:
-                raise StoreConflictError(
-                    f"process instance {run_id}: {decision!r}: {error}"
-                ) from error
 
     def saved(self) -> Saved:
         """The result of the save, once all steps are written."""
         for step, end in self._ends:
             self.tx.by = step.ownership
-            process = self._live(step.ownership.process_instance_id)
-            self._finish_process(process, end, step.at)
+            run_id = step.ownership.process_instance_id
+            with _refused_by_name(run_id, end):
+                self._finish_process(self._live(run_id), end, step.at)
         for run_id, (at, tasks) in self.lost_attempts.items():
             alert_of_lost_attempts(self.tx, self._db.processes.the(run_id), tasks, at)
         gone = [entry.task_instance_id for entry in self.withdrawn]
