@@ -10,10 +10,13 @@ from collections.abc import Sequence
 
 from common.errors import NotFoundError, SchedulerError
 from common.model.commands import CommandOutcome
+from common.model.rights import Action
 from common.store.people import ledger
 from common.store.people.ledger import CommandView
+from common.store.people.rights import Thing
 from operations.errors import CommandFailedError, UsageError
 from operations.lookup import definition_named
+from operations.rights import seen
 from operations.session import Session
 
 WAITING = "WAITING"
@@ -43,12 +46,14 @@ def list_commands(
             outcomes=[each for each in CommandOutcome if each.name in wanted],
             definition_name=definition,
             limit=limit,
+            principal=session.principal,
         )
 
 
 def command_with_id(session: Session, command_id: int) -> CommandView:
     """The command with its outcome; `NotFoundError` if none of this id is on record."""
     with session.engine.connect() as db:
+        seen(db, session.principal, Action.VIEW, Thing.COMMAND, command_id)
         found = ledger.find_command(db, command_id)
     if found is None:
         raise NotFoundError(f"there is no command {command_id}; see `orcaflow command list`")

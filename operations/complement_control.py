@@ -5,16 +5,20 @@ Each function writes in one transaction what masters then act on; none waits for
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from common.errors import NotAllowedError
 from common.model.complement_states import ComplementState
+from common.model.rights import Action
 from common.store.connect import Connection
 from common.store.people import complement_requests as store
 from common.store.people.complement_requests import Retried
+from common.store.people.rights import Thing
 from operations.documents.instances import name_of
+from operations.rights import change, seen
 from operations.stored_complements import complement_with_id
 
 if TYPE_CHECKING:
@@ -24,14 +28,14 @@ if TYPE_CHECKING:
 def pause(session: Session, complement_id: int, *, now: datetime) -> None:
     """Have no further date begin; one that is paused already stays so."""
     allowed = (ComplementState.READY_PAUSE, ComplementState.PAUSE)
-    with session.engine.begin() as db:
+    with _ordered(session, "pause", complement_id) as db:
         if not store.pause_complement(db, complement_id, at=now):
             _refuse(db, complement_id, "paused", unless=allowed)
 
 
 def resume(session: Session, complement_id: int, *, now: datetime) -> None:
     """Have a paused complement go on; one that runs already stays so."""
-    with session.engine.begin() as db:
+    with _ordered(session, "resume", complement_id) as db:
         if not store.resume_complement(db, complement_id, at=now):
             _refuse(db, complement_id, "resumed", unless=(ComplementState.RUNNING,))
 
@@ -39,14 +43,14 @@ def resume(session: Session, complement_id: int, *, now: datetime) -> None:
 def cancel(session: Session, complement_id: int, *, now: datetime) -> None:
     """Have no further date begin, and those that run be stopped; a cancelled one stays so."""
     allowed = (ComplementState.READY_STOP, ComplementState.STOP)
-    with session.engine.begin() as db:
+    with _ordered(session, "cancel", complement_id) as db:
         if not store.cancel_complement(db, complement_id, at=now):
             _refuse(db, complement_id, "cancelled", unless=allowed)
 
 
 def retry(session: Session, complement_id: int, *, now: datetime) -> Retried:
     """Have the failed dates run again. Raises `NotAllowedError` without any failed date."""
-    with session.engine.begin() as db:
+    with _ordered(session, "retry", complement_id) as db:
         retried = store.retry_complement(db, complement_id, at=now)
         if retried is None:
             _refuse(db, complement_id, "retried")
@@ -57,6 +61,15 @@ def retry(session: Session, complement_id: int, *, now: datetime) -> Retried:
                 f" (orcaflow complement show {complement_id})"
             )
     return retried
+
+
+@contextmanager
+def _ordered(session: Session, word: str, complement_id: int) -> Iterator[Connection]:
+    """The transaction of an order to a complement, which its audit line is a part of."""
+    with change(session, f"complement.{word}", "complement", object_id=complement_id) as made:
+        held = seen(made.db, session.principal, Action.OPERATE, Thing.COMPLEMENT, complement_id)
+        made.project_id = held.project_id
+        yield made.db
 
 
 def _refuse(

@@ -52,7 +52,7 @@ def is_control_task(task: TaskInstanceView) -> bool:
 def decision_of(session: Session, task_instance_id: int) -> ControlDecision:
     """Read the decision of a control task as it stands."""
     with session.engine.connect() as db:
-        task = task_with_id(db, task_instance_id)
+        task = task_with_id(db, session.principal, task_instance_id)
         document = control_document(db, task_instance_id)
         child = child_of_attempt(db, task_instance_id)
         others = task_instances(db, process_instance_id=task.process_instance_id, valid_only=True)

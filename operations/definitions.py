@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from common.clock import SystemClock
 from common.errors import InvalidDefinitionError, NotAllowedError
 from common.model.definitions import TaskNode, read_process_json
+from common.model.rights import Action
 from common.model.states import ExecutionType, ReleaseState
 from common.store.people import definitions as store
 from common.store.people.definitions import DefinitionRow
@@ -23,7 +24,8 @@ from operations.definition_document import nodes_of, object_of
 from operations.definition_files import DefinitionDocument
 from operations.exporting import Export
 from operations.importing import Imported
-from operations.lookup import definition_named
+from operations.lookup import definition_given, definition_named
+from operations.rights import change
 from operations.session import Session
 from operations.times import cluster_zone
 
@@ -81,7 +83,9 @@ def import_definitions(
     Without `online` a new definition is ONLINE, and a known one stays as it is. References to
     secrets are looked up in `environment`.
     """
-    with session.engine.begin() as db:
+    names = ", ".join(each.name for each in documents)
+    with change(session, "definition.import", "definition", object_name=names) as made:
+        db = made.db
         return importing.import_documents(
             db,
             documents,
@@ -111,10 +115,25 @@ def list_definitions(session: Session) -> list[DefinitionRow]:
         return store.definitions(db)
 
 
-def definition_detail(session: Session, name: str) -> DefinitionDetail:
-    """The definition of this name with everything that belongs to it."""
+def definition_page(
+    session: Session,
+    *,
+    name: str | None = None,
+    project_id: int | None = None,
+    after: int = 0,
+    limit: int,
+) -> list[DefinitionRow]:
+    """The definitions that the principal sees, by id, from the one after `after` on."""
     with session.engine.connect() as db:
-        found = definition_named(db, name)
+        return store.definition_page(
+            db, session.principal, name=name, project_id=project_id, after=after, limit=limit
+        )
+
+
+def definition_detail(session: Session, definition: str | int) -> DefinitionDetail:
+    """The definition of this name or id with everything that belongs to it."""
+    with session.engine.connect() as db:
+        found = definition_given(db, session.principal, Action.VIEW, definition)
         kind = ExecutionType(store.execution_type_of(db, found.id))
         views = schedules(db, definition_id=found.id)
     nodes: tuple[TaskNode, ...] = ()
@@ -137,13 +156,29 @@ def definition_detail(session: Session, name: str) -> DefinitionDetail:
     )
 
 
-def release(session: Session, names: Sequence[str], wanted: ReleaseState) -> list[Released]:
+def release(
+    session: Session, definitions: Sequence[str | int], wanted: ReleaseState
+) -> list[Released]:
     """Set the release state of definitions, all or none; OFFLINE takes their schedules along.
 
     Raises `NotAllowedError` for one that can't run as it stands, and shall go ONLINE.
     """
-    with session.engine.begin() as db:
-        found = [definition_named(db, name) for name in names]
+    word = f"definition.{wanted.name.lower()}"
+    single = definitions[0] if len(definitions) == 1 else None
+    with change(
+        session,
+        word,
+        "definition",
+        object_id=single if isinstance(single, int) else None,
+        object_name=", ".join(map(str, definitions)),
+    ) as made:
+        db = made.db
+        found = [
+            definition_given(db, session.principal, Action.AUTHOR, each) for each in definitions
+        ]
+        if len(found) == 1:
+            made.object_id, made.object_name = found[0].id, found[0].name
+            made.project_id = found[0].project_id
         if wanted is ReleaseState.ONLINE:
             for each in found:
                 _check_tasks(each)
@@ -190,8 +225,12 @@ def set_execution_type(
     session: Session, names: Sequence[str], wanted: ExecutionType
 ) -> list[ExecutionTypeSet]:
     """Set how new runs of definitions behave while another run goes on; all or none."""
-    with session.engine.begin() as db:
-        found = [definition_named(db, name) for name in names]
+    with change(
+        session, "definition.execution-type", "definition", object_name=", ".join(names)
+    ) as made:
+        db = made.db
+        made.detail = wanted.name
+        found = [definition_given(db, session.principal, Action.AUTHOR, name) for name in names]
         return [
             ExecutionTypeSet(
                 row=each,

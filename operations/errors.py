@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from common.errors import SchedulerError
+from common.errors import NotAllowedError, SchedulerError
 
 if TYPE_CHECKING:
     from common.store.people.ledger import CommandView
@@ -27,6 +27,10 @@ class UsageError(SchedulerError):
         super().__init__(message)
         self.field: Final = field
         self.message: Final = message
+
+
+class ForbiddenError(NotAllowedError):
+    """The principal may see the object and not do this to it. Report it; asking again is no use."""
 
 
 class CommandFailedError(SchedulerError):

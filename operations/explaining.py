@@ -15,8 +15,10 @@ from common.clock import SystemClock
 from common.config import Config
 from common.errors import NotFoundError, ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
+from common.model.rights import Action
 from common.store.people.ledger import find_command
 from common.store.people.reasons import facts_of, facts_of_command, moment
+from common.store.people.rights import Thing
 from common.task_types import known_task_types
 from common.why import (
     Cause,
@@ -30,6 +32,7 @@ from common.why import (
 )
 from operations.health import NOT_READY, WAITING, health
 from operations.lookup import no_instance, task_with_id
+from operations.rights import seen
 from operations.session import Session
 
 PATIENCE = timedelta(seconds=3)
@@ -53,6 +56,7 @@ def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
     """Everything that may hold the instance back, as of one moment."""
     members = living(session.config)
     with moment(session.engine) as db:
+        seen(db, session.principal, Action.VIEW, Thing.INSTANCE, process_instance_id)
         facts = facts_of(
             db,
             process_instance_id,
@@ -111,7 +115,7 @@ def causes_of_command(session: Session, command_id: int) -> tuple[Cause, ...]:
 def causes_of_task_instance(session: Session, task_instance_id: int) -> tuple[Cause, ...]:
     """The causes why the attempt is not done, or that another has taken its place."""
     with session.engine.connect() as db:
-        task = task_with_id(db, task_instance_id)
+        task = task_with_id(db, session.principal, task_instance_id)
     facts = facts_of_instance(session, task.process_instance_id)
     causes = why_task(facts, task.process_instance_id, task.name)
     current = {each.id for each in facts.runs[task.process_instance_id].attempts}
@@ -132,6 +136,7 @@ def causes_of_task_instance(session: Session, task_instance_id: int) -> tuple[Ca
 def _facts_of_command(session: Session, command_id: int) -> tuple[Facts, PendingCommand]:
     members = living(session.config)
     with moment(session.engine) as db:
+        seen(db, session.principal, Action.VIEW, Thing.COMMAND, command_id)
         found = facts_of_command(
             db,
             command_id,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from common.errors import NotAllowedError
 from common.model.commands import CommandOutcome, CommandType
+from common.model.rights import Action
 from common.model.states import ProcessState, TaskDependType
 from common.store.connect import Connection
 from common.store.people.commands import (
@@ -27,6 +28,7 @@ from operations import commands
 from operations.documents.instances import name_of
 from operations.errors import CommandFailedError
 from operations.lookup import instance_with_id, nodes_named
+from operations.rights import change
 from operations.session import Session
 
 _ENDED = frozenset(int(state) for state in ProcessState if state.is_terminal)
@@ -44,6 +46,17 @@ _RECOVERABLE: Mapping[CommandType, tuple[frozenset[int], str]] = {
     CommandType.REPEAT_RUNNING: (_ENDED, "only one that has ended can be rerun"),
     CommandType.EXECUTE_TASK: (_ENDED, "tasks can be executed only in one that has ended"),
 }
+
+
+_WORDS: Mapping[CommandType, str] = {
+    CommandType.STOP: "stop",
+    CommandType.PAUSE: "pause",
+    CommandType.RECOVER_SUSPENDED_PROCESS: "resume",
+    CommandType.START_FAILURE_TASK_PROCESS: "rerun-failed",
+    CommandType.REPEAT_RUNNING: "rerun",
+    CommandType.EXECUTE_TASK: "execute",
+}
+"""The actions as the audit names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +81,11 @@ def put_command(
 
     `notify` is called, before any check, if the command goes to the root of the instance's tree.
     """
-    with session.engine.begin() as db:
-        named = instance_with_id(db, process_instance_id)
+    word = f"instance.{_WORDS[command_type]}"
+    with change(session, word, "instance", object_id=process_instance_id) as made:
+        db, principal = made.db, session.principal
+        named = instance_with_id(db, principal, process_instance_id, action=Action.OPERATE)
+        made.object_name = named.name
         found = named
         if named.root_id not in (0, named.id):
             if command_type is CommandType.EXECUTE_TASK:
@@ -77,19 +93,22 @@ def put_command(
                     f"process instance {named.id} is a sub process of {named.root_id}; single tasks"
                     " can be executed in the root of a tree only"
                 )
-            found = instance_with_id(db, named.root_id)
+            # It may be of another project.
+            found = instance_with_id(db, principal, named.root_id, action=Action.OPERATE)
             notify(
                 f"process instance {named.id} is a sub process: the command goes to the root of its"
                 f" tree, {found.id}"
             )
         if command_type in (CommandType.PAUSE, CommandType.STOP):
             _check_live(found, command_type)
-            put = put_stop if command_type is CommandType.STOP else put_pause
-            command_id = put(
+            signal = put_stop if command_type is CommandType.STOP else put_pause
+            command_id = signal(
                 db,
                 process_definition_id=found.process_definition_id,
                 process_instance_id=found.id,
+                executor_id=principal.user_id,
             )
+            made.detail = f"command {command_id}"
             return PutCommand(
                 id=command_id, process_instance_id=found.id, command_type=command_type
             )
@@ -103,9 +122,11 @@ def put_command(
             start_node_names=start_node_names,
             task_depend_type=task_depend_type,
             priority=found.priority,
+            executor_id=principal.user_id,
         )
         if isinstance(outcome, PendingRecovery):
             raise NotAllowedError(_first_come(found.id, outcome))
+        made.detail = f"command {outcome}"
         return PutCommand(id=outcome, process_instance_id=found.id, command_type=command_type)
 
 
@@ -113,9 +134,10 @@ def recover(
     session: Session, process_instance_id: int, *, notify: Callable[[str], None] = lambda _: None
 ) -> PutCommand:
     """Put the command that goes on where the instance, or the root of its tree, ended."""
+    # What may only be seen is refused by `put_command`, which notes it.
     with session.engine.connect() as db:
-        named = instance_with_id(db, process_instance_id)
-        root = instance_with_id(db, named.root_id or named.id)
+        named = instance_with_id(db, session.principal, process_instance_id)
+        root = instance_with_id(db, session.principal, named.root_id or named.id)
     kind = CommandType.RECOVER_SUSPENDED_PROCESS
     if root.state == ProcessState.FAILURE:
         kind = CommandType.START_FAILURE_TASK_PROCESS
@@ -132,7 +154,7 @@ def execute_tasks(
 ) -> PutCommand:
     """Put the command that runs the tasks of a comma list again; `mode` adds their neighbours."""
     with session.engine.connect() as db:
-        instance_with_id(db, process_instance_id)
+        instance_with_id(db, session.principal, process_instance_id)
         shape = run_shape(db, process_instance_id)
     names = nodes_named(
         "" if shape is None else shape.process_instance_json,
@@ -173,7 +195,7 @@ _WANTED: Mapping[CommandType, frozenset[int]] = {
 def _is_so(session: Session, command: PutCommand) -> bool:
     wanted = _WANTED.get(command.command_type, frozenset())
     with session.engine.connect() as db:
-        found = instance_with_id(db, command.process_instance_id)
+        found = instance_with_id(db, session.principal, command.process_instance_id)
     return found.state in wanted or (found.state not in _ENDED and found.wanted_state in wanted)
 
 

@@ -45,19 +45,32 @@ def list_instances(
     session: Session,
     *,
     definition: str | None = None,
+    definition_id: int | None = None,
     states: Sequence[str] = (),
     limit: int,
+    before: int | None = None,
 ) -> list[ProcessInstanceView]:
-    """The newest instances first, `limit` at most; of one definition, in one of the states."""
+    """The newest instances first, `limit` at most; of one definition, in one of the states.
+
+    `before`: only those with smaller ids.
+    """
     codes = [state_named(ProcessState, each) for each in states]
     with session.engine.connect() as db:
-        return process_instances(db, definition_name=definition, states=codes or None, limit=limit)
+        return process_instances(
+            db,
+            definition_name=definition,
+            definition_id=definition_id,
+            states=codes or None,
+            limit=limit,
+            principal=session.principal,
+            before=before,
+        )
 
 
 def instance_detail(session: Session, process_instance_id: int) -> ProcessInstanceDetail:
     """An instance with its parameters and every attempt at its tasks."""
     with session.engine.connect() as db:
-        instance_with_id(db, process_instance_id)
+        instance_with_id(db, session.principal, process_instance_id)
         detail = views.process_instance_detail(db, process_instance_id)
     if detail is None:
         raise no_instance(process_instance_id)
@@ -89,13 +102,13 @@ def family_of(session: Session, instance: ProcessInstanceView) -> Family:
 def find_instance(session: Session, process_instance_id: int) -> ProcessInstanceView:
     """The instance; `NotFoundError` if there is none."""
     with session.engine.connect() as db:
-        return instance_with_id(db, process_instance_id)
+        return instance_with_id(db, session.principal, process_instance_id)
 
 
 def snapshot_of(session: Session, process_instance_id: int) -> RunSnapshot:
     """The run as it is now."""
     with session.engine.connect() as db:
-        instance = instance_with_id(db, process_instance_id)
+        instance = instance_with_id(db, session.principal, process_instance_id)
         tasks = task_instances(db, process_instance_id=process_instance_id, valid_only=True)
     return RunSnapshot(instance=instance, tasks={task.name: task for task in tasks})
 
@@ -111,7 +124,7 @@ def dag_of(session: Session, process_instance_id: int) -> Dag | None:
     from common.task_types import known_task_types
 
     with session.engine.connect() as db:
-        instance_with_id(db, process_instance_id)
+        instance_with_id(db, session.principal, process_instance_id)
         shape = run_shape(db, process_instance_id)
     if shape is None:
         return None

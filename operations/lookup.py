@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from common.errors import NotAllowedError, NotFoundError
+from common.model.rights import Action, Principal
 from operations.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,9 +39,42 @@ def definition_named(db: Connection, name: str) -> DefinitionRow:
     raise NotFoundError(f"there is no process definition {name!r}{perhaps}")
 
 
-def instance_with_id(db: Connection, process_instance_id: int) -> ProcessInstanceView:
-    from common.store.people.views import process_instance_by_id
+def definition_given(
+    db: Connection, principal: Principal, action: Action, given: str | int
+) -> DefinitionRow:
+    """The definition of this id, which the principal may do this to, or of this name.
 
+    Names are for the owner of the database alone: among them one could look for foreign ones.
+    """
+    from common.store.people.definitions import definition_by_id
+    from common.store.people.rights import Thing
+    from operations.rights import seen
+
+    if isinstance(given, str) and principal.owns_database:
+        return definition_named(db, given)
+    number = given if isinstance(given, int) else 0
+    seen(db, principal, action, Thing.DEFINITION, number)
+    found = definition_by_id(db, number)
+    if found is None:
+        raise NotFoundError(
+            f"there is no process definition {given}; see `orcaflow definition list`"
+        )
+    return found
+
+
+def instance_with_id(
+    db: Connection,
+    principal: Principal,
+    process_instance_id: int,
+    *,
+    action: Action = Action.VIEW,
+) -> ProcessInstanceView:
+    """The instance, which the principal may do this to; `NotFoundError` for a foreign one too."""
+    from common.store.people.rights import Thing
+    from common.store.people.views import process_instance_by_id
+    from operations.rights import seen
+
+    seen(db, principal, action, Thing.INSTANCE, process_instance_id)
     found = process_instance_by_id(db, process_instance_id)
     if found is None:
         raise no_instance(process_instance_id)
@@ -54,9 +88,19 @@ def no_instance(process_instance_id: int) -> NotFoundError:
     )
 
 
-def task_with_id(db: Connection, task_instance_id: int) -> TaskInstanceView:
+def task_with_id(
+    db: Connection,
+    principal: Principal,
+    task_instance_id: int,
+    *,
+    action: Action = Action.VIEW,
+) -> TaskInstanceView:
+    """The attempt, which the principal may do this to; `NotFoundError` for a foreign one too."""
+    from common.store.people.rights import Thing
     from common.store.people.views import task_instance_by_id
+    from operations.rights import seen
 
+    seen(db, principal, action, Thing.TASK, task_instance_id)
     found = task_instance_by_id(db, task_instance_id)
     if found is None:
         raise NotFoundError(

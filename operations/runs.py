@@ -7,6 +7,7 @@ from datetime import datetime
 
 from common.errors import NotAllowedError
 from common.model.command_param import CommandParam
+from common.model.rights import Action
 from common.model.states import (
     FailureStrategy,
     Priority,
@@ -17,13 +18,15 @@ from common.model.states import (
 from common.store.people.commands import put_start
 from common.store.people.definitions import DefinitionRow
 from operations.errors import UsageError
-from operations.lookup import definition_named, nodes_named, worker_group_named
+from operations.lookup import definition_given, nodes_named, worker_group_named
+from operations.repeating import Once, first_answer, keep_answer
+from operations.rights import change
 from operations.session import Session, moment_of
 
 
 def begin_run(
     session: Session,
-    name: str,
+    definition: str | int,
     *,
     params: Mapping[str, str],
     date: str | None = None,
@@ -33,28 +36,43 @@ def begin_run(
     priority: Priority = Priority.MEDIUM,
     worker_group: str | None = None,
     warning_type: WarningType = WarningType.NONE,
+    once: Once | None = None,
 ) -> int:
     """Put a command that begins a run of an ONLINE definition, and return its id.
 
     `date` is the text of the date that time placeholders count from, `start_nodes` a comma list.
+    The definition is given by id, or by name to the owner of the database. A request that was
+    carried out before (`once`) puts nothing, and has the id of the command of then.
     """
-    with session.engine.begin() as db:
+    name = definition if isinstance(definition, str) else None
+    number = definition if isinstance(definition, int) else None
+    with change(
+        session, "definition.run", "definition", object_id=number, object_name=name
+    ) as made:
+        db = made.db
+        row = definition_given(db, session.principal, Action.OPERATE, definition)
+        made.object_id, made.object_name = row.id, row.name
+        made.project_id = row.project_id
+        if once is not None:
+            answered = first_answer(db, session.principal, once)
+            if answered is not None:
+                made.detail = f"command {answered}, as before"
+                return answered
         moment = None if date is None else _moment(date, session)
-        definition = definition_named(db, name)
-        _check_online(definition)
+        _check_online(row)
         names: list[str] = []
         if start_nodes is not None:
             names = nodes_named(
-                definition.process_definition_json or "",
+                row.process_definition_json or "",
                 start_nodes,
-                owner=repr(definition.name),
+                owner=repr(row.name),
                 field="start_nodes",
             )
         param = CommandParam.of(start_params=params, start_node_names=names)
         _check_size(session, param)
-        return put_start(
+        command_id = put_start(
             db,
-            process_definition_id=definition.id,
+            process_definition_id=row.id,
             param=param,
             schedule_time=moment,
             task_depend_type=depend,
@@ -62,7 +80,12 @@ def begin_run(
             priority=priority,
             worker_group_id=-1 if worker_group is None else worker_group_named(db, worker_group),
             warning_type=warning_type,
+            executor_id=session.principal.user_id,
         )
+        made.detail = f"command {command_id}"
+        if once is not None:
+            keep_answer(db, session.principal, once, command_id)
+        return command_id
 
 
 def _moment(date: str, session: Session) -> datetime:

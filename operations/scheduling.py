@@ -17,6 +17,7 @@ from common.cron import Cron, CronError, MissingTime, RepeatedTime, Timetable
 from common.errors import NotAllowedError
 from common.firing import ScheduleFaultError, timetable_of
 from common.model.alerts import warning_group_of
+from common.model.rights import Action
 from common.model.schedules import FireOutcome, MisfirePolicy, Schedule
 from common.model.states import (
     ExecutionType,
@@ -26,11 +27,13 @@ from common.model.states import (
     WarningType,
 )
 from common.store.people import schedule_requests as store
+from common.store.people.rights import Thing
 from common.store.people.schedule_views import FireView, ScheduleView, fire_counts, schedules
 from common.store.people.schedule_views import fires as stored_fires
 from operations.coming_fires import ComingFire, coming
 from operations.errors import UsageError
 from operations.lookup import definition_named, worker_group_named
+from operations.rights import change, seen
 from operations.schedule_checks import check_released, check_schedule, check_window
 from operations.start_params import stored_params
 from operations.stored_schedules import (
@@ -205,7 +208,18 @@ def set_release_state(
     Nothing changes if one of them can't be brought ONLINE: `NotAllowedError` names it.
     """
     zone = cluster_zone(session.config)
-    with session.engine.begin() as db:
+    with change(
+        session,
+        f"schedule.{wanted.name.lower()}",
+        "schedule",
+        object_id=ids[0] if ids is not None and len(ids) == 1 else None,
+        object_name=", ".join(map(str, ids)) if ids else definition_name,
+    ) as made:
+        db = made.db
+        for number in ids or ():
+            made.project_id = seen(
+                db, session.principal, Action.AUTHOR, Thing.SCHEDULE, number
+            ).project_id
         found = _chosen(db, ids, definition_name)
         if wanted is ReleaseState.ONLINE:
             check_released(db, [view.process_definition_id for view in found])
@@ -252,6 +266,20 @@ def delete(session: Session, ids: Sequence[int]) -> list[ScheduleView]:
     return found
 
 
+def page(
+    session: Session, *, definition_id: int | None = None, after: int = 0, limit: int
+) -> list[ScheduleView]:
+    """The schedules that the principal sees, by id, from the one after `after` on."""
+    with session.engine.connect() as db:
+        return schedules(
+            db,
+            definition_id=definition_id,
+            principal=session.principal,
+            after=after,
+            limit=limit,
+        )
+
+
 def find(session: Session, *, definition_name: str | None = None) -> list[ScheduleView]:
     """All schedules, or those of a definition."""
     with session.engine.connect() as db:
@@ -263,6 +291,7 @@ def find(session: Session, *, definition_name: str | None = None) -> list[Schedu
 def details(session: Session, schedule_id: int, *, now: datetime) -> ScheduleDetails:
     """One schedule with its next five fires, of which an OFFLINE or faulty one has none."""
     with session.engine.connect() as db:
+        seen(db, session.principal, Action.VIEW, Thing.SCHEDULE, schedule_id)
         (view,) = schedules_with_ids(db, [schedule_id])
         counts = fire_counts(db, schedule_id)
     zone = cluster_zone(session.config)
@@ -288,6 +317,8 @@ def fires(
     words = None if not outcomes else [each.value for each in outcomes]
     with session.engine.connect() as db:
         number = id_in(target)
+        if number is not None:
+            seen(db, session.principal, Action.VIEW, Thing.SCHEDULE, number)
         # The fires of a schedule that has been deleted are still there.
         if number is not None and stored_fires(db, schedule_id=number, limit=1):
             found = stored_fires(db, schedule_id=number, outcomes=words, limit=limit)

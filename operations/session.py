@@ -15,16 +15,21 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from common.config import Config, database_url, load
+from common.model.rights import DATABASE, Principal
 
 if TYPE_CHECKING:
     from common.store.connect import Engine
 
 
 class Session:
-    """The settings and the database that one or more operations work with."""
+    """The settings and the database that one or more operations work with, and who asks.
 
-    def __init__(self, *, checked: bool = True) -> None:
+    Without a principal it is the owner of the database: whoever has its password.
+    """
+
+    def __init__(self, *, checked: bool = True, principal: Principal = DATABASE) -> None:
         self._checked = checked
+        self.principal = principal
 
     @cached_property
     def config(self) -> Config:

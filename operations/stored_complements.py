@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError
 from common.model.complement_states import ComplementState, DateState
+from common.model.rights import Action
 from common.store.connect import Connection
 from common.store.people.complement_views import (
     ComplementDateView,
@@ -17,7 +18,9 @@ from common.store.people.complement_views import (
     complements_with_ids,
     dates_of_complement,
 )
+from common.store.people.rights import Thing
 from operations.lookup import definition_named
+from operations.rights import seen
 
 if TYPE_CHECKING:
     from operations.session import Session
@@ -38,8 +41,12 @@ def find(
     definition_name: str | None = None,
     states: Sequence[ComplementState] | None = None,
     limit: int,
+    before: int | None = None,
 ) -> list[ComplementView]:
-    """Complements, the newest first; None means of all definitions, and in any state."""
+    """Complements, the newest first; None means of all definitions, and in any state.
+
+    `before`: only those with smaller ids.
+    """
     with session.engine.connect() as db:
         if definition_name is not None:
             definition_name = definition_named(db, definition_name).name
@@ -48,6 +55,8 @@ def find(
             definition_name=definition_name,
             states=None if states is None else [int(each) for each in states],
             limit=limit,
+            principal=session.principal,
+            before=before,
         )
 
 
@@ -60,6 +69,7 @@ def details(
 ) -> ComplementDetails:
     """A complement with at most `limit` of its dates: failed, live and next ones first."""
     with session.engine.connect() as db:
+        seen(db, session.principal, Action.VIEW, Thing.COMPLEMENT, complement_id)
         view = complement_with_id(db, complement_id)
         dates = dates_of_complement(db, complement_id, states=states, limit=limit)
         followers = complements_after(db, complement_id)

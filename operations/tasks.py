@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from common.clock import SystemClock
 from common.errors import NotAllowedError, NotFoundError
+from common.model.rights import Action
 from common.model.states import ProcessState, TaskState
 from common.store.people import runs as store
 from common.store.people import views
@@ -16,6 +17,7 @@ from common.store.people.views import TaskInstanceView
 from operations.documents.instances import name_of
 from operations.lookup import instance_with_id, state_named, task_with_id
 from operations.rendering import Rendered, rendered
+from operations.rights import change
 from operations.session import Session
 
 _FAILED = (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
@@ -37,7 +39,7 @@ def list_tasks(
     codes = [state_named(TaskState, each) for each in states]
     with session.engine.connect() as db:
         if process_instance_id is not None:
-            instance_with_id(db, process_instance_id)
+            instance_with_id(db, session.principal, process_instance_id)
         return views.task_instances(
             db,
             process_instance_id=process_instance_id,
@@ -50,13 +52,13 @@ def list_tasks(
 def find_task(session: Session, task_instance_id: int) -> TaskInstanceView:
     """The attempt; `NotFoundError` if there is none."""
     with session.engine.connect() as db:
-        return task_with_id(db, task_instance_id)
+        return task_with_id(db, session.principal, task_instance_id)
 
 
 def render_task(session: Session, task_instance_id: int) -> tuple[TaskInstanceView, Rendered]:
     """The attempt, and its parameters and texts as its worker renders them."""
     with session.engine.connect() as db:
-        task = task_with_id(db, task_instance_id)
+        task = task_with_id(db, session.principal, task_instance_id)
         document = store.task_document(db, task_instance_id)
     if document is None:
         raise NotFoundError(f"task instance {task_instance_id} is gone")
@@ -69,8 +71,10 @@ def force_success(session: Session, task_instance_id: int) -> TaskInstanceView:
     Only the valid attempt of a task that failed or was killed, in a run that has ended;
     `NotAllowedError` for any other.
     """
-    with session.engine.begin() as db:
-        before = task_with_id(db, task_instance_id)
+    with change(session, "task.force-success", "task", object_id=task_instance_id) as made:
+        db = made.db
+        before = task_with_id(db, session.principal, task_instance_id, action=Action.OPERATE)
+        made.object_name = before.name
         state = name_of(TaskState, before.state)
         reason = "declared a success by hand"
         if before.state in _FAILED:
@@ -79,7 +83,7 @@ def force_success(session: Session, task_instance_id: int) -> TaskInstanceView:
             db, task_instance_id, at=SystemClock().now(), reason=reason[:_LONGEST_REASON]
         )
         if not forced:
-            run = instance_with_id(db, before.process_instance_id)
+            run = instance_with_id(db, session.principal, before.process_instance_id)
             if not before.valid:
                 cause = "another attempt has taken its place"
             elif before.state not in _FAILED:
@@ -90,4 +94,4 @@ def force_success(session: Session, task_instance_id: int) -> TaskInstanceView:
                     f" wait for its end, or stop it: orcaflow instance stop {run.id}"
                 )
             raise NotAllowedError(f"task instance {task_instance_id}: {cause}")
-        return task_with_id(db, task_instance_id)
+        return task_with_id(db, session.principal, task_instance_id)

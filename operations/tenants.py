@@ -97,8 +97,8 @@ def _faults(db: Connection, view: TenantView) -> Iterator[str]:
         )
     for name in users.people:
         yield (
-            f"user {name!r} has it; give the user another one in t_ds_user.tenant_id (users are"
-            " rows, without commands for them)"
+            f"user {name!r} has it; give the user another one in t_ds_user.tenant_id (there is no"
+            " command for that)"
         )
 
 

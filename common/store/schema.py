@@ -41,7 +41,7 @@ from common.store.reading import allow_reading
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -201,6 +201,21 @@ CREATE TRIGGER orcaflow_pool_resized
     FOR EACH ROW
     WHEN (NEW.group_size <> OLD.group_size)
     EXECUTE FUNCTION orcaflow_notify('orcaflow_hold')""",
+    # Only retention may delete, and says so in its transaction; nobody corrects a line.
+    """\
+CREATE FUNCTION orcaflow_keep_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' AND current_setting('orcaflow.retention', true) = 'on' THEN
+        RETURN NULL;
+    END IF;
+    RAISE EXCEPTION 't_ds_audit_log is only added to: % is refused', TG_OP
+        USING ERRCODE = 'insufficient_privilege';
+END $$""",
+    """\
+CREATE TRIGGER orcaflow_audit_kept
+    BEFORE UPDATE OR DELETE OR TRUNCATE ON t_ds_audit_log
+    FOR EACH STATEMENT
+    EXECUTE FUNCTION orcaflow_keep_audit()""",
 )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -952,16 +953,18 @@ user: Final = Table(
     metadata,
     _id(),
     Column("user_name", String(64), nullable=False),
-    Column("user_password", String(64)),
+    Column("user_password", String(255)),
     _code("user_type", 1),
     Column("email", String(64)),
     Column("phone", String(11)),
     _number("tenant_id", 0),
     *_times(),
     Column("queue", String(64)),
+    _code("state", 1),
     UniqueConstraint("user_name", name="user_name_unique"),
     _not_empty("user_name"),
     _known("user_type", range(2)),
+    _known("state", range(2)),
 )
 
 project: Final = Table(
@@ -1080,6 +1083,7 @@ session: Final = Table(
     _number("user_id", nullable=True),
     Column("ip", String(45)),
     _time("last_login_time"),
+    _time("expire_time"),
 )
 
 access_token: Final = Table(
@@ -1090,6 +1094,56 @@ access_token: Final = Table(
     Column("token", String(64)),
     _time("expire_time"),
     *_times(),
+    Column("name", String(100)),
+    _number("scopes", 15),
+    Column("projects", ARRAY(Integer)),
+    _time("last_used"),
+    CheckConstraint("scopes BETWEEN 0 AND 15", name="scopes"),
+)
+Index("t_ds_access_token_token_idx", access_token.c.token)
+
+# Written in the transaction of the change that it records; a trigger refuses later changes of it.
+audit_log: Final = Table(
+    "t_ds_audit_log",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    _time_now("at"),
+    _number("user_id", nullable=True),
+    Column("user_name", String(64), nullable=False),
+    _number("token_id", nullable=True),
+    Column("address", String(45)),
+    Column("action", String(64), nullable=False),
+    Column("object_type", String(32), nullable=False),
+    _number("object_id", nullable=True),
+    Column("object_name", String(255)),
+    _number("project_id", nullable=True),
+    _word("outcome"),
+    Column("request", String(64)),
+    Column("detail", Text),
+    _known_words("outcome", ("done", "refused")),
+)
+Index("t_ds_audit_log_at_idx", audit_log.c.at)
+
+# The answers to requests that may be repeated; a repetition within a day gets the first answer.
+idempotency_key: Final = Table(
+    "t_ds_idempotency_key",
+    metadata,
+    Column("user_id", Integer, primary_key=True, autoincrement=False),
+    Column("idempotency_key", String(255), primary_key=True),
+    Column("request_sha256", String(64), nullable=False),
+    _number("command_id"),
+    _time_now("create_time"),
+)
+Index("t_ds_idempotency_key_create_time_idx", idempotency_key.c.create_time)
+
+# Failed log-ins in a row, by account and by address: the next is admitted after `blocked_until`.
+login_failure: Final = Table(
+    "t_ds_login_failure",
+    metadata,
+    Column("subject", String(128), primary_key=True),
+    _number("failures", 0),
+    _time("blocked_until"),
+    _time_now("update_time"),
 )
 
 version: Final = Table(

@@ -29,6 +29,8 @@ _MODULES: Final[Mapping[str, str]] = {
     "datasource": "datasource",
     "worker-group": "worker_group",
     "tenant": "tenant",
+    "user": "user",
+    "token": "token",
     "alert": "alert",
     "server": "server",
     "config": "config",

@@ -35,6 +35,7 @@ DOORS = {
     "tzlocal": ("common/runtime/daemon.py", "operations/"),
     "alembic": ("common/store/", "sql/migrations/"),
     "cryptography": ("common/datasource_keys.py",),
+    "argon2": ("operations/passwords.py",),
     "structlog": ("common/runtime/log.py",),
     "prometheus_client": ("common/runtime/metrics.py", "common/runtime/health.py"),
 }

@@ -18,6 +18,7 @@ from common.model.cluster import Node
 from common.model.commands import CommandOutcome
 from common.model.decisions import FinishProcess
 from common.model.instances import Ownership
+from common.model.rights import ROLES, Principal
 from common.model.states import ProcessState
 from common.store import schema, tables
 from common.store.connect import engine
@@ -26,10 +27,13 @@ from common.store.master.failover import PostgresFailoverStore
 from common.store.master.ports import LoadedRun, Step
 from common.store.master.runs import PostgresRunStore
 from common.store.people.ledger import CommandView, find_command
+from common.store.people.rights import Thing, held
+from common.store.people.users import holder_of, tokens, users
 from common.store.worker.ports import Kept
 from common.store.worker.tasks import PostgresTaskStore
 from master.commands import plan
 from master.commands.origin import Origin
+from operations.tokens import principal_of
 from tests.builders import NOON, a_definition_json, read_graph
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=2**40)
@@ -187,6 +191,39 @@ def test_attempts_that_never_had_a_worker_miss_none_after_an_upgrade(
         missed = db.scalars(select(task.id).where(task.lost_at.is_not(None))).all()
         rows = db.scalars(select(task.id).order_by(task.id)).all()
     assert (rows, missed) == ([5, 6], [6])
+    made.dispose()
+
+
+def test_people_of_before_keep_their_rights_and_their_old_secrets_let_nobody_in(
+    new_database: Callable[..., str],
+) -> None:
+    made = engine(new_database())
+    with made.begin() as db:
+        bring_to(db, "0005")
+        db.execute(
+            text(
+                "INSERT INTO t_ds_user (id, user_name, user_password, user_type)"
+                " VALUES (7, 'ada', '7ad2410b2f4c074479a8937a28a22b8f', 1);"
+                " INSERT INTO t_ds_relation_project_user (user_id, project_id, perm)"
+                " VALUES (7, 1, 7);"
+                " INSERT INTO t_ds_session (id, user_id) VALUES ('s', 7);"
+                " INSERT INTO t_ds_access_token (user_id, token, expire_time)"
+                " VALUES (7, '5925f9a1', now() + INTERVAL '1 day')"
+            )
+        )
+    schema.upgrade(made, os_user="tester")
+    ada = Principal(user_id=7, user_name="ada")
+    with made.connect() as db:
+        (found,) = users(db, name="ada")
+        grants = held(db, ada, Thing.PROJECT, 1)
+        (token,) = tokens(db)
+        assert holder_of(db, "5925f9a1") is not None
+    assert (found.is_enabled, found.has_password) == (True, False)
+    assert grants is not None
+    assert grants.actions == ROLES["author"]
+    assert (token.scopes, token.projects, token.last_used) == (15, None, None)
+    # Only what has the form of a new token is looked up, and by its hash.
+    assert principal_of(made, "5925f9a1", address=None, request=None) is None
     made.dispose()
 
 

@@ -20,6 +20,7 @@ from orcaflow.cli.usage import translate_usage_errors
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {
     "alembic",
+    "argon2",
     "croniter",
     "cryptography",
     "httpx",

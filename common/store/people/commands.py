@@ -32,6 +32,7 @@ def put_start(
     priority: Priority = Priority.MEDIUM,
     worker_group_id: int = -1,
     warning_type: WarningType = WarningType.NONE,
+    executor_id: int = 1,
 ) -> int:
     """Put a START_PROCESS command with these parameters; returns its id."""
     return _put(
@@ -46,27 +47,41 @@ def put_start(
         worker_group_id=worker_group_id,
         warning_type=int(warning_type),
         warning_group_id=warning_group_of(warning_type),
+        executor_id=executor_id,
     )
 
 
-def put_stop(db: Connection, *, process_definition_id: int, process_instance_id: int) -> int:
+def put_stop(
+    db: Connection, *, process_definition_id: int, process_instance_id: int, executor_id: int = 1
+) -> int:
     """Put a STOP command for an instance; return its id."""
-    return _put_signal(db, CommandType.STOP, process_definition_id, process_instance_id)
+    return _put_signal(
+        db, CommandType.STOP, process_definition_id, process_instance_id, executor_id
+    )
 
 
-def put_pause(db: Connection, *, process_definition_id: int, process_instance_id: int) -> int:
+def put_pause(
+    db: Connection, *, process_definition_id: int, process_instance_id: int, executor_id: int = 1
+) -> int:
     """Put a PAUSE command for an instance; return its id."""
-    return _put_signal(db, CommandType.PAUSE, process_definition_id, process_instance_id)
+    return _put_signal(
+        db, CommandType.PAUSE, process_definition_id, process_instance_id, executor_id
+    )
 
 
 def _put_signal(
-    db: Connection, command_type: CommandType, process_definition_id: int, process_instance_id: int
+    db: Connection,
+    command_type: CommandType,
+    process_definition_id: int,
+    process_instance_id: int,
+    executor_id: int,
 ) -> int:
     return _put(
         db,
         command_type=int(command_type),
         process_definition_id=process_definition_id,
         command_param=CommandParam.of(process_instance_id=process_instance_id).text(),
+        executor_id=executor_id,
     )
 
 
@@ -88,6 +103,7 @@ def put_recovery(
     start_node_names: Sequence[str] = (),
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
     priority: int = int(Priority.MEDIUM),
+    executor_id: int = 1,
 ) -> int | PendingRecovery:
     """Put a command that restarts an ended instance; return its id, or the earlier recovery.
 
@@ -105,6 +121,7 @@ def put_recovery(
             command_param=param.text(),
             task_depend_type=int(task_depend_type),
             process_instance_priority=priority,
+            executor_id=executor_id,
         )
         .on_conflict_do_nothing(
             index_elements=[command.c.process_instance_id],

@@ -26,6 +26,8 @@ from sqlalchemy import (
 
 from common.masking import shown_reason
 from common.model.complement_states import DateState
+from common.model.rights import DATABASE, Principal
+from common.store.people.rights import seen_projects
 from common.store.tables import (
     complement,
     complement_date,
@@ -95,9 +97,18 @@ def complements(
     definition_name: str | None = None,
     states: Collection[int] | None = None,
     limit: int | None = None,
+    principal: Principal = DATABASE,
+    before: int | None = None,
 ) -> list[ComplementView]:
-    """List the newest first, at most `limit`; of all states if none are named."""
+    """List the newest that the principal sees first, at most `limit`; in any state if none named.
+
+    `before`: only those with smaller ids.
+    """
     statement = _COMPLEMENTS.order_by(complement.c.id.desc()).limit(limit)
+    if not principal.owns_database:
+        statement = statement.where(seen_projects(principal, process_definition.c.project_id))
+    if before is not None:
+        statement = statement.where(complement.c.id < before)
     if definition_name is not None:
         statement = statement.where(process_definition.c.name == definition_name)
     if states is not None:

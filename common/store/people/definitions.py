@@ -26,7 +26,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
+from common.model.rights import Principal
 from common.model.states import ReleaseState
+from common.store.people.rights import seen_projects
 from common.store.tables import process_definition, project
 
 DEFAULT_PROJECT: Final = 1
@@ -112,6 +114,30 @@ def definition_by_name(
         .where(process_definition.c.name == name)
     ).first()
     return None if found is None else _definition(found)
+
+
+def definition_page(
+    db: Connection,
+    principal: Principal,
+    *,
+    name: str | None = None,
+    project_id: int | None = None,
+    after: int = 0,
+    limit: int,
+) -> list[DefinitionRow]:
+    """List the definitions that the principal sees by id, from the one after `after` on."""
+    statement = (
+        select(*_COLUMNS)
+        .where(seen_projects(principal, process_definition.c.project_id))
+        .where(process_definition.c.id > after)
+        .order_by(process_definition.c.id)
+        .limit(limit)
+    )
+    if name is not None:
+        statement = statement.where(process_definition.c.name == name)
+    if project_id is not None:
+        statement = statement.where(process_definition.c.project_id == project_id)
+    return [_definition(row) for row in db.execute(statement)]
 
 
 def definitions(db: Connection, *, project_id: int | None = None) -> list[DefinitionRow]:

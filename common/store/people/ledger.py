@@ -27,8 +27,10 @@ from sqlalchemy import (
 
 from common.masking import shown_reason
 from common.model.commands import CommandOutcome
+from common.model.rights import DATABASE, Principal
 from common.store.command_turns import turn
 from common.store.connect import EARLIEST, LATEST
+from common.store.people.rights import seen_projects
 from common.store.tables import (
     WITHOUT_EFFECT,
     command,
@@ -64,9 +66,9 @@ def _fetchable(moment: ColumnElement[Any]) -> ColumnElement[Any]:
     return case((moment.between(literal(EARLIEST), literal(LATEST)), moment), else_=None)
 
 
-_DEFINITION: Final = select(process_definition.c.id, process_definition.c.name).subquery(
-    "definition"
-)
+_DEFINITION: Final = select(
+    process_definition.c.id, process_definition.c.name, process_definition.c.project_id
+).subquery("definition")
 _WAITING: Final = select(
     command.c.id,
     command.c.command_type,
@@ -162,22 +164,30 @@ def list_commands(
     outcomes: Collection[CommandOutcome] = tuple(CommandOutcome),
     definition_name: str | None = None,
     limit: int,
+    principal: Principal = DATABASE,
 ) -> list[CommandView]:
     """List commands, the newest first: those that wait, and those gone with these outcomes.
 
-    Only those that wait: in the order in which masters take them.
+    Only those that wait: in the order in which masters take them. A principal sees those that name
+    a definition of its projects.
     """
     if not outcomes:
-        ordered = _of(_WAITING, _DEFINITION, definition_name).order_by(turn(command)).limit(limit)
+        ordered = (
+            _of(_WAITING, _DEFINITION, definition_name, principal)
+            .order_by(turn(command))
+            .limit(limit)
+        )
         return [_waiting(row) for row in db.execute(ordered)] if waiting else []
     found: list[CommandView] = []
     if waiting:
         newest = (
-            _of(_WAITING, _DEFINITION, definition_name).order_by(command.c.id.desc()).limit(limit)
+            _of(_WAITING, _DEFINITION, definition_name, principal)
+            .order_by(command.c.id.desc())
+            .limit(limit)
         )
         found += [_waiting(row) for row in db.execute(newest)]
     gone = (
-        _of(_GONE, process_definition, definition_name)
+        _of(_GONE, process_definition, definition_name, principal)
         .order_by(command_ledger.c.id.desc())
         .limit(limit)
     )
@@ -190,7 +200,14 @@ def list_commands(
     return sorted(found, key=lambda each: each.id, reverse=True)[:limit]
 
 
-def _of(statement: Select[Any], definition: FromClause, definition_name: str | None) -> Select[Any]:
+def _of(
+    statement: Select[Any],
+    definition: FromClause,
+    definition_name: str | None,
+    principal: Principal,
+) -> Select[Any]:
+    if not principal.owns_database:
+        statement = statement.where(seen_projects(principal, definition.c.project_id))
     if definition_name is None:
         return statement
     return statement.where(definition.c.name == definition_name)

@@ -15,6 +15,8 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, literal, or_, select
 
 from common.masking import shown_reason
+from common.model.rights import DATABASE, Principal
+from common.store.people.rights import seen_projects
 from common.store.tables import (
     error_command,
     process_definition,
@@ -93,9 +95,19 @@ def schedules(
     ids: Collection[int] | None = None,
     definition_id: int | None = None,
     online_only: bool = False,
+    principal: Principal = DATABASE,
+    after: int = 0,
+    limit: int | None = None,
 ) -> list[ScheduleView]:
-    """List all schedules, those with these ids, or those of a definition; in order of id."""
-    statement = _SCHEDULES.order_by(schedule.c.id)
+    """List all schedules, those with these ids, or those of a definition; in order of id.
+
+    Of those that the principal sees, at most `limit` with ids greater than `after`.
+    """
+    statement = _SCHEDULES.order_by(schedule.c.id).limit(limit)
+    if not principal.owns_database:
+        statement = statement.where(seen_projects(principal, process_definition.c.project_id))
+    if after:
+        statement = statement.where(schedule.c.id > after)
     if ids is not None:
         statement = statement.where(schedule.c.id.in_(ids))
     if definition_id is not None:

@@ -14,7 +14,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Select, and_, func, or_, select
 
 from common.masking import shown_reason
+from common.model.rights import DATABASE, Principal
 from common.model.states import FINISHED_TASK_CODES, TaskState
+from common.store.people.rights import seen_projects
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     datasource,
@@ -268,9 +270,21 @@ def process_instances(
     definition_name: str | None = None,
     states: Sequence[int] | None = None,
     limit: int = 50,
+    principal: Principal = DATABASE,
+    definition_id: int | None = None,
+    before: int | None = None,
 ) -> list[ProcessInstanceView]:
-    """List the newest first, at most `limit`; of all states if none are named."""
+    """List the newest that the principal sees first, at most `limit`; in any state if none named.
+
+    `before`: only those with smaller ids.
+    """
     statement = _INSTANCES.order_by(process_instance.c.id.desc()).limit(limit)
+    if not principal.owns_database:
+        statement = statement.where(seen_projects(principal, process_definition.c.project_id))
+    if definition_id is not None:
+        statement = statement.where(process_instance.c.process_definition_id == definition_id)
+    if before is not None:
+        statement = statement.where(process_instance.c.id < before)
     if definition_name is not None:
         statement = statement.where(process_definition.c.name == definition_name)
     if states is not None:

@@ -1,0 +1,194 @@
+"""The rights that people hold in projects, as the tables have them at the moment of a statement.
+
+A project's actions are those of its grants (`t_ds_relation_project_user.perm`, added up); an
+administrator holds all of them everywhere, somebody disabled none. A token's scope and projects
+limit both. The owner of the database is asked for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Select,
+    case,
+    false,
+    func,
+    literal,
+    select,
+    true,
+)
+
+from common.model.rights import EVERYTHING, NOTHING, Action, Principal
+from common.store.tables import (
+    command,
+    command_ledger,
+    complement,
+    error_command,
+    process_definition,
+    process_instance,
+    project,
+    relation_project_user,
+    schedule,
+    task_instance,
+    user,
+)
+
+_LARGEST_ID: Final = 2**31 - 1
+_ADMINISTRATOR: Final = 0
+_ENABLED: Final = 1
+
+
+class Thing(Enum):
+    """The kinds of objects that belong to a project; the values stand in the audit."""
+
+    PROJECT = "project"
+    DEFINITION = "definition"
+    INSTANCE = "instance"
+    TASK = "task"
+    SCHEDULE = "schedule"
+    COMPLEMENT = "complement"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The actions that a principal may do to an object, and the object's project."""
+
+    actions: Action
+    project_id: int | None
+
+
+def held(db: Connection, principal: Principal, thing: Thing, object_id: int) -> Held | None:
+    """Read the principal's actions on an object, by one statement; None if there is no object."""
+    if not 0 < object_id <= _LARGEST_ID:
+        return None
+    owners = _owners(thing, object_id).subquery("owners")
+    # A command may have several lines: its actions are those that all of them allow.
+    row = db.execute(
+        select(
+            func.min(owners.c.project_id).label("project_id"),
+            func.bit_and(actions_in(principal, owners.c.project_id)).label("actions"),
+        )
+    ).one()
+    if row.actions is None:
+        return None
+    return Held(actions=Action(row.actions), project_id=row.project_id)
+
+
+def seen_projects(principal: Principal, project_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Build the condition of lists: the row's project is one that the principal may see."""
+    if principal.owns_database:
+        return true()
+    return actions_in(principal, project_id).op("&")(int(Action.VIEW)) != 0
+
+
+def actions_in(principal: Principal, project_id: ColumnElement[Any]) -> ColumnElement[int]:
+    """Build the expression of the actions that the principal has in a row's project."""
+    if principal.owns_database:
+        return literal(int(EVERYTHING))
+    grants = (
+        select(func.coalesce(func.bit_or(relation_project_user.c.perm), 0))
+        .where(relation_project_user.c.user_id == user.c.id)
+        .where(relation_project_user.c.project_id == project_id)
+        .scalar_subquery()
+    )
+    of_user = (
+        select(
+            case((user.c.user_type == _ADMINISTRATOR, int(EVERYTHING)), else_=grants).op("&")(
+                int(principal.scope)
+            )
+        )
+        .where(user.c.id == principal.user_id)
+        .where(user.c.state == _ENABLED)
+        .scalar_subquery()
+    )
+    all_of_them = func.coalesce(of_user, int(NOTHING))
+    if principal.projects is None:
+        return all_of_them
+    # A deleted definition leaves runs without a project, which no token for projects covers.
+    among = project_id.in_(principal.projects) if principal.projects else false()
+    return case((among, all_of_them), else_=int(NOTHING))
+
+
+def is_administrator(db: Connection, principal: Principal) -> bool:
+    """Return True for an enabled administrator whose token has no limits."""
+    if principal.owns_database:
+        return True
+    if principal.scope != EVERYTHING or principal.projects is not None:
+        return False
+    found = db.scalar(
+        select(user.c.user_type)
+        .where(user.c.id == principal.user_id)
+        .where(user.c.state == _ENABLED)
+    )
+    return found == _ADMINISTRATOR
+
+
+def _owners(thing: Thing, object_id: int) -> Select[Any] | CompoundSelect[Any]:
+    """The rows of an object, each with its project; NULL if its definition is gone."""
+    match thing:
+        case Thing.PROJECT:
+            return select(project.c.id.label("project_id")).where(project.c.id == object_id)
+        case Thing.DEFINITION:
+            return select(process_definition.c.project_id).where(
+                process_definition.c.id == object_id
+            )
+        case Thing.INSTANCE:
+            return _of_definition(process_instance).where(process_instance.c.id == object_id)
+        case Thing.TASK:
+            return (
+                select(process_definition.c.project_id)
+                .select_from(task_instance)
+                .outerjoin(
+                    process_instance, process_instance.c.id == task_instance.c.process_instance_id
+                )
+                .outerjoin(
+                    process_definition,
+                    process_definition.c.id == process_instance.c.process_definition_id,
+                )
+                .where(task_instance.c.id == object_id)
+            )
+        case Thing.SCHEDULE:
+            return _of_definition(schedule).where(schedule.c.id == object_id)
+        case Thing.COMPLEMENT:
+            return _of_definition(complement).where(complement.c.id == object_id)
+        case Thing.COMMAND:
+            return _of_command(object_id)
+
+
+def _of_definition(table: Any) -> Select[Any]:
+    return (
+        select(process_definition.c.project_id)
+        .select_from(table)
+        .outerjoin(process_definition, process_definition.c.id == table.c.process_definition_id)
+    )
+
+
+def _of_command(command_id: int) -> CompoundSelect[Any]:
+    """A command wherever it is on record; one that names only an instance belongs to that."""
+    found = []
+    for table, key in (
+        (command, command.c.id),
+        (command_ledger, command_ledger.c.command_id),
+        (error_command, error_command.c.command_id),
+    ):
+        of_instance = (
+            select(process_instance.c.process_definition_id)
+            .where(process_instance.c.id == table.c.process_instance_id)
+            .scalar_subquery()
+        )
+        definition_id = func.coalesce(table.c.process_definition_id, of_instance)
+        found.append(
+            select(process_definition.c.project_id)
+            .select_from(table)
+            .outerjoin(process_definition, process_definition.c.id == definition_id)
+            .where(key == command_id)
+        )
+    begun = _of_definition(process_instance).where(process_instance.c.command_id == command_id)
+    return found[0].union_all(*found[1:], begun)

@@ -1,0 +1,120 @@
+"""The door to every object of a project: nobody gets one by its id alone.
+
+`seen` asks the grants; a foreign object and a missing one are the same `NotFoundError`. `change` is
+the one transaction of an order, with its line of the audit; a refused order leaves a line too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from common.errors import NotAllowedError, NotFoundError
+from common.model.rights import Action, Principal, role_of
+from common.store.people import audit
+from common.store.people.rights import Held, Thing, held, is_administrator
+from operations.errors import ForbiddenError, UsageError
+
+if TYPE_CHECKING:
+    from common.store.connect import Connection
+    from operations.session import Session
+
+_LISTED = {
+    Thing.PROJECT: "there is no project {}; see `orcaflow user list`",
+    Thing.DEFINITION: "there is no process definition {}; see `orcaflow definition list`",
+    Thing.INSTANCE: "there is no process instance {}; see `orcaflow instance list`",
+    Thing.TASK: "there is no task instance {}; see `orcaflow task list`",
+    Thing.SCHEDULE: "there is no schedule {}; see `orcaflow schedule list`",
+    Thing.COMPLEMENT: "there is no complement {}; see `orcaflow complement list`",
+    Thing.COMMAND: "there is no command {}; see `orcaflow command list`",
+}
+
+
+def seen(
+    db: Connection, principal: Principal, action: Action, thing: Thing, object_id: int
+) -> Held:
+    """Return the rights in an object, which the principal may see and do this to.
+
+    `NotFoundError` if it is missing or foreign, `ForbiddenError` if it is only seen. The owner of
+    the database has all rights, and finds out by the next statement if it is missing.
+    """
+    if principal.owns_database:
+        return Held(actions=action, project_id=None)
+    found = held(db, principal, thing, object_id)
+    if found is None or not found.actions & Action.VIEW:
+        raise NotFoundError(_LISTED[thing].format(object_id))
+    if not found.actions & action:
+        raise ForbiddenError(
+            f"{thing.value} {object_id} is in a project where you are"
+            f" {role_of(found.actions) or 'nothing'}; this takes the right to"
+            f" {(action.name or '?').lower()} there: ask one of its admins"
+        )
+    return found
+
+
+def check_administrator(db: Connection, principal: Principal) -> None:
+    """Refuse whoever is no administrator, or asks by a token with limits."""
+    if not is_administrator(db, principal):
+        raise ForbiddenError("this is for administrators, by a token without limits")
+
+
+@dataclass(slots=True, kw_only=True)
+class Change:
+    """An order that is being carried out, as its line of the audit will tell it.
+
+    The order fills in what it learns on the way: the project, the object's id, a detail.
+    """
+
+    db: Connection
+    object_id: int | None = None
+    object_name: str | None = None
+    project_id: int | None = None
+    detail: str | None = None
+
+
+@contextmanager
+def change(
+    session: Session,
+    action: str,
+    thing: str,
+    *,
+    object_id: int | None = None,
+    object_name: str | None = None,
+) -> Iterator[Change]:
+    """Open the transaction of an order; its audit line is committed with it.
+
+    What refuses the order rolls it back, and a line says so in a transaction of its own.
+    """
+    principal = session.principal
+    made: Change | None = None
+    try:
+        with session.engine.begin() as db:
+            made = Change(db=db, object_id=object_id, object_name=object_name)
+            yield made
+            audit.add_line(
+                db,
+                principal,
+                action=action,
+                object_type=thing,
+                object_id=made.object_id,
+                object_name=made.object_name,
+                project_id=made.project_id,
+                refused=False,
+                detail=made.detail,
+            )
+    except (NotAllowedError, NotFoundError, UsageError) as error:
+        with session.engine.begin() as db:
+            audit.add_line(
+                db,
+                principal,
+                action=action,
+                object_type=thing,
+                object_id=object_id,
+                object_name=object_name,
+                project_id=None if made is None else made.project_id,
+                refused=True,
+                detail=str(error),
+            )
+        raise
