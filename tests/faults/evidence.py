@@ -37,6 +37,8 @@ def gathered(
     queued, claimed, kills = _znodes(config, addresses)
     names = {number: name for name, number in people.definitions.items()}
     db = psycopg2.connect(dsn, connect_timeout=10)
+    # A run that begins between two of the statements would have attempts and no row.
+    db.set_session(isolation_level="REPEATABLE READ", readonly=True)
     try:
         return Facts(
             asked=tuple(people.asked),
