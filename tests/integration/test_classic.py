@@ -146,14 +146,24 @@ def test_a_script_finds_its_session_and_leaves_nothing_but_what_it_said(tmp_path
         tell(spark._jvm.java.lang.System.getProperty("java.io.tmpdir"))
         conf = spark.sparkContext.getConf()
         tell(*(conf.get(f"spark.{key}") for key in ("authenticate", "driver.bindAddress")))
+        import pathlib, urllib.error, urllib.request
+        def status_of_page(**headers):
+            address = f"{spark.sparkContext.uiWebUrl}/api/v1/applications"
+            try:
+                return urllib.request.urlopen(urllib.request.Request(address, headers=headers)).status
+            except urllib.error.HTTPError as error:
+                return error.code
+        token = pathlib.Path("task.token").read_text()
+        tell(status_of_page(), status_of_page(Authorization=f"Bearer {token}"))
         """,
-        conf={"spark.my.token": "hush-hush"},
+        conf={"spark.my.token": "hush-hush", "spark.ui.enabled": "true"},
     )
     end = task.end()
     assert end.code == 0, end.log
-    total, where, (token, name), argv, environ, left, scratch, doors = end.told()
+    total, where, (token, name), argv, environ, left, scratch, doors, pages = end.told()
     assert scratch == [str(tmp_path / "task.tmp")]
     assert doors == ["true", "127.0.0.1"]
+    assert pages == [403, 200]
     assert total == [44850]
     assert "pyspark.zip" not in where[0]
     assert (token, name) == ("hush-hush", "a test")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,10 +154,15 @@ def test_a_pyspark_script_that_does_not_compile_fails_before_spark_is_started(ho
 def test_a_python_program_runs_by_spark_submit(host: Host, tmp_path: Path) -> None:
     program = tmp_path / "job.py"
     program.write_text(
-        "import sys\n"
+        "import os, sys, time, urllib.error, urllib.request\n"
         "from pyspark.sql import SparkSession\n"
         "spark = SparkSession.builder.getOrCreate()\n"
         "print('rows', spark.range(7).count(), sys.argv[1:])\n"
+        "try: print('page', urllib.request.urlopen(spark.sparkContext.uiWebUrl).status)\n"
+        "except urllib.error.HTTPError as error: print('page', error.code)\n"
+        "name, end = 'spark-facts.json', time.monotonic() + 300\n"
+        "def facts(): return open(name).read() if os.path.exists(name) else ''\n"
+        "while 'local-' not in facts() and time.monotonic() < end: time.sleep(0.05)\n"
         "spark.stop()\n"
     )
     params = {
@@ -166,9 +172,12 @@ def test_a_python_program_runs_by_spark_submit(host: Host, tmp_path: Path) -> No
         "mainArgs": "--day $[yyyyMMdd] '; rm -rf x'",
         "driverMemory": "512M",
         "others": light_jvm.arguments(
-            {"spark.ui.enabled": "false", "spark.log.level": "WARN", **light_jvm.conf()}
+            {**light_jvm.conf(), "spark.ui.enabled": "true", "spark.log.level": "WARN"}
         ),
     }
     end = host.run(host.task(1, task_type="SPARK", params=params))
     assert end.state is TaskState.SUCCESS, host.log(1)
+    assert "\npage 403\n" in host.log(1)
+    (shown,) = re.findall(r"application local-\S+: (http\S+), with the token in (\S+)", host.log(1))
+    assert Path(shown[1]).name.startswith("spark_")
     assert "rows 7 ['--day', '20260102', '; rm -rf x']" in host.log(1)

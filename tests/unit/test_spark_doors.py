@@ -48,6 +48,44 @@ def test_a_page_token_is_signed_with_the_key_that_the_filter_is_given() -> None:
     assert base64.urlsafe_b64decode(encoded) == KEY
 
 
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    """A Spark that knows tokens."""
+    (tmp_path / "jars").mkdir()
+    for library in ("jjwt-api", "jjwt-impl", "jjwt-jackson"):
+        (tmp_path / "jars" / f"{library}-0.12.6.jar").touch()
+    return str(tmp_path)
+
+
+def test_pages_of_a_driver_without_executors_elsewhere_want_a_token_of_its_own(home: str) -> None:
+    settings, token = doors.guard(home, "local[2]", {})
+    others, other = doors.guard(home, "local[2]", {})
+    assert settings["spark.ui.filters"] == "org.apache.spark.ui.JWSFilter"
+    assert settings.keys() == others.keys()
+    assert settings != others
+    assert token
+    assert token != other
+
+
+@pytest.mark.parametrize("master", ["yarn", "spark://there:7077", "k8s://https://k8s:6443"])
+def test_workers_elsewhere_read_the_tag_of_a_driver_without_a_token(home: str, master: str) -> None:
+    assert doors.guard(home, master, {}) == ({}, "")
+
+
+def test_filters_of_the_site_or_the_task_stay(home: str) -> None:
+    assert doors.guard(home, "local", {"spark.ui.filters": ""}) == ({}, "")
+
+
+def test_a_spark_that_knows_no_token_has_pages_without_one(tmp_path: Path) -> None:
+    assert doors.guard(str(tmp_path), "local", {}) == ({}, "")
+
+
+def test_the_token_is_for_its_account_alone(tmp_path: Path) -> None:
+    doors.write_token(tmp_path / "page.token", "a.b.c")
+    assert (tmp_path / "page.token").read_text() == "a.b.c"
+    assert (tmp_path / "page.token").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_page_without_a_token_is_asked_without_one() -> None:
     assert doors.headers("") == {}
     assert doors.headers("a.b.c") == {"Authorization": "Bearer a.b.c"}

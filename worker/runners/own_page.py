@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from worker.spark.jvm.doors import headers
 from worker.spark.managers.base import Ask, ManagerError, ManagerUnreachableError
 from worker.spark.managers.driver_page import about, application_ids
 from worker.spark.managers.rest import PAGE, Rest
@@ -26,8 +27,10 @@ _SOCKET = re.compile(r"socket:\[([0-9]+)\]")
 class OwnPage:
     """The page of the driver that has this tag, once there is one."""
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, token: Callable[[], str] = str) -> None:
+        """`token` returns the one that the page wants, "" if it wants none."""
         self._tag = tag
+        self._token = token
         self._foreign: set[int] = set()
         self.ask: Ask | None = None
         self.application_id = ""
@@ -46,7 +49,7 @@ class OwnPage:
         self.ask = None
 
     def _is_it(self, port: int) -> bool:
-        ask = _asking(port)
+        ask = self._asking(port)
         try:
             for app_id in application_ids(ask):
                 if about(ask, app_id).tag == self._tag:
@@ -61,10 +64,10 @@ class OwnPage:
         self._foreign.add(port)
         return False
 
-
-def _asking(port: int) -> Ask:
-    rest = Rest([f"http://127.0.0.1:{port}"], limits=PAGE)
-    return lambda path, params: rest.json(f"/api/v1/{path}", params)
+    def _asking(self, port: int) -> Ask:
+        address = f"http://127.0.0.1:{port}"
+        rest = Rest([address], limits=PAGE, headers=lambda: headers(self._token()))
+        return lambda path, params: rest.json(f"/api/v1/{path}", params)
 
 
 def _ports_of_group(group: int) -> list[int]:

@@ -76,7 +76,7 @@ class Follower:
         self._driver_class: str = document["driver_class"]
         """The program of a driver elsewhere whose manager knows no more of it than that, or ""."""
         self._nameless: frozenset[str] = frozenset()
-        self._page = OwnPage(self._tag)
+        self._page = OwnPage(self._tag, lambda: submission.page_token)
         self._strays_at = 0.0
         self._was_refound = False
 

@@ -21,7 +21,8 @@ from typing import Any, Final
 
 from common.model.retry_policy import MemoryRetry, megabytes_in
 from worker.runners.job import JobError
-from worker.spark.jvm import properties
+from worker.spark.jvm import doors, properties
+from worker.spark.jvm.installation import defaults_of
 
 _CHILD: Final = str(Path(__file__).with_name("spark_child.py"))
 _TAIL_BYTES: Final = 512 * 1024
@@ -41,6 +42,13 @@ class Submission:
         self._log_start = 0
         self.ended_at: float | None = None
         """By the monotonic clock."""
+        self.page_token = ""
+        """The token for the driver's pages; "" if they want none."""
+
+    @property
+    def token_file(self) -> Path:
+        """The file with that token, for people."""
+        return self._properties.with_suffix(".token")
 
     @property
     def was_started(self) -> bool:
@@ -116,15 +124,20 @@ class Submission:
     def _write_properties(self, environment: Mapping[str, str]) -> None:
         """Our settings after those of the installation, which Spark would not read besides."""
         conf: Mapping[str, str] = self._document["conf"]
-        defaults = _defaults(environment)
-        raised = _raised(self._document["memory"], properties.read(defaults))
-        text = f"{defaults}\n{properties.rendered({**raised, **conf})}"
+        home = environment.get("SPARK_HOME", "")
+        defaults = defaults_of(home, environment)
+        known = properties.read(defaults)
+        raised = _raised(self._document["memory"], known)
+        guard, self.page_token = doors.guard(home, self._document["master"], {**known, **conf})
+        text = f"{defaults}\n{properties.rendered({**guard, **raised, **conf})}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
             with open(os.open(self._properties, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123  # Of a descriptor.
                 file.write(text)
+            if self.page_token:
+                doors.write_token(self.token_file, self.page_token)
         except OSError as error:
-            raise JobError(f"{self._properties} can't be written: {error.strerror}") from None
+            raise JobError(f"{error.filename} can't be written: {error.strerror}") from None
 
 
 def checksum(path: Path) -> str:
@@ -140,14 +153,6 @@ def checksum(path: Path) -> str:
 def _log_size() -> int:
     about = os.fstat(1)
     return about.st_size if stat.S_ISREG(about.st_mode) else 0
-
-
-def _defaults(environment: Mapping[str, str]) -> str:
-    folder = environment.get("SPARK_CONF_DIR") or f"{environment.get('SPARK_HOME', '')}/conf"
-    try:
-        return Path(folder, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _raised(memory: Mapping[str, Any] | None, defaults: Mapping[str, str]) -> dict[str, str]:

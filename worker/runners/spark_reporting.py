@@ -75,7 +75,9 @@ class Reporting:
         app_id = page.application_id
         if app_id not in self._facts.current.application_ids:
             self._facts.update(application_ids=self._with(app_id), ui_link=page.link)
-            say(self._job, f"application {app_id}: {page.link}")
+            wanted = f", with the token in {self._submission.token_file}"
+            link = page.link + (wanted if self._submission.page_token else "")
+            say(self._job, f"application {app_id}: {link}")
 
     def progress(self, ask: Ask | None, app_id: str) -> bool:
         """Tell how far an application has come, now and then; False if it gave no answer."""

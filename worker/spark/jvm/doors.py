@@ -4,7 +4,9 @@ A driver listens for its executors (RPC, blocks) and, with a UI, for people. Who
 run code as its account. So they want a secret of the driver's own (`spark.authenticate`), answer
 this computer alone unless executors are elsewhere, and the UI offers no kill. The UI of a Connect
 server, by which sessions are closed for sure, wants a *page token* instead: a JSON web token that
-Spark's own filter checks. Rules and values alone, standard library only.
+Spark's own filter checks. So does that of any other driver whose executors are all on this
+computer. One with executors elsewhere is asked for its tag by workers that did not start it, and
+has no token. Rules and values alone, standard library only.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,7 @@ LOOPBACK: Final = "127.0.0.1"
 LOCAL_ADDRESS: Final = "SPARK_LOCAL_IP"
 """The variable for the address that a driver's pages, and all else of it, listen at."""
 
+_FILTERS: Final = "spark.ui.filters"
 _FILTER: Final = "org.apache.spark.ui.JWSFilter"
 _LIBRARIES: Final = ("jjwt-api", "jjwt-impl", "jjwt-jackson")
 _MASTERS_OF_OWN_EXECUTORS: Final = re.compile(r"local(\[.*\])?|local-cluster\[.*\]|k8s://.*")
@@ -62,7 +65,29 @@ def can_guard_pages(home: str) -> bool:
 def page_settings(key: bytes) -> dict[str, str]:
     """Return the settings by which the pages want a token that was made with this key."""
     encoded = base64.urlsafe_b64encode(key).decode()
-    return {"spark.ui.filters": _FILTER, f"spark.{_FILTER}.param.secretKey": encoded}
+    return {_FILTERS: _FILTER, f"spark.{_FILTER}.param.secretKey": encoded}
+
+
+def guard(home: str, master: str, said: Container[str]) -> tuple[dict[str, str], str]:
+    """Return settings that put a new token before a driver's pages, and the token.
+
+    They are empty for a driver with executors elsewhere, for a Spark that knows no token, and where
+    `said`, the names of what the site and the task set, has filters: `"spark.ui.filters": ""` opens
+    the pages.
+    """
+    if not is_local(master) or _FILTERS in said or not can_guard_pages(home):
+        return {}, ""
+    # Imported here, as below.
+    import secrets
+
+    key = secrets.token_bytes(32)
+    return page_settings(key), page_token(key)
+
+
+def write_token(path: Path, token: str) -> None:
+    """Leave the token for the people who may see the pages, in a new file of this account."""
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(token, encoding="ascii")
 
 
 def page_token(key: bytes) -> str:

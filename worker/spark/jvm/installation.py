@@ -1,4 +1,4 @@
-"""Finds the installation of Spark that a worker uses."""
+"""Finds the installation of Spark that a worker uses, and what its site has set there."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ def _home_of_pyspark() -> str:
     spec = find_spec("pyspark")
     locations = None if spec is None else spec.submodule_search_locations
     return str(locations[0]) if locations else ""
+
+
+def defaults_of(home: str, environment: Mapping[str, str]) -> str:
+    """Return the text of the site's spark-defaults.conf, "" if there is none to read."""
+    folder = environment.get("SPARK_CONF_DIR") or f"{home}/conf"
+    try:
+        return Path(folder, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def scratch_option(scratch: Path) -> str:

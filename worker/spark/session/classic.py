@@ -31,7 +31,14 @@ if __name__ == "__main__" and _ROOT not in sys.path:
 
 from common.model.failures import FailureReason  # noqa: E402
 from worker.spark.diagnosis.failures import Explained, WorkFailedError, explain, explain_log  # noqa: E402
-from worker.spark.jvm import cds_building, doors, gateway, java_command  # noqa: E402
+from worker.spark.jvm import (  # noqa: E402
+    cds_building,
+    doors,
+    gateway,
+    java_command,
+)
+from worker.spark.jvm import properties as spark_properties  # noqa: E402
+from worker.spark.jvm.installation import defaults_of, home_of_spark  # noqa: E402
 from worker.spark.progress import classic_progress  # noqa: E402
 from worker.spark.progress.meter import Meter  # noqa: E402
 from worker.spark.session import work  # noqa: E402
@@ -62,6 +69,7 @@ def main() -> int:
         return _drive(job, code, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        _token_file(job).unlink(missing_ok=True)
 
 
 def _drive(job: Job, code: CodeType | None, scratch: Path) -> int:
@@ -121,7 +129,12 @@ def _start(job: Job, properties: Path, scratch: Path) -> gateway.Started:
         conf["spark.app.name"] = job.name
     is_local = doors.is_local(master := conf.get("spark.master", "local"))
     # Nor is this computer looked up under its own name for a local one, which takes a while.
-    conf = {**doors.settings(master), **conf}
+    home = home_of_spark("", os.environ)
+    said = {**spark_properties.read(defaults_of(home, os.environ)), **conf}
+    guard, token = doors.guard(home, master, said)
+    conf = {**doors.settings(master), **guard, **conf}
+    if token:
+        doors.write_token(_token_file(job), token)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     command = java_command.command(
         (
@@ -131,6 +144,7 @@ def _start(job: Job, properties: Path, scratch: Path) -> gateway.Started:
         ),
         conf=conf,
         properties_file=properties,
+        home=home,
         quick=True,
         scratch=scratch,
     )
@@ -141,6 +155,11 @@ def _start(job: Job, properties: Path, scratch: Path) -> gateway.Started:
         environment = {**doors.variables(master), **environment}
         _use_own_pyspark(environment)
     return gateway.start(command.argv, environment=environment)
+
+
+def _token_file(job: Job) -> Path:
+    """Return the file with the token for the driver's pages, for people."""
+    return job.reason_file.with_suffix(".token")
 
 
 def _use_own_pyspark(environment: dict[str, str]) -> None:
