@@ -39,6 +39,8 @@ EARLIEST: Final = datetime(1, 1, 2, tzinfo=UTC)
 LATEST: Final = datetime(9999, 12, 30, tzinfo=UTC)
 # Serialization failure, deadlock, lock not available: the same transaction may well succeed next.
 _PASSING_STATES: Final = frozenset({"40001", "40P01", "55P03"})
+# A prepared statement that is not there, or is there already.
+_PREPARED_STATES: Final = frozenset({"26000", "42P05"})
 # The server answered, and will answer the same next time: no such role, password or database.
 # A refused connection has no SQLSTATE in psycopg2, hence the words of libpq and the server.
 _REFUSALS: Final = (
@@ -249,6 +251,8 @@ def _session(
         # Joins are written in the order in which they are best done; with many tables, trying all
         # the others takes longer than the statement.
         "join_collapse_limit": 1,
+        # To plan a prepared statement for each of its first values is what it is prepared against.
+        "plan_cache_mode": "force_generic_plan",
     }
     options = [f"-c {name}={value}" for name, value in settings.items()]
     arguments = {
@@ -280,6 +284,8 @@ def _translate_error(context: ExceptionContext) -> None:
     if not isinstance(error, psycopg2.Error):
         return
     _forget_values(error, context.sqlalchemy_exception)
+    if _has_no_plan(error):
+        context.is_disconnect = True
     lost = context.is_disconnect or _is_lost(error)
     if lost or (context.connection is None and isinstance(error, psycopg2.OperationalError)):
         address = context.engine.url if context.engine is not None else None
@@ -299,11 +305,21 @@ def _forget_values(error: psycopg2.Error, outer: StatementError | None) -> None:
         outer.args = (f"({type(error).__name__} {error.pgcode}) {primary}",)
 
 
+def _has_no_plan(error: psycopg2.Error) -> bool:
+    """True if the session can't use its prepared statements any more: the next one makes its own.
+
+    Somebody has dropped one or made one, or has changed a column while the daemons ran.
+    """
+    return error.pgcode in _PREPARED_STATES or (
+        error.pgcode == "0A000" and "cached plan" in (error.diag.message_primary or "")
+    )
+
+
 def _is_lost(error: psycopg2.Error) -> bool:
     """True if the server ended the session, or nothing that speaks SQL is there any more."""
     if error.pgcode is not None:
         # Shut down or crashed; connection failure; idle for too long inside a transaction.
-        return error.pgcode.startswith(("57P0", "08", "25P03"))
+        return error.pgcode.startswith(("57P0", "08", "25P03")) or _has_no_plan(error)
     return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
 
 
@@ -314,6 +330,6 @@ def _named(
     words = " ".join(str(error).split()) or type(error).__name__
     if address is not None and address.password:
         words = words.replace(str(address.password), "***")
-    if any(refusal in words for refusal in _REFUSALS):
+    if not _has_no_plan(error) and any(refusal in words for refusal in _REFUSALS):
         return ConfigurationError(f"PostgreSQL{place} refused the connection: {words}")
     return ServiceUnreachableError(f"PostgreSQL{place} can't be reached: {words}")

@@ -3,25 +3,43 @@
 SQLAlchemy finds the text of a statement anew at each execution, and processes each value and column
 by its type. For a long statement on few rows that takes longer than the driver needs for all else.
 Transactions, errors and rows are those of any other statement.
+
+A *prepared* one is planned once for each connection too, which takes PostgreSQL several times as
+long as to carry it out. Its plan has to suit any size of the tables: one that was empty then may
+have a million rows when the plan is used. So it is made, and made again after an ANALYZE, while all
+is switched off that reads whole tables; and the statement must not name the condition of an index
+that holds many rows besides its own. Such a plan is not the best for long lists, which are planned.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from psycopg2.extensions import adapt
 from sqlalchemy import ClauseElement, Connection, CursorResult
 from sqlalchemy.dialects.postgresql import psycopg2
 from sqlalchemy.sql.compiler import SQLCompiler
+
+_NUMBERS: Final = itertools.count(1)
+_TYPED: Final = re.compile(r"CAST\(%\((\w+)\)s AS ([A-Z ]+(?:\[\])?)\)")
+# Until the end of the transaction.
+_BY_INDEX: Final = "; ".join(
+    f"SET LOCAL enable_{way} = off" for way in ("seqscan", "hashjoin", "mergejoin")
+)
+_LONG: Final = 100
 
 
 class FixedStatement:
     """A statement for PostgreSQL whose parameters are values that the driver knows by itself.
 
-    It can't have a list for `IN` among them, whose length would change the text.
+    It can't have a list for `IN` among them, whose length would change the text. Only one that
+    finds its rows by indexes, and that is a transaction of its own, may be `prepared`.
     """
 
-    def __init__(self, statement: ClauseElement) -> None:
+    def __init__(self, statement: ClauseElement, *, prepared: bool = False) -> None:
         dialect = psycopg2.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy gives it no types.
         compiled = statement.compile(dialect=dialect)
         assert isinstance(compiled, SQLCompiler)
@@ -35,10 +53,58 @@ class FixedStatement:
             for name, value in written.parameters.items()
             if name not in self._parameters
         }
+        self._prepared = _Prepared(self) if prepared else None
 
     def execute(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
         """Execute it with a value for each of its parameters."""
         missing = self._parameters.difference(values)
         if missing:
             raise ValueError(f"no value for {', '.join(sorted(missing))}")
+        if self._prepared is not None and not any(map(_is_long, values.values())):
+            return self._prepared.execute(db, values)
         return db.exec_driver_sql(self._text, {**self._constants, **values})
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters, in an order of their own."""
+        return tuple(sorted(self._parameters))
+
+    def written(self, values: Mapping[str, str]) -> str:
+        """Return its text with these values, which are SQL, and its constants in their places."""
+        constants = {
+            name: adapt(value).getquoted().decode() for name, value in self._constants.items()
+        }
+        return self._text % {**constants, **values}
+
+    def types(self) -> dict[str, str]:
+        """Return the types of those parameters that its text names with one."""
+        return dict(_TYPED.findall(self._text))
+
+
+class _Prepared:
+    """The texts with which a statement is prepared, and then executed."""
+
+    def __init__(self, statement: FixedStatement) -> None:
+        names = statement.parameters
+        self._name = f"fixed_{next(_NUMBERS)}"
+        places = {name: f"${place}" for place, name in enumerate(names, start=1)}
+        self._making = f"PREPARE {self._name} AS {statement.written(places)}"
+        types = statement.types()
+        given = ", ".join(
+            f"CAST(%({name})s AS {types[name]})" if name in types else f"%({name})s"
+            for name in names
+        )
+        self._call = f"{_BY_INDEX}; EXECUTE {self._name} ({given})"
+
+    def execute(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
+        # Kept with the connection to the server, whoever borrows that from the pool.
+        known = db.info
+        if self._name not in known:
+            # Its text has percent signs, which the driver leaves alone if it is given no values.
+            db.exec_driver_sql(self._making, execution_options={"no_parameters": True})
+            known[self._name] = True
+        return db.exec_driver_sql(self._call, dict(values))
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > _LONG

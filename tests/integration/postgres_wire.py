@@ -16,7 +16,7 @@ from tests.proxies import copy, running
 
 _HEADER_BYTES = 5
 _COMMAND_COMPLETE, _READY = b"C", b"Z"
-_FRAMES_OF_TRANSACTIONS = (b"BEGIN", b"COMMIT", b"ROLLBACK")
+_NO_STATEMENTS = (b"BEGIN", b"COMMIT", b"ROLLBACK", b"SET")
 _IDLE = b"I"
 
 
@@ -24,7 +24,7 @@ _IDLE = b"I"
 class Passed:
     """The sums so far.
 
-    `statements` are those that were carried out, without BEGIN, COMMIT and ROLLBACK; `round_trips`
+    `statements` are those that were carried out, without BEGIN, COMMIT, ROLLBACK and SET; `round_trips`
     the answers that a client waited for; `transactions` those after which none was open any more.
     `bytes_sent` and `bytes_received` are the client's.
     """
@@ -92,7 +92,7 @@ class _Answers:
             self._passed.round_trips += 1
             self._passed.transactions += content == _IDLE
         elif kind == _COMMAND_COMPLETE:
-            self._passed.statements += not content.startswith(_FRAMES_OF_TRANSACTIONS)
+            self._passed.statements += not content.startswith(_NO_STATEMENTS)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import Integer, bindparam, cast, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import ConfigurationError, ServiceUnreachableError
@@ -19,6 +19,7 @@ from common.store.connect import (
     place_of,
     retrying,
 )
+from common.store.fixed_statement import FixedStatement
 
 SECRET = "s3cr3t-p@ss/word"
 
@@ -99,6 +100,29 @@ def test_a_lost_connection_is_named_and_the_next_statement_gets_a_new_one(
     assert is_transient(caught.value)
     with made.begin() as db:
         assert db.scalar(text("SELECT 1")) == 1
+    made.dispose()
+
+
+def test_a_connection_without_its_prepared_statements_is_replaced(database_url: str) -> None:
+    made = engine(database_url, pool_size=1, max_overflow=0)
+    seven = FixedStatement(select(cast(bindparam("number"), Integer)), prepared=True)
+    for disturbance in (
+        "DEALLOCATE ALL",
+        # As if a former answer had been lost.
+        "DEALLOCATE ALL; PREPARE {name} AS SELECT 1",
+    ):
+        with made.begin() as db:
+            assert seven.execute(db, {"number": 7}).scalar() == 7
+            name = db.exec_driver_sql("SELECT name FROM pg_prepared_statements").scalar()
+        with made.begin() as db:
+            if "PREPARE" in disturbance:
+                db.info.clear()
+            db.exec_driver_sql(disturbance.format(name=name))
+        with pytest.raises(ServiceUnreachableError) as caught, made.begin() as db:
+            seven.execute(db, {"number": 7})
+        assert is_transient(caught.value)
+        with made.begin() as db:
+            assert seven.execute(db, {"number": 7}).scalar() == 7
     made.dispose()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -11,19 +12,29 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from common.model.cluster import Node
+from common.model.decisions import FinishTask
+from common.model.instances import Ownership
+from common.model.states import TaskState
 from common.model.upstream import Question
 from common.store.connect import engine
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.failover import PostgresFailoverStore
 from common.store.master.holds import PostgresHoldStore
+from common.store.master.ports import Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.transaction import StoreConflictError
+from common.store.worker.ports import AttemptEnd, AttemptFolders
+from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=1)
+WORKER = Node(address="10.0.0.3:1234", incarnation=3)
 ENDED_RUNS = 3000
 # A query may read a few rows for each live one; ended rows are 100 times as many.
 FEW = 400
+FIRST_LIVE = 10 * ENDED_RUNS + 1
+_FOLDERS = AttemptFolders(work="/tasks/exec", logs="/tasks/logs")
 
 _FILL = (
     # A definition that ran every hour, with others that depend on it.
@@ -72,10 +83,12 @@ def rows_read(made: Engine, work: Callable[[], object]) -> dict[str, int]:
     read: dict[str, int] = {}
 
     def explain(_db: Any, cursor: Any, statement: str, values: Any, *_: Any) -> None:
-        if "pg_advisory" in statement:
+        if "pg_advisory" in statement or statement.startswith("PREPARE"):
             return
+        # A prepared statement is carried out with settings of its own.
+        settings, _, explained = statement.rpartition("; ")
         with cursor.connection.cursor() as other:
-            other.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values)
+            other.execute(f"{settings}; EXPLAIN (ANALYZE, FORMAT JSON) {explained}", values)
             (document,) = other.fetchone()
         plans = document if isinstance(document, list) else json.loads(document)
         read[statement] = _read_by(plans[0]["Plan"])
@@ -153,3 +166,38 @@ def test_a_slow_look_reads_nothing_of_what_has_ended(
     made: Engine, look: Callable[[Engine], object]
 ) -> None:
     assert_few(rows_read(made, lambda: look(made)))
+
+
+def test_a_statement_prepared_on_empty_tables_reads_few_rows_of_those_that_follow(
+    emptied_url: str,
+) -> None:
+    # One connection, which keeps the plans; nothing analyzes the tables in between.
+    made = engine(emptied_url, pool_size=1, max_overflow=0)
+    tasks, runs = PostgresTaskStore(made), PostgresRunStore(made)
+    end = AttemptEnd(task_instance_id=1, state=TaskState.SUCCESS, end_time=NOON, exit_code=0)
+    step = Step(
+        ownership=Ownership(process_instance_id=1, host=MASTER.address, epoch=1),
+        decisions=(FinishTask(name="task1", attempt=1, state=TaskState.SUCCESS, at=NOON),),
+        at=NOON,
+    )
+
+    def work() -> None:
+        tasks.claim(WORKER, [FIRST_LIVE, FIRST_LIVE + 1], folders=_FOLDERS, now=NOON)
+        tasks.report(WORKER, [end])
+        # What is explained is carried out, and then missed.
+        with suppress(StoreConflictError):
+            runs.save([step])
+
+    with made.begin() as db:
+        for table in ("t_ds_process_instance", "t_ds_task_instance"):
+            db.exec_driver_sql(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    work()
+    with made.begin() as db:
+        for statement in _FILL:
+            db.exec_driver_sql(statement)
+        db.exec_driver_sql("UPDATE t_ds_task_instance SET settled = false WHERE id = 1")
+    read = rows_read(made, work)
+    prepared = {statement: rows for statement, rows in read.items() if "EXECUTE" in statement}
+    assert len(prepared) == 3
+    assert_few(prepared)
+    made.dispose()

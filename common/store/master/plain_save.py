@@ -89,7 +89,9 @@ _SETTLED: Final = (
     .where(task_instance.c.name == _ENDED.c.name)
     .where(task_instance.c.attempt == _ENDED.c.attempt)
     .where(task_instance.c.state == _ENDED.c.state)
-    .where(~task_instance.c.settled)
+    # Not the bare column: an index of all that are not settled must not look the better way to them
+    # to a plan that was made while the table was small.
+    .where(func.coalesce(task_instance.c.settled, False).is_(False))
     .values(settled=True, retry_at=None)
     .returning(USES_POOLS.label("uses_pools"))
     .cte("settled")
@@ -160,7 +162,8 @@ _SAVE: Final = FixedStatement(
         (literal(1, Integer) // case((_ALL_CHANGED, 1), else_=0)).label("is_whole"),
     )
     .join_from(_OWNED, _MADE, _MADE.c.process_instance_id == _OWNED.c.id, isouter=True)
-    .order_by(_MADE.c.id)
+    .order_by(_MADE.c.id),
+    prepared=True,
 )
 
 

@@ -102,6 +102,15 @@ def _of_tenant(column: str) -> ColumnElement[Any]:
     )
 
 
+def _named_in(state: TaskState) -> ColumnElement[bool]:
+    """Return the condition that a row is in a state, for rows that are named by their ids.
+
+    Not by the bare column: an index of all rows in some states must not look the better way to a
+    plan that was made while the table was small.
+    """
+    return task_instance.c.state + 0 == int(state)
+
+
 # A row that is locked elsewhere is being claimed or withdrawn: there is nothing to wait for.
 _CLAIMABLE: Final = (
     select(
@@ -149,8 +158,8 @@ _CLAIMABLE: Final = (
     .outerjoin(_EXECUTOR, _EXECUTOR.c.id == process_instance.c.executor_id)
     .outerjoin(queue, queue.c.id == _of_tenant("queue_id"))
     .where(task_instance.c.id == any_of("ids"))
-    .where(task_instance.c.state == TaskState.SUBMITTED)
-    .where(task_instance.c.flag == 1)
+    .where(_named_in(TaskState.SUBMITTED))
+    .where(task_instance.c.flag + 0 == 1)
     .where(task_instance.c.wanted_state.is_(None))
     .where(task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES))
     .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
@@ -168,7 +177,7 @@ _PLACE: Final = func.concat(
 _CLAIMED_ROWS: Final = (
     update(task_instance)
     .where(task_instance.c.id == _CLAIMABLE_ROWS.c.id)
-    .where(task_instance.c.state == TaskState.SUBMITTED)
+    .where(_named_in(TaskState.SUBMITTED))
     .values(
         state=int(TaskState.RUNNING),
         host=bindparam("worker_host"),
@@ -185,14 +194,17 @@ _CLAIMED_ROWS: Final = (
 _CLAIM: Final = FixedStatement(
     select(_CLAIMABLE_ROWS, _CLAIMED_ROWS.c.execute_path, _CLAIMED_ROWS.c.log_path).join_from(
         _CLAIMABLE_ROWS, _CLAIMED_ROWS, _CLAIMED_ROWS.c.id == _CLAIMABLE_ROWS.c.id
-    )
+    ),
+    prepared=True,
 )
 
-_IS_HELD: Final = and_(
-    task_instance.c.state == TaskState.RUNNING,
+_IS_HOLDER: Final = and_(
     task_instance.c.host == bindparam("worker_host"),
     task_instance.c.worker_incarnation == bindparam("incarnation"),
 )
+_IS_HELD: Final = and_(task_instance.c.state == TaskState.RUNNING, _IS_HOLDER)
+# The same of rows that are named by their ids.
+_NAMED_IS_HELD: Final = and_(_named_in(TaskState.RUNNING), _IS_HOLDER)
 
 _STARTED: Final = unnested("started", id=Integer, pid=Integer, start_time=Double)
 _NOTE_PROCESSES: Final = (
@@ -218,7 +230,7 @@ _ENDED_AND_SAID: Final = unnested("ended", **_END_TYPES, failure=Text, **FACTS_T
 _HELD: Final = (
     select(task_instance.c.id)
     .where(task_instance.c.id == any_of("ids"))
-    .where(_IS_HELD)
+    .where(_NAMED_IS_HELD)
     .order_by(task_instance.c.id)
     .with_for_update(key_share=True)
     .cte("held")
@@ -230,7 +242,7 @@ def _reporting(ended: TableValuedAlias, more: Mapping[str, ColumnElement[Any]]) 
         update(task_instance)
         .where(task_instance.c.id == ended.c.id)
         .where(task_instance.c.id == _HELD.c.id)
-        .where(_IS_HELD)
+        .where(_NAMED_IS_HELD)
         .values(
             state=ended.c.state,
             end_time=ended.c.end_time,
@@ -241,7 +253,8 @@ def _reporting(ended: TableValuedAlias, more: Mapping[str, ColumnElement[Any]]) 
             lost_at=None,
             **more,
         )
-        .returning(task_instance.c.id)
+        .returning(task_instance.c.id),
+        prepared=True,
     )
 
 
@@ -251,7 +264,7 @@ _REPORT_AND_SAY: Final = _reporting(
     _ENDED_AND_SAID,
     {"failure_reason": _ENDED_AND_SAID.c.failure, **facts_values(_ENDED_AND_SAID)},
 )
-_RECORD_FACTS: Final = recording(_HELD, _IS_HELD)
+_RECORD_FACTS: Final = recording(_HELD, _NAMED_IS_HELD)
 
 _DATASOURCES: Final = select(
     datasource.c.id,
