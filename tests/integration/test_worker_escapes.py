@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 
 from common.model.states import TaskState
-from tests.integration.worker_host import Host, Signpost, a_daemon_that_dies, wait_until_gone
+from tests.integration.worker_host import (
+    Host,
+    SetClock,
+    Signpost,
+    a_daemon_that_dies,
+    wait_until_gone,
+)
 from worker.processes.attempt_processes import scan
 from worker.processes.marks import mark_of, mark_seen
 
@@ -31,6 +37,20 @@ os.environb.clear()
 with open(sys.argv[1], "w") as post:
     post.write(f"{os.getpid()}\\n")
 os.execve("/bin/sleep", ["sleep", "600"], {})
+"""
+
+_HEADLESS = """
+import ctypes, os, sys, threading, time
+
+def go_on():
+    with open(sys.argv[1], "w") as post:
+        post.write(f"{os.getpid()}\\n")
+    time.sleep(600)
+
+if not os.fork():
+    os.setsid()
+    threading.Thread(target=go_on).start()
+    ctypes.CDLL(None).pthread_exit(None)
 """
 
 _WAIT = "echo $$ > $1; while :; do sleep 600; done"
@@ -59,12 +79,33 @@ ESCAPES = {
     "under another name": _line("env -i setsid -f bash -c {} sh {} {post}", _RENAMED, _WAIT),
     "tidy": _line("setsid -f sh -c {} sh {post}", _SLEEP),
     "as a daemon": _line("{} -c {} {post}", sys.executable, _DAEMONIZE),
+    "without its first thread": _line("env -i {} -c {} {post}", sys.executable, _HEADLESS),
 }
+
+_LOWER = 'ulimit -x "$3"; exec env -i setsid -f sh -c "$1" sh "$2"'
+_NEXT = 'ulimit -x $(($(ulimit -x) - 1)); exec env -i setsid -f sh -c "$1" sh "$2"'
+_BY_STEPS = f"ulimit -x $(($(ulimit -x) - 1)); exec setsid -f bash -c {shlex.quote(_LOWER)} bash"
+
+DISGUISES = {
+    "with no limit left": _line("bash -c {} bash {} {post} 0", _LOWER, _WAIT_DEAF),
+    "with a low limit": _line("bash -c {} bash {} {post} 5", _LOWER, _WAIT),
+    "with the limit of nobody": _line("bash -c {} bash {} {post}", _NEXT, _WAIT),
+    "with one limit after another": _line(
+        'bash -c {} bash {} {post} 7; : "$1"', f'{_BY_STEPS} "$1" "$2" "$3"', _WAIT
+    ),
+    "with a low limit, as a daemon": _line(
+        "bash -c {} bash {} {} {post}",
+        'ulimit -x 9; exec "$1" -c "$2" "$3"',
+        sys.executable,
+        _DAEMONIZE,
+    ),
+}
+"""Processes that lower the mark which they inherit: nothing but their parent tells of them."""
 
 
 def escaping(name: str, post: Path) -> str:
     """A line that leaves a process behind, which tells its pid first."""
-    return ESCAPES[name].replace("{post}", str(post))
+    return {**ESCAPES, **DISGUISES}[name].replace("{post}", str(post))
 
 
 def escaped(name: str, post: Path) -> str:
@@ -102,6 +143,19 @@ def all_escapes(signpost: Signpost, gate: Path, last: str) -> str:
     return "\n".join(["set +m", *lines, f"read go < {gate}", last])
 
 
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def parent(tmp_path: Path, grace: timedelta, clock: SetClock) -> Iterator[Host]:
+    """A host that becomes the parent of orphans."""
+    host = Host(tmp_path, grace=grace, adopts_orphans=True, clock=clock)
+    yield host
+    host.supervisor.close()
+
+
 def test_nothing_outlives_a_success_however_it_moved_away(host: Host, signpost: Signpost) -> None:
     gate = Signpost(host.home / "gate")
     host.begin(host.task(1, all_escapes(signpost, gate.path, "exit 0")))
@@ -123,6 +177,63 @@ def test_nothing_outlives_a_stop_however_it_moved_away(host: Host, signpost: Sig
     for pid in pids:
         wait_until_gone(pid)
     gate.close()
+
+
+@pytest.mark.parametrize("end", ["success", "failure", "stop", "timeout"])
+def test_nothing_outlives_its_attempt_by_taking_its_mark_off(
+    parent: Host, signpost: Signpost, clock: SetClock, end: str
+) -> None:
+    gate = Signpost(parent.home / "gate")
+    lines = [escaping(name, signpost.path) for name in DISGUISES]
+    script = "\n".join([*lines, f"read go < {gate.path}", f"exit {int(end == 'failure')}"])
+    parent.begin(parent.task(1, script, timeout=timedelta(hours=1)))
+    pids = [int(signpost.wait()) for _ in DISGUISES]
+    if end == "stop":
+        parent.supervisor.kill(1)
+    elif end == "timeout":
+        clock.ahead = timedelta(hours=2)
+    else:
+        gate.path.write_text("go\n")
+    states = {"success": TaskState.SUCCESS, "stop": TaskState.KILL}
+    assert parent.end_of(1).state is states.get(end, TaskState.FAILURE)
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    gate.close()
+
+
+def test_an_end_spares_what_a_running_attempt_has_moved_away(
+    parent: Host, signpost: Signpost
+) -> None:
+    signs = {
+        "its mark": escaping("as a daemon", signpost.path),
+        "its environment": escaping("with a low limit", signpost.path).replace("env -i", "env"),
+    }
+    gate = Signpost(parent.home / "gate")
+    parent.begin(parent.task(1, "\n".join([*signs.values(), f"read go < {gate.path}"])))
+    pids = {int(signpost.wait()) for _ in signs}
+    parent.begin(parent.task(2, escaped("with a low limit", parent.home / "post")))
+    assert parent.end_of(2).state is TaskState.SUCCESS
+    assert pids <= {each.pid for each in scan()}
+    gate.path.write_text("go\n")
+    assert parent.end_of(1).state is TaskState.SUCCESS
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    gate.close()
+
+
+def test_what_an_author_wants_alive_outlives_the_ends_of_others(
+    parent: Host, signpost: Signpost
+) -> None:
+    names = ["tidy", "with a low limit"]
+    lines = [escaped(name, parent.home / name.replace(" ", "-") / "post") for name in names]
+    for name in names:
+        (parent.home / name.replace(" ", "-")).mkdir()
+    task = parent.task(1, "\n".join(lines), params={"keepChildren": True})
+    assert parent.run(task).state is TaskState.SUCCESS
+    kept = [int((parent.home / name.replace(" ", "-") / "post").read_text()) for name in names]
+    assert parent.run(parent.task(2, escaped("as a daemon", signpost.path))).exit_code == 0
+    assert set(kept) <= {each.pid for each in scan()}
+    for pid in kept:
+        os.kill(pid, signal.SIGKILL)
+        wait_until_gone(pid)
 
 
 _HOPS = """

@@ -22,7 +22,7 @@ from worker.processes.attempt_processes import (
     seen_with_marker,
     signal_exactly,
 )
-from worker.processes.marks import can_mark, mark_of, shell_line
+from worker.processes.marks import can_mark, mark_of, mark_seen, shell_line
 
 PATH = f"/attempts/of/{os.getpid()}"
 
@@ -107,7 +107,7 @@ ALICE, MALLORY = 54_321, 54_322
 
 
 @contextmanager
-def a_bearer(path: str, *, marker: bool, uid: int) -> Iterator[int]:
+def a_bearer(path: str, *, marker: bool, uid: int, gid: int | None = None) -> Iterator[int]:
     """A process of an account that bears the mark, or else the marker, of the attempt at `path`."""
     environment = {"PATH": os.defpath, **({"ORCAFLOW_EXECUTE_PATH": path} if marker else {})}
     script = f"{'' if marker else shell_line(mark_of(path))}exec cat"
@@ -118,7 +118,7 @@ def a_bearer(path: str, *, marker: bool, uid: int) -> Iterator[int]:
         env=environment,
         cwd="/",
         user=uid,
-        group=uid,
+        group=uid if gid is None else gid,
         extra_groups=(),
     ) as process:
         assert process.stdin is not None
@@ -157,3 +157,32 @@ def test_what_another_tenant_s_process_bears_makes_it_none_of_an_attempt_s(
         # An attempt of the worker's own account may have started it by sudo.
         os.chown(attempt, 0, 0)
         assert may_belong(planted, path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other accounts")
+def test_a_process_that_has_changed_its_group_still_shows_its_mark_to_its_account() -> None:
+    if not can_mark():
+        pytest.skip("no process can be marked here")
+    with a_bearer(PATH, marker=False, uid=ALICE, gid=MALLORY) as moved:
+        assert seen_by(ALICE, moved) == mark_of(PATH)
+    with a_bearer(PATH, marker=False, uid=MALLORY) as another:
+        assert seen_by(ALICE, another) is None
+
+
+def seen_by(uid: int, pid: int) -> int | None:
+    """The mark of a process as another account sees it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups(())
+            os.setgid(uid)
+            os.setuid(uid)
+            os.write(writing, str(mark_seen(pid)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as answer:
+        seen = answer.read()
+    return None if seen == "None" else int(seen)

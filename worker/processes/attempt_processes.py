@@ -42,9 +42,17 @@ class Seen:
 def scan() -> Iterator[Seen]:
     """Yield every live process but this one; zombies are left out. Reads all environments."""
     for pid in _pids():
-        seen = _seen(pid)
+        seen = seen_now(pid)
         if seen is not None:
             yield seen
+
+
+def seen_now(pid: int) -> Seen | None:
+    """Return the process with this pid; None if there is none, or only a zombie."""
+    fields = _fields(pid)
+    if fields is None:
+        return None
+    return Seen(pid, int(fields[3]), int(fields[19]), _marker(pid), mark_seen(pid))
 
 
 def scan_marked(execute_paths: Collection[str]) -> Iterator[Seen]:
@@ -79,7 +87,7 @@ def named(processes: Iterable[Seen]) -> str:
 
 def seen_with_marker(pid: int, execute_path: str) -> Seen | None:
     """Return the process with this pid if it belongs to this attempt: pids are reused."""
-    seen = _seen(pid)
+    seen = seen_now(pid)
     if seen is None or seen.execute_path != execute_path or not may_belong(pid, execute_path):
         return None
     return seen
@@ -106,7 +114,7 @@ def pin(seen: Seen) -> int | None:
     except ProcessLookupError:
         return None
     # The pid may have been reused before the descriptor pinned it.
-    again = _seen(seen.pid)
+    again = seen_now(seen.pid)
     if again is None or again.started != seen.started:
         os.close(pidfd)
         return None
@@ -189,13 +197,6 @@ def _name(pid: int) -> str:
         return "ended"
 
 
-def _seen(pid: int) -> Seen | None:
-    fields = _fields(pid)
-    if fields is None:
-        return None
-    return Seen(pid, int(fields[3]), int(fields[19]), _marker(pid), mark_seen(pid))
-
-
 def _real_uid(pid: int) -> int | None:
     try:
         status = (_PROC / str(pid) / "status").read_bytes()
@@ -212,7 +213,10 @@ def _fields(pid: int) -> list[bytes] | None:
         return None
     # The second field is the name in brackets, and a name may hold blanks and brackets itself.
     fields = text.rpartition(b")")[2].split()
-    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+    if len(fields) < 20 or fields[0] == b"X":
+        return None
+    # A process whose first thread has ended looks like a zombie while others go on.
+    if fields[0] == b"Z" and int(fields[17]) < 2:
         return None
     return fields
 

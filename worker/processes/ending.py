@@ -201,11 +201,10 @@ class Ending:
 
     def _sweep(self, attempts: list[LiveAttempt], now: float) -> None:
         """Kill the processes left by ended leaders; end each attempt without any, or overdue."""
-        leaders = self._live.leaders()
         forking = {
             attempt.id
             for attempt in attempts
-            if self._orphans.kill(attempt.execute_path, leaders=leaders)
+            if self._orphans.kill(attempt.execute_path, self._live)
         }
         found = _left_by(attempts, attempt_processes.scan())
         for attempt in attempts:
@@ -216,6 +215,9 @@ class Ending:
                 attempt.act_at = now + attempt.sweep_rest
                 attempt.sweep_rest = min(2 * attempt.sweep_rest, _LONGEST_SWEEP_REST)
             else:
+                if left or attempt.id in forking:
+                    # The ends of others must not wait for them as well.
+                    self._orphans.spare(attempt.execute_path, self._live)
                 self._guarded(attempt, partial(self._take_result, left=left))
 
     # After the leader's end.
@@ -243,8 +245,7 @@ class Ending:
         return attempt.process is None or attempt.asks_host or self._has_orphans(attempt)
 
     def _has_orphans(self, attempt: LiveAttempt) -> bool:
-        leaders = self._live.leaders()
-        return self._orphans.may_be_left(attempt.execute_path, leaders=leaders)
+        return self._orphans.may_be_left(attempt.execute_path, self._live)
 
     def _begin_to_await(self, attempt: LiveAttempt, now: float) -> None:
         attempt.awaited_until = now + self._grace
@@ -280,6 +281,7 @@ class Ending:
         if attempt.keeps_children:
             if left:
                 attempt.note(f"its processes live on, as params.keepChildren asks: {_named(left)}")
+            self._orphans.spare(attempt.execute_path, self._live)
             attempt.awaited_until = attempt.act_at = None
             self._take_result(attempt, left=[])
         elif not left and not (self._orphans.adopts and self._has_orphans(attempt)):

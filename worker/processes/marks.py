@@ -3,8 +3,9 @@
 It stands in a resource limit that Linux hands down at every fork and at every exec, and has not
 enforced since 2.4 (`RLIMIT_LOCKS`). A new session, an empty environment, another parent or account
 leave it as it is. A process can lower its own limit on purpose, so a mark finds the processes of an
-attempt and proves nothing about them; sessions and environments are compared besides. Setting it
-costs the wrapper one system call, where moving it into a control group would cost milliseconds.
+attempt and proves nothing about them; sessions and environments are compared besides, and `orphans`
+finds those that bear no attempt's mark any more. Setting it costs the wrapper one system call,
+where moving it into a control group would cost milliseconds.
 """
 
 from __future__ import annotations
@@ -72,11 +73,19 @@ def mark_seen(pid: int) -> int | None:
     try:
         limit = resource.prlimit(pid, _RLIMIT_LOCKS)[1]
     except PermissionError:
-        # Root without CAP_SYS_RESOURCE, as in most containers; anybody else can't signal it anyway.
-        return _written_mark(pid) if os.geteuid() == 0 else None
+        # Root without CAP_SYS_RESOURCE, as in most containers, or a process of another group.
+        return _written_mark(pid) if _may_signal(pid) else None
     except OSError:
         return None
     return None if _is_none(limit) else limit
+
+
+def _may_signal(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def _written_mark(pid: int) -> int | None:

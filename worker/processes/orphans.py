@@ -2,8 +2,9 @@
 
 An *orphan* is a process of an attempt whose parent has ended. As a *subreaper* the daemon becomes
 its parent. So one look at the daemon's own children tells whether an attempt that has just ended
-left anything behind, where a look at all processes would cost each end milliseconds. In return the
-daemon has to reap orphans. Used by the supervisor's thread alone.
+left anything behind, where a look at all processes would cost each end milliseconds. It also finds
+those that have disguised themselves: they can change all that they bear, but not their descent. In
+return the daemon has to reap orphans. Used by the supervisor's thread alone.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from worker.processes.attempt_processes import is_zombie, may_belong
-from worker.processes.marks import mark_of, mark_seen
+from worker.processes.attempt_processes import is_zombie, may_belong, seen_now
+from worker.processes.live_attempts import LiveAttempts
+from worker.processes.marks import HELPER, mark_of, mark_seen
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _ROUNDS: Final = 100
@@ -36,6 +38,8 @@ class Orphans:
         self._children = Path(f"/proc/{own}/task/{own}/children")
         self.adopts = adopts and self._children.exists()
         """True while orphans come to this process."""
+        self._spared: set[int] = set()
+        self._spared_marks: set[int] = set()
         if self.adopts:
             _become_subreaper(True)
 
@@ -45,29 +49,28 @@ class Orphans:
             _become_subreaper(False)
             self.adopts = False
 
-    def may_be_left(self, execute_path: str, *, leaders: Collection[int]) -> bool:
+    def may_be_left(self, execute_path: str, live: LiveAttempts) -> bool:
         """Return whether an attempt whose leader has ended may have live processes.
 
         Every process that descends from the leader is an orphan by then, or descends from one.
-        `leaders` are children that were started and are reaped by others.
         """
         if not self.adopts:
             return True
-        mark = mark_of(execute_path)
+        belongs = self._belonging(execute_path, live)
         for _ in range(_ROUNDS):
             ended = False
-            for pid in self._orphans(leaders):
-                if mark_seen(pid) == mark and may_belong(pid, execute_path):
+            for pid in self._orphans(live):
+                if belongs(pid):
                     if not is_zombie(pid):
                         return True
                     # What it forked just before its end may stand behind the end of the list.
                     ended = True
-                    _reap(pid)
+                    self._reap(pid)
             if not ended:
                 return False
         return True
 
-    def kill(self, execute_path: str, *, leaders: Collection[int]) -> bool:
+    def kill(self, execute_path: str, live: LiveAttempts) -> bool:
         """Kill the orphans of an attempt, and those that their ends make; True if some are left.
 
         Nothing passes between a look and a kill but the kill itself, so this also catches processes
@@ -75,28 +78,81 @@ class Orphans:
         """
         if not self.adopts:
             return False
-        mark = mark_of(execute_path)
+        belongs = self._belonging(execute_path, live)
         for _ in range(_ROUNDS):
             found = False
-            for pid in self._orphans(leaders):
-                if mark_seen(pid) == mark and may_belong(pid, execute_path):
+            for pid in self._orphans(live):
+                if belongs(pid):
                     found = True
                     # A child's pid is its own until it is reaped.
                     _kill(pid)
-                    _reap(pid)
+                    self._reap(pid)
             if not found:
                 return False
         return True
 
-    def reap(self, *, leaders: Collection[int]) -> None:
+    def spare(self, execute_path: str, live: LiveAttempts) -> None:
+        """Let the orphans of an attempt be, whatever ends from now on."""
+        if not self.adopts:
+            return
+        belongs = self._belonging(execute_path, live)
+        if left := {pid for pid in self._orphans(live) if belongs(pid)}:
+            self._spared |= left
+            self._spared_marks.add(mark_of(execute_path))
+
+    def reap(self, live: LiveAttempts) -> None:
         """Reap the orphans that have ended."""
         if self.adopts:
-            for pid in self._orphans(leaders):
+            for pid in self._orphans(live):
                 if mark_seen(pid) is not None and is_zombie(pid):
-                    _reap(pid)
+                    self._reap(pid)
 
-    def _orphans(self, leaders: Collection[int]) -> list[int]:
+    def _orphans(self, live: LiveAttempts) -> list[int]:
+        leaders = live.leaders()
         return [pid for pid in map(int, self._children.read_bytes().split()) if pid not in leaders]
+
+    def _belonging(self, execute_path: str, live: LiveAttempts) -> Callable[[int], bool]:
+        """Return the question whether an orphan is of this attempt, or may be and of no other.
+
+        A process can lower its mark, and never take it off; so an orphan whose mark is that of
+        nobody here has disguised itself, and the first end of an attempt that it may be of ends it.
+        """
+        own = mark_of(execute_path)
+        others: frozenset[int] | None = None
+
+        def is_of_nobody_else(pid: int, mark: int) -> bool:
+            nonlocal others
+            if mark == HELPER or pid in self._spared or mark in self._spared_marks:
+                return False
+            if others is None:
+                others = frozenset(mark_of(each.execute_path) for each in live)
+            return mark not in others and not _names_another(pid, execute_path, live)
+
+        def belongs(pid: int) -> bool:
+            mark = mark_seen(pid)
+            if mark is None or not (mark == own or is_of_nobody_else(pid, mark)):
+                return False
+            return may_belong(pid, execute_path)
+
+        return belongs
+
+    def _reap(self, pid: int) -> None:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                self._spared.discard(pid)
+        except ChildProcessError:
+            self._spared.discard(pid)
+
+
+def _names_another(pid: int, execute_path: str, live: LiveAttempts) -> bool:
+    """Return whether an orphan carries the marker of another live attempt, or is in its session."""
+    seen = seen_now(pid)
+    if seen is None:
+        return False
+    others = [each for each in live if each.execute_path != execute_path]
+    return any(
+        each.execute_path == seen.execute_path or each.pid == seen.session for each in others
+    )
 
 
 def _become_subreaper(wanted: bool) -> None:
@@ -107,11 +163,4 @@ def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return
-
-
-def _reap(pid: int) -> None:
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
         return

@@ -216,7 +216,7 @@ class Supervisor:
             self._check_logs_at = now + (_SOON_SECONDS if any(cut) else _LOG_CHECK_SECONDS)
         if now >= self._reap_at:
             self._reap_at = now + _REAP_SECONDS
-            self._orphans.reap(leaders=self._live.leaders())
+            self._orphans.reap(self._live)
         return timedelta()
 
     def close(self) -> None:
