@@ -18,8 +18,8 @@ BEGIN
     IF TG_OP = 'DELETE' AND current_setting('orcaflow.retention', true) = 'on' THEN
         RETURN NULL;
     END IF;
-    RAISE EXCEPTION 't_ds_audit_log is only added to: % is refused', TG_OP
-        USING ERRCODE = 'insufficient_privilege';
+    RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+        MESSAGE = 't_ds_audit_log is only added to: ' || TG_OP || ' is refused';
 END $$"""
 _AUDIT_KEPT = """\
 CREATE TRIGGER orcaflow_audit_kept
