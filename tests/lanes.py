@@ -21,6 +21,7 @@ TOGETHER: Final = {
             "tests/integration/test_worker_conformance.py",
             "tests/integration/test_spark_progress.py",
             "tests/integration/test_spark_isolation.py",
+            "tests/integration/test_spark_host.py",
         ),
         "a warm Spark host",
     ),
@@ -28,6 +29,7 @@ TOGETHER: Final = {
         (
             "tests/integration/test_spark_quality.py",
             "tests/integration/test_spark_sql.py",
+            "tests/system/test_flights_figures.py",
         ),
         "a driver in the tests' own process",
     ),
@@ -38,9 +40,8 @@ _ALSO_TOGETHER: Final = ("tests/house/",)
 """The folders whose modules share something."""
 
 LONGEST: Final = (
-    "tests/integration/test_spark_host.py",
-    "tests/integration/test_spark_submit_standalone.py",
     *TOGETHER,
+    "tests/integration/test_spark_submit_standalone.py",
     "tests/integration/test_spark_profiles.py",
     "tests/simulation/test_simulation.py",
 )

@@ -84,7 +84,18 @@ def a_profile(**changes: Any) -> SparkProfile:
     return SparkProfile(conf=conf, **given)
 
 
-WARM_PROFILES = {"default": a_profile(), "apart": a_profile(conf={ISOLATED: "true"})}
+ANOTHER = str(Path(sys.executable).with_name("python3.11"))
+"""The same environment by another path, which is another interpreter to everybody."""
+
+# No server goes because it was idle: tests compare the host's processes before and after.
+_LONG_IDLE_SECONDS = 36_000
+
+WARM_PROFILES = {
+    "default": a_profile(idle_timeout_seconds=_LONG_IDLE_SECONDS),
+    "apart": a_profile(
+        idle_timeout_seconds=_LONG_IDLE_SECONDS, python=ANOTHER, conf={ISOLATED: "true"}
+    ),
+}
 """Those of the fixture `warm`."""
 
 

@@ -1,4 +1,7 @@
-"""A real Spark host with real Connect servers: what tasks share, and what they never feel."""
+"""A real Spark host with real Connect servers: what tasks share, and what they never feel.
+
+It is the host of all modules that only run tasks, and the last of them, since its tests end servers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import re
 import resource
 import signal
 import socket
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.spark_host import (
+    ANOTHER,
     GOOD,
     LONG_JOB,
     Attempt,
     SparkHost,
-    a_profile,
     command,
     kill,
     lives,
@@ -28,16 +30,9 @@ from tests.integration.spark_host import (
     until,
 )
 from worker.spark.session.sessions import end_late_jobs
+from worker.spark.session.sharing import ISOLATED
 
 pytestmark = pytest.mark.slow
-
-# The same environment by another path, which is another interpreter to everybody.
-ANOTHER = str(Path(sys.executable).with_name("python3.11"))
-
-PROFILES = {
-    "default": a_profile(),
-    "another": a_profile(python=ANOTHER),
-}
 
 ENDLESS_UDF = """
 from pyspark.sql.functions import udf
@@ -49,9 +44,8 @@ spark.range(2).select(udf(endless, "long")("id")).collect()
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
-    with spark_host(tmp_path_factory.mktemp("home"), PROFILES) as made:
-        yield made
+def host(warm: SparkHost) -> SparkHost:
+    return warm
 
 
 @pytest.fixture(autouse=True)
@@ -462,7 +456,7 @@ def test_a_profile_with_another_interpreter_has_its_tasks_and_udfs_there(
         tell(sys.executable, spark.range(1).select(where("id")).first()[0])
         wait()
         """,
-        profile="another",
+        profile="apart",
     ).ready()
     assert attempt.values == [ANOTHER, ANOTHER]
     assert any("pyspark.daemon" in command(pid) for pid in host.pythons())
@@ -474,10 +468,29 @@ def test_a_profile_with_another_interpreter_has_its_tasks_and_udfs_there(
 # Servers
 
 
+# The next test needs no seed, and the server that it leaves has one.
+def test_a_server_that_has_lost_its_seed_gives_isolated_sessions(host: SparkHost) -> None:
+    # No script should do this; a server may have reasons of its own.
+    lost = host.start(
+        """
+        import gc
+        [prototype] = {each.prototype for each in gc.get_objects() if type(each).__name__ == "Place"}
+        client = spark.client
+        own, client._session_id, client._server_session_id = client._session_id, prototype, None
+        client.release_session()
+        client._session_id, client._server_session_id = own, None
+        """
+    )
+    assert (lost.end(), lost.values) == (0, []), lost.output
+    code, after = host.run(f'tell(spark.conf.get("{ISOLATED}"))')
+    assert (code, after.values) == (0, ["true"])
+    assert host.works()
+
+
 def test_a_dead_server_fails_exactly_its_own_tasks(host: SparkHost) -> None:
-    assert host.works(profile="another")
+    assert host.works(profile="apart")
     lost = [host.start(f"wait()\n{GOOD}").ready() for _ in range(2)]
-    spared = host.start(f"{GOOD}\nwait()\n{GOOD}", profile="another").ready()
+    spared = host.start(f"{GOOD}\nwait()\n{GOOD}", profile="apart").ready()
     (server,) = host.servers("default")
     kill(server)
     for attempt in lost:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.spark_host import Attempt, SparkHost, kill, until
+from tests.integration.spark_host import Attempt, SparkHost
 from worker.spark.session.sharing import ISOLATED, isolated
 
 pytestmark = pytest.mark.slow
@@ -116,25 +116,3 @@ def test_sessions_that_share_code_share_no_functions_and_no_pythons(host: SparkH
     # Its own former value it may have found, no neighbour's.
     assert found[0] in ([3, 3], [303, 3])
     assert found[1] in ([5, 5], [505, 5])
-
-
-def test_a_server_that_has_lost_its_seed_gives_isolated_sessions(host: SparkHost) -> None:
-    # No script should do this; a server may have reasons of its own.
-    lost = host.start(
-        """
-        import gc
-        [prototype] = {each.prototype for each in gc.get_objects() if type(each).__name__ == "Place"}
-        client = spark.client
-        own, client._session_id, client._server_session_id = client._session_id, prototype, None
-        client.release_session()
-        client._session_id, client._server_session_id = own, None
-        """
-    )
-    assert values(lost) == []
-    code, after = host.run(TELL_WHETHER)
-    assert (code, after.values) == (0, ["true"])
-    assert host.works()
-    # The next module gets a whole one.
-    for server in host.servers("default"):
-        kill(server)
-        until(lambda server=server: server not in host.servers())  # type: ignore[misc]
