@@ -199,17 +199,6 @@ def test_an_error_of_sparks_is_told_in_the_authors_words(tmp_path: Path) -> None
     assert end.facts.failure is FailureReason.ANALYSIS_ERROR
 
 
-def test_an_authors_own_stop_is_an_end_like_any_other(tmp_path: Path) -> None:
-    end = run(
-        tmp_path,
-        "spark.range(10).write.parquet('out')\nspark.stop()\nraise SystemExit('hush-hush: enough')",
-    )
-    assert end.code == 1
-    assert end.reason == "******: enough\n"
-    assert end.facts.failure is FailureReason.EXIT_CODE
-    assert end.facts.progress.rows_out == 10
-
-
 def test_a_syntax_error_needs_no_driver(tmp_path: Path) -> None:
     end = run(tmp_path, "spark.range(\n", conf={"spark.master": "spark://127.0.0.1:1"})
     assert end.code == 1
@@ -271,7 +260,9 @@ def test_nothing_outlives_a_process_that_is_killed(tmp_path: Path) -> None:
     until(lambda: session_of(session) == set())
 
 
-def test_a_running_job_is_told_while_it_runs(tmp_path: Path) -> None:
+def test_a_running_job_is_told_while_it_runs_and_an_authors_own_stop_is_an_end_like_any_other(
+    tmp_path: Path,
+) -> None:
     task = Task(
         tmp_path,
         """
@@ -282,6 +273,9 @@ def test_a_running_job_is_told_while_it_runs(tmp_path: Path) -> None:
                 time.sleep(0.05)
             return n
         print(spark.sparkContext.parallelize(range(8), 8).map(held).sum())
+        spark.range(0, 10, 1, 1).write.parquet("out")
+        spark.stop()
+        raise SystemExit("hush-hush: enough")
         """,
     )
 
@@ -294,5 +288,8 @@ def test_a_running_job_is_told_while_it_runs(tmp_path: Path) -> None:
     until(is_told)
     (tmp_path / "gate").touch()
     end = task.end()
-    assert end.code == 0, end.log
-    assert end.facts.progress.tasks_done == 8
+    assert end.code == 1, end.log
+    assert end.reason == "******: enough\n"
+    assert end.facts.failure is FailureReason.EXIT_CODE
+    assert end.facts.progress.tasks_done == 8 + 1
+    assert end.facts.progress.rows_out == 10
