@@ -20,7 +20,9 @@ log = logging.getLogger(__name__)
 class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types.
     """kazoo's threads, without the epoll that its own `select` opens and closes for each call.
 
-    `trouble` is the last reason for which no connection was made, which kazoo keeps to itself.
+    Watches fire on the thread that has read of them: theirs only note and wake, and to be handed to
+    another thread first would be the longer part of that. `trouble` is the last reason for which no
+    connection was made, which kazoo keeps to itself.
     """
 
     def __init__(self) -> None:
@@ -35,6 +37,12 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
             raise
         self.trouble = ""
         return made
+
+    def dispatch_callback(self, callback: Any) -> None:
+        try:
+            callback.func(*callback.args)
+        except Exception:
+            log.exception("a watch could not be answered")
 
     def select(
         self, rlist: Sequence[Any], wlist: Sequence[Any], _: Sequence[Any], timeout: float | None

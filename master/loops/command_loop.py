@@ -1,18 +1,22 @@
 """Takes commands off `t_ds_command` under the cluster's mutex, and hands the runs on.
 
 The mutex spreads work fairly and spares the database; exactness comes from the transaction in which
-the store deletes a command and writes its effect. The mutex is never held while the loop rests.
+the store deletes a command and writes its effect. So a master that is alone goes without, and at
+the moment at which another joins both may take at once. The mutex is never held while the loop
+rests.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 
 from common.clock import Clock
-from common.model.cluster import NodeKind
+from common.errors import ServiceUnreachableError
+from common.model.cluster import Node, NodeKind
 from common.model.commands import Command, CommandType
 from common.model.plans import (
     Begin,
@@ -100,6 +104,10 @@ class CommandLoop:
         self._admitted = admitted
         self._config = config or CommandConfig()
         self._forget_at = clock.monotonic()
+        # This incarnation, while no other master was found when the masters had changed last.
+        self._alone: Node | None = None
+        self._masters_changed = True
+        membership.watch(NodeKind.MASTER, self._note_masters)
 
     def heard(self) -> None:
         """Look for commands now, since one was put; from any thread."""
@@ -120,7 +128,7 @@ class CommandLoop:
         # processes, for which its own runs wait already.
         admitted = self._admitted()
         exec_threads = self._config.exec_threads if admitted else 0
-        with self._mutex.hold(MUTEX, timeout=self._config.mutex_timeout) as held:
+        with self._turn(node) as held:
             if not held:
                 return timedelta()
             now = self._clock.now()
@@ -140,7 +148,29 @@ class CommandLoop:
             begun = [first_steps.runs[ownership] for ownership in sorted(taken.begun)]
             self._runs.begun(begun, taken.saved)
         self._publish(taken)
+        if self._masters_changed:
+            self._look_for_others(node)
         return timedelta() if taken.handled else self._config.poll_interval
+
+    def _turn(self, node: Node) -> AbstractContextManager[bool]:
+        """Take the mutex, unless there is nobody to take turns with."""
+        if self._alone == node and not self._masters_changed:
+            return nullcontext(True)
+        return self._mutex.hold(MUTEX, timeout=self._config.mutex_timeout)
+
+    def _look_for_others(self, node: Node) -> None:
+        # Before the look: what changes during it is looked at once more.
+        self._masters_changed = False
+        try:
+            masters = self._membership.nodes(NodeKind.MASTER)
+        except ServiceUnreachableError:
+            self._masters_changed = True
+            return
+        self._alone = node if masters == {node} else None
+
+    def _note_masters(self) -> None:
+        """Called on the registry's thread."""
+        self._masters_changed = True
 
     def _forget(self) -> None:
         """Delete old lines of the ledger now and then, a limited number at a time."""

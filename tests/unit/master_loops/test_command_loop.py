@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from common.errors import InvalidDefinitionError
-from common.model.cluster import Node
+from common.model.cluster import Node, NodeKind
 from common.model.commands import CommandType
 from common.model.instances import Ownership
 from common.model.plans import Drop, Handled, Plan, Reject, Resume, SetIntent
@@ -196,6 +196,46 @@ def test_t40_without_commands_the_mutex_is_not_asked_for(place: Place) -> None:
         # A loop that fails to get the mutex retries at once; one that does not want it rests.
         assert commander.loop.run_once() == SECOND
     assert store.rooms == []
+
+
+def test_a_master_that_is_alone_takes_no_turns_until_another_joins(place: Place) -> None:
+    store = Commands()
+    commander = Commander(place, store)
+    place.zookeeper.deliver()
+    other = place.zookeeper.registry()
+    commander.loop.run_once()
+    with other.mutex.hold(MUTEX, timeout=timedelta()):
+        commander.loop.run_once()
+        assert len(store.rooms) == 2
+        other.membership.join(NodeKind.MASTER, "m2:5678", "")
+        place.zookeeper.deliver()
+        commander.loop.run_once()
+        assert len(store.rooms) == 2
+    commander.loop.run_once()
+    with other.mutex.hold(MUTEX, timeout=timedelta()):
+        # Another one is seen by now.
+        commander.loop.run_once()
+        assert len(store.rooms) == 3
+    other.membership.leave()
+    place.zookeeper.deliver()
+    commander.loop.run_once()
+    with place.zookeeper.registry().mutex.hold(MUTEX, timeout=timedelta()):
+        commander.loop.run_once()
+    assert len(store.rooms) == 5
+
+
+def test_a_former_incarnation_that_was_alone_does_not_spare_the_next_one_its_turn(
+    place: Place,
+) -> None:
+    store = Commands()
+    commander = Commander(place, store)
+    place.zookeeper.deliver()
+    commander.loop.run_once()
+    # The watch has not fired yet.
+    place.identity.become(place.registry.membership.join(NodeKind.MASTER, "m1:5678", ""))
+    with place.zookeeper.registry().mutex.hold(MUTEX, timeout=timedelta()):
+        commander.loop.run_once()
+    assert len(store.rooms) == 1
 
 
 def test_only_a_failover_counts_as_one(place: Place) -> None:
