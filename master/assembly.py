@@ -15,6 +15,7 @@ from common.clock import Clock
 from common.config import MasterConfig
 from common.model.cluster import Node
 from common.registry.protocol import Registry
+from common.runtime.service import Loop
 from common.runtime.wakes import Wakes
 from common.store.master.ports import (
     CommandStore,
@@ -27,6 +28,7 @@ from common.store.master.ports import (
     ScheduleStore,
     TimeoutStore,
 )
+from common.store.retention import RetentionStore
 from master.commands.origin import Origin
 from master.graphs import GraphCache
 from master.identity import Identity
@@ -37,6 +39,7 @@ from master.loops.failover_loop import FailoverConfig, FailoverLoop
 from master.loops.heartbeat import HeartbeatLoop
 from master.loops.hold_loop import HoldConfig, HoldLoop
 from master.loops.queue_loop import QueueConfig, QueueLoop
+from master.loops.retention_loop import RetentionConfig, RetentionLoop
 from master.loops.run_worker import RunWorker, RunWorkerConfig
 from master.loops.schedule_loop import ScheduleConfig, ScheduleLoop
 from master.loops.timeout_loop import TimeoutConfig, TimeoutLoop
@@ -54,6 +57,7 @@ class Stores:
     dependents: DependentStore
     schedules: ScheduleStore
     complements: ComplementStore
+    retention: RetentionStore
 
 
 class Master:
@@ -176,6 +180,15 @@ class Master:
                 return_grace=return_grace,
             ),
         )
+        self.retention: RetentionLoop | None = None
+        if config.retention_days:
+            self.retention = RetentionLoop(
+                stores.retention,
+                membership=registry.membership,
+                identity=self.identity,
+                clock=clock,
+                config=RetentionConfig(kept=timedelta(days=config.retention_days)),
+            )
         self.heartbeat = HeartbeatLoop(
             membership=registry.membership,
             identity=self.identity,
@@ -187,20 +200,7 @@ class Master:
         )
 
     @property
-    def loops(
-        self,
-    ) -> tuple[
-        HeartbeatLoop,
-        RunWorker,
-        QueueLoop,
-        HoldLoop,
-        TimeoutLoop,
-        DependentLoop,
-        FailoverLoop,
-        ComplementLoop,
-        ScheduleLoop,
-        CommandLoop,
-    ]:
+    def loops(self) -> tuple[Loop, ...]:
         """The loops in the order of their start; those that take new work come last."""
         return (
             self.heartbeat,
@@ -212,6 +212,7 @@ class Master:
             self.failover,
             self.complements,
             self.schedules,
+            *(() if self.retention is None else (self.retention,)),
             self.commands,
         )
 

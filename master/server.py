@@ -55,6 +55,7 @@ from common.store.master.holds import PostgresHoldStore
 from common.store.master.runs import PostgresRunStore
 from common.store.master.schedules import PostgresScheduleStore
 from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.retention import PostgresRetentionStore
 from master.assembly import Master, Stores
 from master.loops.notice_loop import CHANNELS, NoticeLoop
 
@@ -127,6 +128,7 @@ def run(config: Config) -> int:
                 dependents=PostgresDependentStore(engine),
                 schedules=PostgresScheduleStore(engine),
                 complements=PostgresComplementStore(engine),
+                retention=PostgresRetentionStore(engine),
             ),
             heartbeat_text=heartbeat_text(
                 settings.host, created=clock.now(), zone=zone, clock=clock

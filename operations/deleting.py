@@ -243,10 +243,27 @@ def _live_faults(db: Connection, ids: Collection[int]) -> Iterator[str]:
 
 
 def _deleted(session: Session, gone: DeletedInstances) -> Deleted:
-    tasks = session.config.home / "tasks"
+    removed, left = remove_folders(session.config.home, gone.folders)
+    own = session.config.worker.host
+    return Deleted(
+        ids=gone.ids,
+        attempts=gone.attempts,
+        folders=removed,
+        left=left,
+        hosts=tuple(host for host in gone.hosts if host.rpartition(":")[0] != own),
+    )
+
+
+def remove_folders(home: Path, instances: Sequence[tuple[int, int]]) -> tuple[int, tuple[str, ...]]:
+    """Remove this computer's directories and logs of instances that are gone.
+
+    They are named by the ids of their definitions and their own. Returns how many are removed, and
+    those that could not be, with the reason.
+    """
+    tasks = home / "tasks"
     removed = 0
     left: list[str] = []
-    for definition_id, instance_id in gone.folders:
+    for definition_id, instance_id in instances:
         for top in (tasks, tasks / "logs"):
             folder = top / f"{definition_id:d}" / f"{instance_id:d}"
             fault = _remove(folder)
@@ -254,14 +271,7 @@ def _deleted(session: Session, gone: DeletedInstances) -> Deleted:
                 removed += 1
             elif fault:
                 left.append(f"{folder}: {fault}")
-    own = session.config.worker.host
-    return Deleted(
-        ids=gone.ids,
-        attempts=gone.attempts,
-        folders=removed,
-        left=tuple(left),
-        hosts=tuple(host for host in gone.hosts if host.rpartition(":")[0] != own),
-    )
+    return removed, tuple(left)
 
 
 def _remove(folder: Path) -> str | None:

@@ -68,6 +68,7 @@ from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.loops.claim_loop import ClaimLoop
 from worker.loops.clean_loop import CleanLoop
+from worker.loops.folder_loop import FolderLoop
 from worker.loops.heartbeat import HeartbeatLoop
 from worker.loops.host_loop import HostLoop
 from worker.loops.lease_loop import LeaseLoop
@@ -174,6 +175,14 @@ class WorkerServer:
             # adopted or killed before any claim is taken.
             service.reach(worker.heartbeat.run_once)
             self._add_loops(service, supervisor, worker, registry, store)
+            folders = FolderLoop(
+                store,
+                tasks=config.home / "tasks",
+                cluster=cluster,
+                clock=self._clock,
+                removes_directories=settings.working_directory_policy != "never",
+            )
+            service.add(OutageTolerant(folders))
             self._add_spark(service, store, cluster)
             signal.signal(signal.SIGQUIT, self._on_quit(service))
             exit_code = service.run()

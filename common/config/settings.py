@@ -125,6 +125,8 @@ class MasterConfig:
     """Commands are noticed at once; this finds the one whose notification was missed."""
     ledger_days: Annotated[int, Ge(1), Le(36_500)] = 30
     """Days for which outcomes of commands are kept; the refused stay in t_ds_error_command too."""
+    retention_days: Annotated[int, Ge(0), Le(36_500)] = 0
+    """Age in days at which ended runs are deleted, with their logs and history; 0: never."""
     repair_interval_seconds: Seconds = 1.0
     """Interval at which the queue and the timers are compared with the tables and repaired."""
     failover_interval_seconds: Seconds = 2.0

@@ -32,6 +32,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "user": "user",
     "token": "token",
     "alert": "alert",
+    "purge": "purge",
     "server": "server",
     "config": "config",
 }

@@ -61,6 +61,7 @@ from common.store.master.ports import (
 from common.store.master.runs import PostgresRunStore
 from common.store.master.schedules import PostgresScheduleStore
 from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.retention import PostgresRetentionStore, RetentionStore
 from common.store.worker.ports import AttemptEnd, AttemptFolders, TaskStore
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
@@ -71,6 +72,7 @@ from tests.memory.store import (
     MemoryDependentStore,
     MemoryFailoverStore,
     MemoryHoldStore,
+    MemoryRetentionStore,
     MemoryRunStore,
     MemoryScheduleStore,
     MemoryTaskStore,
@@ -148,6 +150,9 @@ class Tables(Protocol):
     @property
     def complements(self) -> ComplementStore: ...
 
+    @property
+    def retention(self) -> RetentionStore: ...
+
     def insert(self, table: Table, **columns: Any) -> int: ...
 
     def update(self, table: Table, row_id: int, **columns: Any) -> None: ...
@@ -169,6 +174,7 @@ class MemoryTables:
         self.dependents = MemoryDependentStore(self.database)
         self.schedules = MemoryScheduleStore(self.database)
         self.complements = MemoryComplementStore(self.database)
+        self.retention = MemoryRetentionStore(self.database)
 
     def insert(self, table: Table, **columns: Any) -> int:
         return self.database.insert(self._rows(table), **columns)
@@ -200,6 +206,7 @@ class PostgresTables:
         self.dependents = PostgresDependentStore(made)
         self.schedules = PostgresScheduleStore(made)
         self.complements = PostgresComplementStore(made)
+        self.retention = PostgresRetentionStore(made)
         self._listener = listener
 
     def insert(self, table: Table, **columns: Any) -> int:

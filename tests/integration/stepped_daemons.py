@@ -45,6 +45,7 @@ from common.store.master.holds import PostgresHoldStore
 from common.store.master.runs import PostgresRunStore
 from common.store.master.schedules import PostgresScheduleStore
 from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.retention import PostgresRetentionStore
 from common.store.worker.tasks import PostgresTaskStore
 from master.assembly import Master, Stores
 from master.loops.notice_loop import CHANNELS, NoticeLoop
@@ -370,6 +371,7 @@ def _master(registry: Registry, db: Any, clock: Clock) -> Master:
             dependents=PostgresDependentStore(db),
             schedules=PostgresScheduleStore(db),
             complements=PostgresComplementStore(db),
+            retention=PostgresRetentionStore(db),
         ),
         heartbeat_text=lambda: "",
         return_grace=_SESSION,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -281,3 +282,39 @@ def test_a_command_that_comes_after_the_look_begins_nothing(cli: Cli, db: Engine
 
     assert list(take(db, MASTER, planner)) == [command_id]
     assert seen == [(CommandType.START_PROCESS, None)]
+
+
+def test_purge_deletes_what_its_plan_has_told(cli: Cli, db: Engine, tmp_path: Path) -> None:
+    definition = a_definition(db)
+    long_ago = {"start_time": NOW - timedelta(days=100), "end_time": NOW - timedelta(days=99)}
+    old = an_instance(db, ProcessState.FAILURE, process_definition_id=definition, **long_ago)
+    an_attempt(db, old, TaskState.FAILURE)
+    kept = an_instance(db, ProcessState.PAUSE, process_definition_id=definition, **long_ago)
+    newest = an_instance(db, ProcessState.SUCCESS, process_definition_id=definition, **long_ago)
+    a_row(db, t.alert, title="x", create_time=NOW - timedelta(days=91))
+    for days in (366, 91):
+        at = NOW - timedelta(days=days)
+        a_row(db, t.audit_log, at=at, user_name="u", action="x", object_type="x", outcome="done")
+    folder = tmp_path / "home" / "tasks" / "logs" / str(definition) / str(old)
+    folder.mkdir(parents=True)
+    asked = ("purge", "--older-than", "90d")
+    found = parsed(cli(*asked, "--plan", "-o", "json"))
+    rows = {"t_ds_process_instance": 1, "t_ds_task_instance": 1, "t_ds_alert": 1}
+    rows |= {"t_ds_audit_log": 1}
+    assert found["rows"] == rows
+    assert found["definitions"] == [
+        {"id": definition, "name": "nightly", "process_instances": 1, "task_instances": 1}
+    ]
+    assert "nightly" in cli(*asked, "--plan")[1]
+    assert count(db, t.process_instance) == 3
+    code, out, _ = cli(*asked)
+    assert (code, out.partition(";")[0]) == (
+        0,
+        "deleted 1 process instance, 1 task instance, 1 of t_ds_alert, 1 of t_ds_audit_log",
+    )
+    assert not folder.exists()
+    with db.connect() as connection:
+        left = list(connection.scalars(select(t.process_instance.c.id)))
+    assert (sorted(left), count(db, t.task_instance)) == ([kept, newest], 0)
+    assert parsed(cli(*asked, "--definition", "nightly", "-o", "json"))["deleted"] == {}
+    assert cli("purge", "--older-than", "soon")[0] == 2

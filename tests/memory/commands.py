@@ -41,6 +41,7 @@ from common.store.master.commands import (
     understand,
 )
 from common.store.master.ports import CommandStore, FirstStep, LiveMasters, Planner, Taken
+from common.store.master.recoveries import BEING_DELETED
 from common.store.transaction import storable, unstorable
 from tests.memory.command_rows import (
     command_row,
@@ -431,6 +432,9 @@ class MemoryCommandStore(CommandStore):
             or process.owner_epoch != plan.epoch
         ):
             reason = f"process instance {plan.process_instance_id} has been restarted since"
+            raise _DroppedError(reason) if plan.child_of is None else _RejectedError(reason)
+        if process.flag == 0:
+            reason = f"process instance {process.id} {BEING_DELETED}"
             raise _DroppedError(reason) if plan.child_of is None else _RejectedError(reason)
         given = {"global_params": plan.global_params, "command_param": plan.command_param}
         cause = unstorable(given)

@@ -128,6 +128,7 @@ class MemoryDependentStore(DependentStore):
                 process.process_definition_id == definition_id
                 and process.id != question.apart_from
                 and process.state in _KNOWN_STATES
+                and process.flag == 1
                 and question.start <= (process.schedule_time or process.start_time) < question.end
             ):
                 found = process

@@ -21,6 +21,7 @@ from tests.memory.database import (
 from tests.memory.dependents import MemoryDependentStore
 from tests.memory.failover import MemoryFailoverStore
 from tests.memory.holds import MemoryHoldStore
+from tests.memory.retention import MemoryRetentionStore
 from tests.memory.rows import (
     EPOCH,
     FAR,
@@ -72,6 +73,7 @@ __all__ = [
     "MemoryDependentStore",
     "MemoryFailoverStore",
     "MemoryHoldStore",
+    "MemoryRetentionStore",
     "MemoryRunStore",
     "MemoryScheduleStore",
     "MemoryTaskStore",

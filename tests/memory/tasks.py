@@ -242,6 +242,17 @@ class MemoryTaskStore(TaskStore):
             task_id: self._is_over(self._db.tasks.get(task_id)) for task_id in task_instance_ids
         }
 
+    def existing(self, process_instance_ids: Collection[int]) -> frozenset[int]:
+        return frozenset(
+            each for each in process_instance_ids if self._db.processes.get(each) is not None
+        )
+
+    def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
+        found = (self._db.tasks.get(each) for each in task_instance_ids)
+        return frozenset(
+            task.id for task in found if task is not None and TaskState(task.state).is_success
+        )
+
     def _is_over(self, task: TaskRecord | None) -> bool | None:
         if task is None or not task.is_finished:
             return None if task is None else False

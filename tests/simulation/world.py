@@ -30,6 +30,7 @@ from master.loops.run_worker import RunWorker
 from tests.memory.registry import MemoryZooKeeper
 from tests.memory.store import (
     MemoryDatabase,
+    MemoryRetentionStore,
     MemoryRunStore,
 )
 from tests.simulation import faults
@@ -52,10 +53,11 @@ _FAULTY = timedelta(seconds=40)
 _HOUR = timedelta(hours=1)
 _HEALED = timedelta(minutes=40)
 _QUIET = timedelta(seconds=12)
-_NEVER = timedelta(days=1)
+_NEVER = timedelta(days=10_000)
 _BUSY = timedelta(milliseconds=1)
 _IDLE = timedelta(milliseconds=250)
 _BEAT = timedelta(seconds=1)
+_AGING = timedelta(seconds=25)
 _RESTART = (0.0, 0.5, 3.0, 15.0)
 
 
@@ -97,6 +99,7 @@ class World:
         self._misfire_threshold = 60.0
         self._room = 10
         self._task_limit = 0
+        self._retention_days = 0
         self.healed_at = _FAULTY
         self._quiet_since = (0, timedelta())
         self._connections = Connections(
@@ -248,6 +251,17 @@ class World:
             self._disabled.note(name, time)
         self.clock.move_to(self.clock.elapsed + time)
         self.zookeeper.tick(self.clock.monotonic())
+
+    def age(self, days: int, *, kept: int) -> None:
+        """Let days go by, and then the faults of this world again, with a retention of `kept`."""
+        for name in list(self.daemons):
+            self.kill(name)
+        self._retention_days = kept
+        self.skip(timedelta(days=days))
+        self._healed = False
+        self.live_for(_AGING)
+        self.heal()
+        self.live_for(_AGING)
 
     def _outage_or_jump(self) -> None:
         if self._paused is not None:
@@ -461,6 +475,7 @@ class World:
                 exec_task_num=self._task_limit,
                 hold_interval_seconds=self.parts.hold_interval.total_seconds(),
                 misfire_threshold_seconds=self._misfire_threshold,
+                retention_days=self._retention_days,
             ),
             zone=_UTC,
             clock=self.clock,
@@ -474,6 +489,7 @@ class World:
                 dependents=self.parts.dependent_store(self.database),
                 schedules=self.parts.schedule_store(self.database),
                 complements=self.parts.complement_store(self.database),
+                retention=MemoryRetentionStore(self.database),
             ),
             heartbeat_text=lambda: self.heartbeat(host),
             return_grace=self.zookeeper.session_timeout,

@@ -160,6 +160,8 @@ _RUN: Final = (
     .where(process_instance.c.process_definition_id == _DEFINITION.c.id)
     .where(process_instance.c.id != _ASKED.c.apart_from)
     .where(process_instance.c.state.in_(tuple(ProcessState)))
+    # A run that is being deleted may have lost attempts already.
+    .where(process_instance.c.flag == 1)
     .where(_moment >= _ASKED.c.start)
     .where(_moment < _ASKED.c.end)
     # Not by the bare id: read backwards by that, all runs that the definition ever had would be

@@ -33,7 +33,7 @@ from common.store.fixed_statement import FixedStatement
 from common.store.tables import command, command_ledger
 from common.store.transaction import StoreConflictError, storable, unnested
 
-_FORGOTTEN_AT_ONCE: Final = 10_000
+_FORGOTTEN_AT_ONCE: Final = 1_000
 
 _COLUMNS: Final = (
     "command_id",

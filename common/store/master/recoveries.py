@@ -51,6 +51,7 @@ from common.store.tables import process_instance, task_instance
 from common.store.transaction import passes, refusal
 
 ENDED_WAITING: Final = "stopped before its turn came"
+BEING_DELETED: Final = "is being deleted for its age; begin a new run"
 
 _TERMINAL: Final = tuple(state for state in ProcessState if state.is_terminal)
 BEGUN: Final = tuple(
@@ -83,6 +84,11 @@ class _NotSoError(Exception):
     """The instance is not as the plan has it: nothing of the plan may be committed."""
 
 
+_IS_MARKED: Final = select(process_instance.c.flag == 0).where(
+    process_instance.c.id == bindparam("run_id")
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recoverer:
     """The new owner of the instances, and the time."""
@@ -97,6 +103,8 @@ class Recoverer:
                 return self._restart(db, command_id, plan)
         except _NotSoError:
             reason = f"process instance {plan.process_instance_id} has been restarted since"
+            if db.scalar(_IS_MARKED, {"run_id": plan.process_instance_id}):
+                reason = f"process instance {plan.process_instance_id} {BEING_DELETED}"
             # An attempt that waits for this child must hear that it waits in vain.
             changed = Drop(reason=reason) if plan.child_of is None else Reject(reason=reason)
             return Handled(command_id=command_id, plan=changed)
@@ -122,6 +130,7 @@ class Recoverer:
             .where(process_instance.c.id == plan.process_instance_id)
             .where(process_instance.c.owner_epoch == plan.epoch)
             .where(process_instance.c.state.in_(_TERMINAL))
+            .where(process_instance.c.flag == 1)
             .values(self._restarted(plan, waits=waits))
             .returning(process_instance.c.owner_epoch)
         )

@@ -249,3 +249,11 @@ class TaskStore(Protocol):
         is promised, or its run has ended.
         """
         ...
+
+    def existing(self, process_instance_ids: Collection[int]) -> frozenset[int]:
+        """Return those of these process instances that have a row."""
+        ...
+
+    def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
+        """Return those of these attempts that have succeeded."""
+        ...

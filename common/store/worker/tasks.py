@@ -347,6 +347,14 @@ _FOUND_GONE: Final = (
 )
 
 
+_EXISTING: Final = select(process_instance.c.id).where(process_instance.c.id == any_of("ids"))
+_SUCCEEDED: Final = (
+    select(task_instance.c.id)
+    .where(task_instance.c.id == any_of("ids"))
+    .where(task_instance.c.state.in_((TaskState.SUCCESS, TaskState.FORCED_SUCCESS)))
+)
+
+
 class PostgresTaskStore(TaskStore):
     """`TaskStore` on PostgreSQL."""
 
@@ -515,6 +523,14 @@ class PostgresTaskStore(TaskStore):
             rows = repeatable(self._engine, lambda db: db.execute(OVER, {"ids": ids}).all())
             answers.update({row.id: row.over for row in rows})
         return answers
+
+    def existing(self, process_instance_ids: Collection[int]) -> frozenset[int]:
+        asked = {"ids": possible_ids(process_instance_ids)}
+        return frozenset(repeatable(self._engine, lambda db: db.scalars(_EXISTING, asked).all()))
+
+    def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
+        asked = {"ids": possible_ids(task_instance_ids)}
+        return frozenset(repeatable(self._engine, lambda db: db.scalars(_SUCCEEDED, asked).all()))
 
 
 def _holder(node: Node) -> dict[str, Any]:

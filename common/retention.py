@@ -1,0 +1,120 @@
+"""Decides on the runs that retention keeps in spite of their age, and on the size of its batches.
+
+Pure. A *need* names runs that a DEPENDENT task may still ask about; `common.store.retention` reads
+the waits that have needs, and deletes nothing that one covers. `common.purging` carries a purge
+out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from common.model.control import Dependent, read_control
+
+_DEPENDENT: Final = "DEPENDENT"
+
+# The greatest distance of an interval's ends from the moment, by cycle, with a day to spare for
+# zones; `master.logic.intervals` cuts them.
+_REACH: Final = {
+    "hour": (timedelta(days=3), timedelta(days=2)),
+    "day": (timedelta(days=9), timedelta(days=2)),
+    "week": (timedelta(days=15), timedelta(days=8)),
+    "month": (timedelta(days=64), timedelta(days=33)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A definition's JSON, whose DEPENDENT tasks ask for some moments from `first` to `last`."""
+
+    document: str
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """The runs of one definition, by id or name, for the times from `start` to `end`."""
+
+    definition_id: int | None
+    definition_name: str | None
+    start: datetime
+    end: datetime
+
+    def covers(self, definition_id: int, definition_name: str | None, moment: datetime) -> bool:
+        """Return True if a run of this definition for this moment is needed."""
+        if self.definition_name is not None:
+            named = self.definition_name == definition_name
+        else:
+            named = self.definition_id == definition_id
+        return named and self.start <= moment <= self.end
+
+
+def needs_of(waits: Iterable[Wait]) -> tuple[Need, ...]:
+    """Return what the DEPENDENT tasks of these definitions may ask about, begun or not.
+
+    More than they do, by some days: a cycle's longest look counts for all of its date values.
+    """
+    found: dict[Need, None] = {}
+    for wait in waits:
+        for dependent in _dependents(wait.document):
+            for group in dependent.groups:
+                for item in group.items:
+                    reach = _REACH.get(item.cycle)
+                    if reach is None:
+                        continue
+                    need = Need(
+                        definition_id=item.definition_id,
+                        definition_name=item.definition_name,
+                        start=_shifted(wait.first, -reach[0]),
+                        end=_shifted(wait.last, reach[1]),
+                    )
+                    found[need] = None
+    return tuple(found)
+
+
+def _shifted(moment: datetime, by: timedelta) -> datetime:
+    try:
+        return moment + by
+    except OverflowError:
+        return moment
+
+
+def _dependents(document: str) -> Iterator[Dependent]:
+    try:
+        nodes: list[dict[str, Any]] = json.loads(document)["tasks"]
+        for node in nodes:
+            if str(node.get("type", "")).upper() == _DEPENDENT:
+                control = read_control(_DEPENDENT, node, "task", [])
+                if isinstance(control, Dependent):
+                    yield control
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        # A person's row; no run can begin or go on by it.
+        return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The number of rows that one transaction deletes, for it to hold its locks 50 ms at most.
+
+    The time that the last one took decides on the next.
+    """
+
+    rows: int = 50
+    most: int = 500
+
+    def after(self, took: timedelta) -> Pace:
+        """Return the pace after a transaction that took so long."""
+        if took > _LONG:
+            return replace(self, rows=max(1, self.rows // 2))
+        if took < _SHORT:
+            return replace(self, rows=min(self.most, self.rows + self.rows // 2 + 1))
+        return self
+
+
+_LONG: Final = timedelta(milliseconds=20)
+_SHORT: Final = timedelta(milliseconds=8)

@@ -1,0 +1,101 @@
+"""The loop that deletes old history, a short transaction a pass, on one master."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from common.model.cluster import NodeKind
+from common.retention import Pace
+from common.store.retention import History, Marked, Page, RetentionStore
+from master.loops.retention_loop import RetentionConfig, RetentionLoop
+from tests.unit.master_loops.place import SECOND, Place
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+
+class Store(RetentionStore):
+    """One old run with two attempts, each transaction of which takes a second."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.calls: list[str] = []
+        self.before: datetime | None = None
+        self._attempts, self._instances = 2, [(7, 1)]
+
+    def waits(self, *, now: datetime) -> tuple[Any, ...]:
+        return ()
+
+    def mark(self, *, before: datetime, **_: Any) -> Marked:
+        self._call("mark")
+        self.before = before
+        return Marked(ids=(1,) if self._instances else (), place=None)
+
+    def delete_attempts(self, ids: Any, *, limit: int) -> int:
+        self._call("attempts")
+        deleted, self._attempts = self._attempts, 0
+        return deleted
+
+    def delete_instances(self, ids: Any, *, limit: int) -> list[tuple[int, int]]:
+        self._call("instances")
+        deleted, self._instances = self._instances, []
+        return deleted
+
+    def delete_history(self, history: History, **_: Any) -> Page:
+        self._call(history.name)
+        return Page(deleted=0, after=None)
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        self._place.pass_by(SECOND)
+
+
+def a_loop(place: Place, store: Store) -> RetentionLoop:
+    return RetentionLoop(
+        store,
+        membership=place.registry.membership,
+        identity=place.identity,
+        clock=place.clock,
+        config=RetentionConfig(kept=30 * DAY, interval=HOUR),
+    )
+
+
+def test_a_purge_is_a_transaction_a_pass_with_longer_rests_between(place: Place) -> None:
+    store = Store(place)
+    loop = a_loop(place, store)
+    began = place.clock.now()
+    rests = [loop.run_once() for _ in range(8)]
+    assert (
+        store.calls
+        == [
+            *("mark", "attempts", "attempts", "instances", "instances"),
+            *("FIRES", "COMPLEMENTS", "ALERTS", "AUDIT"),
+        ][: len(store.calls)]
+    )
+    assert store.before == began - 30 * DAY
+    assert rests[:5] == [4 * SECOND] * 5
+    while rests[-1] != HOUR:
+        rests.append(loop.run_once())
+    assert store.calls[-4:] == ["FIRES", "COMPLEMENTS", "ALERTS", "AUDIT"]
+
+
+def test_one_master_of_several_deletes(place: Place) -> None:
+    store = Store(place)
+    loop = a_loop(place, store)
+    other = place.zookeeper.registry()
+    # Nodes are in the order of their addresses.
+    other.membership.join(NodeKind.MASTER, "m0:5678", "")
+    assert loop.run_once() == 10 * SECOND
+    other.membership.leave()
+    assert loop.run_once() == 4 * SECOND
+    place.identity.become(None)
+    assert loop.run_once() == 10 * SECOND
+    assert store.calls == ["mark"]
+
+
+def test_a_pace_follows_the_time_that_a_transaction_took() -> None:
+    milliseconds = [timedelta(milliseconds=each) for each in (1, 10, 30)]
+    faster, same, slower = (Pace(rows=50, most=60).after(took) for took in milliseconds)
+    assert (faster.rows, same.rows, slower.rows) == (60, 50, 25)
+    assert Pace(rows=1).after(SECOND).rows == 1
