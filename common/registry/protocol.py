@@ -141,6 +141,15 @@ class TaskQueue(Protocol):
         """
         ...
 
+    def claim_soon(
+        self, entries: Sequence[QueueEntry], node: Node
+    ) -> Callable[[], tuple[QueueEntry, ...]] | None:
+        """`claim` without waiting; the answer, if called, waits and gives or raises what that does.
+
+        None, and nothing is sent, if other workers took some of what was claimed lately.
+        """
+        ...
+
     def claimed(self) -> frozenset[int]:
         """Task instance ids that are claimed: neither queued nor yet RUNNING in their row."""
         ...

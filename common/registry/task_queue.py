@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -25,6 +26,8 @@ CLAIMED_FOLDER = "tasks_claimed"
 
 # Entries in one transaction: far below the megabyte that a server takes.
 _AT_ONCE = 500
+# Claims in a row of which other workers took nothing, until the rows are claimed meanwhile.
+_CLEAN_ENOUGH = 8
 
 
 class _Outcome(Enum):
@@ -40,8 +43,8 @@ class ZookeeperTaskQueue:
         self._session = session
         self._queued = NameSet(session, FOLDER)
         self._claimed = NameSet(session, CLAIMED_FOLDER)
-        self._is_alone = True
-        """No other worker took anything of what was claimed last."""
+        self._clean = _CLEAN_ENOUGH
+        """The claims in a row, so far, of which no other worker took anything."""
 
     def offer(self, entries: Sequence[QueueEntry]) -> None:
         """Put entries in; an entry that is there already is left as it is."""
@@ -65,21 +68,16 @@ class ZookeeperTaskQueue:
         When ZooKeeper does not answer for one, none is won: what was claimed all the same is given
         up as soon as ZooKeeper answers again, and the master then offers it once more.
         """
-        self._session.settle()
-        text = f"{node.address} {node.incarnation}".encode()
-        try:
-            with self._session.asking(node) as client:
-                outcomes = self._claim(client, entries, text)
-        except RegistryUnavailableError:
-            for entry in entries:
-                self._session.take_back_later(self._claimed.path(entry.name))
-            raise
-        self._is_alone = all(outcome is _Outcome.WON for outcome in outcomes)
-        return tuple(
-            entry
-            for entry, outcome in zip(entries, outcomes, strict=True)
-            if outcome is _Outcome.WON
-        )
+        answer = self._sent(entries, node, at_once=self._clean > 0)
+        return answer()
+
+    def claim_soon(
+        self, entries: Sequence[QueueEntry], node: Node
+    ) -> Callable[[], tuple[QueueEntry, ...]] | None:
+        """`claim` without waiting; None if other workers compete."""
+        if self._clean < _CLEAN_ENOUGH:
+            return None
+        return self._sent(entries, node, at_once=True)
 
     def claimed(self) -> frozenset[int]:
         """Task instance ids that are claimed: neither queued nor yet RUNNING in their row."""
@@ -95,16 +93,62 @@ class ZookeeperTaskQueue:
         """Call `changed` after entries may have been added."""
         self._queued.watch(changed)
 
-    def _claim(
-        self, client: KazooClient, entries: Sequence[QueueEntry], text: bytes
+    def _sent(
+        self, entries: Sequence[QueueEntry], node: Node, *, at_once: bool
+    ) -> Callable[[], tuple[QueueEntry, ...]]:
+        """Send the claims, all in one transaction if wanted; return what waits for the answer."""
+        self._session.settle()
+        text = f"{node.address} {node.incarnation}".encode()
+        # One that is lost to another worker keeps all the others, hence only while none was.
+        several = (
+            [entries] if at_once and len(entries) <= _AT_ONCE else [[each] for each in entries]
+        )
+        try:
+            with self._session.asking(node) as client:
+                requests = [self._transaction(client, some, text) for some in several]
+        except RegistryUnavailableError:
+            self._take_back_later(entries)
+            raise
+        return partial(self._answered, requests, entries, node)
+
+    def _answered(
+        self, requests: Sequence[Any], entries: Sequence[QueueEntry], node: Node
+    ) -> tuple[QueueEntry, ...]:
+        text = f"{node.address} {node.incarnation}".encode()
+        try:
+            with self._session.asking(node) as client:
+                results = [self._session.answer(request) for request in requests]
+                outcomes = self._outcomes(client, results, entries, text)
+        except RegistryUnavailableError:
+            self._take_back_later(entries)
+            raise
+        is_clean = all(outcome is _Outcome.WON for outcome in outcomes)
+        self._clean = min(self._clean + 1, _CLEAN_ENOUGH) if is_clean else 0
+        return tuple(
+            entry
+            for entry, outcome in zip(entries, outcomes, strict=True)
+            if outcome is _Outcome.WON
+        )
+
+    def _take_back_later(self, entries: Sequence[QueueEntry]) -> None:
+        for entry in entries:
+            self._session.take_back_later(self._claimed.path(entry.name))
+
+    def _outcomes(
+        self,
+        client: KazooClient,
+        results: Sequence[list[Any]],
+        entries: Sequence[QueueEntry],
+        text: bytes,
     ) -> list[_Outcome]:
-        if self._is_alone and 1 < len(entries) <= _AT_ONCE:
-            # One that is lost to another worker keeps all the others, hence only while none was.
-            results = self._session.answer(self._transaction(client, entries, text))
-            if not any(isinstance(result, Exception) for result in results):
-                return [_Outcome.WON] * len(entries)
-        pending = [self._transaction(client, [entry], text) for entry in entries]
-        outcomes = [_outcome(self._session.answer(request)) for request in pending]
+        """Read the answers; ask again, one by one, for what they leave open."""
+        if len(results) == len(entries):
+            outcomes = [_outcome(result) for result in results]
+        elif not any(isinstance(result, Exception) for result in results[0]):
+            return [_Outcome.WON] * len(entries)
+        else:
+            pending = [self._transaction(client, [entry], text) for entry in entries]
+            outcomes = [_outcome(self._session.answer(request)) for request in pending]
         if _Outcome.NO_FOLDER in outcomes:
             folder = self._session.path(CLAIMED_FOLDER)
             self._session.answer(client.ensure_path_async(folder))

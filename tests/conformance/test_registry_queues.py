@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.model.cluster import KillEntry, NodeKind, QueueEntry
+from common.model.cluster import KillEntry, Node, NodeKind, QueueEntry
 from common.registry.protocol import RegistryUnavailableError, Standing, TaskQueue
 from tests.conformance.registries import (
     HERE,
@@ -168,6 +168,42 @@ def test_claims_of_one_pass_are_won_one_by_one_where_others_claim_too(server: Se
     more = (entry(5), entry(6))
     one.task_queue.offer(more)
     assert one.task_queue.claim(more, node) == more
+
+
+def claimed_soon(queue: TaskQueue, node: Node, *entries: QueueEntry) -> tuple[QueueEntry, ...]:
+    """Claim without waiting, and then wait for the answer."""
+    answer = queue.claim_soon(entries, node)
+    assert answer is not None, "others are believed to compete"
+    return answer()
+
+
+def test_a_claim_that_is_not_waited_for_is_answered_as_any_other(server: Server) -> None:
+    daemon, node = a_worker(server)
+    queue = daemon.task_queue
+    queue.offer([entry(1), entry(2)])
+    assert claimed_soon(queue, node, entry(2), entry(1)) == (entry(2), entry(1))
+    assert queue.entries() == ()
+    assert queue.claimed() == {1, 2}
+
+
+def test_claims_are_waited_for_where_others_claim_too(server: Server) -> None:
+    (mine, my_node), (others, their_node) = a_worker(server, HERE), a_worker(server, THERE)
+    mine.task_queue.offer([entry(1), entry(2)])
+    assert others.task_queue.claim([entry(1)], their_node) == (entry(1),)
+    assert claimed_soon(mine.task_queue, my_node, entry(1), entry(2)) == (entry(2),)
+    mine.task_queue.offer([entry(3)])
+    assert mine.task_queue.claim_soon([entry(3)], my_node) is None
+    assert mine.task_queue.claim([entry(3)], my_node) == (entry(3),)
+
+
+def test_the_claim_of_a_lost_session_is_not_sent(server: Server) -> None:
+    daemon, node = a_worker(server)
+    daemon.task_queue.offer([entry(1)])
+    server.expire(daemon)
+    server.until(lambda: daemon.membership.standing() is Standing.LOST)
+    with pytest.raises(RegistryUnavailableError):
+        claimed_soon(daemon.task_queue, node, entry(1))
+    assert server.daemon().task_queue.entries() == (entry(1),)
 
 
 def test_a_claim_goes_with_the_session(server: Server) -> None:

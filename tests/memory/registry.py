@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, timedelta
+from functools import partial
 
 from common.clock import Clock
 from common.model.cluster import Heartbeat, KillEntry, Node, NodeKind, QueueEntry
@@ -221,6 +222,8 @@ class MemoryRegistry:
         self.server = server
         self.is_running = True
         self.is_cut_off = False
+        self.claims_late = False
+        """Claims that need not be waited for are made when their answer is asked for."""
         self.is_process_alive = is_process_alive
         self.session = server.open_session()
         self.membership: Membership = MemoryMembership(self)
@@ -517,6 +520,7 @@ class MemoryTaskQueue:
         self._registry = registry
         self._queued = _NameSet(registry, TASKS_QUEUE)
         self._claimed = _NameSet(registry, TASKS_CLAIMED)
+        self._was_beaten = False
 
     def offer(self, entries: Sequence[QueueEntry]) -> None:
         self._queued.add([entry.name for entry in entries])
@@ -552,7 +556,28 @@ class MemoryTaskQueue:
             for entry in entries:
                 registry.take_back_later(TASKS_CLAIMED, entry.name)
             raise
+        self._was_beaten = len(won) < len(entries)
         return tuple(won)
+
+    def claim_soon(
+        self, entries: Sequence[QueueEntry], node: Node
+    ) -> Callable[[], tuple[QueueEntry, ...]] | None:
+        if self._was_beaten:
+            return None
+        if self._registry.claims_late:
+            return partial(self.claim, entries, node)
+        won: tuple[QueueEntry, ...] | RegistryUnavailableError
+        try:
+            won = self.claim(entries, node)
+        except RegistryUnavailableError as error:
+            won = error
+
+        def answer() -> tuple[QueueEntry, ...]:
+            if isinstance(won, RegistryUnavailableError):
+                raise won
+            return won
+
+        return answer
 
     def claimed(self) -> frozenset[int]:
         return frozenset(entry.task_instance_id for entry in _parsed(self._claimed.names()))

@@ -1,7 +1,8 @@
 """Takes submitted attempts from the queue for this worker, and has them started.
 
-A claim is made twice: in the registry, so that workers don't run after the same entry, and then in
-the row, which alone decides. What a call that failed may have done is never guessed: the entries
+A claim is made twice: in the registry, so that workers don't run after the same entry, and in the
+row, which alone decides: afterwards, or at the same time as long as no other worker has taken
+anything from under this one. What a call that failed may have done is never guessed: the entries
 are remembered and looked at again in the tables before any other is claimed, so that an attempt
 whose row says that it is ours is either started or reported, never forgotten. Attempts that need
 data sources, or what former runs have measured, are *awaiting inputs* from their claim until that
@@ -141,20 +142,25 @@ class ClaimLoop:
             return self._idle
         # From here until the rows have answered, nobody else will offer or claim these.
         self._remember(wanted, node)
-        won = self._queue.claim(wanted, node)
-        self._remember(won, node)
+        answer = self._queue.claim_soon(wanted, node)
         taken = frozenset(wanted)
-        self._entries = tuple(entry for entry in self._entries if entry not in taken)
+        if answer is None:
+            # Others want them, too: the rows are asked for what was won of the entries.
+            won = self._queue.claim(wanted, node)
+            self._remember(won, node)
+            self._entries = tuple(entry for entry in self._entries if entry not in taken)
+            claimed = self._take_rows(won, node)
+        else:
+            # The rows decide alone, and are asked while the registry is.
+            self._entries = tuple(entry for entry in self._entries if entry not in taken)
+            claimed = self._take_rows(wanted, node)
+            won = answer()
         if won:
-            claimed = self._claim_rows(node, won)
-            self._begin(node, claimed)
-            self._unsure = ()
             self._to_release += won
-            self._claimed += claimed
-            self._tidy_by = min(self._tidy_by, self._clock.monotonic() + _KEPT_SECONDS)
             if len(claimed) < len(won):
                 # A row that was only locked is offered again as soon as its claim is gone.
                 self.tidy()
+        if won or claimed:
             # Last, since it may fail: by now nothing else is left open.
             self._start_awaiting(node)
             if not self._entries:
@@ -162,6 +168,17 @@ class ClaimLoop:
                 # The supervisor starts them undisturbed; a new entry ends the rest.
                 return _REST_AFTER_START
         return timedelta()
+
+    def _take_rows(self, entries: tuple[QueueEntry, ...], node: Node) -> tuple[ClaimedTask, ...]:
+        """Claim the rows and start what was claimed; the entries are unsure until that is done."""
+        if not entries:
+            return ()
+        claimed = self._claim_rows(node, entries)
+        self._begin(node, claimed)
+        self._unsure = ()
+        self._claimed += claimed
+        self._tidy_by = min(self._tidy_by, self._clock.monotonic() + _KEPT_SECONDS)
+        return claimed
 
     def room_made(self) -> None:
         """Claim again if entries may have waited for the slot of an attempt that has ended.

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from common.errors import ServiceUnreachableError
-from common.model.cluster import QueueEntry
+from common.model.cluster import NodeKind, QueueEntry
 from common.model.states import TaskState
 from tests.unit.worker_loops.place import Place
 
@@ -251,6 +251,62 @@ def test_a_claim_that_surely_failed_is_made_again(place: Place) -> None:
     place.worker.claims.run_once()
     assert place.attempts.started == [task]
     assert place.registry.task_queue.claimed() == frozenset()
+
+
+def test_an_attempt_is_started_though_its_entry_is_claimed_later(place: Place) -> None:
+    place.join()
+    place.registry.claims_late = True
+    task = place.submit()
+    place.worker.claims.run_once()
+    assert place.attempts.started == [task]
+    assert place.registry.task_queue.claimed() == {task}
+    place.worker.claims.run_once()
+    assert place.registry.task_queue.entries() == ()
+    assert place.registry.task_queue.claimed() == frozenset()
+
+
+def test_an_attempt_whose_entry_could_not_be_claimed_runs_and_the_entry_goes_later(
+    place: Place,
+) -> None:
+    place.join()
+    place.registry.claims_late = True
+    task = place.submit()
+
+    def cut_off(name: str, moment: Literal["before", "after"]) -> None:
+        if (name, moment) == ("claim", "after"):
+            place.registry.cut_off()
+
+    place.database.commit_hook = cut_off
+    with pytest.raises(ServiceUnreachableError):
+        place.worker.claims.run_once()
+    assert place.attempts.started == [task]
+    assert place.worker.claims.claiming() == frozenset()
+    place.database.commit_hook = lambda *_: None
+    place.registry.reconnect()
+    for _ in range(3):
+        place.pass_time(1)
+        place.worker.claims.run_once()
+    assert place.attempts.started == [task]
+    assert place.registry.task_queue.entries() == ()
+    assert place.registry.task_queue.claimed() == frozenset()
+
+
+def test_an_entry_that_another_worker_took_is_no_reason_not_to_start_the_row(place: Place) -> None:
+    place.join()
+    place.registry.claims_late = True
+    task = place.submit()
+    other = place.zookeeper.registry()
+    node = other.membership.join(NodeKind.WORKER, "w:2", "")
+
+    def take(name: str, moment: Literal["before", "after"]) -> None:
+        if (name, moment) == ("claim", "after"):
+            assert other.task_queue.claim([place.entry(task)], node)
+
+    place.database.commit_hook = take
+    place.worker.claims.run_once()
+    assert place.attempts.started == [task]
+    # From now on this worker asks the registry first.
+    assert place.registry.task_queue.claim_soon([place.entry(task)], place.node) is None
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back_unstarted(place: Place) -> None:
