@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 _IDLE = timedelta(seconds=1)
 _REST_AFTER_START = timedelta(milliseconds=50)
 """The rest after starts, in which no release or log line gets in the way of the processes."""
+_GATHERING = timedelta(milliseconds=10)
+"""The longest wait for more slots to become free, while ends come fast and more attempts wait."""
+_GATHERED_SHARE = 8
+"""No more than an eighth of the slots is waited for, and with fewer slots than that nothing."""
 _KEPT_AT_MOST = 100
 _KEPT_SECONDS = 1.0
 """The longest that claims are kept unreleased and unlogged while ever more are made."""
@@ -110,6 +114,7 @@ class ClaimLoop:
         self._awaiting_inputs: tuple[ClaimedTask, ...] = ()
         self._awaiting_inputs_node: Node | None = None
         self._is_short_of_room = True
+        self._claimed_at = -math.inf
         queue.watch(self._entries_changed)
 
     def run_once(self) -> timedelta:
@@ -140,6 +145,11 @@ class ClaimLoop:
             self._is_short_of_room = bool(self._entries)
             self.tidy()
             return self._idle
+        gathering = self._gathering(wanted, room)
+        if gathering > timedelta():
+            # Ends need not wake this loop: it looks again so soon.
+            self._is_short_of_room = False
+            return gathering
         # From here until the rows have answered, nobody else will offer or claim these.
         self._remember(wanted, node)
         answer = self._queue.claim_soon(wanted, node)
@@ -169,6 +179,20 @@ class ClaimLoop:
                 return _REST_AFTER_START
         return timedelta()
 
+    def _gathering(self, wanted: tuple[QueueEntry, ...], room: _Room) -> timedelta:
+        """Return the time to wait for more room than for these; none if there is no reason to.
+
+        A claim of many attempts takes hardly longer than one of a few. So where all slots are in
+        use and attempts end one after the other, they are not replaced one by one.
+        """
+        number = len(wanted)
+        left = room.empty if all(entry.yields for entry in wanted) else room.live
+        enough = min(self._batch, self._slots // _GATHERED_SHARE)
+        if number < left or number >= enough or number == len(self._entries):
+            return timedelta()
+        passed = self._clock.monotonic() - self._claimed_at
+        return _GATHERING - timedelta(seconds=min(passed, _GATHERING.total_seconds()))
+
     def _take_rows(self, entries: tuple[QueueEntry, ...], node: Node) -> tuple[ClaimedTask, ...]:
         """Claim the rows and start what was claimed; the entries are unsure until that is done."""
         if not entries:
@@ -177,7 +201,8 @@ class ClaimLoop:
         self._begin(node, claimed)
         self._unsure = ()
         self._claimed += claimed
-        self._tidy_by = min(self._tidy_by, self._clock.monotonic() + _KEPT_SECONDS)
+        self._claimed_at = self._clock.monotonic()
+        self._tidy_by = min(self._tidy_by, self._claimed_at + _KEPT_SECONDS)
         return claimed
 
     def room_made(self) -> None:

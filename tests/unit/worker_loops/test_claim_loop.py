@@ -211,6 +211,41 @@ def test_an_end_has_more_claimed_only_where_something_may_wait_for_its_slot() ->
     assert place.claim() == [first, *others]
 
 
+def test_slots_that_become_free_one_by_one_are_filled_together() -> None:
+    place = Place(slots=16, batch=20)
+    place.join()
+    tasks = [place.submit() for _ in range(20)]
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks[:16]
+    place.attempts.end(tasks[0])
+    rest = place.worker.claims.run_once()
+    assert timedelta() < rest <= timedelta(milliseconds=10)
+    assert place.attempts.started == tasks[:16]
+    place.attempts.end(tasks[1])
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks[:18]
+    # A slot is not left empty for longer than a moment.
+    place.attempts.end(tasks[2])
+    place.worker.claims.run_once()
+    place.pass_time(0.01)
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks[:19]
+    # Nothing waits but this one: there is nothing to gather.
+    place.attempts.end(tasks[3])
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks
+
+
+def test_a_live_run_waits_for_no_slots_of_a_complement_to_become_free() -> None:
+    place = Place(slots=16, batch=20)
+    place.join()
+    complement = place.submit_complement(20)
+    place.worker.claims.run_once()
+    live = place.submit()
+    place.worker.claims.run_once()
+    assert place.attempts.started == [*complement[:16], live]
+
+
 def test_an_end_during_a_pass_has_another_pass_made(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(slots=1)
     place.join()
