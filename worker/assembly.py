@@ -51,6 +51,8 @@ class Worker:
         self.reporter = Reporter(
             store=store,
             node=lambda: self.identity.node,
+            clock=clock,
+            running=lambda: len(self.attempts.running()),
             wake=lambda: self.wakes.wake(Reporter.name),
             reported=self._reported,
         )

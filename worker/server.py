@@ -362,7 +362,7 @@ class WorkerServer:
                 self._cutter.run_once()
         try:
             worker.claims.tidy()
-            worker.reporter.run_once()
+            worker.reporter.write_all()
             if supervisor.running() or worker.reporter.unreported():
                 # The session is left to expire: until then nobody takes these attempts for lost,
                 # and a restarted worker goes on with them.

@@ -54,6 +54,56 @@ def test_an_end_and_a_start_wake_the_reporter() -> None:
     assert woken == ["report", "report", "claim"]
 
 
+def a_worker_with(attempts: int) -> tuple[Place, list[int]]:
+    """Run so many attempts."""
+    place = Place(slots=20, batch=20)
+    place.join()
+    tasks = [place.submit() for _ in range(attempts)]
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks
+    return place, tasks
+
+
+def test_ends_that_come_fast_are_written_together() -> None:
+    place, (first, second, third, *_) = a_worker_with(12)
+    place.attempts.end(first)
+    place.worker.reporter.run_once()
+    assert place.state(first) is TaskState.SUCCESS
+    woken: list[None] = []
+    place.worker.wakes.by_name["report"] = lambda: woken.append(None)
+    place.attempts.end(second)
+    assert woken == [None]
+    rest = place.worker.reporter.run_once()
+    assert timedelta() < rest <= timedelta(milliseconds=10)
+    place.attempts.end(third)
+    # The loop looks again so soon that it need not be woken.
+    assert woken == [None]
+    assert {place.state(second), place.state(third)} == {TaskState.RUNNING}
+    place.pass_time(0.01)
+    place.worker.reporter.run_once()
+    assert {place.state(second), place.state(third)} == {TaskState.SUCCESS}
+    place.pass_time(0.01)
+    place.attempts.end(place.attempts.started[3])
+    assert woken == [None, None]
+
+
+def test_an_end_beside_which_few_attempts_run_is_written_at_once() -> None:
+    place, tasks = a_worker_with(8)
+    for task in tasks:
+        place.attempts.end(task)
+        place.worker.reporter.run_once()
+        assert place.state(task) is TaskState.SUCCESS
+
+
+def test_a_worker_that_stops_writes_what_would_have_gathered() -> None:
+    place, (first, second, *_) = a_worker_with(12)
+    place.attempts.end(first)
+    place.worker.reporter.run_once()
+    place.attempts.end(second)
+    place.worker.reporter.write_all()
+    assert place.state(second) is TaskState.SUCCESS
+
+
 def test_an_end_is_kept_until_the_tables_answer_1477(place: Place) -> None:
     place.join()
     task = place.submit()
