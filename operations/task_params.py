@@ -38,7 +38,7 @@ def value_mistakes(
             place = f"task {_shown(node)}, params.{fault.key}"
             if not fault.is_missing and not any(each.startswith(place) for each in known):
                 yield f"{place}: {fault.problem}"
-        if profiles is not None and any(key.name == _PROFILE for key in spec.keys):
+        if profiles is not None and spec.kind is TaskKind.SESSION:
             yield from _unknown_profile(f"task {_shown(node)}", params.get(_PROFILE), profiles)
 
 

@@ -195,6 +195,7 @@ class Launcher:
             facts_file=launch.facts_file,
             asks_host=launch.asks_host,
             keeps_children=launch.keeps_children,
+            forks=launch.forks,
             memory_mb=read_memory_max(task),
             secrets=maskable((*secrets_in(parameters), *_passwords(task))),
         )

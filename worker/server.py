@@ -76,6 +76,7 @@ from worker.loops.look_loop import LookLoop
 from worker.loops.lost_loop import LostLoop
 from worker.loops.sweep_loop import SweepLoop, configured
 from worker.loops.warden_loop import WardenLoop
+from worker.processes.fork_servers import ForkServers
 from worker.processes.limits import Limits, divided_cgroup
 from worker.processes.log_cutting import LogCutter
 from worker.processes.lost_attempts import end_lost
@@ -83,6 +84,7 @@ from worker.processes.supervising import Supervisor
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.managers.settings import ManagerSettings
 from worker.spark.managers.tags import prefix
+from worker.tasks.python import FRESH
 from worker.workspace import attempt_folders, keep_apart
 
 NAME = "worker-server"
@@ -251,6 +253,7 @@ class WorkerServer:
         )
 
         def make_attempts(ended: Ended, started: Started) -> Supervisor:
+            forks = settings.python_profile != FRESH
             supervisor = Supervisor(
                 prepare=launcher.prepare,
                 records=tasks / "records" / str(settings.port),
@@ -265,6 +268,7 @@ class WorkerServer:
                 adopts_orphans=True,
                 limits=limits,
                 blame=fitness.blame,
+                fork_servers=ForkServers(environment=seen, clock=self._clock) if forks else None,
             )
             made.append(supervisor)
             return supervisor

@@ -191,6 +191,8 @@ class WorkerConfig:
     """Account of tasks: the worker's own (single), or the tenant's, which takes root (tenant)."""
     python: str = ""
     """Interpreter for PYTHON and PYSPARK tasks; empty is the worker's own."""
+    python_profile: Literal["default", "fresh"] = "default"
+    """PYTHON tasks run in forks of an interpreter (default), or each in a new one (fresh)."""
     spark_home: str = ""
     """A Spark installation; empty uses the one inside the pyspark package."""
     env_path: str = ""

@@ -118,6 +118,7 @@ ATTRIBUTES: dict[str, Callable[[], bool]] = {
     "_builder": _of_client("_builder"),
     "_shutdown": lambda: callable(threading._shutdown),  # type: ignore[attr-defined]
     "_run_exitfuncs": lambda: callable(atexit._run_exitfuncs),
+    "_set_native_id": lambda: callable(threading.main_thread()._set_native_id),  # type: ignore[attr-defined]
     "_mapping": lambda: hasattr(Row, "_mapping"),
 }
 

@@ -24,6 +24,7 @@ from worker import tenants
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.processes.clearing import DirectoryPolicy
+from worker.processes.fork_servers import ForkServers
 from worker.processes.limits import NO_LIMITS, Limits
 from worker.processes.live_attempts import Blame
 from worker.processes.log_cutting import LogCutter
@@ -55,19 +56,27 @@ class Host:
         limits: Limits = NO_LIMITS,
         blame: Blame = lambda _: None,
         clock: Clock | None = None,
+        forks: bool = False,
     ) -> None:
+        """`forks`: PYTHON tasks are forked, as soon as a fork server is there."""
         self.home = home
         self.ends: dict[int, AttemptEnd] = {}
         self.starts: dict[int, tuple[int, float]] = {}
         self._folders = attempt_folders(home / "tasks")
         self._clock = SystemClock()
+        settings = settings or TaskSettings(environment=seen_by_tasks(os.environ))
         self.launcher = Launcher(
             home=home,
             data_dir=home / "data",
             zone=ZoneInfo("UTC"),
             tenant_mode=tenant_mode,
             account_of=account_of,
-            settings=settings or TaskSettings(environment=seen_by_tasks(os.environ)),
+            settings=settings,
+        )
+        self.fork_servers = ForkServers(
+            environment=settings.environment,
+            clock=clock or self._clock,
+            patience_seconds=PATIENCE_SECONDS,
         )
         self.cutter = LogCutter(limit_bytes=log_limit_bytes)
         self.supervisor = Supervisor(
@@ -84,6 +93,7 @@ class Host:
             adopts_orphans=adopts_orphans,
             limits=limits,
             blame=blame,
+            fork_servers=self.fork_servers if forks else None,
         )
 
     def task(

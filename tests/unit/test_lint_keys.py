@@ -135,6 +135,12 @@ def test_a_spark_profile_that_the_settings_do_not_have_is_a_mistake(tmp_path: Pa
         read(tmp_path, task(known), profiles=("default", "etl"))
 
 
+def test_the_profile_of_a_python_task_is_none_of_spark(tmp_path: Path) -> None:
+    params = {"rawScript": "1", "profile": "fresh"}
+    file = own(a_task("a", type="PYTHON", params=params))
+    assert read(tmp_path, file, profiles=("default",)).findings == ()
+
+
 @pytest.mark.parametrize(
     ("params", "key"),
     [

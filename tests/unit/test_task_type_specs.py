@@ -119,6 +119,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("SHELL", {"rawScript": ["a"]}, "params.rawScript: must be text, not a list"),
     ("PYTHON", {"rawScript": "1", "file": "x.py"}, "params.rawScript: and params.file are both"),
     ("PYTHON", {"rawScript": "1", "mainArgs": "'a"}, "params.mainArgs: can't be split into words"),
+    ("PYTHON", {"rawScript": "1", "profile": "x"}, "params.profile: must be one of default, fresh"),
     ("PYSPARK", {"rawScript": "1", "conf": []}, ""),
     ("PYSPARK", {"rawScript": "1", "conf": ["x"]}, "params.conf: must be an object"),
     ("PYSPARK", {"rawScript": "1", "conf": {"spark.remote": "x"}}, "params.conf: spark.remote"),

@@ -39,6 +39,7 @@ _SETTINGS: Final = "worker.task_memory_limit_mb, or the task's memoryMax"
 _DAEMON: Final = "daemon"
 """The worker's own leaf: a cgroup that is divided may hold no processes itself."""
 _TASK: Final = "task-"
+_KIB: Final = 1024
 _MIB: Final = 1024**2
 _TAIL_BYTES: Final = 4096
 _SPEAKS_OF_MEMORY: Final = re.compile(
@@ -78,22 +79,31 @@ class Limits:
             return None
         return self.base / f"{_TASK}{task_instance_id:d}"
 
+    def resource_limits(self) -> tuple[tuple[int, int], ...]:
+        """Return the resource limits, each by its number; none if the attempt has a cgroup."""
+        if self.base is not None:
+            return ()
+        found = []
+        if self.memory_mb:
+            most = _allowed(resource.RLIMIT_DATA, self.memory_mb * _MIB)
+            found.append((resource.RLIMIT_DATA, most // _KIB * _KIB))
+        if self.processes and self.by_account:
+            found.append((resource.RLIMIT_NPROC, _allowed(resource.RLIMIT_NPROC, self.processes)))
+        return tuple(found)
+
     def shell_lines(self) -> str:
         """Return the lines by which a wrapper takes the resource limits; "" if it has a cgroup.
 
         The worker can't do it: for a process of another account, even root needs a capability that
         it mostly has not in a container.
         """
-        if self.base is not None:
-            return ""
         lines = ""
-        if self.memory_mb:
-            kib = _allowed(resource.RLIMIT_DATA, self.memory_mb * _MIB) // 1024
-            lines += f"ulimit -d {kib} || exit 1\n"
-        if self.processes and self.by_account:
-            most = _allowed(resource.RLIMIT_NPROC, self.processes)
-            # Bash and dash name it differently.
-            lines += f"ulimit -u {most} 2>/dev/null || ulimit -p {most} || exit 1\n"
+        for kind, most in self.resource_limits():
+            if kind == resource.RLIMIT_DATA:
+                lines += f"ulimit -d {most // _KIB} || exit 1\n"
+            else:
+                # Bash and dash name it differently.
+                lines += f"ulimit -u {most} 2>/dev/null || ulimit -p {most} || exit 1\n"
         return lines
 
     def admit(self, pid: int, cgroup: Path) -> None:

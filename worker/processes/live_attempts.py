@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import select
-import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from common.clock import Clock
 from common.process_identity import process_start_time
@@ -35,6 +34,24 @@ Blame: TypeAlias = Callable[[BaseException], None]
 _LONG_LIVED_SECONDS = 0.2
 
 
+class Leader(Protocol):
+    """The leader of an attempt, as a child of this process."""
+
+    @property
+    def pid(self) -> int:
+        """Its pid, which is nobody else's before it was waited for."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, negative for a signal; None until it was waited for."""
+        ...
+
+    def wait(self) -> int:
+        """Wait for its end, and reap it; return the exit code."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class LiveAttempt:
     """An attempt whose processes are not known to be gone."""
@@ -46,7 +63,7 @@ class LiveAttempt:
     """None if the leader had ended before anybody watched it."""
     log: int
     execute_path: str
-    process: subprocess.Popen[bytes] | None
+    process: Leader | None
     """None for an adopted attempt, whose leader is somebody else's child."""
     stale: bool = False
     """It is an attempt of a former incarnation that is not this one's any more."""

@@ -27,8 +27,15 @@ from worker import task_log, workspace
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import MARKER, signal_group
 from worker.processes.clearing import Clearing
+from worker.processes.fork_servers import ForkedLeader, ForkServers, ToFork
 from worker.processes.limits import GATE_LINES, Gate, Limits
-from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts, mask_of_log
+from worker.processes.live_attempts import (
+    Blame,
+    Leader,
+    LiveAttempt,
+    LiveAttempts,
+    mask_of_log,
+)
 from worker.processes.marks import mark_of, shell_line
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
@@ -74,6 +81,8 @@ class Prepared:
     """Its processes may be children of the Spark host."""
     keeps_children: bool = False
     """Processes that are left when it ends by itself may live on."""
+    forks: bool = False
+    """A fork server may run it: `argv` is PYTHON -u SCRIPT WORD…"""
     memory_mb: int = 0
     """The memory that its author allows it; 0 is any."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -99,10 +108,12 @@ class Starter:
         marks: bool,
         limits: Limits,
         blame: Blame,
+        fork_servers: ForkServers | None,
     ) -> None:
         """`marks`: every process of an attempt is to bear its mark.
 
-        `blame` is told of a start that failed for the worker's own reasons.
+        `blame` is told of a start that failed for the worker's own reasons. Without `fork_servers`
+        every task gets a new interpreter.
         """
         self._prepare = prepare
         self._live = live
@@ -114,6 +125,7 @@ class Starter:
         self._marks = marks
         self._limits = limits
         self._blame = blame
+        self._fork_servers = fork_servers
 
     def start(self, task: ClaimedTask) -> None:
         """Start an attempt. Never raises: one that can't be started ends without a process.
@@ -199,32 +211,21 @@ class Starter:
 
     def _spawn(
         self, record: Record, prepared: Prepared, output: int, limits: Limits
-    ) -> tuple[subprocess.Popen[bytes], int]:
+    ) -> tuple[Leader, int]:
         record_file = self._records.begin(record)
-        account = prepared.account
         niceness = self._complement_niceness if record.complement else 0
         mark = mark_of(prepared.directory) if self._marks else None
-        gate = None
+        gate: Gate | ForkedLeader | None = None
         try:
-            gate = None if record.cgroup is None else Gate()
-            # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
-            process = subprocess.Popen(
-                (
-                    *_wrapped(niceness, mark, limits),
-                    "orcaflow",
-                    *prepared.argv,
-                ),
-                # Behind the gate the record comes to its usual place.
-                stdin=record_file if gate is None else gate.reading,
-                stdout=output,
-                stderr=output if gate is None else record_file,
-                cwd=prepared.directory,
-                env={**prepared.environment, MARKER: prepared.directory},
-                start_new_session=True,
-                user=None if account is None else account.uid,
-                group=None if account is None else account.gid,
-                extra_groups=None if account is None else account.groups,
-            )
+            leader: Leader
+            if forked := self._forked(
+                record_file, prepared, output, limits=limits, niceness=niceness, mark=mark
+            ):
+                leader = gate = forked
+            else:
+                gate = None if record.cgroup is None else Gate()
+                script = _wrapped(niceness, mark, limits)
+                leader = _wrapper(script, record_file, prepared, output, gate)
         except BaseException:
             self._records.remove(record.task_instance_id)
             if gate is not None:
@@ -233,20 +234,66 @@ class Starter:
         finally:
             os.close(record_file)
         try:
-            if gate is not None and record.cgroup is not None:
-                limits.admit(process.pid, record.cgroup)
+            if record.cgroup is not None:
+                limits.admit(leader.pid, record.cgroup)
+            pidfd = os.pidfd_open(leader.pid)
+            if gate is not None:
                 gate.open()
-            return process, os.pidfd_open(process.pid)
+            return leader, pidfd
         except OSError:
             # What can't be watched (for want of file descriptors) or limited must not run.
-            signal_group(process.pid, signal.SIGKILL)
-            process.wait()
+            signal_group(leader.pid, signal.SIGKILL)
+            leader.wait()
             limits.clear(record.cgroup)
             self._records.remove(record.task_instance_id)
             raise
         finally:
             if gate is not None:
                 gate.close()
+
+    def _forked(
+        self,
+        record_file: int,
+        prepared: Prepared,
+        output: int,
+        *,
+        limits: Limits,
+        niceness: int,
+        mark: int | None,
+    ) -> ForkedLeader | None:
+        if self._fork_servers is None or not prepared.forks:
+            return None
+        asked = ToFork(
+            argv=prepared.argv,
+            environment={**prepared.environment, MARKER: prepared.directory},
+            directory=prepared.directory,
+            account=prepared.account,
+            niceness=niceness,
+            mark=mark,
+            limits=limits.resource_limits(),
+        )
+        known = self._live.leaders()
+        return self._fork_servers.fork(asked, record=record_file, output=output, known=known)
+
+
+def _wrapper(
+    script: tuple[str, ...], record_file: int, prepared: Prepared, output: int, gate: Gate | None
+) -> subprocess.Popen[bytes]:
+    account = prepared.account
+    # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
+    return subprocess.Popen(
+        (*script, "orcaflow", *prepared.argv),
+        # Behind the gate the record comes to its usual place.
+        stdin=record_file if gate is None else gate.reading,
+        stdout=output,
+        stderr=output if gate is None else record_file,
+        cwd=prepared.directory,
+        env={**prepared.environment, MARKER: prepared.directory},
+        start_new_session=True,
+        user=None if account is None else account.uid,
+        group=None if account is None else account.gid,
+        extra_groups=None if account is None else account.groups,
+    )
 
 
 def _record(task: ClaimedTask, prepared: Prepared, clock: Clock, *, limits: Limits) -> Record:

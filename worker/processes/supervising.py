@@ -23,6 +23,7 @@ from worker.processes.accepted import AcceptedAttempts
 from worker.processes.adoption import Adoption
 from worker.processes.clearing import Clearing, DirectoryPolicy
 from worker.processes.ending import Ending
+from worker.processes.fork_servers import ForkServers
 from worker.processes.limits import NO_LIMITS, Limits
 from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
 from worker.processes.log_cutting import LogCutter
@@ -87,8 +88,11 @@ class Supervisor:
         adopts_orphans: bool = False,
         limits: Limits = NO_LIMITS,
         blame: Blame = lambda _: None,
+        fork_servers: ForkServers | None = None,
     ) -> None:
         """`blame` is told of starts that fail for the worker's own reasons.
+
+        `fork_servers` fork PYTHON tasks, and are closed with this; without them none is forked.
 
         `adopts_orphans`: this process becomes the parent of what its attempts leave behind.
 
@@ -115,7 +119,9 @@ class Supervisor:
             marks=bears_marks,
             limits=limits,
             blame=blame,
+            fork_servers=fork_servers,
         )
+        self._fork_servers = fork_servers
         self._ending = Ending(
             live=self._live,
             accepted=self._accepted,
@@ -217,10 +223,14 @@ class Supervisor:
         if now >= self._reap_at:
             self._reap_at = now + _REAP_SECONDS
             self._orphans.reap(self._live)
+            if self._fork_servers is not None:
+                self._fork_servers.tend(self._live.leaders())
         return timedelta()
 
     def close(self) -> None:
         """Close everything and leave what runs running; nothing can be asked after that."""
+        if self._fork_servers is not None:
+            self._fork_servers.close()
         self._live.close()
         self._orphans.close()
 
