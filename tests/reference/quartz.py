@@ -211,9 +211,10 @@ class WallClock:
         """The instants at which the clock shows a minute: none, one or two."""
         known = self._times.get(minute)
         if known is None:
-            guesses = (minute.replace(tzinfo=UTC) - ahead for ahead in self._all_ahead)
+            shown = minute.replace(tzinfo=UTC)
+            guesses = (shown - ahead for ahead in self._all_ahead)
             known = sorted(
-                at for at in guesses if at + self._ahead(at) == minute.replace(tzinfo=UTC)
+                at for at in guesses if at.astimezone(self._zone).replace(tzinfo=None) == minute
             )
             self._times[minute] = known
         return known
@@ -231,25 +232,20 @@ class WallClock:
         self._shown_before.update(dict.fromkeys(skipped, shown))
         return shown
 
-    def instants(self, wall: datetime) -> dict[tuple[str, str], list[datetime]]:
-        """The instants at which a fire at a wall time is due, by each pair of policies."""
-        minute = wall.replace(second=0)
-        times = self.times(minute)
-        if not times:
-            # Wait on the wall from the last minute that it showed, for as long as is missing.
-            shown = self._last_shown(minute)
-            late = self.times(shown)[-1] + (wall - shown)
-            return {pair: [late] if pair[0] == "shift" else [] for pair in POLICIES}
-        both = [time + (wall - minute) for time in times]
-        due = {"first": both[:1], "second": both[-1:], "both": both}
-        return {pair: due[pair[1]] for pair in POLICIES}
+    def _late(self, minute: datetime) -> datetime:
+        """The instant of a minute that the clock skips, if it comes as late as the jump makes it."""
+        # Wait on the wall from the last minute that it showed, for as long as is missing.
+        shown = self._last_shown(minute)
+        return self.times(shown)[-1] + (minute - shown)
 
     def fires(
         self, walls: Iterable[datetime], pairs: Sequence[tuple[str, str]] = POLICIES
     ) -> dict[tuple[str, str], list[datetime]]:
         """All fires of some wall times, by each of these pairs of policies, in the order of instants."""
         certain: list[datetime] = []
-        doubtful: list[datetime] = []
+        shifted: list[datetime] = []
+        first: list[datetime] = []
+        second: list[datetime] = []
         minute: datetime | None = None
         times: list[datetime] = []
         for wall in walls:
@@ -257,16 +253,21 @@ class WallClock:
             if wall - within != minute:
                 minute = wall - within
                 times = self.times(minute)
-            if len(times) == 1:
+                late = None if times else self._late(minute)
+            if late is not None:
+                shifted.append(late + within)
+            elif len(times) == 1:
                 # Shown once, so the policies agree.
                 certain.append(times[0] + within)
             else:
-                doubtful.append(wall)
-        if not doubtful:
+                first.append(times[0] + within)
+                second.append(times[-1] + within)
+        if not (shifted or first):
             return dict.fromkeys(pairs, certain)
-        by_policy = [self.instants(wall) for wall in doubtful]
+        by_missing = {"shift": shifted, "skip": []}
+        by_repeated = {"first": first, "second": second, "both": first + second}
         return {
             # Nearly in order, which a set would undo.
-            pair: sorted(dict.fromkeys([*certain, *(at for due in by_policy for at in due[pair])]))
+            pair: sorted(dict.fromkeys(certain + by_missing[pair[0]] + by_repeated[pair[1]]))
             for pair in pairs
         }
