@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import signal
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -101,6 +102,9 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget())
     config.pluginmanager.register(Lanes())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and not hasattr(config, "workerinput"):
+        # A job in the background hears no Ctrl-C: told to end, it stops its servers all the same.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     # To look for garbage as often as a daemon does takes a fifteenth of the simulation's time.
     gc.set_threshold(100_000, 20, 20)
     # A busy machine is slow, and no test may fail for that.

@@ -53,7 +53,9 @@ class Lanes:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Begin with the modules that take longest, so that no processor is idle at the end."""
-        items.sort(key=_place_in_line)
+        slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
+        # Tests of a module stay in their order, and so beside each other.
+        items.sort(key=lambda item: _place_in_line(item, is_slow=item.path in slow))
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Scheduling | None:
@@ -76,9 +78,8 @@ def unit(nodeid: str) -> str:
     return folder or TOGETHER.get(file, file)
 
 
-def _place_in_line(item: pytest.Item) -> int:
+def _place_in_line(item: pytest.Item, *, is_slow: bool) -> int:
     place = item.path.relative_to(item.config.rootpath).as_posix()
     if place in LONGEST:
         return LONGEST.index(place)
-    is_slow = any(mark.name == "slow" for mark in item.iter_markers())
     return len(LONGEST) + (not is_slow and not place.startswith("tests/system/"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,9 @@ def test_modules_that_share_a_server_are_one_unit_and_others_are_units_of_their_
 def test_the_modules_that_parse_the_repository_are_one_unit() -> None:
     here = Path(__file__).relative_to(ROOT).as_posix()
     assert unit(f"{here}::test_a") == unit("tests/house/test_traps.py::test_b")
+
+
+def test_the_tests_of_a_module_are_beside_each_other(request: pytest.FixtureRequest) -> None:
+    """Else its servers would start more than once in a run of one lane."""
+    modules = [module for module, _ in groupby(item.path for item in request.session.items)]
+    assert len(modules) == len(set(modules))

@@ -30,6 +30,8 @@ from tests.system.time_rows import (
 pytestmark = pytest.mark.kills_daemons
 
 SESSION_SECONDS: Final = 4
+STEADY_SESSION_SECONDS: Final = 60
+"""The session of a worker, none of which is killed, however busy the machine is."""
 FIRES: Final = 30
 SCHEDULES: Final = 500
 AT_ONCE: Final = 4
@@ -42,13 +44,17 @@ STARTED_WITHIN: Final = timedelta(seconds=15)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
-    """Two masters and two workers, whose sessions end soon after them."""
+    """Two masters, whose sessions end soon after them, and two workers, which stay."""
     home = tmp_path_factory.mktemp("time")
     with private_cluster(
         home,
         ZOOKEEPER__SESSION_TIMEOUT_SECONDS=str(SESSION_SECONDS),
         TIME_ZONE=ZONE,
     ) as made:
+        with pytest.MonkeyPatch.context() as patch:
+            name = "ORCAFLOW_ZOOKEEPER__SESSION_TIMEOUT_SECONDS"
+            patch.setenv(name, str(STEADY_SESSION_SECONDS))
+            made.start(masters=0, workers=2, slots=6)
         made.start(masters=2, workers=2, slots=6)
         yield made
 
