@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import timedelta
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.simulation.parts import Parts
 from tests.simulation.world import World
 
 _SEEDS = 100
+_REST_WITHIN = timedelta(minutes=10)
+"""Enough for the worlds without a mistake. One with a mistake may never rest, which costs as much."""
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
@@ -39,6 +42,6 @@ def test_a_planted_mistake_is_caught(mistake: Mistake, monkeypatch: pytest.Monke
 
 def complaints(seed: int, parts: Parts, options: Options) -> list[str]:
     """The rules that this seed breaks."""
-    world = World(seed, parts=parts, options=options)
+    world = World(seed, parts=parts, options=options, rest_within=_REST_WITHIN)
     world.run()
     return broken(world) + world.violations

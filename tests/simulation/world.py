@@ -65,8 +65,15 @@ class World:
     """Two masters, two workers, a handful of commands, and the faults of one seed."""
 
     def __init__(
-        self, seed: int, *, parts: Parts | None = None, options: faults.Options | None = None
+        self,
+        seed: int,
+        *,
+        parts: Parts | None = None,
+        options: faults.Options | None = None,
+        rest_within: timedelta = _HEALED,
     ) -> None:
+        """`rest_within` is the longest that all may take to come to rest after the faults."""
+        self._rest_within = rest_within
         self.random = Random(seed)
         drawn = faults.draw(self.random)
         self.options = options or drawn
@@ -148,7 +155,7 @@ class World:
         while self._lived < _FAULTY and not self._at_rest():
             self._turn()
         self.heal()
-        while self._lived < _FAULTY + _HEALED and (
+        while self._lived < _FAULTY + self._rest_within and (
             not self._at_rest() or self.people.resume_once() or self.people.resume_discarded()
         ):
             self._turn()
