@@ -8,12 +8,12 @@ import shutil
 import signal
 import socket
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -49,13 +49,18 @@ class HandClock:
         self.seconds += timeouts * TIMEOUT.total_seconds()
 
 
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[EmbeddedZookeeper]:
-    """A ZooKeeper of this test alone, which it may stop and maim."""
-    server = EmbeddedZookeeper(tmp_path)
-    server.start()
+@pytest.fixture(scope="module")
+def modules_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZookeeper]:
+    server = EmbeddedZookeeper(tmp_path_factory.mktemp("zookeeper"))
     yield server
     server.stop(now=True)
+
+
+@pytest.fixture
+def own_server(modules_server: EmbeddedZookeeper) -> EmbeddedZookeeper:
+    """A ZooKeeper of this module alone, which a test may stop and maim; it runs at first."""
+    modules_server.start()
+    return modules_server
 
 
 @pytest.fixture
@@ -69,14 +74,15 @@ def opened() -> Iterator[list[Registry]]:
 
 @pytest.fixture
 def a_registry(own_server: EmbeddedZookeeper, opened: list[Registry]) -> Callable[..., Registry]:
-    """Makes registries on the test's own server."""
+    """Makes registries on the module's own server, below a node of the test's own."""
     hosts = own_server.start().hosts
+    root = f"/test-{uuid.uuid4().hex[:16]}"
 
     def make(
         *, clock: Clock | None = None, via: str = hosts, timeout: timedelta = TIMEOUT
     ) -> Registry:
         digest = digest_of(own_server.home)
-        config = RegistryConfig(hosts=via, session_timeout=timeout, digest=digest)
+        config = RegistryConfig(hosts=via, root=root, session_timeout=timeout, digest=digest)
         opened.append(connect(config, clock=clock or SystemClock()))
         return opened[-1]
 
