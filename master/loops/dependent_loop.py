@@ -1,9 +1,10 @@
 """Decides the DEPENDENT tasks of this master's runs, without a worker and without a thread each.
 
-A task waits as a row. Whenever a process instance or a task has ended anywhere, and at an interval,
-all waiting rows are evaluated together: their questions are answered from the tables, and the pure
-`master.logic.dependent` gives the verdict. The evidence is kept in the row for people; the decision
-is a conditional update of the row, which reaches the run like any report.
+A task waits as a row, and is read once: its questions stay the same. When a process instance or a
+task has ended anywhere, only the questions that it may answer are asked again, at an interval all
+of them, and only waits that have another answer are judged anew, by the pure
+`master.logic.dependent`. The evidence is kept in the row for people; the decision is a conditional
+update of the row, which reaches the run like any report.
 
 Runs that wait for each other would do so for ever. At the interval the needs of unchanged waits are
 followed from run to run, whatever their owner, and where `master.logic.deadlocks` finds a wait
@@ -17,7 +18,7 @@ import json
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import TypeAlias
@@ -30,7 +31,7 @@ from common.model.control import Dependent, read_control
 from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.model.upstream import Answer, Question
-from common.store.master.ports import PAGE, DependentStore, WaitingDependent
+from common.store.master.ports import PAGE, DependentDecision, DependentStore, WaitingDependent
 from common.zones import UnknownZoneError, zone_named
 from master.identity import Identity
 from master.logic.deadlocks import runs_needed, wait_cycles
@@ -42,19 +43,28 @@ from master.logic.dependent import (
     questions,
     wait_of,
 )
+from master.logic.wait_index import WaitIndex
 
 log = logging.getLogger(__name__)
 
 _Answers: TypeAlias = Mapping[Question, Answer]
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A waiting task with its condition, and the zone of its dates."""
+@dataclass(slots=True)
+class _Wait:
+    """A waiting task with its condition, and the zone of its dates.
+
+    `needed`: the runs that keep it undecided while they are live, as of the last judgement.
+    """
 
     row: WaitingDependent
     dependent: Dependent
     zone: ZoneInfo
+    needed: tuple[int, ...] = ()
+
+    @property
+    def number(self) -> int:
+        return self.row.task_instance_id
 
     @property
     def moment(self) -> datetime:
@@ -64,6 +74,41 @@ class _Read:
     def own(self) -> int:
         """The id of its process instance."""
         return self.row.ownership.process_instance_id
+
+    @property
+    def apart_from(self) -> int:
+        """The run that answers none of its questions; 0 if none is about its own definition.
+
+        So all that wait for the same runs ask the same questions.
+        """
+        possible = (None, self.row.process_definition_id)
+        items = (item for group in self.dependent.groups for item in group.items)
+        return self.own if any(item.definition_id in possible for item in items) else 0
+
+
+@dataclass(slots=True)
+class _News:
+    """The reasons for the next check.
+
+    `anything`: all questions are asked again; `waits`: there may be new ones; `ended`: runs by id,
+    each with the names of its tasks that have ended, and None for the run itself.
+    """
+
+    anything: bool = False
+    waits: bool = False
+    ended: dict[int, dict[str | None, None]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.anything or self.waits or bool(self.ended)
+
+    def end(self, run: int, task: str | None) -> None:
+        self.ended.setdefault(run, {})[task] = None
+
+    def add(self, other: _News) -> None:
+        self.anything |= other.anything
+        self.waits |= other.waits
+        for run, tasks in other.ended.items():
+            self.ended.setdefault(run, {}).update(tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,35 +148,49 @@ class DependentLoop:
         self._wake = wake
         self._config = config or DependentConfig()
         self._lock = Lock()
-        self._changed = False
+        self._news = _News()
         # False if nothing waited at the last check: then ends elsewhere change nothing.
         self._any_waits = True
-        # The end of the last check, and the least time until the next.
-        self._checked_at: float | None = None
+        # The ends of the last check, and of the last of everything; the least time until the next.
+        self._checked_at = 0.0
+        self._looked_at: float | None = None
         self._breath = self._config.breath
+        # All that wait for this master, by id.
+        self._node: Node | None = None
+        self._waits: dict[int, _Wait] = {}
+        self._index = WaitIndex()
+        # Those to be judged: they are new, have other answers, or could not be written.
+        self._open: dict[int, None] = {}
+        # Those that can't be read, with the reason.
+        self._unreadable: dict[int, tuple[WaitingDependent, str]] = {}
         self._faults: dict[int, int] = {}
         # The time of the last search for wait cycles, and the last run that it followed if there
         # were too many.
         self._cycles_sought_at: float | None = None
         self._followed = 0
 
-    def on_end(self) -> None:
-        """Note that something has ended somewhere."""
+    def on_end(self, run: int | None = None, task: str | None = None) -> None:
+        """Note that a run or a task of it has ended somewhere; without a run, anything may have."""
         with self._lock:
-            if self._changed or not self._any_waits:
+            if not self._any_waits:
                 return
-            self._changed = True
-        self._wake()
+            is_first = not self._news
+            if run is None:
+                self._news.anything = True
+            else:
+                self._news.end(run, task)
+        if is_first:
+            self._wake()
 
     def on_new_wait(self) -> None:
         """Note that a waiting task has begun."""
         with self._lock:
-            self._changed = True
+            self._news.waits = True
             self._any_waits = True
         self._wake()
 
     def run_once(self) -> timedelta:
-        """Evaluate all waiting tasks, if there is reason to; return the time to rest."""
+        """Judge the waiting tasks for which there is reason to; return the time to rest."""
         node = self._identity.trusted()
         if node is None:
             return self._config.interval
@@ -140,127 +199,224 @@ class DependentLoop:
             return rest
         with self._lock:
             # Before the rows are read: an end from here on is another reason to check.
-            self._changed = False
+            news, self._news = self._news, _News()
             self._any_waits = True
+        if node != self._node:
+            # As another incarnation it owns none of what it owned.
+            self._node = node
+            for number in (*self._waits, *self._unreadable):
+                self._forget(number)
+            news.anything = True
+        news.anything |= self._is_look_due()
         started = self._clock.monotonic()
         try:
-            any_waits = self._check_all(node)
+            self._check(node, news)
         except BaseException:
             # The check is still to be made.
             with self._lock:
-                self._changed = True
+                self._news.add(news)
             raise
         finally:
             self._checked_at = self._clock.monotonic()
+            if self._looked_at is None or news.anything:
+                self._looked_at = self._checked_at
             # However long a check takes and however much happens: half of the time is left over.
             took = timedelta(seconds=self._checked_at - started)
             self._breath = max(self._config.breath, took)
-        if not any_waits:
+        if not self._waits and not self._unreadable:
             with self._lock:
                 # Unless a notification came meanwhile: it may have been of a task that waits now.
-                self._any_waits = self._changed
+                self._any_waits = bool(self._news)
         return self._rest()
 
-    def _check_all(self, node: Node) -> bool:
-        """Decide all that wait, a page at a time; return False if nothing waited."""
-        unchanged: list[Wait] = []
-        own: set[int] = set()
-        last = 0
-        while True:
+    def _rest(self) -> timedelta:
+        if self._looked_at is None:
+            return timedelta()
+        now = self._clock.monotonic()
+        if self._news:
+            return self._breath - timedelta(seconds=now - self._checked_at)
+        return self._config.interval - timedelta(seconds=now - self._looked_at)
+
+    def _is_look_due(self) -> bool:
+        if self._looked_at is None:
+            return True
+        since = timedelta(seconds=self._clock.monotonic() - self._looked_at)
+        return since >= self._config.interval
+
+    def _check(self, node: Node, news: _News) -> None:
+        if news.anything or news.waits:
+            self._refresh(node)
+        concerned = tuple(self._waits) if news.anything else self._concerned(news)
+        noted = self._judge(list({**dict.fromkeys(concerned), **self._open}))
+        for each, why in list(self._unreadable.values()):
+            self._fail(each, why)
+        if news.anything and self._is_cycle_search_due():
+            unchanged = (each for number, each in self._waits.items() if number not in noted)
+            self._break_cycles({run for each in unchanged for run in each.needed})
+
+    def _refresh(self, node: Node) -> None:
+        """Learn of new waits, a page at a time, and forget those that are over."""
+        there = self._store.undecided(node)
+        known = {number: each.row for number, each in self._waits.items()}
+        known |= {number: row for number, (row, _) in self._unreadable.items()}
+        for number, row in known.items():
+            if there.get(number) != row.ownership.epoch:
+                self._forget(number)
+        new = [number for number in there if not self._knows(number)]
+        if not new:
+            return
+        last, until = min(new) - 1, max(new)
+        while last < until:
             page = self._store.waiting(node, after=last, limit=self._config.page)
-            unchanged += self._decide(page)
-            own.update(each.task_instance_id for each in page)
+            for each in page:
+                if not self._knows(each.task_instance_id):
+                    self._learn(each)
             if len(page) < self._config.page:
                 break
             last = page[-1].task_instance_id
-        self._faults = {number: count for number, count in self._faults.items() if number in own}
-        self._break_cycles(unchanged, own)
-        return bool(own)
 
-    def _rest(self) -> timedelta:
-        if self._checked_at is None:
-            return timedelta()
-        since = timedelta(seconds=self._clock.monotonic() - self._checked_at)
-        return (self._breath if self._changed else self._config.interval) - since
+    def _knows(self, number: int) -> bool:
+        return number in self._waits or number in self._unreadable
 
-    def _decide(self, waiting: Sequence[WaitingDependent]) -> list[Wait]:
-        """Decide what can be decided; return the waits in which nothing has changed."""
-        read: list[_Read] = []
-        for each in waiting:
-            one = self._read(each)
-            if isinstance(one, _Read):
-                read.append(one)
-            else:
-                self._fail(each, one)
+    def _learn(self, row: WaitingDependent) -> None:
+        number = row.task_instance_id
+        one = self._read(row)
+        if not isinstance(one, _Wait):
+            self._unreadable[number] = (row, one)
+            return
+        # Its text has been read, and would only take memory.
+        one.row = replace(row, task_json="")
+        self._waits[number] = one
+        self._open[number] = None
+        self._index.add(
+            number, questions(one.dependent, one.moment, one.zone, apart_from=one.apart_from)
+        )
+
+    def _forget(self, number: int) -> None:
+        self._waits.pop(number, None)
+        self._open.pop(number, None)
+        self._unreadable.pop(number, None)
+        self._faults.pop(number, None)
+        self._index.remove(number)
+
+    def _concerned(self, news: _News) -> tuple[int, ...]:
+        """Return the waits that the ended runs may decide."""
+        if not news.ended or not self._waits:
+            return ()
+        found: dict[int, None] = {}
+        for run in self._store.runs(list(news.ended)):
+            names = (run.process_definition_id, run.definition_name)
+            ended = news.ended[run.process_instance_id]
+            found |= dict.fromkeys(self._index.concerned(names, run.moment, ended))
+        return tuple(found)
+
+    def _judge(self, waits: Sequence[int]) -> Collection[int]:
+        """Ask the questions of these and judge what has changed; return those with new evidence."""
+        if not waits:
+            return ()
         try:
-            unchanged = self._conclude_all(read)
-            for one in read:
-                self._faults.pop(one.row.task_instance_id, None)
-            return unchanged
+            noted = self._conclude(waits)
         except ServiceUnreachableError:
             raise
         except Exception:
             log.exception("tasks could not be decided together and are looked at one by one")
-            return self._conclude_one_by_one(read)
+            return self._judge_one_by_one(waits)
+        for number in waits:
+            self._faults.pop(number, None)
+        return noted
 
-    def _conclude_one_by_one(self, read: Sequence[_Read]) -> list[Wait]:
-        """Decide one by one: a task that can't be decided must not block others, and ends."""
-        unchanged: list[Wait] = []
-        for one in read:
-            each = one.row
-            known = self._faults.pop(each.task_instance_id, 0)
+    def _judge_one_by_one(self, waits: Sequence[int]) -> Collection[int]:
+        """Judge one by one: a task that can't be decided must not block others, and ends."""
+        noted: set[int] = set()
+        for number in waits:
+            if number not in self._waits:
+                continue
+            # It was to be judged, and may not have been.
+            self._open[number] = None
+            known = self._faults.pop(number, 0)
             try:
-                unchanged += self._conclude_all([one])
+                noted.update(self._conclude([number]))
             except ServiceUnreachableError:
                 raise
             except Exception as error:
                 faults = known + 1
                 log.exception(
                     "task could not be decided",
-                    extra={"task_instance_id": each.task_instance_id, "faults": faults},
+                    extra={"task_instance_id": number, "faults": faults},
                 )
+                noted.add(number)
                 if faults < self._config.faults_until_failure:
-                    self._faults[each.task_instance_id] = faults
+                    self._faults[number] = faults
                 else:
                     why = f"it could not be decided: {type(error).__name__}: {error}"
-                    self._fail(each, why)
-        return unchanged
+                    self._fail(self._waits[number].row, why)
+        return noted
 
-    def _conclude_all(self, read: Sequence[_Read]) -> list[Wait]:
-        answers = self._answers(read)
-        is_search_due = self._is_cycle_search_due()
-        unchanged: list[Wait] = []
-        for one in read:
-            has_changed = self._conclude(one, answers)
-            if is_search_due and not has_changed:
-                unchanged.append(_wait(one, answers))
-        return unchanged
+    def _conclude(self, waits: Sequence[int]) -> Collection[int]:
+        """Judge those of these waits that are open or have other answers than before.
 
-    def _answers(self, read: Sequence[_Read]) -> _Answers:
-        asked: dict[Question, None] = {}
-        for one in read:
-            asked |= dict.fromkeys(
-                questions(one.dependent, one.moment, one.zone, apart_from=one.own)
-            )
-        return dict(zip(asked, self._store.look_up(list(asked)), strict=True)) if asked else {}
+        Others of which an answer has changed stay open, until all of theirs are asked for.
+        """
+        changed = self._index.changed(self._look_up(self._index.questions_of(waits)))
+        self._open |= dict.fromkeys(changed)
+        noted: set[int] = set()
+        pending: list[DependentDecision] = []
+        for number in [each for each in waits if each in self._open]:
+            decision = self._judged(self._waits[number])
+            if decision is None:
+                del self._open[number]
+                continue
+            pending.append(decision)
+            if len(pending) == self._config.page:
+                noted.update(self._write(pending))
+                pending = []
+        noted.update(self._write(pending))
+        return noted
 
-    def _conclude(self, one: _Read, answers: _Answers) -> bool:
-        """Write the verdict or the new evidence; return False if nothing has changed."""
-        each = one.row
+    def _look_up(self, asked: Sequence[Question]) -> _Answers:
+        return dict(zip(asked, self._store.look_up(asked), strict=True)) if asked else {}
+
+    def _judged(self, one: _Wait) -> DependentDecision | None:
+        """Return the decision or the new evidence; None if nothing has changed."""
+        answers = self._index.answers_to(one.number)
         verdict, evidence = _verdict(one, answers)
         match verdict.result:
             case DependResult.SUCCESS:
-                self._log_items(each, verdict)
-                self._write(each, TaskState.SUCCESS, evidence)
+                self._log_items(one.row, verdict)
+                return DependentDecision(
+                    waiting=one.row, state=TaskState.SUCCESS, evidence=evidence
+                )
             case DependResult.FAILED:
-                self._log_items(each, verdict)
-                upstream = FailureReason.UPSTREAM_FAILED
-                self._write(each, TaskState.FAILURE, evidence, _why(verdict), upstream)
+                self._log_items(one.row, verdict)
+                return DependentDecision(
+                    waiting=one.row,
+                    state=TaskState.FAILURE,
+                    evidence=evidence,
+                    reason=_why(verdict),
+                    failure=FailureReason.UPSTREAM_FAILED,
+                )
             case DependResult.WAITING:
-                if evidence == each.evidence:
-                    return False
-                self._write(each, None, evidence)
-        return True
+                one.needed = runs_needed(_wait(one, answers))
+                if evidence == one.row.evidence:
+                    return None
+                return DependentDecision(waiting=one.row, evidence=evidence)
+
+    def _write(self, decisions: Sequence[DependentDecision]) -> Collection[int]:
+        """Write decisions and evidence; return the ids of those that wait on, with new evidence."""
+        if not decisions:
+            return ()
+        written = self._store.decide(decisions, now=self._clock.now())
+        noted: set[int] = set()
+        for each in decisions:
+            number = each.waiting.task_instance_id
+            if each.state is not None or number not in written:
+                # If it waits all the same, under another owner's epoch, it is learned anew.
+                self._forget(number)
+            elif (one := self._waits.get(number)) is not None:
+                one.row = replace(one.row, evidence=each.evidence)
+                self._open.pop(number, None)
+                noted.add(number)
+        return noted
 
     def _is_cycle_search_due(self) -> bool:
         if self._cycles_sought_at is None:
@@ -268,21 +424,22 @@ class DependentLoop:
         since = self._clock.monotonic() - self._cycles_sought_at
         return timedelta(seconds=since) >= self._config.interval
 
-    def _break_cycles(self, unchanged: Sequence[Wait], own: Collection[int]) -> None:
-        """Fail the newest run of each wait cycle, if it is this master's."""
-        # Every run in a wait cycle is needed by another one in it, so only needed runs are read.
-        needed = {run for wait in unchanged for run in runs_needed(wait)}
+    def _break_cycles(self, needed: Collection[int]) -> None:
+        """Fail the newest run of each wait cycle, if it is this master's.
+
+        Every run in a wait cycle is needed by another one in it, so only needed runs are read.
+        """
         if not needed:
             return
         self._cycles_sought_at = self._clock.monotonic()
         try:
-            self._break_cycles_behind(needed, own)
+            self._break_cycles_behind(needed)
         except ServiceUnreachableError:
             raise
         except Exception:
             log.exception("runs that wait for each other could not be looked for")
 
-    def _break_cycles_behind(self, needed: Iterable[int], own: Collection[int]) -> None:
+    def _break_cycles_behind(self, needed: Iterable[int]) -> None:
         waits: dict[int, dict[int, Wait]] = {}
         read: dict[int, tuple[WaitingDependent, str]] = {}
         left = self._config.followed_at_most
@@ -307,9 +464,14 @@ class DependentLoop:
         for cycle in wait_cycles(waits):
             for number in cycle.attempts:
                 each, evidence = read[number]
-                if number in own and self._write(
-                    each, TaskState.FAILURE, evidence, cycle.reason, FailureReason.CONFIGURATION
-                ):
+                broken = DependentDecision(
+                    waiting=each,
+                    state=TaskState.FAILURE,
+                    evidence=evidence,
+                    reason=cycle.reason,
+                    failure=FailureReason.CONFIGURATION,
+                )
+                if number in self._waits and self._end(broken):
                     log.warning(
                         "task failed because process instances wait for each other",
                         extra={
@@ -333,23 +495,28 @@ class DependentLoop:
         self, held_up: Sequence[WaitingDependent]
     ) -> list[tuple[WaitingDependent, Wait, str]]:
         """Evaluate waits of any owner as they are now; their own master may be behind."""
-        read: list[_Read] = []
+        read: list[_Wait] = []
         unclear: set[int] = set()
         for each in held_up:
             one = self._read(each)
-            if isinstance(one, _Read):
+            if isinstance(one, _Wait):
                 read.append(one)
             else:
                 # It will fail, and its run will go on.
                 unclear.add(each.ownership.process_instance_id)
-        answers = self._answers(read)
+        asked: dict[Question, None] = {}
+        for one in read:
+            asked |= dict.fromkeys(
+                questions(one.dependent, one.moment, one.zone, apart_from=one.apart_from)
+            )
+        answers = self._look_up(list(asked))
         return [
             (one.row, _wait(one, answers), _verdict(one, answers)[1])
             for one in read
             if one.own not in unclear
         ]
 
-    def _read(self, each: WaitingDependent) -> _Read | str:
+    def _read(self, each: WaitingDependent) -> _Wait | str:
         """Read the task's condition and zone, or return the reason why they can't be read."""
         dependent = _dependence(each)
         if not isinstance(dependent, Dependent):
@@ -358,7 +525,7 @@ class DependentLoop:
             zone = self._zone if each.timezone_id is None else zone_named(each.timezone_id)
         except UnknownZoneError as error:
             return f"the run's time zone: {error}"
-        return _Read(each, dependent, zone)
+        return _Wait(each, dependent, zone)
 
     def _log_items(self, each: WaitingDependent, verdict: Verdict) -> None:
         for item in verdict.items:
@@ -373,8 +540,15 @@ class DependentLoop:
 
     def _fail(self, each: WaitingDependent, why: str) -> None:
         """End a task that can't be decided; if that fails too, the next check tries again."""
+        failed = DependentDecision(
+            waiting=each,
+            state=TaskState.FAILURE,
+            evidence="[]",
+            reason=why,
+            failure=FailureReason.CONFIGURATION,
+        )
         try:
-            self._write(each, TaskState.FAILURE, "[]", why, FailureReason.CONFIGURATION)
+            self._end(failed)
         except ServiceUnreachableError:
             raise
         except Exception:
@@ -383,22 +557,11 @@ class DependentLoop:
                 extra={"task_instance_id": each.task_instance_id, "reason": why},
             )
 
-    def _write(
-        self,
-        each: WaitingDependent,
-        state: TaskState | None,
-        evidence: str,
-        reason: str | None = None,
-        failure: FailureReason | None = None,
-    ) -> bool:
-        return self._store.decide(
-            each,
-            state=state,
-            evidence=evidence,
-            reason=reason,
-            failure=failure,
-            now=self._clock.now(),
-        )
+    def _end(self, decision: DependentDecision) -> bool:
+        """Write an end; return False if the task no longer waited."""
+        written = self._store.decide([decision], now=self._clock.now())
+        self._forget(decision.waiting.task_instance_id)
+        return bool(written)
 
 
 def _dependence(each: WaitingDependent) -> Dependent | str:
@@ -416,14 +579,14 @@ def _dependence(each: WaitingDependent) -> Dependent | str:
     return control
 
 
-def _verdict(one: _Read, answers: _Answers) -> tuple[Verdict, str]:
+def _verdict(one: _Wait, answers: _Answers) -> tuple[Verdict, str]:
     """Return the verdict, and the evidence as the row keeps it."""
-    verdict = evaluate(one.dependent, one.moment, one.zone, answers, apart_from=one.own)
+    verdict = evaluate(one.dependent, one.moment, one.zone, answers, apart_from=one.apart_from)
     return verdict, json.dumps(verdict.evidence, ensure_ascii=False)
 
 
-def _wait(one: _Read, answers: _Answers) -> Wait:
-    return wait_of(one.dependent, one.moment, one.zone, answers, apart_from=one.own)
+def _wait(one: _Wait, answers: _Answers) -> Wait:
+    return wait_of(one.dependent, one.moment, one.zone, answers, apart_from=one.apart_from)
 
 
 def _why(verdict: Verdict) -> str:

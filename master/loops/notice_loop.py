@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from common.store.listen import Channel, Notification, read_task_report
 from master.loops.run_worker import RunWorker
 
 CHANNELS = tuple(Channel)
 """The channels that a master listens to."""
+
+
+UpstreamChanged: TypeAlias = Callable[[int | None, str | None], None]
+"""Told the run that has ended and None, or the run and its task; without a run, any may have."""
 
 
 class NotificationSource(Protocol):
@@ -32,7 +36,7 @@ class NoticeLoop:
         *,
         runs: RunWorker,
         command_waiting: Callable[[], None],
-        upstream_changed: Callable[[], None] = lambda: None,
+        upstream_changed: UpstreamChanged = lambda _run, _task: None,
         hold_changed: Callable[[], None] = lambda: None,
         schedule_changed: Callable[[], None] = lambda: None,
         complement_changed: Callable[[], None] = lambda: None,
@@ -63,11 +67,10 @@ class NoticeLoop:
                     self._command_waiting()
                 case Channel.TASK:
                     self._reported(notification.payload)
-                    self._upstream_changed()
                 case Channel.WANTED:
                     self._runs.check_tables()
                 case Channel.PROCESS:
-                    self._upstream_changed()
+                    self._upstream_changed(_number(notification.payload), None)
                     self._complement_changed()
                 case Channel.HOLD:
                     self._hold_changed()
@@ -78,7 +81,7 @@ class NoticeLoop:
                 case _:
                     # The connection was lost in between: any notification may have been missed.
                     self._command_waiting()
-                    self._upstream_changed()
+                    self._upstream_changed(None, None)
                     self._hold_changed()
                     self._schedule_changed()
                     self._complement_changed()
@@ -87,7 +90,16 @@ class NoticeLoop:
 
     def _reported(self, payload: str) -> None:
         try:
-            self._runs.reported(read_task_report(payload))
+            report = read_task_report(payload)
         except ValueError:
             # Not one of ours; if it meant anything, the rows show it.
             self._runs.check_tables()
+            self._upstream_changed(None, None)
+        else:
+            self._runs.reported(report)
+            self._upstream_changed(report.process_instance_id, report.name)
+
+
+def _number(payload: str) -> int | None:
+    """Read the id of a run; None if the payload is none of ours."""
+    return int(payload) if payload.isascii() and payload.isdigit() else None

@@ -26,7 +26,7 @@ from common.model.states import (
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
 from common.store import tables as t
 from common.store.listen import read_task_report
-from common.store.master.ports import Saved, WaitingDependent
+from common.store.master.ports import AnsweringRun, DependentDecision, Saved, WaitingDependent
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,
@@ -74,14 +74,12 @@ def decide(
     reason: str | None = None,
     failure: FailureReason | None = None,
 ) -> bool:
-    return db.dependents.decide(
-        waiting,
-        state=state,
-        evidence=evidence,
-        reason=reason,
-        failure=failure,
-        now=LATER + MINUTE,
+    decision = DependentDecision(
+        waiting=waiting, state=state, evidence=evidence, reason=reason, failure=failure
     )
+    written = db.dependents.decide([decision], now=LATER + MINUTE)
+    assert written <= {waiting.task_instance_id}
+    return bool(written)
 
 
 # Waiting
@@ -122,7 +120,42 @@ def test_the_dependents_of_a_nodes_live_runs_wait_in_order(db: Tables) -> None:
     assert db.dependents.waiting(REBORN) == ()
 
 
+def test_the_undecided_are_told_with_the_epochs_of_their_owner(db: Tables) -> None:
+    first, second = a_run(db), a_run(db)
+    a, b = a_dependent(db, first), a_dependent(db, second)
+    submit(db, first, "shell")
+    over = a_run(db)
+    a_dependent(db, over)
+    end_run(db, over, ProcessState.FAILURE)
+    assert db.dependents.undecided(MASTER) == {a: first.epoch, b: second.epoch}
+    again = take_over(db, second, node=OTHER_MASTER)
+    assert db.dependents.undecided(MASTER) == {a: first.epoch}
+    assert db.dependents.undecided(OTHER_MASTER) == {b: again.epoch}
+    assert db.dependents.undecided(REBORN) == {}
+
+
 # Deciding
+
+
+def test_several_are_decided_together_apart_from_those_that_wait_no_more(db: Tables) -> None:
+    mine, others = a_run(db), a_run(db, node=OTHER_MASTER)
+    ids = [a_dependent(db, mine, name) for name in "abc"]
+    ids.append(a_dependent(db, others))
+    a, b, c = db.dependents.waiting(MASTER)
+    (d,) = db.dependents.waiting(OTHER_MASTER)
+    save(db, mine, kill("b"))
+    states = (TaskState.SUCCESS, TaskState.SUCCESS, None, TaskState.FAILURE)
+    decisions = [
+        DependentDecision(waiting=waiting, state=state, evidence=f"[{number}]")
+        for number, (waiting, state) in enumerate(zip((a, b, c, d), states, strict=True))
+    ]
+    written = db.dependents.decide(decisions, now=LATER + MINUTE)
+    assert written == {ids[0], ids[2], ids[3]}
+    assert has(the_task(db, ids[0]), state=7, evidence="[0]", end_time=LATER + MINUTE)
+    assert has(the_task(db, ids[1]), state=int(TaskState.KILL), evidence=None)
+    assert has(the_task(db, ids[2]), state=1, evidence="[2]", end_time=None)
+    assert has(the_task(db, ids[3]), state=6, evidence="[3]", end_time=LATER + MINUTE)
+    assert db.dependents.decide([], now=LATER) == frozenset()
 
 
 def test_what_was_looked_at_is_kept_while_it_waits(db: Tables) -> None:
@@ -197,6 +230,22 @@ def test_a_dependent_is_withdrawn_at_once(
 
 
 # Looking up
+
+
+def test_runs_are_told_with_their_definition_and_their_moment(db: Tables) -> None:
+    definition_id = a_definition(db, name="flights")
+    first = a_run(db, process_definition_id=definition_id, schedule_time=NOON - DAY)
+    second = a_run(db, process_definition_id=definition_id)
+    ids = [second.process_instance_id, 2_000_000_000, first.process_instance_id]
+    assert db.dependents.runs(ids) == tuple(
+        AnsweringRun(
+            process_instance_id=owned.process_instance_id,
+            process_definition_id=definition_id,
+            definition_name="flights",
+            moment=moment,
+        )
+        for owned, moment in ((first, NOON - DAY), (second, NOON))
+    )
 
 
 def a_question(definition_id: int | None, **changes: Any) -> Question:

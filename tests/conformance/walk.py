@@ -32,7 +32,7 @@ from common.model.schedules import Fire, FireOutcome, FirePlan, Schedule
 from common.model.states import ExecutionType, Priority, ProcessState, TaskState, TimeoutStrategy
 from common.model.upstream import Question
 from common.store import tables as t
-from common.store.master.ports import Released, Saved, Step
+from common.store.master.ports import DependentDecision, Released, Saved, Step
 from common.store.transaction import StoreConflictError
 from master.logic.complement import step
 from tests.builders import NOON
@@ -350,10 +350,11 @@ class Walk:
         state = self._random.choice((None, TaskState.SUCCESS, TaskState.FAILURE))
 
         def decide(db: Tables) -> Any:
-            return [
-                db.dependents.decide(waiting, state=state, evidence="[]", reason=None, now=LATER)
+            decisions = [
+                DependentDecision(waiting=waiting, state=state, evidence="[]")
                 for waiting in db.dependents.waiting(master)[:2]
             ]
+            return db.dependents.decide(decisions, now=LATER)
 
         return decide
 
@@ -543,6 +544,7 @@ def _view_of(master: Node, db: Tables) -> Any:
         db.runs.reports(master),
         {owned: (intent.state, _without_server_time(intent.at)) for owned, intent in wanted},
         db.runs.unclaimed(master, submitted_before=LATER),
+        db.dependents.undecided(master),
         db.dependents.waiting(master),
     )
 

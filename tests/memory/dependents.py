@@ -7,12 +7,17 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from common.model.cluster import Node
-from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
-from common.store.master.ports import PAGE, DependentStore, WaitingDependent
+from common.store.master.ports import (
+    PAGE,
+    AnsweringRun,
+    DependentDecision,
+    DependentStore,
+    WaitingDependent,
+)
 from common.store.transaction import storable
-from tests.memory.database import MemoryDatabase
+from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import DEPENDENT, EPOCH, ProcessRecord, TaskRecord
 
 _KNOWN_STATES = tuple(ProcessState)
@@ -23,6 +28,10 @@ class MemoryDependentStore(DependentStore):
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._db = database
+
+    def undecided(self, node: Node) -> Mapping[int, int]:
+        mine = {process.id: process for process in self._db.live_runs(node)}
+        return {one.task_instance_id: one.ownership.epoch for one in self._undecided(mine)}
 
     def waiting(
         self, node: Node, *, after: int = 0, limit: int = PAGE
@@ -78,44 +87,56 @@ class MemoryDependentStore(DependentStore):
             if task.flag == 1
         )
 
+    def runs(self, process_instance_ids: Collection[int]) -> tuple[AnsweringRun, ...]:
+        named = (self._db.processes.get(number) for number in sorted(process_instance_ids))
+        return tuple(
+            AnsweringRun(
+                process_instance_id=process.id,
+                process_definition_id=process.process_definition_id,
+                definition_name=None if definition is None else definition.name,
+                moment=process.schedule_time or process.start_time,
+            )
+            for process in named
+            if process is not None
+            for definition in [self._db.definitions.get(process.process_definition_id)]
+        )
+
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         return tuple(self._answer(question) for question in questions)
 
-    def decide(
-        self,
-        waiting: WaitingDependent,
-        *,
-        state: TaskState | None,
-        evidence: str,
-        reason: str | None,
-        failure: FailureReason | None = None,
-        now: datetime,
-    ) -> bool:
-        with self._db.transaction("decide", by=waiting.ownership) as tx:
-            task = self._db.tasks.get(waiting.task_instance_id)
-            owned = waiting.ownership
-            process = self._db.processes.get(owned.process_instance_id)
-            if (
-                task is None
-                or not task.runs_as(DEPENDENT)
-                or task.flag != 1
-                or process is None
-                or task.process_instance_id != process.id
-                or not process.is_live
-                or (process.host, process.owner_epoch) != (owned.host, owned.epoch)
-            ):
-                return False
-            tx.update(self._db.tasks, task.id, evidence=storable(evidence, len(evidence)))
-            if state is not None:
-                tx.update(
-                    self._db.tasks,
-                    task.id,
-                    state=int(state),
-                    end_time=now,
-                    reason=None if reason is None else storable(reason),
-                    failure_reason=None if failure is None else failure.value,
-                )
-            return True
+    def decide(self, decisions: Sequence[DependentDecision], *, now: datetime) -> frozenset[int]:
+        with self._db.transaction("decide") as tx:
+            return frozenset(
+                each.waiting.task_instance_id for each in decisions if self._decide(tx, each, now)
+            )
+
+    def _decide(self, tx: Transaction, decision: DependentDecision, now: datetime) -> bool:
+        owned = tx.by = decision.waiting.ownership
+        task = self._db.tasks.get(decision.waiting.task_instance_id)
+        process = self._db.processes.get(owned.process_instance_id)
+        if (
+            task is None
+            or not task.runs_as(DEPENDENT)
+            or task.flag != 1
+            or process is None
+            or task.process_instance_id != process.id
+            or not process.is_live
+            or (process.host, process.owner_epoch) != (owned.host, owned.epoch)
+        ):
+            return False
+        evidence = storable(decision.evidence, len(decision.evidence))
+        tx.update(self._db.tasks, task.id, evidence=evidence)
+        if decision.state is not None:
+            reason, failure = decision.reason, decision.failure
+            tx.update(
+                self._db.tasks,
+                task.id,
+                state=int(decision.state),
+                end_time=now,
+                reason=None if reason is None else storable(reason),
+                failure_reason=None if failure is None else failure.value,
+            )
+        return True
 
     def _answer(self, question: Question) -> Answer:
         definition_id = question.definition_id

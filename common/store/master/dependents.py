@@ -1,23 +1,25 @@
 """Answers the questions of DEPENDENT attempts about other runs, and records the evidence.
 
-The master decides what an answer means; here an attempt is only ended, by one conditional update
-that is a report to its run. Used by the dependent loop of a master.
+The master decides what an answer means; here attempts are only ended, by one conditional update
+that is a report to each run. Used by the dependent loop of a master.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     DateTime,
     Engine,
     Integer,
     Text,
     and_,
     bindparam,
+    case,
     exists,
     func,
     or_,
@@ -27,7 +29,6 @@ from sqlalchemy import (
 )
 
 from common.model.cluster import Node
-from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.states import (
     FINISHED_TASK_STATES,
@@ -37,7 +38,13 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
-from common.store.master.ports import PAGE, DependentStore, WaitingDependent
+from common.store.master.ports import (
+    PAGE,
+    AnsweringRun,
+    DependentDecision,
+    DependentStore,
+    WaitingDependent,
+)
 from common.store.master.submissions import DEPENDENT
 from common.store.tables import process_definition, process_instance, task_instance
 from common.store.transaction import (
@@ -78,10 +85,23 @@ _ROWS: Final = (
     .where(_IS_UNDECIDED)
     .order_by(task_instance.c.id)
 )
+_IS_OF_NODE: Final = and_(
+    process_instance.c.host == bindparam("owner_host"),
+    process_instance.c.owner_incarnation == bindparam("incarnation"),
+    process_instance.c.state.in_(LIVE_PROCESS_STATES),
+)
+_UNDECIDED: Final = (
+    select(task_instance.c.id, process_instance.c.owner_epoch)
+    .join_from(
+        process_instance,
+        task_instance,
+        task_instance.c.process_instance_id == process_instance.c.id,
+    )
+    .where(_IS_UNDECIDED)
+    .where(_IS_OF_NODE)
+)
 _WAITING: Final = (
-    _ROWS.where(process_instance.c.host == bindparam("owner_host"))
-    .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
-    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    _ROWS.where(_IS_OF_NODE)
     # Not by the bare id: all attempts that have ended would be looked at for the few that wait.
     .where(task_instance.c.id + 0 > bindparam("after"))
     .order_by(None)
@@ -210,30 +230,71 @@ _LOOK_UP: Final = (
     )
     .order_by(_ASKED.c.place)
 )
+_RUNS: Final = (
+    select(
+        process_instance.c.id,
+        process_instance.c.process_definition_id,
+        process_definition.c.name,
+        _moment.label("moment"),
+    )
+    .outerjoin_from(
+        process_instance,
+        process_definition,
+        process_definition.c.id == process_instance.c.process_definition_id,
+    )
+    .where(process_instance.c.id == any_of("ids"))
+    .order_by(process_instance.c.id)
+)
 _DOCUMENTS: Final = select(process_instance.c.id, process_instance.c.process_instance_json).where(
     process_instance.c.id == any_of("ids")
 )
 
+_DECISION: Final = unnested(
+    "decision",
+    id=Integer,
+    run_id=Integer,
+    host=Text,
+    epoch=BigInteger,
+    evidence=Text,
+    state=Integer,
+    reason=Text,
+    failure=Text,
+)
+_ENDS: Final = _DECISION.c.state.is_not(None)
+# Locked in order of id, as all that lock several attempts do it.
+_STILL_WAITING: Final = (
+    select(task_instance.c.id)
+    .where(task_instance.c.id == any_of("ids"))
+    .where(_IS_UNDECIDED)
+    .order_by(task_instance.c.id)
+    .with_for_update(key_share=True)
+    .cte("still_waiting")
+)
 _IS_OWNERS: Final = (
     exists()
-    .where(process_instance.c.id == bindparam("run_id"))
+    .where(process_instance.c.id == _DECISION.c.run_id)
     .where(process_instance.c.id == task_instance.c.process_instance_id)
-    .where(process_instance.c.host == bindparam("owner_host"))
-    .where(process_instance.c.owner_epoch == bindparam("epoch"))
+    .where(process_instance.c.host == _DECISION.c.host)
+    .where(process_instance.c.owner_epoch == _DECISION.c.epoch)
     .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
 )
-_NOTE: Final = (
+_DECIDE: Final = (
     update(task_instance)
-    .where(task_instance.c.id == bindparam("task_id"))
+    .where(task_instance.c.id == _DECISION.c.id)
+    .where(task_instance.c.id == _STILL_WAITING.c.id)
     .where(_IS_UNDECIDED)
     .where(_IS_OWNERS)
-    .values(evidence=bindparam("found"))
-)
-_DECIDE: Final = _NOTE.values(
-    state=bindparam("decided"),
-    end_time=bindparam("now"),
-    reason=bindparam("why"),
-    failure_reason=bindparam("failure"),
+    .values(
+        evidence=_DECISION.c.evidence,
+        state=func.coalesce(_DECISION.c.state, task_instance.c.state),
+        end_time=case(
+            (_ENDS, bindparam("now", type_=DateTime(timezone=True))),
+            else_=task_instance.c.end_time,
+        ),
+        reason=case((_ENDS, _DECISION.c.reason), else_=task_instance.c.reason),
+        failure_reason=case((_ENDS, _DECISION.c.failure), else_=task_instance.c.failure_reason),
+    )
+    .returning(task_instance.c.id)
 )
 
 
@@ -242,6 +303,11 @@ class PostgresDependentStore(DependentStore):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    def undecided(self, node: Node) -> Mapping[int, int]:
+        asked = {"owner_host": node.address, "incarnation": node.incarnation}
+        rows = repeatable(self._engine, lambda db: db.execute(_UNDECIDED, asked).all())
+        return {row.id: row.owner_epoch for row in rows}
 
     def waiting(
         self, node: Node, *, after: int = 0, limit: int = PAGE
@@ -259,6 +325,19 @@ class PostgresDependentStore(DependentStore):
         asked = {"ids": sorted(process_instance_ids)}
         rows = repeatable(self._engine, lambda db: db.execute(_HELD_UP, asked).all())
         return tuple(_waiting(row) for row in rows)
+
+    def runs(self, process_instance_ids: Collection[int]) -> tuple[AnsweringRun, ...]:
+        asked = {"ids": sorted(process_instance_ids)}
+        rows = repeatable(self._engine, lambda db: db.execute(_RUNS, asked).all())
+        return tuple(
+            AnsweringRun(
+                process_instance_id=row.id,
+                process_definition_id=row.process_definition_id,
+                definition_name=row.name,
+                moment=row.moment,
+            )
+            for row in rows
+        )
 
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         answers: list[Answer] = []
@@ -286,34 +365,31 @@ class PostgresDependentStore(DependentStore):
         names = {run_id: _node_names(document) for run_id, document in documents.items()}
         return [_answer(row, names.get(row.run_id, frozenset())) for row in rows]
 
-    def decide(
-        self,
-        waiting: WaitingDependent,
-        *,
-        state: TaskState | None,
-        evidence: str,
-        reason: str | None,
-        failure: FailureReason | None = None,
-        now: datetime,
-    ) -> bool:
-        values: dict[str, Any] = {
-            "task_id": waiting.task_instance_id,
-            "run_id": waiting.ownership.process_instance_id,
-            "owner_host": waiting.ownership.host,
-            "epoch": waiting.ownership.epoch,
-            "found": storable(evidence, len(evidence)),
-        }
-        statement = _NOTE
-        if state is not None:
-            statement = _DECIDE
-            values |= {
-                "decided": int(state),
-                "now": now,
-                "why": None if reason is None else storable(reason),
-                "failure": None if failure is None else failure.value,
-            }
+    def decide(self, decisions: Sequence[DependentDecision], *, now: datetime) -> frozenset[int]:
+        if not decisions:
+            return frozenset()
         with single(self._engine) as db:
-            return db.execute(statement, values).rowcount == 1
+            return frozenset(db.scalars(_DECIDE, _columns(decisions) | {"now": now}))
+
+
+def _columns(decisions: Sequence[DependentDecision]) -> dict[str, Any]:
+    ids = [each.waiting.task_instance_id for each in decisions]
+    owners = [each.waiting.ownership for each in decisions]
+    return {
+        "ids": ids,
+        "decision_id": ids,
+        "decision_run_id": [owner.process_instance_id for owner in owners],
+        "decision_host": [owner.host for owner in owners],
+        "decision_epoch": [owner.epoch for owner in owners],
+        "decision_evidence": [storable(each.evidence, len(each.evidence)) for each in decisions],
+        "decision_state": [None if each.state is None else int(each.state) for each in decisions],
+        "decision_reason": [
+            None if each.reason is None else storable(each.reason) for each in decisions
+        ],
+        "decision_failure": [
+            None if each.failure is None else each.failure.value for each in decisions
+        ],
+    }
 
 
 def _waiting(row: AnyRow) -> WaitingDependent:

@@ -9,7 +9,7 @@ unknown, and the caller must read the tables before it acts on what it believed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
@@ -362,13 +362,42 @@ class WaitingDependent:
     timezone_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependentDecision:
+    """The evidence found for a DEPENDENT attempt and, with a state, its end."""
+
+    waiting: WaitingDependent
+    evidence: str
+    state: TaskState | None = None
+    reason: str | None = None
+    failure: FailureReason | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweringRun:
+    """A run that may answer questions: its definition, by id and name, and its moment."""
+
+    process_instance_id: int
+    process_definition_id: int
+    definition_name: str | None
+    moment: datetime
+
+
 class DependentStore(Protocol):
     """The questions behind a master's decisions on the DEPENDENT attempts of its runs."""
+
+    def undecided(self, node: Node) -> Mapping[int, int]:
+        """Return the undecided attempts of this node's runs, each with its owner's epoch."""
+        ...
 
     def waiting(
         self, node: Node, *, after: int = 0, limit: int = PAGE
     ) -> tuple[WaitingDependent, ...]:
         """Return a page of the undecided attempts of this node's runs, in order of id."""
+        ...
+
+    def runs(self, process_instance_ids: Collection[int]) -> tuple[AnsweringRun, ...]:
+        """Return those of these process instances that exist, in order of id."""
         ...
 
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
@@ -384,15 +413,6 @@ class DependentStore(Protocol):
         """
         ...
 
-    def decide(
-        self,
-        waiting: WaitingDependent,
-        *,
-        state: TaskState | None,
-        evidence: str,
-        reason: str | None,
-        failure: FailureReason | None = None,
-        now: datetime,
-    ) -> bool:
-        """Record the evidence and, with a state, end the attempt; False if it no longer waited."""
+    def decide(self, decisions: Sequence[DependentDecision], *, now: datetime) -> frozenset[int]:
+        """Record evidence and end attempts; return the ids of those that still waited."""
         ...

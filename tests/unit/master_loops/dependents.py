@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from threading import Event, Lock
@@ -15,7 +15,7 @@ from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, Question, UpstreamRun
-from common.store.master.ports import PAGE, WaitingDependent
+from common.store.master.ports import PAGE, AnsweringRun, DependentDecision, WaitingDependent
 from master.loops.dependent_loop import DependentConfig, DependentLoop
 from tests.builders import NOON
 from tests.unit.master_loops.place import MILLISECOND, SECOND, UTC_ZONE, Place
@@ -59,7 +59,11 @@ class Dependents:
         self.waited_for: dict[int, int] = {}
         self.decided: dict[int, tuple[TaskState, str | None]] = {}
         self.failures: dict[int, FailureReason | None] = {}
+        # The definitions of upstream runs that may be named in a notification.
+        self.definitions: dict[int, int] = {}
+        self.asked: list[list[int]] = []
         self.looks = 0
+        self.pages = 0
         self.writes = 0
         self.poisoned: tuple[int, ...] = ()
         self.unwritable: tuple[int, ...] = ()
@@ -77,18 +81,39 @@ class Dependents:
         with self._lock:
             self.rows |= {row.task_instance_id: row for row in rows}
 
+    def undecided(self, node: Node) -> Mapping[int, int]:
+        self._answers("undecided")
+        with self._lock:
+            self.looks += 1
+            found = {number: row.ownership.epoch for number, row in self.rows.items()}
+        self.read()
+        return found
+
     def waiting(
         self, node: Node, *, after: int = 0, limit: int = PAGE
     ) -> tuple[WaitingDependent, ...]:
         self._answers("waiting")
         with self._lock:
-            self.looks += 1
+            self.pages += 1
             found = [row for number, row in sorted(self.rows.items()) if number > after]
-        self.read()
         return tuple(found[:limit])
+
+    def runs(self, process_instance_ids: Collection[int]) -> tuple[AnsweringRun, ...]:
+        self._answers("runs")
+        return tuple(
+            AnsweringRun(
+                process_instance_id=number,
+                process_definition_id=self.definitions[number],
+                definition_name=None,
+                moment=NOON,
+            )
+            for number in sorted(process_instance_ids)
+            if number in self.definitions
+        )
 
     def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         self._answers("look_up")
+        self.asked.append([question.definition_id or 0 for question in questions])
         ids = [question.definition_id or 0 for question in questions]
         if any(number in self.poisoned for number in ids):
             raise ValueError("a mistake of ours")
@@ -107,33 +132,27 @@ class Dependents:
             return replace(a_run(ProcessState.RUNNING), id=self.waited_for[number])
         return a_run(self.upstream[number]) if number in self.upstream else None
 
-    def decide(
-        self,
-        waiting: WaitingDependent,
-        *,
-        state: TaskState | None,
-        evidence: str,
-        reason: str | None,
-        failure: FailureReason | None = None,
-        now: datetime,
-    ) -> bool:
+    def decide(self, decisions: Sequence[DependentDecision], *, now: datetime) -> frozenset[int]:
         self._answers("decide")
         with self._lock:
             self.writes += 1
-            number = waiting.task_instance_id
-            if number in self.unwritable:
+            numbers = [each.waiting.task_instance_id for each in decisions]
+            if any(number in self.unwritable for number in numbers):
                 raise ValueError("a row that can't be written")
-            if number not in self.rows:
-                return False
-            if state is None:
-                self.rows[number] = replace(self.rows[number], evidence=evidence)
-                return True
-            del self.rows[number]
-            self.decided[number] = (state, reason)
-            self.failures[number] = failure
-            if len(self.decided) == self.expected:
-                self.all_decided.set()
-            return True
+            there = {number for number in numbers if number in self.rows}
+            for each in decisions:
+                number = each.waiting.task_instance_id
+                if number not in there:
+                    continue
+                if each.state is None:
+                    self.rows[number] = replace(self.rows[number], evidence=each.evidence)
+                    continue
+                del self.rows[number]
+                self.decided[number] = (each.state, each.reason)
+                self.failures[number] = each.failure
+                if len(self.decided) == self.expected:
+                    self.all_decided.set()
+            return frozenset(there)
 
     def _answers(self, question: str) -> None:
         if question in self.broken:

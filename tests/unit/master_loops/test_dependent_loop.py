@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event, Thread
@@ -12,6 +13,7 @@ import pytest
 from common.clock import SystemClock
 from common.errors import ServiceUnreachableError
 from common.model.failures import FailureReason
+from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskState
 from common.runtime.service import LoopThread
 from common.runtime.wakes import Wakes
@@ -103,6 +105,74 @@ def test_an_end_without_a_notification_is_found_at_the_interval(waiter: Waiter) 
     assert 1 in waiter.store.decided
 
 
+def test_the_end_of_a_run_has_those_asked_about_alone_that_wait_for_it(waiter: Waiter) -> None:
+    waiter.store.add(*(a_dependent(number) for number in (1, 2, 3)))
+    waiter.store.definitions = {UPSTREAM: 2, UPSTREAM + 1: 7}
+    waiter.loop.run_once()
+    waiter.store.upstream = dict.fromkeys((1, 2, 3), ProcessState.SUCCESS)
+    waiter.store.asked.clear()
+    for run in (UPSTREAM, UPSTREAM + 1, UPSTREAM + 2):
+        waiter.loop.on_end(run)
+    assert waiter.wakes == 1
+    waiter.later(SECOND)
+    assert (waiter.store.asked, list(waiter.store.decided)) == ([[2]], [2])
+    assert (waiter.store.looks, waiter.store.pages) == (1, 1)
+    assert waiter.later(SECOND) == 3 * SECOND
+    waiter.later(3 * SECOND)
+    assert sorted(waiter.store.decided) == [1, 2, 3]
+
+
+def test_the_end_of_a_task_is_no_news_for_those_who_wait_for_the_whole_run(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.store.definitions = {UPSTREAM: 1}
+    waiter.loop.run_once()
+    waiter.store.upstream[1] = ProcessState.SUCCESS
+    waiter.loop.on_end(UPSTREAM, "a")
+    waiter.later(SECOND)
+    assert waiter.store.decided == {}
+    waiter.loop.on_end(UPSTREAM)
+    waiter.later(SECOND)
+    assert 1 in waiter.store.decided
+
+
+def test_a_row_is_read_once_however_often_its_question_is_asked(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    for _ in range(4):
+        waiter.later(5 * SECOND)
+    assert (waiter.store.pages, waiter.store.asked) == (1, [[1]] * 4)
+
+
+def test_a_run_of_another_epoch_is_read_anew(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.loop.run_once()
+    again = Ownership(process_instance_id=1, host="m1:5678", epoch=2)
+    waiter.store.add(a_dependent(ownership=again))
+    waiter.later(5 * SECOND)
+    assert waiter.store.pages == 2
+    assert waiter.store.rows[1].evidence is not None
+
+
+def test_what_is_over_is_asked_about_no_more(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent(1), a_dependent(2))
+    waiter.loop.run_once()
+    del waiter.store.rows[1]
+    waiter.later(5 * SECOND)
+    assert waiter.store.asked == [[1, 2], [2]]
+
+
+def test_a_master_that_joins_again_decides_nothing_of_what_it_owned_before(waiter: Waiter) -> None:
+    waiter.store.add(a_dependent())
+    waiter.store.definitions = {UPSTREAM: 1}
+    waiter.loop.run_once()
+    waiter.store.upstream[1] = ProcessState.SUCCESS
+    waiter.place.identity.become(replace(waiter.place.node, incarnation=99))
+    waiter.store.rows.clear()
+    writes = waiter.store.writes
+    waiter.loop.on_end(UPSTREAM)
+    waiter.later(SECOND)
+    assert (waiter.store.writes, waiter.store.decided) == (writes, {})
+
+
 def test_a_burst_of_ends_shares_one_check(waiter: Waiter) -> None:
     waiter.store.add(a_dependent())
     waiter.loop.run_once()
@@ -174,7 +244,7 @@ def test_a_check_that_takes_long_leaves_as_much_time_to_others(waiter: Waiter) -
     assert waiter.store.looks == 1
 
 
-@pytest.mark.parametrize("question", ["waiting", "look_up", "decide"])
+@pytest.mark.parametrize("question", ["undecided", "waiting", "look_up", "decide"])
 def test_a_check_without_an_answer_is_repeated_without_a_notification(
     waiter: Waiter, question: str
 ) -> None:
@@ -320,4 +390,4 @@ def test_more_tasks_than_a_page_holds_are_all_decided_in_one_check(waiter: Waite
         waiter.store.upstream[number] = ProcessState.SUCCESS
     waiter.made(page=2).run_once()
     assert sorted(waiter.store.decided) == [1, 2, 3, 4, 5]
-    assert waiter.store.looks == 3
+    assert waiter.store.pages == 3

@@ -47,12 +47,36 @@ def test_a_notification_wakes_whom_it_concerns(
         Notices(Notification(channel=channel, payload=payload)),
         runs=master.runs,
         command_waiting=lambda: heard.append("command"),
-        upstream_changed=lambda: heard.append("upstream"),
+        upstream_changed=lambda _run, _task: heard.append("upstream"),
         hold_changed=lambda: heard.append("hold"),
     )
     assert loop.run_once() == timedelta()
     heard += ["runs"] * master.wakes
     assert sorted(heard) == sorted(woken)
+
+
+@pytest.mark.parametrize(
+    ("channel", "payload", "told"),
+    [
+        (Channel.PROCESS, "12", (12, None)),
+        (Channel.PROCESS, "twelve", (None, None)),
+        (Channel.TASK, '[12,2,1,7,0,"a",false,null]', (12, "a")),
+        (Channel.TASK, "[12]", (None, None)),
+        ("", "", (None, None)),
+    ],
+)
+def test_those_who_wait_are_told_what_has_ended(
+    channel: str, payload: str, told: tuple[int | None, str | None]
+) -> None:
+    heard: list[tuple[int | None, str | None]] = []
+    loop = NoticeLoop(
+        Notices(Notification(channel=channel, payload=payload)),
+        runs=OneMaster().runs,
+        command_waiting=lambda: None,
+        upstream_changed=lambda run, task: heard.append((run, task)),
+    )
+    loop.run_once()
+    assert heard == [told]
 
 
 def test_a_report_wakes_the_owner_of_its_run() -> None:
