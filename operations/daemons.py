@@ -38,6 +38,7 @@ from common.ports import free_port, is_port_free
 from common.process_identity import is_alive
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
+from operations.daemon_process import await_end, let_begin, moment, since
 from operations.health import WAITING, health
 from operations.installation import packages_root
 from operations.ports import port_in_use
@@ -140,24 +141,38 @@ class Cluster:
             # Before anything is started. One that runs has its port.
             if not _is_there(self.home, kind, port) and not is_port_free(port):
                 raise port_in_use(port, daemon=kind, with_others=True)
-        pending: list[Future[Started]] = []
+        servers: list[Callable[[], Started | None]] = [self._start_database]
+        if self.config.database.url:
+            notify("database.url names a server, so none is started")
+        if not self.config.zookeeper.hosts:
+            servers.append(self.start_zookeeper)
+        else:
+            notify("zookeeper.hosts names a server, so none is started")
+        pending: list[Future[Started | None]] = []
         try:
-            servers: list[Callable[[], Started]] = []
-            if not self.config.database.url:
-                servers.append(self.start_postgres)
-            else:
-                notify("database.url names a server, so none is started")
-            if not self.config.zookeeper.hosts:
-                servers.append(self.start_zookeeper)
-            else:
-                notify("zookeeper.hosts names a server, so none is started")
-            _all_at_once(servers, pending)
-            self.upgrade_schema()
-            _all_at_once([partial(self.start_daemon, *each) for each in wanted], pending)
+            with ThreadPoolExecutor(max_workers=len(servers) + len(wanted)) as pool:
+                pending += [pool.submit(start) for start in servers]
+                # Daemons are imported beside the start of the servers, and begin after it.
+                await_servers = partial(_await_all, list(pending))
+                pending += [
+                    pool.submit(self.start_daemon, *each, after=await_servers) for each in wanted
+                ]
+            # The first that failed is the cause of what failed after it.
+            _await_all(pending)
         except BaseException:
             self._take_back([each.result() for each in pending if each.exception() is None])
             raise
-        return [each.result() for each in pending]
+        return [started for each in pending if (started := each.result()) is not None]
+
+    def _start_database(self) -> Started | None:
+        """The database at the schema of this version; its server, if that is the embedded one."""
+        started = None if self.config.database.url else self.start_postgres()
+        try:
+            self.upgrade_schema()
+        except BaseException:
+            self._take_back([started])
+            raise
+        return started
 
     def start_postgres(self, port: int | None = None) -> Started:
         """The embedded PostgreSQL, at `port` or where the settings say."""
@@ -212,11 +227,22 @@ class Cluster:
         finally:
             made.dispose()
 
-    def start_daemon(self, kind: Kind, port: int, options: Options | None = None) -> Started:
-        """A master or worker at this port; returns when it is ready, or says why it is not."""
+    def start_daemon(
+        self,
+        kind: Kind,
+        port: int,
+        options: Options | None = None,
+        *,
+        after: Callable[[], None] = lambda: None,
+    ) -> Started:
+        """A master or worker at this port; returns when it is ready, or says why it is not.
+
+        It begins only when `after` has returned, which is called while it is imported.
+        """
         with exclusive(self.home, f"{kind}-{port}"):
             pid = running_pid(pid_file(self.home, kind, port))
             if pid is not None:
+                after()
                 self._await_ready(kind, port, pid, lambda: _is_there(self.home, kind, port))
                 return self._as_started(kind, port, pid, already=True)
             if not is_port_free(port):
@@ -224,6 +250,8 @@ class Cluster:
             process = self._launch(kind, port, options or Options())
             # The daemon is not this process's business any more once it is ready.
             try:
+                after()
+                let_begin(process)
                 self._await_ready(kind, port, process.pid, lambda: process.poll() is None)
             except BaseException as error:
                 if isinstance(error, DaemonWaitsError):
@@ -259,7 +287,8 @@ class Cluster:
             port += 1
 
     def _launch(self, kind: Kind, port: int, options: Options) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", kind.module, "--home", str(self.home), "--port", str(port)]
+        command = [sys.executable, "-m", kind.module, "--held"]
+        command += ["--home", str(self.home), "--port", str(port)]
         if options.groups is not None:
             command += ["--groups", options.groups]
         if options.slots is not None:
@@ -275,7 +304,7 @@ class Cluster:
         with out.open("wb") as output:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 # Where the packages are, which is what `-m` looks in first.
@@ -304,7 +333,7 @@ class Cluster:
                     f"{self._within.total_seconds():g} s: {reason}{log_tail(self._out(kind, port))}"
                 )
             # Only /readyz reports that a daemon is ready; its end is seen at once.
-            _await_end(pid, _PROBE_INTERVAL)
+            await_end(pid, _PROBE_INTERVAL)
         raise _EndedError(f"the {kind} at port {port} has ended")
 
     def _why_ended(self, kind: Kind, port: int, code: int | None) -> SchedulerError:
@@ -322,9 +351,9 @@ class Cluster:
     def _as_started(self, kind: Kind, port: int, pid: int, *, already: bool) -> Started:
         return Started(name=kind, host=self._host(kind), port=port, pid=pid, already=already)
 
-    def _take_back(self, started: Sequence[Started]) -> None:
+    def _take_back(self, started: Sequence[Started | None]) -> None:
         for one in reversed(started):
-            if not one.already:
+            if one is not None and not one.already:
                 with suppress(SchedulerError):
                     self.stop_one(one.name, one.port)
 
@@ -483,7 +512,7 @@ class Cluster:
                     pid=pid,
                     incarnation=incarnations.get((f"{host}:{port}", pid)),
                     state=state,
-                    since=_since(pid),
+                    since=since(pid),
                     reason=reason,
                 )
             )
@@ -532,29 +561,14 @@ class Cluster:
         path.write_text(json.dumps(asdict(options)) + "\n", encoding="utf-8")
 
 
-def _all_at_once(starters: Sequence[Callable[[], Started]], pending: list[Future[Started]]) -> None:
-    """Start them side by side and wait for all; then raise what the first that failed raised."""
-    with ThreadPoolExecutor(max_workers=max(1, len(starters))) as pool:
-        mine = [pool.submit(start) for start in starters]
-        pending += mine
-    for each in mine:
+def _await_all(pending: Sequence[Future[Started | None]]) -> None:
+    """Wait for these in turn; raise what the first that failed has raised."""
+    for each in pending:
         each.result()
 
 
 class _EndedError(Exception):
     """The daemon's process ended while it was waited for."""
-
-
-def _await_end(pid: int, within: timedelta) -> None:
-    """Return when the process has ended, or after this span."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        select.select([descriptor], [], [], within.total_seconds())
-    finally:
-        os.close(descriptor)
 
 
 def _is_there(home: Path, kind: Kind, port: int) -> bool:
@@ -570,18 +584,5 @@ def _server_status(name: str, host: str, port: int, pid: int, start_time: float)
         incarnation=None,
         # Its port is what others need of it; whether it answers well is for `doctor`.
         state="not answering" if is_port_free(port) else "ready",
-        since=_moment(start_time),
+        since=moment(start_time),
     )
-
-
-def _since(pid: int) -> datetime | None:
-    from common.process_identity import process_start_time
-
-    started = process_start_time(pid)
-    return None if started is None else _moment(started)
-
-
-def _moment(seconds_since_boot: float) -> datetime:
-    lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
-    booted = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
-    return datetime.fromtimestamp(booted + seconds_since_boot, UTC)

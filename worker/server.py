@@ -52,6 +52,7 @@ from common.runtime.daemon import (
     zone_of,
 )
 from common.runtime.health import HealthServer
+from common.runtime.held import StarterGoneError, await_start
 from common.runtime.outages import OutageTolerant
 from common.runtime.pid_file import holding, pid_file
 from common.runtime.service import Service, StopRequestedError
@@ -105,6 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, help="serves health and metrics; part of its identity")
     parser.add_argument("--groups", help="worker groups that it serves, as a,b")
     parser.add_argument("--slots", type=int, help="tasks at the same time")
+    parser.add_argument("--held", action="store_true", help="begin after a line of standard input")
     options = parser.parse_args(arguments)
     overrides: dict[str, object] = {
         "home": str(options.home.resolve()) if options.home else None,
@@ -114,9 +116,11 @@ def main(arguments: list[str] | None = None) -> int:
         "worker.exec_threads": options.slots,
     }
     try:
+        if options.held:
+            await_start()
         given = {key: value for key, value in overrides.items() if value is not None}
         return WorkerServer(configuration.load(overrides=given)).run()
-    except StopRequestedError:
+    except (StopRequestedError, StarterGoneError):
         return 0
     except SchedulerError as error:
         log.error("daemon could not run", extra={"cause": str(error)})  # noqa: TRY400  # No trace.

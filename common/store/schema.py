@@ -267,10 +267,6 @@ def upgrade(
 
 
 def _upgrade(engine: Engine, os_user: str) -> list[str]:
-    # Here, because a daemon's start-up, which only checks, shouldn't pay for importing Alembic.
-    from alembic import command as alembic
-    from alembic.config import Config
-
     if not os_user:
         raise ConfigurationError("the operating-system user for the first tenant is not known")
     with engine.begin() as db:
@@ -288,6 +284,10 @@ def _upgrade(engine: Engine, os_user: str) -> list[str]:
             if _works_with_newer(db):
                 return []
             raise _newer(found)
+        # Here, because a start that finds nothing to do shouldn't pay for importing Alembic.
+        from alembic import command as alembic
+        from alembic.config import Config
+
         config = Config()
         # The Alembic options are read by configparser, to which a percent sign is special.
         config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))

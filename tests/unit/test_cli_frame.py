@@ -12,9 +12,12 @@ from typing import Annotated
 
 import pytest
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from operations.errors import UsageError
-from orcaflow.cli.app import main
+from orcaflow.cli.app import app, main
+from orcaflow.cli.loading import RootGroup
 from orcaflow.cli.usage import translate_usage_errors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +73,33 @@ def imported_by(arguments: str, **environment: str) -> tuple[int, set[str]]:
         env=os.environ | environment,
     )
     return done.returncode, set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_list_of_commands_says_of_each_what_the_command_says_itself(width: int) -> None:
+    group = get_command(app)
+    assert isinstance(group, RootGroup)
+    texts = []
+    for write in (RootGroup.format_commands, TyperGroup.format_commands):
+        ctx = group.make_context(
+            "orcaflow", ["version"], terminal_width=width, max_content_width=width
+        )
+        formatter = ctx.make_formatter()
+        write(group, ctx, formatter)
+        texts.append(formatter.getvalue())
+    assert texts[0] == texts[1]
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    program = (
+        "import sys\nfrom orcaflow.cli.app import main\nmain(['--help'])\n"
+        "found = [name for name in sys.modules if name.startswith('orcaflow.cli.commands.')]\n"
+        "sys.exit(' '.join(found))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "\n")
 
 
 @pytest.mark.parametrize(
