@@ -3,7 +3,8 @@
 Stand-alone, on the loopback address, with half-second ticks so that sessions may be as short as a
 second. It does not wait for the disk: nothing in ZooKeeper is needed for correctness, all of it is
 rebuilt from the tables when lost. Only the jars that the server needs are loaded, which halves
-both its start and its memory.
+both its start and its memory, and their classes from an archive (`zookeeper_classes`), which halves
+the start again.
 
 Nobody reads or writes without its credential (`common.embedded.zookeeper_rights`).
 
@@ -27,6 +28,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from common.clock import SystemClock
+from common.embedded import zookeeper_classes as classes
 from common.embedded.addresses import (
     ZookeeperAddress,
     record,
@@ -97,8 +99,12 @@ class EmbeddedZookeeper:
         digest: str = "",
         start_within: timedelta = timedelta(seconds=60),
         stop_within: timedelta = timedelta(seconds=10),
+        jvm_options: Sequence[str] | None = None,
     ) -> None:
-        """`port` 0 is the port of the last time, or a free one; `digest` "" is the home's own."""
+        """`port` 0 is the port of the last time, or a free one; `digest` "" is the home's own.
+
+        `jvm_options`: in the place of those for the archive of classes.
+        """
         # Resolved, so that a server is known again whichever way its home is named.
         self.home = home.expanduser().resolve()
         self.data_dir = self.home / "zookeeper"
@@ -109,6 +115,7 @@ class EmbeddedZookeeper:
         self._heap_mb = heap_mb
         self._start_within = start_within
         self._stop_within = stop_within
+        self._jvm_options = jvm_options
 
     def start(self) -> ZookeeperAddress:
         """Start the server unless it runs; return its address."""
@@ -167,7 +174,9 @@ class EmbeddedZookeeper:
             return ""
 
     def _launch(self) -> ZookeeperAddress:
-        java = find_java()
+        java, jars = find_java(), jars_of_zookeeper()
+        archive = classes.find(java, jars)
+        options = classes.flags(archive) if self._jvm_options is None else self._jvm_options
         last = recorded_zookeeper(self.home)
         port = choose_port(
             self._port,
@@ -176,15 +185,28 @@ class EmbeddedZookeeper:
             key="embedded.zookeeper_port",
         )
         self._write_settings(port)
-        log = self.home / "logs" / f"zookeeper-{port}.log"
         try:
-            pid, start_time = launch(
+            pid, start_time = self._launch_java(java, jars, port, options)
+        except ServerStartError:
+            if archive is None or self._jvm_options is not None:
+                raise
+            # A JVM ends at once with an archive that is cut off: it costs that, and no server.
+            archive.unlink(missing_ok=True)
+            pid, start_time = self._launch_java(java, jars, port, classes.flags(None))
+        if archive is None and self._jvm_options is None:
+            classes.build_in_background(jars)
+        return ZookeeperAddress(host=LOOPBACK, port=port, pid=pid, start_time=start_time)
+
+    def _launch_java(
+        self, java: Path, jars: Sequence[Path], port: int, options: Sequence[str]
+    ) -> tuple[int, float]:
+        try:
+            return launch(
                 [
-                    str(java),
-                    f"-Xmx{self._heap_mb}m",
+                    *(str(java), f"-Xmx{self._heap_mb}m"),
                     # A small server that starts often: compile lightly, share classes, leave no
                     # files.
-                    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+                    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *options),
                     "-XX:-UsePerfData",
                     "-XX:+ExitOnOutOfMemoryError",
                     "-Dzookeeper.forceSync=no",
@@ -193,11 +215,11 @@ class EmbeddedZookeeper:
                     "-Dzookeeper.jmx.log4j.disable=true",
                     "-Dlog4j2.disable.jmx=true",
                     f"-Dlog4j2.configurationFile={self._logging_file}",
-                    *("-cp", ":".join(str(jar) for jar in _jars())),
+                    *("-cp", ":".join(str(jar) for jar in jars)),
                     *(_MAIN_CLASS, str(self._settings_file)),
                 ],
                 server="ZooKeeper",
-                log=log,
+                log=self.home / "logs" / f"zookeeper-{port}.log",
                 is_ready=lambda _: _is_serving(port),
                 within=self._start_within,
                 environment=_environment(),
@@ -209,7 +231,6 @@ class EmbeddedZookeeper:
                     f"move it away and start again"
                 ) from error
             raise
-        return ZookeeperAddress(host=LOOPBACK, port=port, pid=pid, start_time=start_time)
 
     @property
     def _logging_file(self) -> Path:
@@ -320,7 +341,7 @@ def _environment() -> dict[str, str]:
     return {name: os.environ[name] for name in kept if name in os.environ}
 
 
-def _jars() -> list[Path]:
+def jars_of_zookeeper() -> list[Path]:
     """The jars that the server needs, by name without version; PySpark itself is not imported."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:

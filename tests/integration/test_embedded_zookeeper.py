@@ -15,11 +15,13 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
+from common import caches
+from common.embedded import zookeeper_classes as classes
 from common.embedded.addresses import (
     zookeeper_address,
     zookeeper_file,
 )
-from common.embedded.zookeeper import EmbeddedZookeeper, find_java
+from common.embedded.zookeeper import EmbeddedZookeeper, find_java, jars_of_zookeeper
 from common.embedded.zookeeper_rights import as_super, digest_file, digest_of
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 
@@ -85,6 +87,29 @@ def test_nodes_and_port_are_kept_between_starts_even_after_a_kill(
     assert not server.is_running()
     server.start()
     assert has_node(server, "/kept/two")
+
+
+def test_a_java_that_ends_at_once_with_its_archive_of_classes_is_started_without(
+    server: EmbeddedZookeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        '#!/bin/sh\ncase "$*" in *SharedArchiveFile*) exit 134 ;; esac\n'
+        f'exec "{find_java().resolve()}" "$@"\n'
+    )
+    java.chmod(0o755)
+    (tmp_path / "java" / "release").write_text('JAVA_VERSION="17"\n')
+    monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
+    place = tmp_path / "archives"
+    place.mkdir(mode=0o755)
+    monkeypatch.setattr(caches, "folders", lambda _: [place])
+    archive = place / classes.name_of(java, jars_of_zookeeper())
+    archive.write_bytes(bytes(classes.LEAST_BYTES))
+    archive.chmod(0o444)
+    server.start()
+    assert server.is_running()
+    assert not archive.exists()
 
 
 ATTACKS: tuple[Callable[[KazooClient], object], ...] = (

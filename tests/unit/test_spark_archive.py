@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.spark.jvm import caches, cds_archive, cds_building
+from common import caches
+from worker.spark.jvm import cds_archive, cds_building
 from worker.spark.jvm.cds_archive import Archive
 
 

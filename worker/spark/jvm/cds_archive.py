@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from worker.spark.jvm import caches
+from common import caches
 
 _FORMAT = 2
 """The version of the archives' contents; another number has all archives made anew."""

@@ -18,8 +18,9 @@ import sys
 import zipfile
 from pathlib import Path
 
+from common import caches
 from worker.processes.marks import HELPER, shell_line
-from worker.spark.jvm import caches, cds_training
+from worker.spark.jvm import cds_training
 from worker.spark.jvm.cds_archive import (
     FILE,
     LEAST_BYTES,

@@ -21,9 +21,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from common import caches
 from common.masking import is_secret
 from common.model.retry_policy import megabytes_in
-from worker.spark.jvm import caches, cds_archive, properties
+from worker.spark.jvm import cds_archive, properties
 from worker.spark.jvm.installation import home_of_spark, scratch_option
 
 CONNECT_SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"

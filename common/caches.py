@@ -1,4 +1,4 @@
-"""The folders for files that are made only once for an installation of Spark.
+"""The folders for files that are made only once for an installation of Spark and ZooKeeper.
 
 In the installation itself if that can be written, else under ORCAFLOW_HOME, else in the account's
 own cache. Files from there are executed, so none is taken that another account could have written,
