@@ -253,18 +253,20 @@ class RunWorker:
         self._open(events)
         # Runs taken over may have reports that only the former owner was notified of.
         check = check or any(ownership.epoch > 1 for ownership in events)
-        for report in self._reports(node, check=check):
+        # Without a run in memory there is none that a report or an intent could reach.
+        asks = check and bool(self._runs)
+        for report in self._reports(node, check=asks):
             run = self._runs.get(report.process_instance_id)
             if run is not None:
                 events.setdefault(run.ownership, []).append(event_of(report))
-        if check:
+        if asks:
             for ownership, intent in self._store.wanted(node).items():
                 event = self._wanted(intent, now)
                 if event is not None and self._has(ownership):
                     # First of all: an opening or a report may end the run, as paused for example.
                     events.setdefault(ownership, []).insert(0, event)
-            if self._runs:
-                self._store.propagate_intents(node)
+            self._store.propagate_intents(node)
+        if check:
             self._checked_at = monotonic
         for run, due in self._due(now):
             events.setdefault(run.ownership, []).append(due)

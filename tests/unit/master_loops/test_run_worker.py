@@ -201,6 +201,17 @@ def test_a_save_without_an_answer_is_looked_up_in_the_tables(
     assert master.state(run) is ProcessState.SUCCESS
 
 
+def test_a_master_without_a_run_asks_the_tables_for_runs_alone(master: OneMaster) -> None:
+    for _ in range(3):
+        master.later(MINUTE)
+    assert master.store.asked == ["owned"] * 3
+    master.begin("a")
+    master.step()
+    master.store.asked.clear()
+    master.later(MINUTE)
+    assert master.store.asked == ["owned", "reports", "wanted", "propagate_intents"]
+
+
 @pytest.mark.parametrize("question", ["load", "owned", "reports", "wanted"])
 def test_a_read_without_an_answer_costs_no_run_its_start(master: OneMaster, question: str) -> None:
     run = master.begin("a")
