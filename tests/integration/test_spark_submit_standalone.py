@@ -28,19 +28,18 @@ from worker.spark.managers.tags import tag
 
 pytestmark = pytest.mark.slow
 
-# It names itself, as most programs do, and so hides the name that has the tag in it.
+# It names itself, as most programs do, and so hides the name that has the tag in it. A context and
+# jobs on RDDs: none of Spark SQL is loaded, which takes more of the processor than all the rest.
 _BEGIN = """
 import os, sys, time
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.appName("my own name").getOrCreate()
-context = spark.sparkContext
+from pyspark import SparkConf, SparkContext
+context = SparkContext(conf=SparkConf().setAppName("my own name"))
 print("made", context.applicationId, flush=True)
 """
-# Jobs on RDDs: none of Spark SQL is loaded, which takes more of the processor than all the rest.
 _SUM = _BEGIN + "print('sum', context.range(0, 1000, 1, 4).sum())\n"
 _LONG = _BEGIN + "context.range(0, 2, 1, 2).foreach(lambda _: time.sleep(300))\n"
 _BROKEN = _BEGIN + "context.range(0, 4, 1, 2).map(lambda n: 1 // 0).collect()\n"
-_GATED = _SUM + "while not os.path.exists(sys.argv[1]): time.sleep(0.1)\nspark.stop()\n"
+_GATED = _SUM + "while not os.path.exists(sys.argv[1]): time.sleep(0.1)\ncontext.stop()\n"
 
 _SMALL = {
     "spark.driver.memory": "512m",
@@ -164,15 +163,16 @@ def test_a_driver_on_a_lost_host_is_ended_first_and_an_application_that_names_it
         left.wait()
 
 
+# The compiler reads each jar of its class path.
+_JARS = ("spark-core_*", "spark-common-utils_*", "scala-library-*")
 _JAVA = """
 import java.util.List;
+import org.apache.spark.SparkConf;
 import org.apache.spark.api.java.JavaSparkContext;
-import org.apache.spark.sql.SparkSession;
 public class Job {
     public static void main(String[] words) throws Exception {
         if (words[0].equals("end")) return;
-        SparkSession spark = SparkSession.builder().appName("my own name").getOrCreate();
-        JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
+        JavaSparkContext context = new JavaSparkContext(new SparkConf().setAppName("my own name"));
         System.out.println("count " + context.parallelize(List.of(1, 2)).count());
         Thread.sleep(Long.parseLong(words[0]));
     }
@@ -186,7 +186,9 @@ def test_a_driver_that_runs_in_the_cluster_is_ended_with_its_application(
 ) -> None:
     home = programs.home
     (home / "Job.java").write_text(_JAVA)
-    compile_it = ("javac", "-cp", f"{cluster.spark}/jars/*", "Job.java")
+    jars = [str(jar) for name in _JARS for jar in Path(cluster.spark, "jars").glob(name)]
+    light = [f"-J{option}" for option in light_jvm.LIGHT.split()]
+    compile_it = ("javac", *light, "-proc:none", "-cp", os.pathsep.join(jars), "Job.java")
     subprocess.run(compile_it, cwd=home, check=True)
     subprocess.run(("jar", "cf", "job.jar", "Job.class"), cwd=home, check=True)
     java = {
