@@ -22,6 +22,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,13 @@ _SEEN = {
 
 def until(is_so: Callable[[], object], *, within: float = 300) -> None:
     """Look until it is so; fails when it is not so for very long."""
-    deadline = time.monotonic() + within
+    begun = time.monotonic()
     while not is_so():
-        assert time.monotonic() < deadline, "waited in vain"
-        # Between looks at other processes' effects; no test's outcome depends on its length.
-        time.sleep(0.02)
+        waited = time.monotonic() - begun
+        assert waited < within, "waited in vain"
+        # Between looks at other processes' effects; no test's outcome depends on its length. A look
+        # may ask servers, who need the processor for what is awaited.
+        time.sleep(0.02 if waited < 1 else 0.1)
 
 
 def a_profile(**changes: Any) -> SparkProfile:
@@ -240,9 +243,10 @@ class SparkHost:
 
     def family(self) -> list[int]:
         """All that descends from it, without itself."""
+        all_parents = {pid: parent(pid) for pid in processes()}
         found, parents = set(), {self.pid}
         while parents:
-            parents = {pid for pid in processes() if parent(pid) in parents}
+            parents = {pid for pid, above in all_parents.items() if above in parents}
             # What makes the JVM's archive belongs to no task and no server.
             parents -= {pid for pid in parents if "worker.spark.jvm.cds_building" in command(pid)}
             found |= parents
@@ -515,7 +519,7 @@ def _servers(directory: Path) -> dict[Path, dict[str, str]]:
 def _running_jobs(conf: Mapping[str, str]) -> list[dict[str, Any]]:
     try:
         about = f"{_page(conf)}/api/v1/applications/{_application(conf)}"
-        found: list[dict[str, Any]] = _json_of(f"{about}/jobs?status=running", conf)
+        found: list[dict[str, Any]] = _json_of(f"{about}/jobs?status=running", page_token(conf))
     except (OSError, ValueError):
         return []  # It is starting, or has just gone.
     return found
@@ -526,7 +530,13 @@ def _page(conf: Mapping[str, str]) -> str:
 
 
 def _application(conf: Mapping[str, str]) -> str:
-    (application,) = _json_of(f"{_page(conf)}/api/v1/applications", conf)
+    return _application_at(_page(conf), page_token(conf))
+
+
+# A server has one for life, and tests look at its jobs many times a second.
+@cache
+def _application_at(page: str, token: str) -> str:
+    (application,) = _json_of(f"{page}/api/v1/applications", token)
     return str(application["id"])
 
 
@@ -536,7 +546,7 @@ def page_token(conf: Mapping[str, str]) -> str:
     return doors.page_token(base64.urlsafe_b64decode(encoded))
 
 
-def _json_of(address: str, conf: Mapping[str, str]) -> Any:
-    request = urllib.request.Request(address, headers=dict(doors.headers(page_token(conf))))
+def _json_of(address: str, token: str) -> Any:
+    request = urllib.request.Request(address, headers=dict(doors.headers(token)))
     with urllib.request.urlopen(request, timeout=10) as answer:
         return json.load(answer)
