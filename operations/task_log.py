@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import codecs
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from common.errors import NotAllowedError, NotFoundError
+from common.log_files import NoOrdinaryFileError, open_below
 
 _PIECE_BYTES = 65_536
 _TAIL_BYTES = 200_000
@@ -21,6 +21,10 @@ _TAIL_BYTES = 200_000
 
 class LogMissingError(NotFoundError):
     """There is no log (yet), or none on this computer."""
+
+
+class LogElsewhereError(NotAllowedError):
+    """The path of a log is not below this home's folder: it is another home's, or nobody's."""
 
 
 class TaskLog:
@@ -71,36 +75,20 @@ def _open(root: Path, log_path: str | None) -> int:
         raise LogMissingError("the attempt has no log: no worker has started it")
     parts = _parts_below(root, log_path)
     if parts is None:
-        raise NotAllowedError(f"the log {log_path!r:.300} is not below {root}, so it is not read")
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        raise LogElsewhereError(f"the log {log_path!r:.300} is not below {root}, so it is not read")
     try:
-        place = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for part in parts[:-1]:
-            inner = _open_in(place, part, flags | os.O_DIRECTORY)
-            place = inner
-        # Without waiting, should somebody have put a pipe there.
-        file = _open_in(place, parts[-1], flags | os.O_NONBLOCK)
+        return open_below(root, parts)
     except FileNotFoundError:
         raise LogMissingError(
             f"there is no log {log_path!r:.300} on this computer; "
             "it is on the host that ran the task"
         ) from None
+    except NoOrdinaryFileError as error:
+        raise NotAllowedError(f"the log {log_path!r:.300} is not an ordinary file") from error
     except OSError as error:
         raise NotAllowedError(
             f"the log {log_path!r:.300} can't be read: {error.strerror}"
         ) from error
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise NotAllowedError(f"the log {log_path!r:.300} is not an ordinary file")
-    return file
-
-
-def _open_in(place: int, name: str, flags: int) -> int:
-    """Open a name in an open folder, and close the folder in any case."""
-    try:
-        return os.open(name, flags, dir_fd=place)
-    finally:
-        os.close(place)
 
 
 def _parts_below(root: Path, log_path: str) -> tuple[str, ...] | None:

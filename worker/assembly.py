@@ -45,7 +45,10 @@ class Worker:
         group_ids: Callable[[], Collection[int]] = lambda: (),
         ip: int | None = None,
         admitted: Callable[[], bool] = lambda: True,
+        reported: Callable[[Sequence[AttemptEnd]], None] = lambda _: None,
     ) -> None:
+        """`reported` is called with ends that the tables have; by the reporter's thread."""
+        self._tell_reported = reported
         self.wakes = Wakes()
         self.identity = Identity()
         self.reporter = Reporter(
@@ -134,6 +137,7 @@ class Worker:
 
     def _reported(self, ends: Sequence[AttemptEnd]) -> None:
         self.attempts.forget(ends)
+        self._tell_reported(ends)
 
     def _ended(self, end: AttemptEnd) -> None:
         self.reporter.ended(end)

@@ -36,6 +36,9 @@ from common.destinations import listed
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.folders import PASSABLE, PRIVATE, closed_folder
 from common.host import host_load
+from common.log_access import PATH as LOG_PATH
+from common.log_access import LogGuard, read_key
+from common.log_access import key_file as log_key_file
 from common.model.cluster import NodeKind, ip_number
 from common.registry.config import registry_config
 from common.registry.connect import connect as connect_registry
@@ -67,6 +70,7 @@ from worker.attempts import Ended, Started
 from worker.fitness import Fitness
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
+from worker.log_server import LogServer
 from worker.loops.claim_loop import ClaimLoop
 from worker.loops.clean_loop import CleanLoop
 from worker.loops.folder_loop import FolderLoop
@@ -76,6 +80,7 @@ from worker.loops.lease_loop import LeaseLoop
 from worker.loops.look_loop import LookLoop
 from worker.loops.lost_loop import LostLoop
 from worker.loops.sweep_loop import SweepLoop, configured
+from worker.loops.tail_loop import TailLoop
 from worker.loops.warden_loop import WardenLoop
 from worker.processes.fork_servers import ForkServers
 from worker.processes.limits import Limits, divided_cgroup
@@ -140,6 +145,7 @@ class WorkerServer:
         self._wakes = Wakes()
         self._host: HostLoop
         self._fitness: Fitness
+        self._tails: TailLoop
         self._cutter = LogCutter(
             limit_bytes=config.worker.log_limit_bytes,
             wake=lambda: self._wakes.wake(LogCutter.name),
@@ -181,6 +187,17 @@ class WorkerServer:
             # adopted or killed before any claim is taken.
             service.reach(worker.heartbeat.run_once)
             self._add_loops(service, supervisor, worker, registry, store)
+            logs_of_tasks = LogServer(
+                config.home / "tasks" / "logs",
+                guard=LogGuard(read_key(log_key_file(config), makes=True), cluster=cluster),
+                clock=self._clock,
+                runs_here=lambda task: task in supervisor.running(),
+                wake=lambda: self._wakes.wake(LogServer.name),
+            )
+            self._wakes.by_name[LogServer.name] = service.add(logs_of_tasks).wake
+            health.add(LOG_PATH, logs_of_tasks.answer)
+            stack.callback(logs_of_tasks.close)
+            self._wakes.by_name[TailLoop.name] = service.add(OutageTolerant(self._tails)).wake
             folders = FolderLoop(
                 store,
                 tasks=config.home / "tasks",
@@ -249,6 +266,9 @@ class WorkerServer:
             wants_host=host.want,
             opened=DatasourceKeys(key_file(config)).opened,
         )
+        self._tails = TailLoop(
+            store, logs=tasks / "logs", wake=lambda: self._wakes.wake(TailLoop.name)
+        )
         made: list[Supervisor] = []
         keep_apart(closed_folder(tasks, mode=PASSABLE))
         closed_folder(tasks / "records")
@@ -296,6 +316,7 @@ class WorkerServer:
             group_ids=lambda: group_ids,
             ip=_ip(settings.host),
             admitted=lambda: fitness() and admission(),
+            reported=self._tails.reported,
         )
         return made[0], worker
 

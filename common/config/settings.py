@@ -231,6 +231,8 @@ class Config:
     """Least severity that a daemon's log holds."""
     datasource_key_file: str = ""
     """Key file of encrypted passwords of data sources; empty is $ORCAFLOW_HOME/datasource.key."""
+    log_key_file: str = ""
+    """Key file for logs of other hosts' tasks; empty is $ORCAFLOW_HOME/keys/log.key."""
     database: DatabaseConfig = field(default_factory=DatabaseConfig)
     zookeeper: ZookeeperConfig = field(default_factory=ZookeeperConfig)
     command: CommandConfig = field(default_factory=CommandConfig)

@@ -1,15 +1,20 @@
-"""Serves the health of a daemon over HTTP at its port: `/livez`, `/readyz` and `/metrics`."""
+"""Serves the health of a daemon over HTTP at its port: `/livez`, `/readyz` and `/metrics`.
+
+A daemon may add routes of its own, whose answers may come later than the thread of their request.
+"""
 
 from __future__ import annotations
 
 import json
+import socket
 import socketserver
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
 
@@ -37,6 +42,57 @@ class Problem:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """An answer of a route."""
+
+    status: HTTPStatus
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Later:
+    """A connection whose answer comes later, from any thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def send(self, response: Response) -> None:
+        """Send the answer and hang up; by a thread of its own, as the other side may be slow."""
+        threading.Thread(target=self._send, args=(response,), name="later", daemon=True).start()
+
+    def drop(self) -> None:
+        """Hang up without an answer."""
+        self._connection.close()
+
+    def _send(self, response: Response) -> None:
+        try:
+            self._connection.settimeout(_HTTP_PATIENCE_SECONDS)
+            self._connection.sendall(_raw(response))
+            self._connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # Hung up.
+        finally:
+            self._connection.close()
+
+
+class Asked(Protocol):
+    """A request of a route."""
+
+    @property
+    def query(self) -> str: ...
+
+    @property
+    def authorization(self) -> str: ...
+
+    def later(self) -> Later:
+        """Take the connection over: the route returns None, and answers later."""
+        ...
+
+
+Route: TypeAlias = Callable[[Asked], Response | None]
+
+
 class HealthServer:
     """Serves `/livez`, `/readyz` and `/metrics`; shows no names of users and no ids."""
 
@@ -53,6 +109,7 @@ class HealthServer:
                 f"can't listen on {host}:{port} ({error.strerror}): end the program that has the "
                 f"port, or choose another with --port or {setting}"
             ) from error
+        self._server.routes = {}
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": _HTTP_POLL.total_seconds()},
@@ -63,6 +120,10 @@ class HealthServer:
     @property
     def port(self) -> int:
         return int(self._server.server_address[1])
+
+    def add(self, path: str, route: Route) -> None:
+        """Serve GET requests of this path by a route."""
+        self._server.routes[path] = route
 
     def start(self) -> None:
         self._thread.start()
@@ -95,6 +156,12 @@ class HealthServer:
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
+    routes: dict[str, Route]
+
+    def shutdown_request(self, request: Any) -> None:
+        # One that was taken over is another socket by now, and stays open.
+        if not isinstance(request, socket.socket) or request.fileno() >= 0:
+            super().shutdown_request(request)
 
     def server_bind(self) -> None:
         # As the base classes do it, without asking the name service for our name, which may hang.
@@ -109,8 +176,55 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 class _QuietRequestHandler(WSGIRequestHandler):
     timeout = _HTTP_PATIENCE_SECONDS
 
+    def handle(self) -> None:
+        """Serve one request: by a route, or else as the base class does."""
+        self.raw_requestline = self.rfile.readline(65_537)
+        if len(self.raw_requestline) > 65_536:
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+            return
+        if not self.parse_request():
+            return
+        path, _, self.query = self.path.partition("?")
+        server = self.server
+        assert isinstance(server, _Server)
+        route = server.routes.get(path) if self.command == "GET" else None
+        if route is None:
+            # As the base class does, which would read the request again.
+            make: Any = ServerHandler
+            handler = make(
+                self.rfile, self.wfile, self.get_stderr(), self.get_environ(), multithread=True
+            )
+            handler.request_handler = self
+            handler.run(server.get_app())
+            return
+        response = route(self)
+        if response is not None:
+            self.wfile.write(_raw(response))
+
+    @property
+    def authorization(self) -> str:
+        """The header of that name; "" without one."""
+        return self.headers.get("Authorization", "")
+
+    def later(self) -> Later:
+        """Take the connection over."""
+        # The server closes its own socket at the end of the request, and not this one.
+        connection: socket.socket = self.connection
+        return Later(socket.socket(fileno=connection.detach()))
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # The base's name.
         """Being asked for one's health is no event."""
+
+
+def _raw(response: Response) -> bytes:
+    lines = [
+        f"HTTP/1.0 {response.status.value} {response.status.phrase}",
+        *(f"{name}: {value}" for name, value in response.headers.items()),
+        f"Content-Length: {len(response.body)}",
+        "Cache-Control: no-store",
+    ]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + response.body
 
 
 def _json_answer(respond: StartResponse, status: str, document: object) -> list[bytes]:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     SmallInteger,
     String,
@@ -922,6 +923,23 @@ Index(
     quality_result.c.task_name,
     quality_result.c.rule,
     quality_result.c.moment,
+)
+
+# The end of a failed attempt's log, for when its worker's host is gone.
+task_log_tail: Final = Table(
+    "t_ds_task_log_tail",
+    metadata,
+    _id(),
+    Column(
+        "task_instance_id",
+        Integer,
+        ForeignKey("t_ds_task_instance.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("size", BigInteger, nullable=False),
+    Column("tail", LargeBinary, nullable=False),
+    _time_now("create_time"),
+    UniqueConstraint("task_instance_id"),
 )
 
 # One row: what this database is called in places that others use too, as the tags of Spark

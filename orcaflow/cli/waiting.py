@@ -12,11 +12,13 @@ from typing import Final
 
 from common.clock import SystemClock
 from common.errors import SchedulerError
+from common.store.people.views import TaskInstanceView
 from operations.commands import outcome
 from operations.instance_commands import PutCommand, is_taken
 from operations.session import Session
-from operations.task_log import LogMissingError, opened_log
+from operations.task_log import LogMissingError
 from operations.tasks import find_task
+from operations.worker_logs import opened_anywhere
 from orcaflow.cli.output import say
 from orcaflow.cli.screens.watch import WatchTimeoutError
 
@@ -105,21 +107,21 @@ def await_taken_or_time_out(
         )
 
 
-def await_log(session: Session, task_instance_id: int) -> str | None:
-    """The path of an attempt's log, once a worker has begun the attempt."""
+def await_log(session: Session, task_instance_id: int) -> TaskInstanceView:
+    """The attempt, once a worker has begun it and its log can be read, or it has ended."""
     reported = False
     while True:
         task = find_task(session, task_instance_id)
         if task.end_time is not None:
-            return task.log_path
+            return task
         if task.log_path:
             try:
-                with opened_log(session.config.home, task.log_path):
-                    return task.log_path
+                with opened_anywhere(session, task):
+                    return task
             except LogMissingError:
-                # Claimed a moment ago, or running on another computer, which ends it all the same.
+                # Claimed a moment ago, or out of reach, which ends it all the same.
                 if reported:
-                    return task.log_path
+                    return task
         if not reported:
             say(f"waiting for a worker to start task instance {task_instance_id}")
             reported = True

@@ -100,6 +100,7 @@ TABLES = (
     t.process_instance,
     t.task_instance,
     t.quality_result,
+    t.task_log_tail,
     t.task_group,
     t.task_group_queue,
     t.relation_process_instance,

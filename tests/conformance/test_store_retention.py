@@ -20,6 +20,7 @@ from common.purging import Purge
 from common.retention import Need, Pace, needs_of
 from common.store import tables as t
 from common.store.retention import FIRST, History, Marked, Place
+from common.store.worker.ports import LogTail
 from tests.builders import NOON
 from tests.conformance.complements import a_complement
 from tests.conformance.store_tables import (
@@ -347,3 +348,24 @@ def test_a_worker_is_told_which_of_its_folders_have_rows(db: Tables) -> None:
     asked = [owned.process_instance_id, 999_999, 2**40]
     assert db.tasks.existing(asked) == {owned.process_instance_id}
     assert db.tasks.succeeded([good, bad, 2**40]) == {good}
+
+
+def test_the_last_words_of_an_attempt_are_kept_once_and_go_with_it(db: Tables) -> None:
+    definition = a_definition(db)
+    old = an_old_run(db, definition, "a")
+    (task_id,) = (row["id"] for row in db.rows(t.task_instance))
+    assert db.tasks.log_places([task_id, 999_999, 2**40]) == {task_id: old.process_instance_id}
+    first, again, foreign = (
+        LogTail(task_instance_id=number, size=20_000, tail=tail)
+        for number, tail in ((task_id, b"\xff\x00last"), (task_id, b"other"), (999_999, b"x"))
+    )
+    assert [db.tasks.keep_tails([each]) for each in (first, again, foreign)] == [1, 0, 0]
+    (row,) = db.rows(t.task_log_tail)
+    assert (row["task_instance_id"], row["size"], bytes(row["tail"])) == (
+        task_id,
+        20_000,
+        b"\xff\x00last",
+    )
+    an_old_run(db, definition)
+    purge(db)
+    assert db.rows(t.task_log_tail) == []

@@ -21,7 +21,12 @@ from common.store import schema
 from common.store.connect import engine
 from common.store.listen import Channel, Notifications
 from common.store.master.commands import PostgresCommandStore
-from common.store.tables import command, process_instance, task_instance, worker_group
+from common.store.tables import (
+    command,
+    process_instance,
+    task_instance,
+    worker_group,
+)
 from master.commands import plan
 from master.commands.origin import Origin
 from orcaflow.cli.app import main

@@ -28,8 +28,9 @@ from common.store.master.ports import LoadedRun, Step
 from common.store.master.runs import PostgresRunStore
 from common.store.people.ledger import CommandView, find_command
 from common.store.people.rights import Thing, held
+from common.store.people.runs import log_tail
 from common.store.people.users import holder_of, tokens, users
-from common.store.worker.ports import Kept
+from common.store.worker.ports import Kept, LogTail
 from common.store.worker.tasks import PostgresTaskStore
 from master.commands import plan
 from master.commands.origin import Origin
@@ -305,3 +306,30 @@ def test_a_run_that_was_live_during_an_upgrade_goes_on_with_its_owner(former: En
     end = FinishProcess(state=ProcessState.SUCCESS)
     assert runs.save([Step(ownership=owned, decisions=(end,), at=LATER)]).lost == frozenset()
     assert command_ids(former)[7] is None
+
+
+def test_an_attempt_of_before_has_no_last_words_and_may_get_some(
+    new_database: Callable[..., str],
+) -> None:
+    made = engine(new_database())
+    with made.begin() as db:
+        bring_to(db, "0006")
+        db.execute(
+            text(
+                "INSERT INTO t_ds_process_instance (id, name, process_definition_id, state,"
+                " command_type, executor_id, process_instance_json, end_time)"
+                " VALUES (3, 'x', 1, 6, 0, 1, '{}', now());"
+                " INSERT INTO t_ds_task_instance (id, name, task_type, process_definition_id,"
+                " process_instance_id, task_json, state, end_time)"
+                " VALUES (4, 'a', 'SHELL', 1, 3, '{}', 6, now())"
+            )
+        )
+    schema.upgrade(made, os_user="tester")
+    with made.connect() as db:
+        assert log_tail(db, 4) is None
+    assert PostgresTaskStore(made).keep_tails([LogTail(task_instance_id=4, size=3, tail=b"end")])
+    with made.connect() as db:
+        kept = log_tail(db, 4)
+    assert kept is not None
+    assert (kept.size, kept.tail) == (3, b"end")
+    made.dispose()

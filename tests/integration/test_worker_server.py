@@ -20,12 +20,14 @@ import psycopg2
 import pytest
 
 from common.clock import SystemClock
+from common.log_access import LogQuestion, read_key
 from common.model.cluster import KillEntry, QueueEntry
 from common.model.states import TaskState
 from common.ports import free_port
 from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
+from operations.worker_logs import ask
 from tests.conftest import ZookeeperRoot
 from tests.integration.spark_accounts import AS_ROOT, accounts, bare_python
 from tests.integration.task_kinds import own_url
@@ -187,6 +189,22 @@ def test_a_submitted_task_is_claimed_run_and_reported(cluster: Cluster) -> None:
     assert cluster.end_of(bad) is TaskState.FAILURE
     assert cluster.sql("SELECT exit_code FROM t_ds_task_instance WHERE id = %s", bad) == (7,)
     until(lambda: not cluster.registry.task_queue.claimed())
+    # Of a failure the tables keep the last words.
+    tails = "SELECT tail FROM t_ds_task_log_tail WHERE task_instance_id = %s"
+    until(lambda: cluster.sql(tails, bad))
+    assert b"exit code 7" in bytes(cluster.sql(tails, bad)[0])
+    assert cluster.sql("SELECT count(*) FROM t_ds_task_log_tail") == (1,)
+    # A log is read at the worker's port by whoever has a copy of its home's key.
+    (run, token) = cluster.sql(
+        "SELECT process_instance_id, token FROM t_ds_task_instance, t_ds_cluster"
+        " WHERE t_ds_task_instance.id = %s",
+        good,
+    )
+    key = read_key(cluster.home / "keys" / "log.key")
+    question = LogQuestion(instance=run, task=good)
+    piece = ask(f"127.0.0.1:{cluster.port}", question, key=key, cluster=token)
+    assert b"\nhello\n" in piece.body
+    assert piece.size == len(piece.body)
 
 
 def test_t53_a_worker_keeps_the_memory_free_that_its_configuration_reserves(

@@ -36,6 +36,7 @@ from tests.memory.rows import (
     FireRecord,
     FireRows,
     LedgerRecord,
+    LogTailRecord,
     PoolQueueRecord,
     PoolRecord,
     ProcessRecord,
@@ -290,6 +291,7 @@ class MemoryDatabase:
         self.alerts = Rows("t_ds_alert", AlertRecord)
         self.datasources = Rows("t_ds_datasource", DataSourceRecord)
         self.quality = Rows("t_ds_quality_result", QualityRecord)
+        self.log_tails = Rows("t_ds_task_log_tail", LogTailRecord)
         self.worker_groups = Rows("t_ds_worker_group", WorkerGroupRecord)
         self.tenants = Rows("t_ds_tenant", TenantRecord)
         self.queues = Rows("t_ds_queue", QueueRecord)

@@ -158,6 +158,8 @@ class MemoryRetentionStore(RetentionStore):
                 for result in self._db.quality:
                     if result.task_instance_id == task.id:
                         tx.delete(self._db.quality, result.id)
+                if self._db.log_tails.get(task.id) is not None:
+                    tx.delete(self._db.log_tails, task.id)
                 tx.delete(self._db.tasks, task.id)
             return len(old)
 

@@ -448,6 +448,16 @@ class QualityRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogTailRecord:
+    """A row of `t_ds_task_log_tail`; its id is that of the attempt."""
+
+    id: int = 0
+    task_instance_id: int
+    size: int
+    tail: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerGroupRecord:
     """A row of `t_ds_worker_group`."""
 
@@ -501,6 +511,7 @@ Record: TypeAlias = (
     | AlertRecord
     | DataSourceRecord
     | QualityRecord
+    | LogTailRecord
     | WorkerGroupRecord
     | TenantRecord
     | QueueRecord

@@ -20,12 +20,13 @@ from common.store.worker.ports import (
     ClaimedTask,
     DataSource,
     Kept,
+    LogTail,
     ReportRefusedError,
     TaskStore,
 )
 from common.store.worker.task_facts import facts_of
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
-from tests.memory.rows import ProcessRecord, QualityRecord, TaskRecord, TenantRecord
+from tests.memory.rows import LogTailRecord, ProcessRecord, QualityRecord, TaskRecord, TenantRecord
 
 
 class MemoryTaskStore(TaskStore):
@@ -246,6 +247,26 @@ class MemoryTaskStore(TaskStore):
         return frozenset(
             each for each in process_instance_ids if self._db.processes.get(each) is not None
         )
+
+    def log_places(self, task_instance_ids: Collection[int]) -> dict[int, int]:
+        found = (self._db.tasks.get(each) for each in task_instance_ids)
+        return {task.id: task.process_instance_id for task in found if task is not None}
+
+    def keep_tails(self, tails: Sequence[LogTail]) -> int:
+        with self._db.transaction("keep_tails") as tx:
+            new = [
+                each
+                for each in tails
+                if self._db.tasks.get(each.task_instance_id) is not None
+                and self._db.log_tails.get(each.task_instance_id) is None
+            ]
+            for each in new:
+                number = each.task_instance_id
+                record = LogTailRecord(
+                    id=number, task_instance_id=number, size=each.size, tail=each.tail
+                )
+                tx.insert(self._db.log_tails, record)
+            return len(new)
 
     def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
         found = (self._db.tasks.get(each) for each in task_instance_ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,9 +16,10 @@ from common.model.states import ProcessState, TaskState
 from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from operations.documents.instances import task_row
 from operations.instances import RunSnapshot
+from operations.task_log import last_lines
 from orcaflow.cli.screens.progress import application_lines, bar, in_words
 from orcaflow.cli.screens.task_table import task_table
-from orcaflow.cli.screens.watch import Lines, Tree, failures
+from orcaflow.cli.screens.watch import LOG_TAIL_LINES, Lines, Tree, failures
 from tests.builders import a_dag
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -41,6 +43,10 @@ INSTANCE = ProcessInstanceView(
     host="127.0.0.1:5678",
     owner_epoch=1,
 )
+
+
+def here(home: Path) -> Callable[[TaskInstanceView], list[str]]:
+    return lambda task: last_lines(home, task.log_path, lines=LOG_TAIL_LINES)
 
 
 def an_attempt(name: str, state: TaskState, **changes: object) -> TaskInstanceView:
@@ -135,14 +141,14 @@ def test_a_pipe_gets_a_line_for_each_change_and_none_for_a_look() -> None:
 def test_a_failure_without_its_log_still_reports_its_reason(tmp_path: Path) -> None:
     failed = an_attempt("a", TaskState.FAILURE, reason="there is no file x.py on this worker")
     sight = a_sight(failed, state=ProcessState.FAILURE, end_time=LATER)
-    told = "\n".join(failures(tmp_path, sight))
+    told = "\n".join(failures(sight, last_lines=here(tmp_path)))
     assert "there is no file x.py" in told
     assert "no worker has started it" in told
 
 
 def test_a_success_has_no_failures_to_report(tmp_path: Path) -> None:
     sight = a_sight(an_attempt("a", TaskState.SUCCESS), state=ProcessState.SUCCESS)
-    assert list(failures(tmp_path, sight)) == []
+    assert list(failures(sight, last_lines=here(tmp_path))) == []
 
 
 # Spark applications
@@ -198,7 +204,12 @@ def test_a_pipe_gets_the_place_once_and_the_progress_now_and_then() -> None:
 
 def test_a_failed_application_is_reported_with_its_place_and_its_reason(tmp_path: Path) -> None:
     failed = an_application("a", TaskState.FAILURE, failure_reason="FETCH_FAILED", exit_code=1)
-    told = list(failures(tmp_path, a_sight(failed, state=ProcessState.FAILURE, end_time=LATER)))
+    told = list(
+        failures(
+            a_sight(failed, state=ProcessState.FAILURE, end_time=LATER),
+            last_lines=here(tmp_path),
+        )
+    )
     assert "a failed (task instance 34, attempt 1, exit code 1, FETCH_FAILED)" in told
     assert "  app-2  http://driver:4040" in told
 

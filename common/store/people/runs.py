@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import Connection, func, select, update
 
 from common.model.states import TERMINAL_PROCESS_CODES, TaskState
-from common.store.tables import process_instance, task_instance
+from common.store.tables import process_instance, task_instance, task_log_tail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,3 +130,20 @@ def force_success(db: Connection, task_instance_id: int, *, at: datetime, reason
 _FORCIBLE = tuple(
     int(state) for state in (TaskState.FAILURE, TaskState.NEED_FAULT_TOLERANCE, TaskState.KILL)
 )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTail:
+    """The end of an attempt's log, and the size of the whole."""
+
+    size: int
+    tail: bytes
+
+
+def log_tail(db: Connection, task_instance_id: int) -> KeptTail | None:
+    """Return the last words of an attempt; None if none are kept."""
+    statement = select(task_log_tail.c.size, task_log_tail.c.tail).where(
+        task_log_tail.c.task_instance_id == task_instance_id
+    )
+    row = db.execute(statement).first()
+    return None if row is None else KeptTail(row.size, bytes(row.tail))

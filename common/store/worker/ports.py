@@ -152,6 +152,15 @@ class Kept:
     lost: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTail:
+    """The end of an attempt's log, and the size of the whole."""
+
+    task_instance_id: int
+    size: int
+    tail: bytes
+
+
 class TaskStore(Protocol):
     """Task instances, as the worker that runs them sees them."""
 
@@ -256,4 +265,12 @@ class TaskStore(Protocol):
 
     def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
         """Return those of these attempts that have succeeded."""
+        ...
+
+    def log_places(self, task_instance_ids: Collection[int]) -> dict[int, int]:
+        """Return the process instances of these attempts, by id; without a row, none."""
+        ...
+
+    def keep_tails(self, tails: Sequence[LogTail]) -> int:
+        """Keep the ends of logs of attempts that have a row and no end yet; return their number."""
         ...

@@ -66,12 +66,14 @@ from common.store.transaction import (
     transaction,
     unnested,
 )
+from common.store.worker.log_tails import keep_tails, log_places
 from common.store.worker.ports import (
     AttemptEnd,
     AttemptFolders,
     ClaimedTask,
     DataSource,
     Kept,
+    LogTail,
     ReportRefusedError,
     TaskStore,
 )
@@ -527,6 +529,12 @@ class PostgresTaskStore(TaskStore):
     def existing(self, process_instance_ids: Collection[int]) -> frozenset[int]:
         asked = {"ids": possible_ids(process_instance_ids)}
         return frozenset(repeatable(self._engine, lambda db: db.scalars(_EXISTING, asked).all()))
+
+    def log_places(self, task_instance_ids: Collection[int]) -> dict[int, int]:
+        return log_places(self._engine, task_instance_ids)
+
+    def keep_tails(self, tails: Sequence[LogTail]) -> int:
+        return keep_tails(self._engine, tails)
 
     def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
         asked = {"ids": possible_ids(task_instance_ids)}

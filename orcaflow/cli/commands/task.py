@@ -18,7 +18,7 @@ from orcaflow.cli.output import (
 
 if TYPE_CHECKING:
     from operations.session import Session
-    from operations.task_log import TaskLog
+    from operations.worker_logs import Log
 
 app = typer.Typer(
     help="Look at attempts at tasks, their logs and parameters.",
@@ -113,13 +113,14 @@ def log(
 ) -> None:
     """Print the log of an attempt. Colours are kept; other signs that steer a terminal are shown.
 
-    It is read on the computer that ran the task, below $ORCAFLOW_HOME/tasks/logs. A control task
+    It is read below $ORCAFLOW_HOME/tasks/logs, else from the worker that ran the task, or another
+    one of its host. A control task
     (SUB_PROCESS, DEPENDENT, CONDITIONS, SWITCH) has none: its decision is printed.
     """
     from operations.control_decisions import decision_of, is_control_task
     from operations.session import opened
-    from operations.task_log import opened_log
     from operations.tasks import find_task
+    from operations.worker_logs import opened_anywhere
     from orcaflow.cli.screens.decisions import decision_lines
     from orcaflow.cli.waiting import await_end, await_log
 
@@ -134,10 +135,8 @@ def log(
                     write(line)
                 return
             if follow and task.end_time is None:
-                task_log_path = await_log(session, task_instance_id)
-            else:
-                task_log_path = task.log_path
-            with opened_log(session.config.home, task_log_path) as opened_file:
+                task = await_log(session, task_instance_id)
+            with opened_anywhere(session, task, waits=follow) as opened_file:
                 if lines is not None:
                     opened_file.skip_to_last(lines)
                 if follow:
@@ -223,7 +222,7 @@ def why(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
     print_causes(causes, form=form, zone=session.zone)
 
 
-def _follow(session: Session, task_instance_id: int, opened_file: TaskLog) -> None:
+def _follow(session: Session, task_instance_id: int, opened_file: Log) -> None:
     """Print what is added until the attempt has ended; then what came in between, too."""
     from datetime import timedelta
 
@@ -249,7 +248,7 @@ def _follow(session: Session, task_instance_id: int, opened_file: TaskLog) -> No
     _put_rest(unfinished, opened_file)
 
 
-def _put_rest(unfinished: str, opened_file: TaskLog) -> None:
+def _put_rest(unfinished: str, opened_file: Log) -> None:
     for piece in opened_file.rest():
         unfinished = _put_lines(unfinished + piece)
     _put(unfinished)

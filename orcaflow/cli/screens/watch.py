@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, tzinfo
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from common.clock import SystemClock
@@ -23,8 +23,8 @@ from operations.documents.applications import progress_of
 from operations.documents.instances import name_of, task_duration
 from operations.instances import RunSnapshot, dag_of, snapshot_of
 from operations.session import Session
-from operations.task_log import last_lines
 from operations.texts import duration
+from operations.worker_logs import last_lines_anywhere
 from orcaflow.cli.output import escaped, escaped_log, shown
 from orcaflow.cli.screens.progress import bar, progress_words, where
 
@@ -73,15 +73,18 @@ def watch(
     stream = sys.stdout if to_stdout else sys.stderr
     with _display(stream.isatty(), dag, session.zone, to_stdout=to_stdout) as display:
         snapshot = _follow(session, process_instance_id, display, timeout)
-    for line in failures(session.config.home, snapshot):
+    last = partial(last_lines_anywhere, session, lines=LOG_TAIL_LINES)
+    for line in failures(snapshot, last_lines=last):
         stream.write(line + "\n")
     stream.write(_closing(snapshot) + "\n")
     stream.flush()
     return snapshot
 
 
-def failures(home: Path, snapshot: RunSnapshot) -> Iterator[str]:
-    """The failures of a run for people: each failed task with the end of its log."""
+def failures(
+    snapshot: RunSnapshot, *, last_lines: Callable[[TaskInstanceView], list[str]]
+) -> Iterator[str]:
+    """The failures of a run for people: each failed task with the last lines of its log."""
     if snapshot.succeeded:
         return
     if snapshot.instance.state_reason:
@@ -101,7 +104,7 @@ def failures(home: Path, snapshot: RunSnapshot) -> Iterator[str]:
         if place := where(task):
             yield f"  {place}"
         try:
-            lines = last_lines(home, task.log_path, lines=LOG_TAIL_LINES)
+            lines = last_lines(task)
         except SchedulerError as error:
             yield f"  {escaped(str(error))}"
             continue
