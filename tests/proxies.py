@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
+from common.ports import LOOPBACK, free_port
+
 AT_ONCE = 65_536
 """The most bytes that a proxy reads at a time."""
 
@@ -16,6 +18,33 @@ class Proxy(Protocol):
     """Something that listens on loopback once it is told to."""
 
     async def listen(self) -> asyncio.Server: ...
+
+
+class Door:
+    """A port of its own that leads to a server, but only while it runs: before, nobody listens."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = host, port
+        self.port = free_port()
+        """The port, on loopback."""
+
+    async def listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, LOOPBACK, self.port)
+
+    async def _serve(self, client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
+        replies, server = await asyncio.open_connection(*self._target)
+        ways = [
+            asyncio.create_task(copy(client, server)),
+            asyncio.create_task(copy(replies, answers)),
+        ]
+        try:
+            # The end of any of them is that of the connection.
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            server.close()
+            answers.close()
 
 
 @contextmanager

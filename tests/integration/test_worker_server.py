@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,12 +13,13 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
 import psycopg2
 import pytest
+from sqlalchemy import make_url
 
 from common.clock import SystemClock
 from common.log_access import LogQuestion, read_key
@@ -32,6 +34,7 @@ from tests.conftest import ZookeeperRoot
 from tests.integration.spark_accounts import AS_ROOT, accounts, bare_python
 from tests.integration.task_kinds import own_url
 from tests.integration.worker_host import Signpost, wait_until_gone
+from tests.proxies import Door, running
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0
@@ -343,6 +346,51 @@ def test_a_worker_that_is_killed_and_started_again_goes_on_with_its_tasks(
     gate.path.write_text("go\n")
     assert cluster.end_of(waits) is TaskState.SUCCESS
     gate.close()
+
+
+def test_a_worker_that_starts_while_both_servers_are_away_goes_on_with_its_tasks_afterwards(
+    cluster: Cluster, signpost: Signpost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = [Signpost(tmp_path / name) for name in ("while it waits", "afterwards")]
+    daemon = cluster.start()
+    tasks = []
+    for gate in gates:
+        script = f"echo $PPID > {signpost.path}; read go < {shlex.quote(str(gate.path))}"
+        tasks.append(cluster.submit(script))
+        leader = int(signpost.wait())
+        if len(tasks) == 1:
+            ends = leader
+    daemon.kill()
+    daemon.wait()
+    url = make_url(cluster.url)
+    database = Door(str(url.host), int(url.port or 5432))
+    registry = Door(*_first_of(cluster.zookeeper.hosts))
+    away = replace(
+        cluster,
+        url=url.set(host="127.0.0.1", port=database.port).render_as_string(hide_password=False),
+        zookeeper=replace(cluster.zookeeper, hosts=f"127.0.0.1:{registry.port}"),
+    )
+    # Else a connection that is refused is tried again for longer than this needs.
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__CONNECTION_TIMEOUT_SECONDS", "3")
+    waiting = away.start()
+    until(lambda: f"port {database.port}" in away.unready())
+    gates[0].path.write_text("go\n")
+    wait_until_gone(ends)
+    with running(database, name="database"):
+        until(lambda: f"127.0.0.1:{registry.port}" in away.unready())
+        with running(registry, name="registry"):
+            assert cluster.end_of(tasks[0]) is TaskState.SUCCESS
+            gates[1].path.write_text("go\n")
+            assert cluster.end_of(tasks[1]) is TaskState.SUCCESS
+            waiting.terminate()
+            assert waiting.wait(PATIENCE_SECONDS) == 0
+    for gate in gates:
+        gate.close()
+
+
+def _first_of(hosts: str) -> tuple[str, int]:
+    host, _, port = hosts.split(",", maxsplit=1)[0].rpartition(":")
+    return host, int(port)
 
 
 def test_a_worker_that_is_told_to_quit_takes_its_tasks_with_it_and_gives_them_back(
