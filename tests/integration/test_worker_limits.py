@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,26 @@ def test_in_a_cgroup_an_attempt_that_was_refused_processes_says_so(tmp_path: Pat
     end = a_cgroup_after(tmp_path, base, "echo max 1 > pids.events; exit 2")
     assert end.state is TaskState.FAILURE
     assert (end.reason or "").startswith("exit code 2; it was refused more than the 11 processes")
+
+
+@pytest.mark.parametrize("stop", [True, False], ids=["a stop", "a success"])
+def test_nothing_outlives_an_attempt_in_its_cgroup(tmp_path: Path, stop: bool) -> None:
+    own = tmp_path / "cgroup" / "task-1"
+    own.parent.mkdir()
+    limits = Limits(memory_mb=64, base=own.parent)
+    host = Host(tmp_path, grace=timedelta(milliseconds=50), limits=limits, adopts_orphans=True)
+    script = f"cd {own}; echo 0 > cgroup.kill; echo populated 1 > cgroup.events"
+    host.begin(host.task(1, f"{script}; exec sleep {600 * stop}"))
+    if stop:
+        events = own / "cgroup.events"
+        host.until(lambda: events.exists() and "1" in events.read_text())
+        host.supervisor.kill(1)
+    # Nothing but the kernel's word tells of a process that is left.
+    host.until(lambda: (own / "cgroup.kill").exists() and "1" in (own / "cgroup.kill").read_text())
+    assert host.ends == {}
+    (own / "cgroup.events").write_text("populated 0\n")
+    assert host.end_of(1).state is (TaskState.KILL if stop else TaskState.SUCCESS)
+    host.supervisor.close()
 
 
 def test_an_attempt_that_can_t_be_limited_does_not_run(tmp_path: Path) -> None:

@@ -201,10 +201,13 @@ class Ending:
 
     def _sweep(self, attempts: list[LiveAttempt], now: float) -> None:
         """Kill the processes left by ended leaders; end each attempt without any, or overdue."""
+        for attempt in attempts:
+            self._limits.kill(attempt.cgroup)
         forking = {
             attempt.id
             for attempt in attempts
             if self._orphans.kill(attempt.execute_path, self._live)
+            or self._limits.holds_any(attempt.cgroup)
         }
         found = _left_by(attempts, attempt_processes.scan())
         for attempt in attempts:
@@ -242,10 +245,15 @@ class Ending:
 
     def _may_have_left(self, attempt: LiveAttempt) -> bool:
         # An adopted attempt's orphans, and those of the Spark host's forks, may be init's children.
-        return attempt.process is None or attempt.asks_host or self._has_orphans(attempt)
-
-    def _has_orphans(self, attempt: LiveAttempt) -> bool:
+        if attempt.process is None or attempt.asks_host or self._limits.holds_any(attempt.cgroup):
+            return True
         return self._orphans.may_be_left(attempt.execute_path, self._live)
+
+    def _hides_some(self, attempt: LiveAttempt) -> bool:
+        """Return whether there are processes that a look at all of them does not find."""
+        if self._limits.holds_any(attempt.cgroup):
+            return True
+        return self._orphans.adopts and self._orphans.may_be_left(attempt.execute_path, self._live)
 
     def _begin_to_await(self, attempt: LiveAttempt, now: float) -> None:
         attempt.awaited_until = now + self._grace
@@ -284,7 +292,7 @@ class Ending:
             self._orphans.spare(attempt.execute_path, self._live)
             attempt.awaited_until = attempt.act_at = None
             self._take_result(attempt, left=[])
-        elif not left and not (self._orphans.adopts and self._has_orphans(attempt)):
+        elif not left and not self._hides_some(attempt):
             attempt.awaited_until = attempt.act_at = None
             self._take_result(attempt, left=[])
         elif left and attempt.awaited_until is not None and now < attempt.awaited_until:

@@ -40,6 +40,7 @@ _DAEMON: Final = "daemon"
 """The worker's own leaf: a cgroup that is divided may hold no processes itself."""
 _TASK: Final = "task-"
 _KIB: Final = 1024
+_KILL: Final = "cgroup.kill"
 _MIB: Final = 1024**2
 _TAIL_BYTES: Final = 4096
 _SPEAKS_OF_MEMORY: Final = re.compile(
@@ -152,6 +153,21 @@ class Limits:
                 f"{explained(result)}; it was refused more than the {most:,} processes that a task"
                 " may have (worker.task_process_limit)"
             )
+
+    def holds_any(self, cgroup: Path | None) -> bool:
+        """Return whether processes are in the cgroup of an attempt, which `kill` would end."""
+        if cgroup is None or not (cgroup / _KILL).exists():
+            return False
+        return _event(cgroup / "cgroup.events", "populated")
+
+    def kill(self, cgroup: Path | None) -> None:
+        """Kill whatever is in the cgroup of an attempt, where the kernel (5.14) can do that.
+
+        None gets away by forking, nor by what it changes of itself.
+        """
+        if cgroup is not None and (cgroup / _KILL).exists():
+            with suppress(OSError):
+                (cgroup / _KILL).write_text("1")
 
     def clear(self, cgroup: Path | None) -> None:
         """Remove the cgroup of an attempt that has ended; one with processes stays."""
