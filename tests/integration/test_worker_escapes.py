@@ -88,7 +88,7 @@ _BY_STEPS = f"ulimit -x $(($(ulimit -x) - 1)); exec setsid -f bash -c {shlex.quo
 
 DISGUISES = {
     "with no limit left": _line("bash -c {} bash {} {post} 0", _LOWER, _WAIT_DEAF),
-    "with a low limit": _line("bash -c {} bash {} {post} 5", _LOWER, _WAIT),
+    "with a low limit": _line("bash -c {} bash {} {post} 5", _LOWER, _SLEEP),
     "with the limit of nobody": _line("bash -c {} bash {} {post}", _NEXT, _WAIT),
     "with one limit after another": _line(
         'bash -c {} bash {} {post} 7; : "$1"', f'{_BY_STEPS} "$1" "$2" "$3"', _WAIT
