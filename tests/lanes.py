@@ -1,8 +1,8 @@
 """The order of the tests' modules in a run of several lanes, and the modules that keep together.
 
 A lane is a process of pytest-xdist. A module's tests stay in one lane anyway, so that they share its
-servers. Modules that share more than that stay in one lane too: a Spark host, a JVM, or the parsed
-files of the repository.
+servers. Modules that share more than that stay in one lane too: a Spark host, a JVM, a cluster, or the
+parsed files of the repository.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOGETHER: Final = {
 }
 """The modules that share something, with its name."""
 
-_ALSO_TOGETHER: Final = ("tests/house/",)
+_ALSO_TOGETHER: Final = ("tests/house/", "tests/system/pairs/")
 """The folders whose modules share something."""
 
 LONGEST: Final = (

@@ -91,7 +91,7 @@ def test_no_number_is_listed_twice_or_excused_without_being_listed() -> None:
 
 
 def test_every_worked_trace_is_a_test() -> None:
-    text = (TESTS / "system" / "test_traces.py").read_text(encoding="utf-8")
+    text = (TESTS / "system" / "pairs" / "test_traces.py").read_text(encoding="utf-8")
     assert [n for n in range(1, 10) if f"14_{n}_" not in text] == []
 
 

@@ -10,11 +10,10 @@ from typing import Final
 import psycopg2
 import pytest
 
-from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
+from tests.system.cluster import PrivateCluster, a_task, until
 from tests.system.frame import refusal
 from tests.system.time_rows import (
     SUCCESS,
-    ZONE,
     a_range,
     add_schedule,
     complement_of,
@@ -24,14 +23,6 @@ from tests.system.time_rows import (
 
 _NUMBERS: Final = count(1)
 """Each definition needs a name of its own."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
-    """A master and a worker."""
-    with private_cluster(tmp_path_factory.mktemp("time"), TIME_ZONE=ZONE) as made:
-        made.start(slots=6)
-        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -7,27 +7,11 @@ one that another release left waiting goes on; and a backfill has an instance fo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from operations.daemons import Kind
-from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
+from tests.system.cluster import PrivateCluster, a_task, until
 
 PAUSE, STOP, FAILURE, SUCCESS, KILL = 3, 5, 6, 7, 9
-SESSION_SECONDS = 8
-"""A daemon that lives keeps its session on a busy machine."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
-    with private_cluster(
-        tmp_path_factory.mktemp("traces"),
-        WORKER__KILL_GRACE_SECONDS="1",
-        ZOOKEEPER__SESSION_TIMEOUT_SECONDS=str(SESSION_SECONDS),
-    ) as made:
-        made.start(masters=2, workers=2)
-        yield made
 
 
 def _instance(cluster: PrivateCluster, instance: int, *columns: str) -> tuple[object, ...]:

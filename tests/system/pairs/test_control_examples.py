@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.system.cluster import PrivateCluster, private_cluster, until
+from tests.system.cluster import PrivateCluster, until
 from tests.system.command_line import ROOT
 
 FAILURE, SUCCESS = 6, 7
 EXAMPLES = ROOT / "examples" / "control"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
-    """With all examples imported, in the order of their names."""
-    with private_cluster(tmp_path_factory.mktemp("control")) as made:
-        made.start()
-        done = made.orcaflow("definition", "import", *map(str, sorted(EXAMPLES.glob("*.json"))))
-        assert done.returncode == 0, (done.stdout, done.stderr)
-        yield made
+@pytest.fixture(autouse=True, scope="module")
+def _imported(cluster: PrivateCluster) -> None:
+    """All examples, in the order of their names."""
+    done = cluster.orcaflow("definition", "import", *map(str, sorted(EXAMPLES.glob("*.json"))))
+    assert done.returncode == 0, (done.stdout, done.stderr)
 
 
 def _run(cluster: PrivateCluster, name: str, *options: str) -> tuple[int, int, dict[str, int]]:
