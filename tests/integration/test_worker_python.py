@@ -159,10 +159,11 @@ def test_a_signal_is_an_exit_code(
 def test_a_kill_lets_a_task_end_by_itself(pythons: Pythons, tmp_path: Path) -> None:
     signpost = Signpost(tmp_path / "up")
     script = (
-        "import signal, sys\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('told')))\n"
+        "import signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
         f"print('up', file=open({str(signpost.path)!r}, 'w'))\n"
-        "signal.pause()"
+        "signal.sigwait([signal.SIGTERM])\n"
+        "print('told')"
     )
     number = pythons.begin(script)
     signpost.wait()
