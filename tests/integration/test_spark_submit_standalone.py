@@ -66,7 +66,11 @@ class Programs:
             grace=GRACE,
             settings=TaskSettings(
                 python=sys.executable,
-                environment=seen_by_tasks(os.environ),
+                # Of the JVM that submits a driver to the cluster: no setting of Spark's is for that.
+                environment={
+                    **seen_by_tasks(os.environ),
+                    "JDK_JAVA_OPTIONS": light_jvm.LIGHT,
+                },
                 spark=SparkConfig(standalone_urls=cluster.page),
                 cluster=CLUSTER,
             ),
