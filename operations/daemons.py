@@ -10,7 +10,6 @@ fails its tasks over; workers are started before masters for the same reason.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import select
@@ -20,14 +19,21 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
 from common.clock import SystemClock
-from common.config import CONF_DIR_VARIABLE, Config, zookeeper_digest
+from common.config import (
+    CONF_DIR_VARIABLE,
+    ApiConfig,
+    Config,
+    MasterConfig,
+    WorkerConfig,
+    zookeeper_digest,
+)
 from common.embedded.addresses import recorded_postgres, recorded_zookeeper
 from common.embedded.postgres import EmbeddedPostgres
 from common.embedded.process import exclusive
@@ -38,6 +44,7 @@ from common.ports import free_port, is_port_free
 from common.process_identity import is_alive
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
+from operations.daemon_options import Options, keep_options, kept_options
 from operations.daemon_process import await_end, let_begin, moment, since
 from operations.health import WAITING, health
 from operations.installation import packages_root
@@ -45,7 +52,7 @@ from operations.ports import port_in_use
 
 _QUIT_PATIENCE = timedelta(seconds=20)
 _PROBE_INTERVAL = timedelta(milliseconds=30)
-_PID_FILE = re.compile(r"(master-server|worker-server)-(\d{1,5})\.pid")
+_PID_FILE = re.compile(r"(master-server|worker-server|api-server)-(\d{1,5})\.pid")
 _clock = SystemClock()
 
 _launched: list[subprocess.Popen[bytes]] = []
@@ -57,11 +64,12 @@ class Kind(StrEnum):
 
     MASTER = "master-server"
     WORKER = "worker-server"
+    API = "api-server"
 
     @property
     def module(self) -> str:
         """The module that `python -m` runs."""
-        return "master.server" if self is Kind.MASTER else "worker.server"
+        return f"{self.value.removesuffix('-server')}.server"
 
 
 class DaemonStartError(SchedulerError):
@@ -70,14 +78,6 @@ class DaemonStartError(SchedulerError):
 
 class DaemonWaitsError(ServiceUnreachableError):
     """A daemon runs and waits for a server; it begins by itself. The text names the server."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The options of a worker besides its port; stored, so that a restart applies them again."""
-
-    groups: str | None = None
-    slots: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,19 +124,26 @@ class Cluster:
         *,
         masters: int = 1,
         workers: int = 1,
+        apis: int = 0,
         free_ports: bool = False,
         options: Options | None = None,
         notify: Callable[[str], None] = lambda _: None,
     ) -> list[Started]:
-        """Servers, schema, workers and masters; returns when all are ready.
+        """Servers, schema, workers, masters and the api-server; returns when all are ready.
 
         What runs already is left alone and counts. If anything fails, what this call has started is
-        stopped again.
+        stopped again. An api-server whose port is taken is left out, which `notify` is told.
         """
         wanted = [
             *self._wanted(Kind.WORKER, workers, free_ports, options or Options()),
             *self._wanted(Kind.MASTER, masters, free_ports, Options()),
         ]
+        for kind, port, own in self._wanted(Kind.API, apis, free_ports, Options()):
+            if _is_there(self.home, kind, port) or is_port_free(port):
+                wanted.append((kind, port, own))
+            else:
+                # Work goes on without it, and other clusters of this computer have one too.
+                notify(f"no {kind} is started: port {port} is taken (set api.port)")
         for kind, port, _ in wanted:
             # Before anything is started. One that runs has its port.
             if not _is_there(self.home, kind, port) and not is_port_free(port):
@@ -276,7 +283,7 @@ class Cluster:
         running = [port for other, port, _ in self.running() if other is kind]
         yield from ((kind, port, options) for port in running[:count])
         missing = count - len(running)
-        port = self.config.master.port if kind is Kind.MASTER else self.config.worker.port
+        port = self.configured_port(kind)
         while missing > 0:
             if free_ports:
                 port = free_port(running)
@@ -293,7 +300,7 @@ class Cluster:
             command += ["--groups", options.groups]
         if options.slots is not None:
             command += ["--slots", str(options.slots)]
-        self._keep(kind, port, options)
+        keep_options(self._options_file(kind, port), options)
         environment = dict(os.environ)
         if CONF_DIR_VARIABLE in environment:
             # The daemon is started in another folder.
@@ -362,9 +369,12 @@ class Cluster:
     def stop_everything(
         self, *, now: bool = False, within: timedelta = timedelta(seconds=60)
     ) -> list[str]:
-        """Stop masters, workers, ZooKeeper and PostgreSQL, in this order; return those that ran."""
+        """Stop api-servers, masters, workers, ZooKeeper and PostgreSQL, in this order.
+
+        Returns those that ran.
+        """
         stopped = []
-        for kind in (Kind.MASTER, Kind.WORKER):
+        for kind in (Kind.API, Kind.MASTER, Kind.WORKER):
             ports = [port for other, port, _ in self.running() if other is kind]
             with ThreadPoolExecutor(max_workers=max(1, len(ports))) as pool:
                 pending = [
@@ -458,15 +468,7 @@ class Cluster:
 
     def options_of(self, kind: Kind, port: int) -> Options:
         """Return the options that the daemon at this port was last started with."""
-        try:
-            kept = json.loads(self._options_file(kind, port).read_text(encoding="utf-8"))
-            groups, slots = kept.get("groups"), kept.get("slots")
-        except (OSError, ValueError, AttributeError):
-            return Options()
-        return Options(
-            groups=groups if isinstance(groups, str) else None,
-            slots=slots if isinstance(slots, int) else None,
-        )
+        return kept_options(self._options_file(kind, port))
 
     def statuses(self) -> list[DaemonStatus]:
         """List the daemons of this home that run, and those that died without stopping."""
@@ -535,12 +537,21 @@ class Cluster:
             return {}
         return found
 
+    def configured_port(self, kind: Kind) -> int:
+        """Return the port of the first daemon of a kind, as the settings have it."""
+        return self._settings(kind).port
+
+    def _settings(self, kind: Kind) -> MasterConfig | WorkerConfig | ApiConfig:
+        if kind is Kind.API:
+            return self.config.api
+        return self.config.master if kind is Kind.MASTER else self.config.worker
+
     def _health(self, kind: Kind, port: int) -> tuple[str, str | None]:
-        settings = self.config.master if kind is Kind.MASTER else self.config.worker
-        return health(settings.http_host, port)
+        return health(self._settings(kind).http_host, port)
 
     def _host(self, kind: Kind) -> str:
-        return self.config.master.host if kind is Kind.MASTER else self.config.worker.host
+        settings = self._settings(kind)
+        return settings.http_host if isinstance(settings, ApiConfig) else settings.host
 
     def _pid_files(self) -> Iterator[tuple[Kind, int, Path]]:
         folder = self.home / "run"
@@ -554,11 +565,6 @@ class Cluster:
 
     def _options_file(self, kind: Kind, port: int) -> Path:
         return self.home / "run" / f"{kind}-{port}.json"
-
-    def _keep(self, kind: Kind, port: int, options: Options) -> None:
-        path = self._options_file(kind, port)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(options)) + "\n", encoding="utf-8")
 
 
 def _await_all(pending: Sequence[Future[Started | None]]) -> None:

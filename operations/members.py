@@ -72,9 +72,11 @@ class MemberHealth:
     reason: str | None
 
 
-def members_with_health(config: Config, *, zone: tzinfo | None) -> list[MemberHealth]:
+def members_with_health(
+    config: Config, *, zone: tzinfo | None, patience: timedelta | None = None
+) -> list[MemberHealth]:
     """Return the members, each probed for its readiness; all are probed at once."""
-    found = members(config, zone=zone)
+    found = members(config, zone=zone, patience=patience)
 
     def probe(member: Member) -> MemberHealth:
         host, _, port = member.address.rpartition(":")

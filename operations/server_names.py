@@ -11,5 +11,6 @@ class ServerName(StrEnum):
     STANDALONE = "standalone-server"
     MASTER = "master-server"
     WORKER = "worker-server"
+    API = "api-server"
     ZOOKEEPER = "zookeeper"
     POSTGRES = "postgres"

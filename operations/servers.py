@@ -10,7 +10,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from common.ports import free_port
-from operations.daemons import Cluster, DaemonStatus, Kind, Options, Started
+from operations.daemon_options import Options
+from operations.daemons import Cluster, DaemonStatus, Kind, Started
 from operations.server_names import ServerName
 
 
@@ -23,6 +24,7 @@ def start(
     free_ports: bool = False,
     masters: int = 1,
     workers: int = 1,
+    apis: int = 1,
     notify: Callable[[str], None] = lambda _: None,
 ) -> list[Started]:
     """Start the servers of this name and return when they are ready; running ones are left alone.
@@ -34,6 +36,7 @@ def start(
             return cluster.start_standalone(
                 masters=masters,
                 workers=workers,
+                apis=apis,
                 free_ports=free_ports,
                 options=options,
                 notify=notify,
@@ -46,12 +49,13 @@ def start(
             if cluster.config.zookeeper.hosts:
                 notify("note: zookeeper.hosts names another server, which is the one that is used")
             return [cluster.start_zookeeper(0 if free_ports else port)]
-        case ServerName.MASTER | ServerName.WORKER:
+        case ServerName.MASTER | ServerName.WORKER | ServerName.API:
             kind = Kind(name)
-            settings = cluster.config.master if kind is Kind.MASTER else cluster.config.worker
             if free_ports or port == 0:
                 port = free_port()
-            return [cluster.start_daemon(kind, settings.port if port is None else port, options)]
+            if port is None:
+                port = cluster.configured_port(kind)
+            return [cluster.start_daemon(kind, port, options)]
 
 
 def stop(

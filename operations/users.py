@@ -119,6 +119,15 @@ def grant(session: Session, name: str, *, project: str, role: str) -> UserDetail
         return _detail(made.db, view)
 
 
+def own_detail(session: Session) -> UserDetail:
+    """The user who asks, with the grants."""
+    with session.engine.connect() as db:
+        found = store.users(db, user_id=session.principal.user_id)
+        if not found:
+            raise NotFoundError("your user is gone")
+        return _detail(db, found[0])
+
+
 def user_named(db: Connection, name: str) -> UserView:
     """The user of this name; `NotFoundError` proposes one that is near."""
     return _found(db, name)

@@ -28,6 +28,7 @@ from common.config.reading import (
     splices_scripts,
 )
 from common.config.settings import (
+    ApiConfig,
     CommandConfig,
     Config,
     DatabaseConfig,
@@ -43,6 +44,7 @@ __all__ = [
     "DERIVED_KEYS",
     "ENVIRONMENT_PREFIX",
     "FILES",
+    "ApiConfig",
     "CommandConfig",
     "Config",
     "DatabaseConfig",

@@ -7,9 +7,29 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from common.config.settings import Config
-from common.errors import ConfigurationError
+from common.errors import ConfigurationError, ServiceUnreachableError
 
 _TLS_WORDS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+
+
+def api_url(config: Config) -> str:
+    """Return the address of the api-server that runs in this home, at the configured port first."""
+    from common.runtime.pid_file import running_pid
+
+    ports = []
+    folder = config.home / "run"
+    for path in sorted(folder.glob("api-server-*.pid")) if folder.is_dir() else ():
+        number = path.stem.rpartition("-")[2]
+        if number.isdecimal() and running_pid(path) is not None:
+            ports.append(int(number))
+    if not ports:
+        raise ServiceUnreachableError(
+            "no api-server runs in this home; start one: orcaflow server start api-server (or"
+            " everything: orcaflow server start standalone-server)"
+        )
+    port = config.api.port if config.api.port in ports else ports[0]
+    host = config.api.http_host
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def database_url(config: Config) -> str:

@@ -216,6 +216,22 @@ class WorkerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApiConfig:
+    """The api-server, which serves the HTTP API."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    port: Port = 12345
+    """Serves the API, health and metrics; several api-servers on one host differ by it."""
+    http_host: str = "127.0.0.1"
+    """The loopback address to listen on; no other is possible yet, since there is no TLS."""
+    pool_size: Positive = 10
+    """Connections to the database, and so requests that it works on at the same time."""
+    statement_timeout_seconds: Seconds = 5
+    """A request whose statement takes longer is answered with 503."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that can be set. Code gets the part it needs."""
 
@@ -240,6 +256,7 @@ class Config:
     master: MasterConfig = field(default_factory=MasterConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)
+    api: ApiConfig = field(default_factory=ApiConfig)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property

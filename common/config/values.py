@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from common.config.addresses import (
+    api_url,
     database_dsn,
     database_url,
     zookeeper_digest,
@@ -17,7 +18,10 @@ from common.config.settings import Config
 from common.masking import SHORT_MASK, mask_text
 from common.spark_config import shown_conf
 
-DERIVED_KEYS = ("database.dsn", "database.url", "zookeeper.digest", "zookeeper.hosts")
+DERIVED_KEYS = (
+    *("api.url", "database.dsn", "database.url"),
+    *("zookeeper.digest", "zookeeper.hosts"),
+)
 """Keys that `get` resolves: the configured server, or else the embedded one."""
 
 
@@ -37,6 +41,8 @@ def get(config: Config, key: str) -> str:
     So is `zookeeper.digest`, which may be empty only if there is a `zookeeper.hosts`.
     """
     match key:
+        case "api.url":
+            return api_url(config)
         case "database.dsn":
             return database_dsn(config)
         case "database.url":

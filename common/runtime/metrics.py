@@ -10,7 +10,15 @@ import platform
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    generate_latest,
+)
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
@@ -118,6 +126,11 @@ def watch_zookeeper(standing: Callable[[], str], *, states: Iterable[str]) -> No
 
 def _is_in(state: str, standing: Callable[[], str]) -> float:
     return float(standing() == state)
+
+
+def page() -> tuple[bytes, str]:
+    """Return the page of all metrics, and its media type."""
+    return generate_latest(REGISTRY), CONTENT_TYPE_LATEST
 
 
 def tell_build(*, daemon: str, version: str) -> None:

@@ -104,7 +104,9 @@ def cluster(home: Path, *, slots: int, classic: bool) -> Iterator[dict[str, str]
     }
     console.print(f"Starting a private cluster below {home} …", markup=False)
     try:
-        start = ("server", "start", "standalone-server", "--free-ports", "--slots", str(slots))
+        # Nobody asks the demo anything over HTTP.
+        where = ("--free-ports", "--without", "api-server")
+        start = ("server", "start", "standalone-server", *where, "--slots", str(slots))
         console.print(orcaflow(environment, *start).rstrip(), style="dim", markup=False)
         yield environment
     finally:

@@ -56,7 +56,11 @@ def running(settings: Mapping[str, object] | None = None) -> Iterator[Cluster]:
         with ExitStack() as stack:
             stack.callback(operate, environment, "stop", "standalone-server", "--now")
             started = json.loads(
-                operate(environment, "start", "standalone-server", "--free-ports", "-o", "json")
+                operate(
+                    environment,
+                    *("start", "standalone-server", "--free-ports"),
+                    *("--without", "api-server", "-o", "json"),
+                )
             )
             yield Cluster(
                 home=home,

@@ -17,7 +17,7 @@ from orcaflow.cli.app import app
 from tests.documents import ROOT, blocks, commands, pages
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
-PACKAGES = ("common", "master", "worker", "operations", "orcaflow", "sql")
+PACKAGES = ("common", "master", "worker", "operations", "api", "orcaflow", "sql")
 ROOMS = (*PACKAGES, "bin", "conf", "docs", "examples", "tests")
 TO_COME = "### Rooms to come"
 """The section about what does not exist yet."""
@@ -25,7 +25,9 @@ TO_COME = "### Rooms to come"
 _CODE = re.compile(r"`([^`\n]+)`")
 _CODE_TO_COME = re.compile(r"`([^`\n]+)` \(to come\)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_ENTRY_POINT = re.compile(r"`((?:common|master|worker|operations|orcaflow)(?:\.\w+)+):([\w.]+)`")
+_ENTRY_POINT = re.compile(
+    r"`((?:common|master|worker|operations|api|orcaflow)(?:\.\w+)+):([\w.]+)`"
+)
 _PATH = re.compile(rf"(?:{'|'.join(ROOMS)})/[\w./-]*")
 _CALL = re.compile(
     r"(?:^|[\s(])((?:orcaflow|orcaflow-daemon\.sh|start-all\.sh|stop-all\.sh)(?: [^|;&)\n]*)?)"

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("common", "master", "worker", "operations", "orcaflow", "sql")
+PACKAGES = ("common", "master", "worker", "operations", "api", "orcaflow", "sql")
 """The packages that are installed."""
 
 

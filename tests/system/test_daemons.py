@@ -111,6 +111,7 @@ def test_all_daemons_are_listed_with_who_they_are(operator: Operator) -> None:
     assert [row["name"] for row in rows] == [
         "postgres",
         "zookeeper",
+        "api-server",
         "master-server",
         "worker-server",
     ]
@@ -120,12 +121,50 @@ def test_all_daemons_are_listed_with_who_they_are(operator: Operator) -> None:
         }
         assert row["state"] == "ready"
         assert process_start_time(row["pid"]) is not None
-    assert all(isinstance(row["incarnation"], int) for row in rows[2:])
+    # The others are no members of the cluster.
+    assert [isinstance(row["incarnation"], int) for row in rows] == [False] * 3 + [True] * 2
     members = operator.told("server", "list")
     assert [(each["kind"], each["health"]) for each in members] == [
         ("master", "ready"),
         ("worker", "ready"),
     ]
+
+
+def test_the_api_runs_a_definition_by_a_token_and_says_how_it_stands(operator: Operator) -> None:
+    url = operator.does("config", "get", "api.url").strip()
+    token = operator.told("token", "create", "--user", "admin", "--name", "test")["token"]
+    operator.define("asked_for", "echo over http")
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def ask(method: str, path: str, body: object = None, **more: str) -> tuple[int, Any]:
+        sent = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"{url}{path}", data=sent, method=method, headers=headers | more
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read())
+
+    assert ask("GET", "/readyz") == (200, {"status": "ok"})
+    assert ask("GET", "/api/v1/me")[1]["name"] == "admin"
+    kinds = [each["kind"] for each in ask("GET", "/api/v1/servers")[1]["items"]]
+    assert kinds == ["master", "worker"]
+    ((definition,),) = [
+        [each["id"] for each in ask("GET", "/api/v1/definitions?name=asked_for")[1]["items"]]
+    ]
+    wait = {"Prefer": "wait=10", "Idempotency-Key": "once"}
+    found: dict[str, Any] = {}
+
+    def begun() -> bool:
+        found.update(ask("POST", "/api/v1/instances", {"definition_id": definition}, **wait)[1])
+        return found["instance"] is not None
+
+    until(begun)
+    run = found["instance"]["id"]
+    until(lambda: ask("GET", f"/api/v1/instances/{run}")[1]["state"]["name"] == "SUCCESS")
+    tasks = ask("GET", f"/api/v1/instances/{run}/tasks")[1]["items"]
+    assert [(each["name"], each["state"]["code"]) for each in tasks] == [("t0", 7)]
+    listed = ask("GET", f"/api/v1/instances?definition_id={definition}")[1]["items"]
+    assert [each["id"] for each in listed] == [run]
 
 
 def test_starting_twice_is_harmless(operator: Operator) -> None:

@@ -24,6 +24,7 @@ from tests.system.cluster import (
 from tests.system.command_line import ROOT
 
 STOP, SUCCESS = 5, 7
+WITHOUT = ("--without", "api-server")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster
     """Started by the script, with the definition `chain` imported."""
     home = tmp_path_factory.mktemp("end_to_end")
     with private_cluster(home, WORKER__KILL_GRACE_SECONDS="1") as made:
-        _script("orcaflow-daemon.sh", "start", "standalone-server", "--free-ports")
+        _script("orcaflow-daemon.sh", "start", "standalone-server", "--free-ports", *WITHOUT)
         file = home / "chain.json"
         tasks = [a_task("first", "echo from the first"), a_task("last", "echo $(day)", "first")]
         tasks[1]["params"] = {
@@ -190,8 +191,8 @@ def test_hundreds_of_commands_at_once_each_begin_one_run_and_in_turn(
 
 def test_starting_twice_changes_nothing(cluster: PrivateCluster) -> None:
     before = _processes(cluster)
-    _script("orcaflow-daemon.sh", "start", "standalone-server", "--free-ports")
-    _script("start-all.sh", "--free-ports")
+    _script("orcaflow-daemon.sh", "start", "standalone-server", "--free-ports", *WITHOUT)
+    _script("start-all.sh", "--free-ports", *WITHOUT)
     assert _processes(cluster) == before
 
 

@@ -26,6 +26,7 @@ HEAVY = {
     "argon2",
     "croniter",
     "cryptography",
+    "fastapi",
     "httpx",
     "kazoo",
     "networkx",

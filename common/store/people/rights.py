@@ -96,6 +96,9 @@ def actions_in(principal: Principal, project_id: ColumnElement[Any]) -> ColumnEl
         select(func.coalesce(func.bit_or(relation_project_user.c.perm), 0))
         .where(relation_project_user.c.user_id == user.c.id)
         .where(relation_project_user.c.project_id == project_id)
+        # Of its own accord it would correlate with the nearest statement alone, and ask for the
+        # grants in any project.
+        .correlate_except(relation_project_user)
         .scalar_subquery()
     )
     of_user = (
@@ -106,6 +109,7 @@ def actions_in(principal: Principal, project_id: ColumnElement[Any]) -> ColumnEl
         )
         .where(user.c.id == principal.user_id)
         .where(user.c.state == _ENABLED)
+        .correlate_except(user)
         .scalar_subquery()
     )
     all_of_them = func.coalesce(of_user, int(NOTHING))

@@ -70,9 +70,11 @@ class TokenHolder:
     projects: tuple[int, ...] | None
 
 
-def users(db: Connection, *, name: str | None = None) -> list[UserView]:
-    """List all users by id, or the one of this name."""
+def users(db: Connection, *, name: str | None = None, user_id: int | None = None) -> list[UserView]:
+    """List all users by id, or the one of this name or id."""
     statement = _USERS.order_by(user.c.id)
+    if user_id is not None:
+        statement = statement.where(user.c.id == user_id)
     if name is not None:
         statement = statement.where(user.c.user_name == name)
     return [

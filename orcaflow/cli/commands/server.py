@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -65,18 +65,22 @@ def start(
     free_ports: _FreePortsOption = False,
     masters: Annotated[int, typer.Option(min=0, help="For standalone-server.")] = 1,
     workers: Annotated[int, typer.Option(min=0, help="For standalone-server.")] = 1,
+    without: Annotated[
+        Literal["api-server"] | None,
+        typer.Option("--without", help="For standalone-server: leave this one out."),
+    ] = None,
     within: _WithinOption = 60,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Start a daemon; it goes on by itself, and this returns when it is ready to work.
 
     One that runs already is left alone, with exit code 0. standalone-server is PostgreSQL and
-    ZooKeeper (unless others are configured), the schema, a worker and a master. Everything is kept
-    below ORCAFLOW_HOME. Fields: name, host, port, pid, already.
+    ZooKeeper (unless others are configured), the schema, a worker, a master and an api-server.
+    Everything is kept below ORCAFLOW_HOME. Fields: name, host, port, pid, already.
     """
-    _check_options(name, port=port, groups=groups, slots=slots)
+    _check_options(name, port=port, groups=groups, slots=slots, without=without)
     from operations import servers
-    from operations.daemons import Options
+    from operations.daemon_options import Options
 
     started = servers.start(
         _cluster(within),
@@ -86,6 +90,7 @@ def start(
         free_ports=free_ports or (name is ServerName.STANDALONE and port == 0),
         masters=masters,
         workers=workers,
+        apis=0 if without else 1,
         notify=say,
     )
     _report_started(started, form)
@@ -142,7 +147,7 @@ def restart(
     """
     _check_options(name, port=port, groups=groups, slots=slots)
     from operations import servers
-    from operations.daemons import Options
+    from operations.daemon_options import Options
 
     started = servers.restart(
         _cluster(within),
@@ -214,13 +219,20 @@ def _cluster(within: float) -> Cluster:
 
 
 def _check_options(
-    name: ServerName, *, port: int | None, groups: str | None, slots: int | None
+    name: ServerName,
+    *,
+    port: int | None,
+    groups: str | None,
+    slots: int | None,
+    without: str | None = None,
 ) -> None:
     if (groups is not None or slots is not None) and name not in (
         ServerName.WORKER,
         ServerName.STANDALONE,
     ):
         raise typer.BadParameter(f"--groups and --slots are for workers, not for {name}")
+    if without is not None and name is not ServerName.STANDALONE:
+        raise typer.BadParameter(f"--without is for standalone-server, not for {name}")
     if name is ServerName.STANDALONE and port:
         raise typer.BadParameter(
             "standalone-server is several daemons: set master.port and worker.port, or give "

@@ -1,0 +1,380 @@
+"""The shapes of answers and requests, as the OpenAPI document describes them.
+
+The fields are those of `operations.documents`, which the command line prints too; a state has its
+number beside its name. Times are RFC 3339 in UTC, durations are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+_Row = Mapping[str, object]
+Model = TypeVar("Model", bound="Shape")
+Text = Annotated[str, StringConstraints(max_length=100_000)]
+
+
+class Shape(BaseModel):
+    """The base of all shapes: unknown fields of a request are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", ser_json_timedelta="float", frozen=True)
+
+
+class Answer(Shape):
+    """The base of answers: taken from rows, which may have more fields."""
+
+    model_config = ConfigDict(extra="ignore", ser_json_timedelta="float", frozen=True)
+
+
+class State(Answer):
+    """A code of the tables with its name; the name of an unknown code is its number."""
+
+    code: int
+    name: str
+
+
+def state_of(row: _Row, name: str = "state") -> dict[str, object] | None:
+    """Return a state from a row's name and code; None if the row has none."""
+    code = row.get(f"{name}_code")
+    return None if code is None else {"code": code, "name": row[name]}
+
+
+class Definition(Answer):
+    """A definition without its tasks."""
+
+    id: int
+    name: str
+    version: int
+    release_state: str
+    usable: bool
+    project_id: int
+    description: str | None
+    create_time: datetime
+    update_time: datetime
+
+
+class Node(Answer):
+    """A task of a definition."""
+
+    name: str
+    type: str
+    upstream: list[str]
+    max_retry_times: int
+    priority: str
+    forbidden: bool
+
+
+class Schedule(Answer):
+    """A schedule of a definition."""
+
+    id: int
+    definition: str | None
+    process_definition_id: int
+    release_state: str | None
+    crontab: str
+    description: str | None
+    timezone_id: str
+    start_time: datetime
+    end_time: datetime | None
+    next_fire_time: datetime | None
+    fault: str | None
+    misfire_policy: str
+    misfire_limit: int
+    deadline: timedelta | None
+    failure_strategy: str | None
+    priority: str | None
+    worker_group: str
+    params: dict[str, Any]
+
+
+class DefinitionDetail(Definition):
+    """A definition with its tasks in the order of the DAG, its schedules and its mistakes."""
+
+    execution_type: str
+    tasks: list[Node]
+    schedules: list[Schedule]
+    mistakes: list[str]
+
+
+class Instance(Answer):
+    """A run of a definition."""
+
+    id: int
+    name: str
+    definition: str | None
+    process_definition_id: int
+    state: State
+    wanted_state: str | None
+    reason: str | None
+    command_type: str | None
+    run_times: int
+    schedule_time: datetime | None
+    start_time: datetime
+    end_time: datetime | None
+    duration: timedelta | None
+    host: str | None
+    root_id: int | None
+
+
+class InstanceDetail(Instance):
+    """A run with its parameters; values of names that sound secret are masked."""
+
+    command_param: str | None
+    global_params: str | None
+
+
+class Task(Answer):
+    """An attempt at a task; `valid` is false once another has taken its place."""
+
+    id: int
+    process_instance_id: int
+    name: str
+    task_type: str
+    attempt: int
+    state: State
+    wanted_state: str | None
+    reason: str | None
+    failure_reason: str | None
+    exit_code: int | None
+    valid: bool
+    submit_time: datetime | None
+    start_time: datetime | None
+    end_time: datetime | None
+    duration: timedelta | None
+    host: str | None
+    retry_times: int
+    max_retry_times: int
+    retry_at: datetime | None
+
+
+class Cause(Answer):
+    """A cause why something is not done; those behind it follow, one deeper."""
+
+    cause: str
+    subject: str
+    since: datetime | None
+    next: str | None
+    next_at: datetime | None
+    text: str
+    depth: int
+
+
+class Fire(Answer):
+    """A fire of a schedule in the ledger."""
+
+    schedule_id: int
+    definition: str | None
+    fire_time: datetime
+    outcome: str
+    process_instance_id: int | None
+    command_id: int | None
+    reason: str | None
+    decided_at: datetime
+
+
+class ComingFire(Answer):
+    """A fire to come, on the schedule's own clock too."""
+
+    fire_time: datetime
+    local: str
+
+
+class ScheduleDetail(Schedule):
+    """A schedule with its next fires and the number of its fires by outcome."""
+
+    next_fires: list[ComingFire]
+    fires: dict[str, int]
+
+
+class Complement(Answer):
+    """A complement; its dates are counted."""
+
+    id: int
+    definition: str | None
+    process_definition_id: int
+    state: State
+    reason: str | None
+    dates: int
+    done: int
+    parallelism: int
+    order: str
+    on_failure: str
+    timezone: str
+    create_time: datetime
+    end_time: datetime | None
+    duration: timedelta
+
+
+class ComplementDate(Answer):
+    """A date of a complement, with its run."""
+
+    position: int
+    date: str
+    schedule_time: datetime
+    state: str
+    process_instance_id: int | None
+    start_time: datetime | None
+    end_time: datetime | None
+    duration: timedelta | None
+    reason: str | None
+
+
+class Command(Answer):
+    """A command; its outcome is WAITING, TAKEN, DROPPED or REFUSED."""
+
+    id: int
+    command_type: str | None
+    definition: str | None
+    process_definition_id: int | None
+    outcome: str
+    process_instance_id: int | None
+    start_time: datetime | None
+    handled_at: datetime | None
+    reason: str | None
+
+
+class Server(Answer):
+    """A living master or worker."""
+
+    kind: str
+    address: str
+    pid: int | None
+    cpu: float | None
+    memory: float | None
+    load: float | None
+    since: datetime | None
+    health: str
+    reason: str | None
+
+
+class Grant(Answer):
+    """A role in a project."""
+
+    project_id: int
+    project: str | None
+    role: str | None
+
+
+class Me(Answer):
+    """The user of the token, with the roles and the limits of the token."""
+
+    id: int
+    name: str
+    admin: bool
+    projects: list[Grant]
+    token_role: str | None
+    token_projects: list[int] | None
+
+
+class Released(Answer):
+    """A release state after a request; `changed` is false if it was so already."""
+
+    id: int
+    release_state: str
+    changed: bool
+
+
+class Accepted(Answer):
+    """A command that was put for a run; a master carries it out."""
+
+    command_id: int
+    process_instance_id: int
+
+
+class Begun(Answer):
+    """A run that was asked for: its command, and the run once it exists."""
+
+    command: Command
+    instance: Instance | None
+
+
+class RunRequest(Shape):
+    """A run to begin."""
+
+    definition_id: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    params: dict[Text, Text] = Field(default_factory=dict, max_length=10_000)
+    date: Annotated[str, StringConstraints(max_length=64)] | None = None
+    start_nodes: list[Text] | None = Field(default=None, min_length=1, max_length=10_000)
+    depend: Literal["TASK_ONLY", "TASK_PRE", "TASK_POST"] = "TASK_POST"
+    failure_strategy: Literal["END", "CONTINUE"] = "CONTINUE"
+    priority: Literal["HIGHEST", "HIGH", "MEDIUM", "LOW", "LOWEST"] = "MEDIUM"
+    worker_group: Annotated[str, StringConstraints(max_length=255)] | None = None
+
+
+class Problem(Answer):
+    """An error (RFC 9457), with its cure and the places of mistakes."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    cure: str
+    mistakes: list[dict[str, str]]
+    request_id: str
+
+
+class DefinitionPage(Answer):
+    """A page of definitions."""
+
+    items: list[Definition]
+    next: str | None
+
+
+class InstancePage(Answer):
+    """A page of runs."""
+
+    items: list[Instance]
+    next: str | None
+
+
+class TaskList(Answer):
+    """The attempts of a run, oldest first."""
+
+    items: list[Task]
+
+
+class CauseList(Answer):
+    """The causes why something is not done."""
+
+    items: list[Cause]
+
+
+class SchedulePage(Answer):
+    """A page of schedules."""
+
+    items: list[Schedule]
+    next: str | None
+
+
+class FireList(Answer):
+    """The newest fires of a schedule."""
+
+    items: list[Fire]
+
+
+class ComplementPage(Answer):
+    """A page of complements."""
+
+    items: list[Complement]
+    next: str | None
+
+
+class DateList(Answer):
+    """Dates of a complement: failed, live and next ones first."""
+
+    items: list[ComplementDate]
+
+
+class CommandList(Answer):
+    """The newest commands."""
+
+    items: list[Command]
+
+
+class ServerList(Answer):
+    """The living daemons."""
+
+    items: list[Server]

@@ -1,0 +1,182 @@
+"""Builds the application: every route with its policy, or no application at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from fastapi import Depends, FastAPI, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.exceptions import HTTPException
+
+from api.answers import Problem
+from api.asking import check_parameters, session_of
+from api.gate import Gate
+from api.policy import BASE, POLICIES, Policy, Who
+from api.problems import (
+    KINDS,
+    MEDIA_TYPE,
+    on_any_error,
+    on_http_error,
+    on_invalid_request,
+    on_scheduler_error,
+)
+from api.route import Route
+from api.routes import cluster, commands, complements, definitions, instances, schedules, tasks
+from common.config import Config
+from common.errors import ConfigurationError, NotFoundError, SchedulerError
+from common.runtime.health import Problem as NotReady
+from common.runtime.metrics import page as metrics_page
+from common.store.connect import Engine
+
+ROUTES: Final[tuple[Route, ...]] = (
+    *definitions.ROUTES,
+    *instances.ROUTES,
+    *tasks.ROUTES,
+    *schedules.ROUTES,
+    *complements.ROUTES,
+    *commands.ROUTES,
+    *cluster.ROUTES,
+)
+_TITLE: Final = "Orcaflow"
+_OF_READING: Final = ("invalid", "unavailable", "internal")
+
+
+def build(
+    config: Config,
+    engine: Engine,
+    *,
+    version: str,
+    problems: Callable[[], list[NotReady]] = list,
+    policies: Mapping[str, Policy] = POLICIES,
+) -> FastAPI:
+    """Build the application; `ConfigurationError` if a route has no policy, or a policy no route.
+
+    `problems` are the reasons why the daemon is not ready.
+    """
+    app = FastAPI(
+        title=_TITLE,
+        version=version,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.config = config
+    app.state.engine = engine
+    _check(policies)
+    for route in ROUTES:
+        policy = policies[f"{route.method} {BASE}{route.path}"]
+        app.add_api_route(
+            f"{BASE}{route.path}",
+            route.serve,
+            methods=[route.method],
+            response_model=route.answer,
+            status_code=route.status,
+            operation_id=route.serve.__name__ + "_" + _resource(route.path),
+            tags=[_resource(route.path)],
+            dependencies=_dependencies(policy),
+            responses=_documented(policy, route),
+            openapi_extra=None if policy.takes is Who.ANYONE else {"security": [{"token": []}]},
+        )
+    _add_base(app, problems)
+    app.add_exception_handler(SchedulerError, on_scheduler_error)
+    app.add_exception_handler(RequestValidationError, on_invalid_request)
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_exception_handler(Exception, on_any_error)
+    app.add_middleware(Gate)
+    return app
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document of the application."""
+    document: dict[str, Any] = app.openapi()
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    return document
+
+
+def _check(policies: Mapping[str, Policy]) -> None:
+    known = {f"{each.method} {BASE}{each.path}" for each in ROUTES} | set(_BASE_ROUTES)
+    for name in sorted(known - set(policies)):
+        raise ConfigurationError(f"the route {name} has no policy: add it to api/policy.py")
+    for name in sorted(set(policies) - known):
+        raise ConfigurationError(f"the policy of {name} has no route: remove it from api/policy.py")
+
+
+def _dependencies(policy: Policy) -> Sequence[Any]:
+    if policy.takes is Who.ANYONE:
+        return [Depends(check_parameters)]
+    return [Depends(session_of), Depends(check_parameters)]
+
+
+def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]:
+    return {
+        KINDS[kind].status: {
+            "model": Problem,
+            "description": KINDS[kind].title,
+            "content": {MEDIA_TYPE: {}},
+        }
+        for kind in _kinds(policy, route)
+    }
+
+
+def _kinds(policy: Policy, route: Route) -> Iterator[str]:
+    """The problems that a route may answer with."""
+    yield "unauthenticated"
+    if policy.thing is not None:
+        yield "not-found"
+        if route.method != "GET":
+            yield from ("forbidden", "conflict")
+    if route.method != "GET":
+        yield "too-large"
+    yield from _OF_READING
+
+
+def _resource(path: str) -> str:
+    return path.split("/")[1]
+
+
+_BASE_ROUTES: Final = (
+    "GET /livez",
+    "GET /readyz",
+    "GET /metrics",
+    "GET /problems/{kind}",
+    f"GET {BASE}/openapi.json",
+)
+
+
+def _add_base(app: FastAPI, problems: Callable[[], list[NotReady]]) -> None:
+    """Add the routes that ask for no token: health, and what describes the others."""
+
+    def livez() -> Response:
+        return JSONResponse({"status": "ok"})
+
+    def readyz() -> Response:
+        found = problems()
+        if not found:
+            return JSONResponse({"status": "ok"})
+        reasons = [{"part": each.part, "why": each.why} for each in found]
+        return JSONResponse({"status": "not ready", "problems": reasons}, status_code=503)
+
+    def metrics() -> Response:
+        body, media_type = metrics_page()
+        return Response(body, media_type=media_type)
+
+    def show_problem(kind: str) -> Response:
+        known = KINDS.get(kind)
+        if known is None:
+            raise NotFoundError(f"there is no kind of problem {kind!r:.50}")
+        return PlainTextResponse(f"{known.status} {known.title}\n\n{known.text}\n")
+
+    def show_openapi() -> Response:
+        return JSONResponse(openapi(app))
+
+    served: tuple[Callable[..., Response], ...] = (
+        *(livez, readyz, metrics),
+        *(show_problem, show_openapi),
+    )
+    for name, serve in zip(_BASE_ROUTES, served, strict=True):
+        app.add_api_route(
+            name.removeprefix("GET "), serve, methods=["GET"], include_in_schema=False
+        )

@@ -1,0 +1,44 @@
+"""Cursors of lists: opaque to clients, and to the server the id behind which a list goes on."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Final, TypeAlias
+
+from fastapi import Query
+
+from operations.errors import UsageError
+
+LARGEST_PAGE: Final = 500
+_LARGEST_ID: Final = 2**31 - 1
+
+Limit: TypeAlias = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Items of one page.")]
+After: TypeAlias = Annotated[
+    str | None, Query(max_length=100, description="`next` of the page before.")
+]
+
+
+def written(name: str, last: int) -> str:
+    """Return the cursor behind this id, in the list of this name."""
+    return base64.urlsafe_b64encode(f"{name}:{last}".encode()).decode().rstrip("=")
+
+
+def read(name: str, cursor: str | None) -> int | None:
+    """Return the id of a cursor; None without one. Raises `UsageError` for what is none."""
+    if cursor is None:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        kind, _, number = base64.urlsafe_b64decode(padded.encode()).decode().partition(":")
+        last = int(number)
+    except (ValueError, binascii.Error):
+        raise UsageError("after", "is no cursor: take `next` of the page before") from None
+    if kind != name or not 0 <= last <= _LARGEST_ID:
+        raise UsageError("after", "is a cursor of another list: take `next` of the page before")
+    return last
+
+
+def next_of(name: str, ids: list[int], limit: int) -> str | None:
+    """Return the cursor to go on with; None if this page was not full."""
+    return written(name, ids[-1]) if len(ids) == limit else None

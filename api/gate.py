@@ -1,0 +1,83 @@
+"""The gate before all routes: an id for each request, the host's name, the size of the body."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+from fastapi import Request
+
+from api.problems import problem
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LARGEST_BODY: Final = 10_000_000
+_OWN_NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+
+
+class Gate:
+    """Lets a request to the application behind it, if its host and its size are right."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection of the server."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        name = uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = name
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"x-request-id", name.encode()),
+                    *_HEADERS,
+                ]
+            await send(message)
+
+        headers = dict(scope["headers"])
+        fault = _fault(headers)
+        if fault is not None:
+            await problem(Request(scope), *fault)(scope, receive, answer)
+            return
+        await self._app(scope, _limited(receive), answer)
+
+
+def _fault(headers: dict[bytes, bytes]) -> tuple[str, str] | None:
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    # The port is of no account: the server may be reached through a tunnel.
+    if (host if host.endswith("]") else host.rpartition(":")[0] or host) not in _OWN_NAMES:
+        return "host", "the name in the Host header is none of this server's"
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or int(length[:20]) > LARGEST_BODY:
+        return "too-large", "the body has more than 10 MB"
+    return None
+
+
+def _limited(receive: Receive) -> Receive:
+    """Cut off a body without a length where it gets too large; what is left is no JSON."""
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        if message["type"] == "http.request":
+            taken += len(message.get("body", b""))
+            if taken > LARGEST_BODY:
+                return {"type": "http.request", "body": b"", "more_body": False}
+        return message
+
+    return limited

@@ -1,0 +1,95 @@
+"""The policy of every route, in one table: the right that it takes, and the object it is about.
+
+The server does not start with a route that has no policy here, or a policy that has no route. The
+right itself is checked in `operations`, which hands out no object without; this table says what is
+expected, and a test calls every route in every role by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from common.model.rights import Action
+
+
+class Who(Enum):
+    """Those that a route without a project is for."""
+
+    ANYONE = "anyone"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The right that a route takes.
+
+    `thing` is the kind of object whose id is in the path or in the body; without one, the route
+    lists those objects alone that its user may see.
+    """
+
+    takes: Who | Action
+    thing: str | None = None
+
+
+ANYONE: Final = Policy(takes=Who.ANYONE)
+USER: Final = Policy(takes=Who.USER)
+LIST: Final = Policy(takes=Action.VIEW)
+
+
+def _view(thing: str) -> Policy:
+    return Policy(takes=Action.VIEW, thing=thing)
+
+
+def _operate(thing: str) -> Policy:
+    return Policy(takes=Action.OPERATE, thing=thing)
+
+
+def _author(thing: str) -> Policy:
+    return Policy(takes=Action.AUTHOR, thing=thing)
+
+
+BASE: Final = "/api/v1"
+POLICIES: Final[Mapping[str, Policy]] = {
+    "GET /livez": ANYONE,
+    "GET /readyz": ANYONE,
+    "GET /metrics": ANYONE,
+    "GET /problems/{kind}": ANYONE,
+    f"GET {BASE}/openapi.json": ANYONE,
+    f"GET {BASE}/me": USER,
+    f"GET {BASE}/servers": USER,
+    f"GET {BASE}/definitions": LIST,
+    f"GET {BASE}/definitions/{{id}}": _view("definition"),
+    f"POST {BASE}/definitions/{{id}}/online": _author("definition"),
+    f"POST {BASE}/definitions/{{id}}/offline": _author("definition"),
+    f"GET {BASE}/instances": LIST,
+    f"POST {BASE}/instances": _operate("definition"),
+    f"GET {BASE}/instances/{{id}}": _view("instance"),
+    f"GET {BASE}/instances/{{id}}/tasks": _view("instance"),
+    f"GET {BASE}/instances/{{id}}/why": _view("instance"),
+    f"POST {BASE}/instances/{{id}}/stop": _operate("instance"),
+    f"POST {BASE}/instances/{{id}}/pause": _operate("instance"),
+    f"POST {BASE}/instances/{{id}}/resume": _operate("instance"),
+    f"POST {BASE}/instances/{{id}}/rerun": _operate("instance"),
+    f"POST {BASE}/instances/{{id}}/recover": _operate("instance"),
+    f"GET {BASE}/tasks/{{id}}": _view("task"),
+    f"GET {BASE}/tasks/{{id}}/why": _view("task"),
+    f"POST {BASE}/tasks/{{id}}/force-success": _operate("task"),
+    f"GET {BASE}/schedules": LIST,
+    f"GET {BASE}/schedules/{{id}}": _view("schedule"),
+    f"GET {BASE}/schedules/{{id}}/fires": _view("schedule"),
+    f"POST {BASE}/schedules/{{id}}/online": _author("schedule"),
+    f"POST {BASE}/schedules/{{id}}/offline": _author("schedule"),
+    f"GET {BASE}/complements": LIST,
+    f"GET {BASE}/complements/{{id}}": _view("complement"),
+    f"GET {BASE}/complements/{{id}}/dates": _view("complement"),
+    f"POST {BASE}/complements/{{id}}/pause": _operate("complement"),
+    f"POST {BASE}/complements/{{id}}/resume": _operate("complement"),
+    f"POST {BASE}/complements/{{id}}/cancel": _operate("complement"),
+    f"POST {BASE}/complements/{{id}}/retry": _operate("complement"),
+    f"GET {BASE}/commands": LIST,
+    f"GET {BASE}/commands/{{id}}": _view("command"),
+    f"GET {BASE}/commands/{{id}}/why": _view("command"),
+}

@@ -1,0 +1,215 @@
+"""Errors as problem documents (RFC 9457): the kind, the cause, the cure, the places of mistakes.
+
+No answer holds a trace, a statement or a secret: an unforeseen error is logged under the id of the
+request, and the answer names that id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from common.errors import (
+    ConfigurationError,
+    InvalidDefinitionError,
+    NotAllowedError,
+    NotFoundError,
+    SchedulerError,
+    ServiceUnreachableError,
+)
+from common.store.connect import is_transient
+from operations.errors import CommandFailedError, ForbiddenError, UsageError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE: Final = "application/problem+json"
+_RETRY_SECONDS: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of problem, with its status and the text of its page."""
+
+    status: int
+    title: str
+    text: str
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "unauthenticated": Kind(
+        status=401,
+        title="Not logged in",
+        text="The request has no token, or one that is unknown, expired, revoked, or of a disabled"
+        " user. Send `Authorization: Bearer of_…`; `orcaflow token create` makes a token.",
+    ),
+    "forbidden": Kind(
+        status=403,
+        title="Not allowed",
+        text="You may see the object and not do this to it. An administrator gives roles:"
+        " `orcaflow user grant`. The token may have less than your role.",
+    ),
+    "not-found": Kind(
+        status=404,
+        title="Not found",
+        text="There is no such object or path, or the object is in a project that is not yours:"
+        " the answer is the same.",
+    ),
+    "method": Kind(
+        status=405, title="Method not allowed", text="The path is known, by other methods."
+    ),
+    "conflict": Kind(
+        status=409,
+        title="Not in this state",
+        text="The request is understood, and the state of the object forbids it at present.",
+    ),
+    "too-large": Kind(
+        status=413, title="Too large", text="A body has at most 10 MB, and JSON a depth of 64."
+    ),
+    "host": Kind(
+        status=421,
+        title="Another host's name",
+        text="The server answers to its loopback names alone, so that no web page can reach it by"
+        " a name of its own.",
+    ),
+    "invalid": Kind(
+        status=422,
+        title="Invalid input",
+        text="A parameter, a header or a field is wrong; `mistakes` names each with its place.",
+    ),
+    "unavailable": Kind(
+        status=503,
+        title="A service is away",
+        text="PostgreSQL or ZooKeeper can't be reached, or is overloaded. Nothing was done; send"
+        " the request again after the seconds of `Retry-After`.",
+    ),
+    "internal": Kind(
+        status=500,
+        title="Unforeseen error",
+        text="The log of the api-server has the cause under the `request_id` of the answer.",
+    ),
+}
+
+
+class UnauthenticatedError(SchedulerError):
+    """The request has no valid token. Answer 401."""
+
+
+def problem(
+    request: Request,
+    kind: str,
+    detail: str,
+    *,
+    mistakes: Sequence[Mapping[str, str]] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """Build the answer of a problem."""
+    known = KINDS[kind]
+    return JSONResponse(
+        {
+            "type": f"/problems/{kind}",
+            "title": known.title,
+            "status": known.status,
+            "detail": detail,
+            "cure": _cure(detail) or known.text,
+            "mistakes": list(mistakes),
+            "request_id": request_id(request),
+        },
+        status_code=known.status,
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
+    )
+
+
+def request_id(request: Request) -> str:
+    return str(request.scope.get("state", {}).get("request_id", ""))
+
+
+def _cure(detail: str) -> str | None:
+    """The part of a message that says what to do: behind its last semicolon, or in brackets."""
+    if detail.endswith(")") and "(orcaflow " in detail:
+        return detail.rpartition("(")[2].removesuffix(")")
+    before, _, after = detail.rpartition("; ")
+    return after if before else None
+
+
+def on_scheduler_error(request: Request, error: Exception) -> JSONResponse:
+    """Answer an error of an operation."""
+    match error:
+        case UnauthenticatedError():
+            return problem(
+                request, "unauthenticated", str(error), headers={"WWW-Authenticate": "Bearer"}
+            )
+        case UsageError():
+            place = error.field or ""
+            return problem(
+                request,
+                "invalid",
+                f"{place}: {error.message}" if place else error.message,
+                mistakes=[{"place": place, "message": error.message}],
+            )
+        case InvalidDefinitionError():
+            found = [{"place": "", "message": each} for each in error.mistakes]
+            return problem(request, "invalid", str(error), mistakes=found)
+        case ForbiddenError():
+            return problem(request, "forbidden", str(error))
+        case NotFoundError():
+            return problem(request, "not-found", str(error))
+        case NotAllowedError() | CommandFailedError():
+            return problem(request, "conflict", str(error))
+        case ServiceUnreachableError() | ConfigurationError():
+            return _unavailable(request, str(error))
+        case _:
+            return on_any_error(request, error)
+
+
+def on_invalid_request(request: Request, error: Exception) -> JSONResponse:
+    """Answer a request whose parameters or body have the wrong form."""
+    found: list[Any] = list(error.errors()) if isinstance(error, RequestValidationError) else []
+    # The value itself is not repeated: it may be a secret, or large.
+    mistakes = [
+        {"place": ".".join(str(part) for part in each["loc"])[:200], "message": str(each["msg"])}
+        for each in found[:100]
+    ]
+    detail = "; ".join(f"{each['place']}: {each['message']}" for each in mistakes[:5])
+    return problem(request, "invalid", detail or "the request can't be read", mistakes=mistakes)
+
+
+def on_http_error(request: Request, error: Exception) -> JSONResponse:
+    """Answer an error of the framework: a path or a method that no route has, a broken body."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    match status:
+        case 404:
+            return problem(request, "not-found", "there is nothing at this path")
+        case 405:
+            allowed = (getattr(error, "headers", None) or {}).get("Allow", "")
+            return problem(
+                request,
+                "method",
+                "not by this method",
+                headers={"Allow": allowed} if allowed else {},
+            )
+        case 413:
+            return problem(request, "too-large", "the body has more than 10 MB")
+        case _ if status < 500:
+            return problem(request, "invalid", "the body can't be read")
+        case _:
+            return on_any_error(request, error)
+
+
+def on_any_error(request: Request, error: Exception) -> JSONResponse:
+    """Answer what nobody foresaw; a busy or vanished database is told from a fault of ours."""
+    if is_transient(error) or "57014" in str(error):
+        return _unavailable(request, "the database did not answer in time")
+    log.error("request failed", extra={"request_id": request_id(request)}, exc_info=error)
+    return problem(request, "internal", "the request could not be carried out")
+
+
+def _unavailable(request: Request, detail: str) -> JSONResponse:
+    return problem(request, "unavailable", detail, headers={"Retry-After": str(_RETRY_SECONDS)})

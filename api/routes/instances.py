@@ -1,0 +1,170 @@
+"""Runs: begun, listed, shown, explained, and steered."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Final
+
+from fastapi import Header, Query, Response
+
+from api import cursors, waiting
+from api.answers import (
+    Accepted,
+    Begun,
+    CauseList,
+    InstanceDetail,
+    InstancePage,
+    RunRequest,
+    TaskList,
+    state_of,
+)
+from api.asking import Asked
+from api.cursors import After, Limit
+from api.route import Id, Route, get, post
+from common.clock import SystemClock
+from common.model.commands import CommandType
+from common.model.states import FailureStrategy, Priority, TaskDependType
+from common.store.people.views import ProcessInstanceView
+from operations.commands import command_with_id
+from operations.documents.causes import cause_rows
+from operations.documents.commands import command_row
+from operations.documents.instances import instance_row, parameter_fields, task_row
+from operations.explaining import causes_of_instance, facts_of_instance
+from operations.instance_commands import PutCommand, put_command
+from operations.instance_commands import recover as put_recovery
+from operations.instances import find_instance, instance_detail, list_instances
+from operations.repeating import Once
+from operations.runs import begin_run
+from operations.session import Session
+from operations.tasks import list_tasks
+
+_MOST_ATTEMPTS: Final = 10_000
+_clock = SystemClock()
+
+
+def list_runs(
+    session: Asked,
+    definition_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    state: Annotated[list[str] | None, Query(max_length=20)] = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> dict[str, Any]:
+    """List the runs that you may see, the newest first; of the given states only."""
+    found = list_instances(
+        session,
+        definition_id=definition_id,
+        states=state or (),
+        limit=limit,
+        before=cursors.read("instances", after),
+    )
+    return {
+        "items": [_row(each) for each in found],
+        "next": cursors.next_of("instances", [each.id for each in found], limit),
+    }
+
+
+def begin(
+    request: RunRequest,
+    session: Asked,
+    response: Response,
+    idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
+    prefer: Annotated[str | None, Header(max_length=100)] = None,
+) -> dict[str, Any]:
+    """Begin a run of an ONLINE definition.
+
+    201 with the run once it exists, which `Prefer: wait=SECONDS` waits for; else 202 with the
+    command. A request that is sent again with its `Idempotency-Key` begins no second run.
+    """
+    command_id = begin_run(
+        session,
+        request.definition_id,
+        params=request.params,
+        date=request.date,
+        start_nodes=None if request.start_nodes is None else ",".join(request.start_nodes),
+        depend=TaskDependType[request.depend],
+        failure_strategy=FailureStrategy[request.failure_strategy],
+        priority=Priority[request.priority],
+        worker_group=request.worker_group,
+        once=None if idempotency_key is None else _once(idempotency_key, request),
+    )
+    instance_id = waiting.await_instance(session, command_id, waiting.seconds_of(prefer))
+    response.status_code = 202 if instance_id is None else 201
+    return {
+        "command": command_row(command_with_id(session, command_id)),
+        "instance": None if instance_id is None else _row(find_instance(session, instance_id)),
+    }
+
+
+def show_run(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002  # The path's name.
+    """Show a run with its parameters."""
+    detail = instance_detail(session, id)
+    return {**_row(detail.instance), **parameter_fields(detail)}
+
+
+def list_attempts(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """List the attempts at the tasks of a run, superseded ones too."""
+    found = list_tasks(session, process_instance_id=id, valid_only=False, limit=_MOST_ATTEMPTS)
+    rows = [task_row(each, now=_clock.now()) for each in found]
+    return {"items": [row | {"state": state_of(row)} for row in rows]}
+
+
+def explain_run(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Explain why a run is not done."""
+    return {"items": cause_rows(causes_of_instance(facts_of_instance(session, id), id))}
+
+
+def stop(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Stop a run with all of its tasks."""
+    return _put(session, id, CommandType.STOP)
+
+
+def pause(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Let the running tasks of a run end, and begin no other."""
+    return _put(session, id, CommandType.PAUSE)
+
+
+def resume(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Go on with a run that was paused or stopped."""
+    return _put(session, id, CommandType.RECOVER_SUSPENDED_PROCESS)
+
+
+def rerun(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Run all of an ended run again."""
+    return _put(session, id, CommandType.REPEAT_RUNNING)
+
+
+def recover(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Go on where a run ended: with what failed, or what was stopped."""
+    return _accepted(put_recovery(session, id))
+
+
+def _put(session: Session, number: int, kind: CommandType) -> dict[str, Any]:
+    return _accepted(put_command(session, number, kind))
+
+
+def _accepted(command: PutCommand) -> dict[str, Any]:
+    return {"command_id": command.id, "process_instance_id": command.process_instance_id}
+
+
+def _row(view: ProcessInstanceView) -> dict[str, object]:
+    row = instance_row(view, now=_clock.now())
+    return row | {"state": state_of(row)}
+
+
+def _once(key: str, request: RunRequest) -> Once:
+    said = request.model_dump_json().encode()
+    return Once(key=key, request_sha256=hashlib.sha256(b"run " + said).hexdigest())
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    get("/instances", list_runs, InstancePage),
+    post("/instances", begin, Begun, status=201),
+    get("/instances/{id}", show_run, InstanceDetail),
+    get("/instances/{id}/tasks", list_attempts, TaskList),
+    get("/instances/{id}/why", explain_run, CauseList),
+    post("/instances/{id}/stop", stop, Accepted, status=202),
+    post("/instances/{id}/pause", pause, Accepted, status=202),
+    post("/instances/{id}/resume", resume, Accepted, status=202),
+    post("/instances/{id}/rerun", rerun, Accepted, status=202),
+    post("/instances/{id}/recover", recover, Accepted, status=202),
+)

@@ -1,0 +1,44 @@
+"""Attempts at tasks: shown, explained, and declared good."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from api.answers import CauseList, Task, state_of
+from api.asking import Asked
+from api.route import Id, Route, get, post
+from common.clock import SystemClock
+from common.store.people.views import TaskInstanceView
+from operations.documents.causes import cause_rows
+from operations.documents.instances import task_row
+from operations.explaining import causes_of_task_instance
+from operations.tasks import find_task, force_success
+
+_clock = SystemClock()
+
+
+def show_attempt(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002  # The path's name.
+    """Show an attempt at a task."""
+    return _row(find_task(session, id))
+
+
+def explain_attempt(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Explain why an attempt is not done."""
+    return {"items": cause_rows(causes_of_task_instance(session, id))}
+
+
+def force(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Declare a failed attempt of an ended run to be a success, so that a recovery goes on."""
+    return _row(force_success(session, id))
+
+
+def _row(view: TaskInstanceView) -> dict[str, object]:
+    row = task_row(view, now=_clock.now())
+    return row | {"state": state_of(row)}
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    get("/tasks/{id}", show_attempt, Task),
+    get("/tasks/{id}/why", explain_attempt, CauseList),
+    post("/tasks/{id}/force-success", force, Task),
+)

@@ -1,0 +1,188 @@
+"""The api-server daemon: the HTTP API, health and metrics at one port.
+
+`python -m api.server --home DIR --port N`. It keeps nothing but connections, so any number may run.
+It listens on loopback alone: there is no TLS yet, and a token in the clear is anybody's.
+"""
+
+from __future__ import annotations
+
+import gc
+
+if __name__ == "__main__":
+    # The imports leave no garbage, and looking for it takes a sixth of their time.
+    gc.disable()
+
+import argparse
+import ipaddress
+import logging
+import socket
+import sys
+import threading
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from setproctitle import setproctitle
+
+from api.app import build
+from common import config as configuration
+from common.clock import SystemClock
+from common.config import Config
+from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.runtime import log as logs
+from common.runtime import metrics
+from common.runtime.daemon import product_version
+from common.runtime.held import StarterGoneError, await_start
+from common.runtime.pid_file import holding, pid_file
+from common.runtime.service import Service, StopRequestedError
+from common.store import schema
+from common.store.connect import Engine, engine, server_time
+
+NAME = "api-server"
+
+log = logging.getLogger(__name__)
+
+_CONNECT_PATIENCE = timedelta(seconds=3)
+_STOP_PATIENCE_SECONDS = 5
+_IDLE_CONNECTION_SECONDS = 15
+_MOST_CONNECTIONS = 512
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run an api-server until it is stopped; return the exit code of the operator's interface."""
+    parser = argparse.ArgumentParser(prog=NAME, description="Runs an Orcaflow api-server.")
+    parser.add_argument("--home", type=Path, help="ORCAFLOW_HOME; default ~/.orcaflow")
+    parser.add_argument("--port", type=int, help="serves the API, health and metrics")
+    parser.add_argument("--held", action="store_true", help="begin after a line of standard input")
+    options = parser.parse_args(arguments)
+    overrides: dict[str, object] = {
+        "home": str(options.home.resolve()) if options.home else None,
+        "api.port": options.port,
+    }
+    try:
+        if options.held:
+            await_start()
+        given = {key: value for key, value in overrides.items() if value is not None}
+        return run(configuration.load(overrides=given))
+    except (StopRequestedError, StarterGoneError):
+        return 0
+    except SchedulerError as error:
+        log.error("daemon could not run", extra={"cause": str(error)})  # noqa: TRY400  # No trace.
+        sys.stderr.write(f"{NAME}: {error}\n")
+        return error.exit_code
+
+
+def run(config: Config) -> int:
+    """Serve until the end; not ready before the database has the schema of this version."""
+    settings = config.api
+    logs.configure(home=config.home, name=NAME, port=settings.port, level=config.log_level)
+    setproctitle(f"orcaflow {NAME} {settings.http_host}:{settings.port}")
+    metrics.tell_build(daemon=NAME, version=product_version())
+    check_loopback(settings.http_host)
+    with ExitStack() as stack:
+        stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
+        service = Service(clock=SystemClock())
+        made = _engine(config)
+        stack.callback(made.dispose)
+        app = build(config, made, version=product_version(), problems=service.problems)
+        server = _HttpServer(app, host=settings.http_host, port=settings.port)
+        server.start()
+        stack.callback(server.stop)
+        service.reach(lambda: schema.check_as_daemon(made))
+        service.ready_if("postgresql", lambda: _database_problem(made))
+        service.on_stop("http", server.stop)
+        return service.run()
+
+
+def check_loopback(host: str) -> None:
+    """Refuse an address that others can reach."""
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise ConfigurationError(
+            f"api.http_host is {host!r}, which is no loopback address: the api-server has no TLS"
+            " yet, so it listens on this computer alone; set 127.0.0.1, and let a proxy with TLS on"
+            " this computer pass requests on"
+        )
+
+
+def _engine(config: Config) -> Engine:
+    settings = config.api
+    return engine(
+        configuration.database_url(config),
+        pool_size=settings.pool_size,
+        max_overflow=0,
+        application_name=f"{NAME}-{settings.port}",
+        connect_timeout=min(
+            _CONNECT_PATIENCE, timedelta(seconds=config.database.connect_timeout_seconds)
+        ),
+        statement_timeout=timedelta(seconds=settings.statement_timeout_seconds),
+        lock_timeout=timedelta(seconds=settings.statement_timeout_seconds),
+        pool_timeout=_CONNECT_PATIENCE,
+    )
+
+
+def _database_problem(made: Engine) -> str | None:
+    try:
+        with made.connect() as db:
+            server_time(db)
+    except ServiceUnreachableError as error:
+        return str(error)
+    return None
+
+
+class _HttpServer:
+    """uvicorn in a thread of its own; signals are the service's business."""
+
+    def __init__(self, app: Any, *, host: str, port: int) -> None:
+        """Takes the port at once, which makes it the daemon's."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            raise ConfigurationError(
+                f"can't listen on {host}:{port} ({error.strerror}): end the program that has the "
+                "port, or choose another with --port or api.port"
+            ) from error
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=_IDLE_CONNECTION_SECONDS,
+                timeout_graceful_shutdown=_STOP_PATIENCE_SECONDS,
+                limit_concurrency=_MOST_CONNECTIONS,
+            )
+        )
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the requests that are being served end, for a few seconds."""
+        self._server.should_exit = True
+        self._thread.join(_STOP_PATIENCE_SECONDS + 1)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+
+if __name__ == "__main__":
+    gc.freeze()  # Later collections pass over what the imports have made, which stays.
+    gc.enable()
+    sys.exit(main())

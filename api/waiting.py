@@ -1,0 +1,43 @@
+"""Waits in the thread of a request until a master has begun a run, for as long as it prefers."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Final
+
+from common.clock import SystemClock
+from operations.commands import outcome
+from operations.session import Session
+
+LONGEST_SECONDS: Final = 10.0
+_WAIT: Final = re.compile(r"(?:^|[\s,;])wait=(\d{1,5})(?:$|[\s,;])")
+_FIRST_PAUSE: Final = 0.005
+_LONGEST_PAUSE: Final = 0.1
+_PAUSE_GROWTH: Final = 1.3
+
+
+def seconds_of(prefer: str | None) -> float:
+    """Return the seconds of `Prefer: wait=N`, ten at most; 0 without one."""
+    found = _WAIT.search(prefer or "")
+    return 0.0 if found is None else min(float(found.group(1)), LONGEST_SECONDS)
+
+
+def await_instance(session: Session, command_id: int, seconds: float) -> int | None:
+    """Return the instance that the command began; None if it still waits after these seconds.
+
+    `CommandFailedError` if a master has dropped or refused it.
+    """
+    clock = SystemClock()
+    until = clock.monotonic() + seconds
+    pause = _FIRST_PAUSE
+    while True:
+        handled = outcome(session, command_id)
+        if handled is not None:
+            return handled.process_instance_id
+        left = until - clock.monotonic()
+        if left <= 0:
+            return None
+        # A refused command notifies nobody: only the tables can be asked, ever more seldom.
+        time.sleep(min(pause, left))
+        pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)

@@ -1,0 +1,34 @@
+"""The options of a daemon, stored beside its pid file, so that a restart applies them again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a worker besides its port."""
+
+    groups: str | None = None
+    slots: int | None = None
+
+
+def kept_options(file: Path) -> Options:
+    """Return the options of the file; none if it is missing or spoilt."""
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        groups, slots = kept.get("groups"), kept.get("slots")
+    except (OSError, ValueError, AttributeError):
+        return Options()
+    return Options(
+        groups=groups if isinstance(groups, str) else None,
+        slots=slots if isinstance(slots, int) else None,
+    )
+
+
+def keep_options(file: Path, options: Options) -> None:
+    """Write the options into the file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(asdict(options)) + "\n", encoding="utf-8")

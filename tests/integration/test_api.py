@@ -1,0 +1,434 @@
+"""The HTTP API in this process, on a real database: rights, problems, pages, and orders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import Engine, insert, select
+
+from api import openapi
+from api.app import ROUTES, build
+from api.policy import BASE, LIST, POLICIES, Who
+from api.server import check_loopback
+from common.config import Config, DatabaseConfig, ZookeeperConfig
+from common.errors import ConfigurationError
+from common.model.complement_states import ComplementState
+from common.model.rights import ROLES as IN_PROJECT
+from common.model.rights import Action
+from common.model.states import ProcessState, TaskState
+from common.store import tables as t
+from common.store.connect import engine
+from operations.session import Session
+from operations.tokens import create_token
+from operations.users import create_user, grant, set_enabled
+from tests.builders import a_definition_json
+from tests.house.tree import ROOT
+from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+
+ROLES = (*IN_PROJECT, "nobody", "administrator", "anyone")
+PORT = 12345
+
+
+@dataclass(frozen=True)
+class World:
+    """A project with one object of each kind, by the kind's name."""
+
+    objects: dict[str, int]
+
+
+@pytest.fixture
+def config(db: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Settings whose ZooKeeper is away, which is found out at once."""
+    monkeypatch.setattr("operations.explaining.PATIENCE", timedelta(milliseconds=1))
+    monkeypatch.setattr("api.routes.cluster.PATIENCE", timedelta(milliseconds=1))
+    url = db.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return Config(
+        home=tmp_path,
+        time_zone="UTC",
+        database=DatabaseConfig(url=url),
+        zookeeper=ZookeeperConfig(hosts="127.0.0.1:1"),
+    )
+
+
+@pytest.fixture
+def owner(config: Config, db: Engine) -> Session:
+    """A session of the owner of the database."""
+    made = Session()
+    made.__dict__.update(config=config, engine=db)
+    return made
+
+
+@pytest.fixture(scope="module")
+def app() -> FastAPI:
+    """The application, which takes longer to build than most tests: each test gives it its own."""
+    return build(Config(), engine("postgresql+psycopg2://nobody@127.0.0.1:1/none"), version="1")
+
+
+@pytest.fixture
+def client(app: FastAPI, config: Config, db: Engine) -> TestClient:
+    app.state.config, app.state.engine = config, db
+    return TestClient(app, base_url=f"http://127.0.0.1:{PORT}", raise_server_exceptions=False)
+
+
+def a_world(db: Engine, project_id: int, name: str) -> World:
+    number = a_definition(
+        db, name=name, project_id=project_id, process_definition_json=a_definition_json("a >> b")
+    )
+    run = an_instance(db, ProcessState.FAILURE, process_definition_id=number, name=name)
+    task = an_attempt(db, run, TaskState.FAILURE, process_definition_id=number, name="a", flag=1)
+    with db.begin() as connection:
+        schedule = connection.scalar(
+            insert(t.schedule)
+            .values(
+                process_definition_id=number,
+                crontab="0 0 3 * * ? *",
+                start_time=datetime(2013, 1, 1, tzinfo=UTC),
+            )
+            .returning(t.schedule.c.id)
+        )
+        complement = connection.scalar(
+            insert(t.complement)
+            .values(
+                process_definition_id=number, timezone_id="UTC", state=int(ComplementState.RUNNING)
+            )
+            .returning(t.complement.c.id)
+        )
+        command = connection.scalar(
+            insert(t.command)
+            .values(command_type=0, process_definition_id=number)
+            .returning(t.command.c.id)
+        )
+    assert None not in (schedule, complement, command)
+    return World(
+        objects={
+            "definition": number,
+            "instance": run,
+            "task": task,
+            "schedule": schedule or 0,
+            "complement": complement or 0,
+            "command": command or 0,
+        }
+    )
+
+
+def a_token(owner: Session, user: str, **limits: Any) -> str:
+    return create_token(
+        owner,
+        user,
+        **{
+            "name": "test",
+            "role": "admin",
+            "projects": (),
+            "life": timedelta(days=1),
+            "now": datetime.now(UTC),
+            **limits,
+        },
+    ).text
+
+
+def people(owner: Session) -> dict[str, dict[str, str]]:
+    """The headers of one person a role; `nobody` has no grant, `anyone` no token."""
+    headers: dict[str, dict[str, str]] = {"anyone": {}}
+    for role in (*IN_PROJECT, "nobody", "administrator"):
+        name = f"the-{role}"
+        create_user(owner, name, is_admin=role == "administrator", password=None, tenant=None)
+        if role in IN_PROJECT:
+            grant(owner, name, project="default", role=role)
+        headers[role] = {"Authorization": f"Bearer {a_token(owner, name)}"}
+    return headers
+
+
+def worlds(db: Engine) -> tuple[World, World]:
+    """One in the project of the roles, and one in a foreign project."""
+    with db.begin() as connection:
+        foreign = connection.scalar(
+            insert(t.project).values(name="foreign").returning(t.project.c.id)
+        )
+    return a_world(db, 1, "ours"), a_world(db, foreign or 0, "theirs")
+
+
+def expected(name: str, role: str, *, own: bool) -> str:
+    """Work out the answer to a role by the policy alone: done, 401, 403 or 404."""
+    policy = POLICIES[name]
+    if policy.takes is Who.ANYONE:
+        return "done"
+    if role == "anyone":
+        return "401"
+    if role == "administrator" or policy.takes is Who.USER or policy == LIST:
+        return "done"
+    if role == "nobody" or not own:
+        return "404"
+    assert isinstance(policy.takes, Action)
+    return "done" if IN_PROJECT[role] & policy.takes else "403"
+
+
+def test_every_route_answers_every_role_as_its_policy_says(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    ours, theirs = worlds(db)
+    headers = people(owner)
+    wrong = []
+    for name, policy in POLICIES.items():
+        method, _, path = name.partition(" ")
+        # Whoever may do the most comes last, since what is done changes the objects.
+        for role in ("anyone", "nobody", *IN_PROJECT, "administrator"):
+            for own, world in ((False, theirs), (True, ours)):
+                number = world.objects.get(policy.thing or "", 1)
+                body = {"definition_id": number} if name == f"POST {BASE}/instances" else None
+                answer = client.request(
+                    method,
+                    path.format(id=number, kind="invalid"),
+                    json=body,
+                    headers=headers[role],
+                )
+                wanted = expected(name, role, own=own)
+                # 409: allowed, but not in the present state. 503: ZooKeeper is away.
+                done = answer.status_code in (200, 201, 202, 409) or (
+                    answer.status_code == 503 and path.endswith(("/servers", "/readyz"))
+                )
+                if name.endswith("/why") and policy.thing == "command":
+                    done = done or answer.status_code == 404
+                if str(answer.status_code) != wanted and not (wanted == "done" and done):
+                    wrong.append((name, role, own, wanted, answer.status_code, answer.text[:200]))
+                if policy == LIST and role not in ("anyone", "administrator"):
+                    assert "theirs" not in answer.text, (name, role)
+                    assert ("ours" in answer.text) == (role in IN_PROJECT), (name, role)
+    assert wrong == []
+
+
+def test_a_route_without_a_policy_stops_the_start_and_so_does_a_policy_without_a_route(
+    config: Config, db: Engine
+) -> None:
+    for name in (f"GET {BASE}/me", f"POST {BASE}/instances", "GET /metrics"):
+        rest = {key: value for key, value in POLICIES.items() if key != name}
+        with pytest.raises(ConfigurationError, match="has no policy"):
+            build(config, db, version="1", policies=rest)
+    more = {**POLICIES, f"GET {BASE}/secrets": LIST}
+    with pytest.raises(ConfigurationError, match="has no route"):
+        build(config, db, version="1", policies=more)
+
+
+def test_the_openapi_document_is_the_one_in_the_tree() -> None:
+    kept = (ROOT / "docs" / "openapi.json").read_text(encoding="utf-8")
+    assert kept == openapi.document(), "write it anew: python -m api.openapi > docs/openapi.json"
+    assert {f"{BASE}{each.path}" for each in ROUTES} == set(json.loads(kept)["paths"])
+
+
+def test_a_token_is_needed_and_its_limits_hold_at_once(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    ours, _ = worlds(db)
+    create_user(owner, "ada", is_admin=False, password=None, tenant=None)
+    grant(owner, "ada", project="default", role="author")
+    token = a_token(owner, "ada", role="viewer")
+    me = f"{BASE}/me"
+    for value in (
+        "",
+        "Bearer",
+        "Bearer x",
+        "Basic YTpi",
+        f"Bearer {token[:-1]}",
+        "Bearer of_" + "a" * 43,
+    ):
+        answer = client.get(me, headers={"Authorization": value})
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), value
+        assert token not in answer.text
+    reading = {"Authorization": f"Bearer {token}"}
+    answer = client.get(me, headers=reading)
+    assert (answer.json()["name"], answer.json()["token_role"]) == ("ada", "viewer")
+    run = {"definition_id": ours.objects["definition"]}
+    assert client.post(f"{BASE}/instances", json=run, headers=reading).status_code == 403
+    elsewhere = {"Authorization": f"Bearer {a_token(owner, 'ada', projects=('foreign',))}"}
+    assert client.get(f"{BASE}/definitions", headers=elsewhere).json()["items"] == []
+    set_enabled(owner, "ada", enabled=False, at=datetime.now(UTC))
+    assert client.get(me, headers=reading).status_code == 401
+
+
+@pytest.fixture
+def admin(owner: Session) -> dict[str, str]:
+    """The headers of an administrator."""
+    return {"Authorization": f"Bearer {a_token(owner, 'admin')}"}
+
+
+def test_a_run_is_begun_once_however_often_it_is_asked_for(
+    client: TestClient, admin: dict[str, str], db: Engine
+) -> None:
+    ours, _ = worlds(db)
+    body = {"definition_id": ours.objects["definition"], "params": {"day": "1"}}
+    once = {**admin, "Idempotency-Key": "k-1"}
+    first = client.post(f"{BASE}/instances", json=body, headers=once)
+    again = client.post(f"{BASE}/instances", json=body, headers=once)
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.json()["command"]["id"] == again.json()["command"]["id"]
+    other = client.post(f"{BASE}/instances", json={**body, "params": {}}, headers=once)
+    assert (other.status_code, other.json()["mistakes"][0]["place"]) == (422, "Idempotency-Key")
+    more = client.post(f"{BASE}/instances", json=body, headers={**admin, "Idempotency-Key": "k-2"})
+    assert more.json()["command"]["id"] != first.json()["command"]["id"]
+    with db.connect() as connection:
+        rows = connection.execute(
+            select(t.command.c.command_param, t.command.c.executor_id).order_by(t.command.c.id)
+        ).all()
+    assert len(rows) == 4  # Two of the worlds, two of the requests.
+    assert (json.loads(rows[-1].command_param)["StartParams"], rows[-1].executor_id) == (
+        {"day": "1"},
+        1,
+    )
+
+
+def test_a_run_that_exists_by_then_is_answered_with_the_instance(
+    client: TestClient, admin: dict[str, str], db: Engine
+) -> None:
+    """A key whose command a master has taken: the answer is the run."""
+    ours, _ = worlds(db)
+    body = {"definition_id": ours.objects["definition"]}
+    once = {**admin, "Idempotency-Key": "k", "Prefer": "wait=0"}
+    command = client.post(f"{BASE}/instances", json=body, headers=once).json()["command"]["id"]
+    run = an_instance(db, ProcessState.RUNNING, command_id=command)
+    with db.begin() as connection:
+        connection.execute(t.command.delete().where(t.command.c.id == command))
+        connection.execute(
+            insert(t.command_ledger).values(
+                command_id=command, outcome=1, process_instance_id=run,
+                process_definition_id=ours.objects["definition"],
+            )
+        )  # fmt: skip
+    answer = client.post(f"{BASE}/instances", json=body, headers={**once, "Prefer": "wait=5"})
+    assert (answer.status_code, answer.json()["instance"]["id"]) == (201, run)
+    assert answer.json()["instance"]["state"] == {"code": 1, "name": "RUNNING"}
+
+
+def test_a_list_is_read_page_by_page(client: TestClient, admin: dict[str, str], db: Engine) -> None:
+    ids = [an_instance(db, ProcessState.SUCCESS) for _ in range(5)]
+    seen: list[int] = []
+    after = ""
+    for _ in range(3):
+        answer = client.get(f"{BASE}/instances?limit=2{after}", headers=admin).json()
+        seen += [each["id"] for each in answer["items"]]
+        after = f"&after={answer['next']}"
+    assert (seen, answer["next"]) == (list(reversed(ids)), None)
+    assert [
+        client.get(f"{BASE}/instances?{query}", headers=admin).status_code
+        for query in (
+            "state=success",
+            "state=nothing",
+            "limit=501",
+            "limit=0",
+            "after=x",
+            "sort=id",
+        )
+    ] == [200, 422, 422, 422, 422, 422]
+    cursor = client.get(f"{BASE}/instances?limit=2", headers=admin).json()["next"]
+    assert client.get(f"{BASE}/complements?after={cursor}", headers=admin).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/api/v1", 404),
+        ("GET", "//api/v1/me", 404),
+        ("GET", "/api/v1/;x=/me", 404),
+        ("GET", "/api/v1/me/", 404),
+        ("DELETE", "/api/v1/me", 405),
+        ("GET", "/api/v1/instances/0", 422),
+        ("GET", "/api/v1/instances/x", 422),
+        ("GET", "/api/v1/instances/99999999999", 422),
+        ("GET", "/api/v1/instances/2147483647", 404),
+        ("GET", "/problems/nothing", 404),
+    ],
+)
+def test_a_wrong_path_is_a_problem_with_a_cure(
+    client: TestClient, admin: dict[str, str], method: str, path: str, status: int
+) -> None:
+    answer = client.request(method, path, headers=admin)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["cure"]
+    assert document["request_id"] == answer.headers["x-request-id"]
+    assert client.get(document["type"]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[]", b"null", b'{"definition_id": "x"}', b'{"definition_id": 1e400}',
+        b'{"definition_id": 1, "unknown": 1}', b'{"definition_id": 1, "params": {"a": {}}}',
+        b'{"definition_id": 1, "priority": "URGENT"}', b"[" * 100_000, b"\xff\xfe",
+        b'{"definition_id": -1}', b'{"definition_id": 1, "params": {"a": "\\u0000"}}',
+        b'{"definition_id": 1, "params": {"a": "\\ud800"}}', b'{"definition_id": 1, "date": "2013-13-13"}',
+    ],
+)  # fmt: skip
+def test_a_body_that_is_no_request_is_invalid(
+    client: TestClient, admin: dict[str, str], db: Engine, body: bytes
+) -> None:
+    a_definition(db, id=1, process_definition_json=a_definition_json("a"))
+    json_body = {**admin, "Content-Type": "application/json"}
+    answer = client.post(f"{BASE}/instances", content=body, headers=json_body)
+    assert answer.status_code == 422, answer.text
+    assert "Traceback" not in answer.text
+    with db.connect() as connection:
+        assert connection.execute(select(t.command.c.id)).all() == []
+
+
+def test_a_large_body_and_a_foreign_host_are_refused(
+    client: TestClient, admin: dict[str, str]
+) -> None:
+    large = client.post(f"{BASE}/instances", content=b" " * 10_000_001, headers=admin)
+    assert large.status_code == 413
+    streamed = client.post(f"{BASE}/instances", content=iter([b" " * 6_000_000] * 2), headers=admin)
+    assert streamed.status_code in (413, 422)
+    for host in ("evil.example", "127.0.0.1.evil.example", "", "evil.example:12345", "0.0.0.0"):
+        assert client.get("/livez", headers={"Host": host}).status_code == 421, host
+    for host in ("localhost", "localhost:1", "[::1]", "[::1]:12345", "127.0.0.1"):
+        assert client.get("/livez", headers={"Host": host}).status_code == 200, host
+
+
+def test_a_database_that_is_away_is_a_service_that_is_away(
+    client: TestClient, app: FastAPI
+) -> None:
+    app.state.engine = engine(
+        "postgresql+psycopg2://nobody@127.0.0.1:1/none", connect_timeout=timedelta(seconds=2)
+    )
+    answer = client.get(f"{BASE}/me", headers={"Authorization": "Bearer of_" + "a" * 43})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert client.get("/livez").status_code == 200
+
+
+def test_an_unforeseen_error_shows_its_request_and_nothing_else(
+    client: TestClient, admin: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("hunter2")
+
+    monkeypatch.setattr("api.routes.cluster.own_detail", fails)
+    answer = client.get(f"{BASE}/me", headers=admin)
+    assert (answer.status_code, "hunter2" in answer.text) == (500, False)
+    assert answer.json()["request_id"]
+
+
+def test_an_order_leaves_a_line_with_its_token_and_request(
+    client: TestClient, admin: dict[str, str], db: Engine
+) -> None:
+    ours, _ = worlds(db)
+    answer = client.post(f"{BASE}/instances/{ours.objects['instance']}/rerun", headers=admin)
+    assert answer.status_code == 202
+    line = t.audit_log.c
+    with db.connect() as connection:
+        row = connection.execute(select(t.audit_log).where(line.action == "instance.rerun")).one()
+    assert (row.user_name, row.token_id, row.outcome) == ("admin", 1, "done")
+    assert row.request == answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", ""])
+def test_an_address_that_others_reach_is_refused(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="no loopback address"):
+        check_loopback(host)
+    check_loopback("127.0.0.1")
