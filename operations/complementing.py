@@ -37,6 +37,7 @@ from common.zones import zone_named
 from operations.complement_plans import ComplementPlan, look_ahead
 from operations.errors import UsageError
 from operations.lookup import definition_named, nodes_named, worker_group_named
+from operations.rights import noted
 from operations.start_params import stored_params
 from operations.times import cluster_zone, read_moment, read_zone
 
@@ -86,7 +87,7 @@ def create(
 
     Raises a `UsageError` of a field of the options, `NotFoundError` and `NotAllowedError`.
     """
-    with session.engine.begin() as db:
+    with noted(session, "complement.create", definition_name) as db:
         new = _planned(db, session, definition_name, options)
         ids = create_complements(db, new, command_id=0, now=now)
     with session.engine.connect() as db:

@@ -38,6 +38,7 @@ from operations.datasource_params import (
 from operations.errors import UsageError
 from operations.limits import MAX_DATASOURCE_NAME_LENGTH, check_name
 from operations.references import wanted
+from operations.rights import noted
 from operations.session import Session
 
 
@@ -106,7 +107,7 @@ def create_datasource(
             )
     except DatasourceError as error:
         raise UsageError(None, str(error)) from error
-    with session.engine.begin() as db:
+    with noted(session, "datasource.save", name) as db:
         if has_password(params):
             params = _keys(session, db).sealed(params)
         saved = store.save_datasource(
@@ -165,7 +166,7 @@ def list_datasources(session: Session) -> list[DatasourceView]:
 
 def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDatasource]:
     """Encrypt the passwords of all rows by the first key, or with `new_key` by one made now."""
-    with session.engine.begin() as db:
+    with noted(session, "datasource.encrypt", None) as db:
         store.lock_datasources(db)
         keys = _keys(session, db)
         if new_key:
@@ -204,7 +205,7 @@ def _keys(session: Session, db: Connection) -> DatasourceKeys:
 
 def remove_datasource(session: Session, name: str) -> DatasourceView:
     """Remove a data source and return what it was; `NotAllowedError` if a definition names it."""
-    with session.engine.begin() as db:
+    with noted(session, "datasource.remove", name) as db:
         found = _found(db, name)
         users = [
             each.name

@@ -28,6 +28,7 @@ from operations.definition_document import (
 )
 from operations.documents.instances import name_of
 from operations.lookup import definition_named, no_instance
+from operations.rights import noted
 from operations.session import Session
 
 _BEING_ENDED = frozenset({ProcessState.READY_STOP, ProcessState.READY_PAUSE})
@@ -63,7 +64,8 @@ def delete_instances(session: Session, ids: Sequence[int], *, force: bool) -> De
 
     `force` deletes attempts of which processes may still run, too.
     """
-    with transaction(session.engine) as db:
+    listed = ", ".join(map(str, ids))
+    with noted(session, "instance.delete", listed, opened=transaction) as db:
         gone = _delete_instances(db, sorted(set(ids)), force=force)
     return _deleted(session, gone)
 
@@ -75,7 +77,7 @@ def delete_definitions(
 
     Runs that have ended stay as history unless `with_instances` deletes them too.
     """
-    with transaction(session.engine) as db:
+    with noted(session, "definition.delete", ", ".join(names), opened=transaction) as db:
         # Imports make references; none is made while these are looked for.
         lock_imports(db)
         rows = {row.id: row for row in (definition_named(db, name) for name in names)}

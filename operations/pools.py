@@ -11,6 +11,7 @@ from common.store.people import pools as store
 from common.store.people import views
 from common.store.people.views import PoolView
 from operations.limits import MAX_POOL_NAME_LENGTH, check_name, check_pool_size
+from operations.rights import noted
 from operations.session import Session
 
 
@@ -18,13 +19,13 @@ def create_pool(session: Session, name: str, *, size: int, description: str | No
     """Make a pool and return its id; `NotAllowedError` if there is one of that name."""
     check_name(name, longest=MAX_POOL_NAME_LENGTH)
     check_pool_size(size)
-    with session.engine.begin() as db:
+    with noted(session, "pool.create", name) as db:
         made = store.create_pool(db, name, size=size, description=description)
-    if made is None:
-        raise NotAllowedError(
-            f"there is a pool {name!r} already; change it: orcaflow pool resize {name!r}"
-            f" --size {size}"
-        )
+        if made is None:
+            raise NotAllowedError(
+                f"there is a pool {name!r} already; change it: orcaflow pool resize {name!r}"
+                f" --size {size}"
+            )
     return made
 
 
@@ -43,7 +44,7 @@ def pool_named(session: Session, name: str) -> PoolView:
 def resize_pool(session: Session, name: str, *, size: int) -> PoolView:
     """Give a pool another size. Holders of its slots go on, even if it becomes smaller."""
     check_pool_size(size)
-    with session.engine.begin() as db:
+    with noted(session, "pool.resize", name) as db:
         _found(db, name)
         store.resize_pool(db, name, size=size, at=SystemClock().now())
         return _found(db, name)
@@ -51,7 +52,7 @@ def resize_pool(session: Session, name: str, *, size: int) -> PoolView:
 
 def remove_pool(session: Session, name: str) -> None:
     """Remove a pool; `NotAllowedError` while an attempt holds or awaits its slots."""
-    with session.engine.begin() as db:
+    with noted(session, "pool.remove", name) as db:
         _found(db, name)
         store.lock_pool(db, name)
         pool = _found(db, name)

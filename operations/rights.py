@@ -6,8 +6,8 @@ the one transaction of an order, with its line of the audit; a refused order lea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from common.store.people.rights import Held, Thing, held, is_administrator
 from operations.errors import ForbiddenError, UsageError
 
 if TYPE_CHECKING:
-    from common.store.connect import Connection
+    from common.store.connect import Connection, Engine
     from operations.session import Session
 
 _LISTED = {
@@ -82,15 +82,17 @@ def change(
     *,
     object_id: int | None = None,
     object_name: str | None = None,
+    opened: Callable[[Engine], AbstractContextManager[Connection]] | None = None,
 ) -> Iterator[Change]:
     """Open the transaction of an order; its audit line is committed with it.
 
-    What refuses the order rolls it back, and a line says so in a transaction of its own.
+    What refuses the order rolls it back, and a line says so in a transaction of its own. `opened`
+    opens the transaction in another way than the engine does.
     """
     principal = session.principal
     made: Change | None = None
     try:
-        with session.engine.begin() as db:
+        with session.engine.begin() if opened is None else opened(session.engine) as db:
             made = Change(db=db, object_id=object_id, object_name=object_name)
             yield made
             audit.add_line(
@@ -118,3 +120,26 @@ def change(
                 detail=str(error),
             )
         raise
+
+
+@contextmanager
+def noted(
+    session: Session,
+    action: str,
+    name: str | None,
+    *,
+    object_id: int | None = None,
+    opened: Callable[[Engine], AbstractContextManager[Connection]] | None = None,
+) -> Iterator[Connection]:
+    """Open the transaction of an order of the database's owner, which its audit line is a part of.
+
+    The kind of the object is the word before the dot of the action.
+    """
+    kind = action.partition(".")[0]
+    with change(
+        session, action, kind, object_id=object_id, object_name=name, opened=opened
+    ) as made:
+        # No grant is asked here: a front end for others calls what asks for one.
+        if not session.principal.owns_database:
+            raise ForbiddenError("only the command line does this, at the database itself")
+        yield made.db

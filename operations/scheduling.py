@@ -33,7 +33,7 @@ from common.store.people.schedule_views import fires as stored_fires
 from operations.coming_fires import ComingFire, coming
 from operations.errors import UsageError
 from operations.lookup import definition_named, worker_group_named
-from operations.rights import change, seen
+from operations.rights import change, noted, seen
 from operations.schedule_checks import check_released, check_schedule, check_window
 from operations.start_params import stored_params
 from operations.stored_schedules import (
@@ -157,7 +157,7 @@ def create(
         "end_time": NO_END,
         **_columns(settings, zone=zone, now=now),
     }
-    with session.engine.begin() as db:
+    with noted(session, "schedule.create", definition_name) as db:
         definition = definition_named(db, definition_name)
         columns |= _worker_group(db, settings) | _warning_group(settings, given=0)
         _check_columns(session.config, columns, zone)
@@ -176,7 +176,7 @@ def edit(
     session: Session, schedule_id: int, settings: ScheduleSettings, *, now: datetime
 ) -> SavedSchedule:
     """Change a schedule that is OFFLINE. Another zone leaves the instants of its window alone."""
-    with session.engine.begin() as db:
+    with noted(session, "schedule.edit", None, object_id=schedule_id) as db:
         store.lock_schedules(db, [schedule_id])
         (view,) = schedules_with_ids(db, [schedule_id])
         zone = settings.zone or zone_of_schedule(view, cluster_zone(session.config))
@@ -253,7 +253,8 @@ def _chosen(
 
 def delete(session: Session, ids: Sequence[int]) -> list[ScheduleView]:
     """Delete schedules that are OFFLINE, all of these or none; their fires stay in the ledger."""
-    with session.engine.begin() as db:
+    listed = ", ".join(map(str, ids))
+    with noted(session, "schedule.delete", listed) as db:
         store.lock_schedules(db, ids)
         found = schedules_with_ids(db, ids)
         for view in found:

@@ -21,6 +21,7 @@ from common.store.tables import process_instance
 from common.store.transaction import transaction
 from operations.deleting import refuse
 from operations.errors import UsageError
+from operations.rights import noted
 from operations.session import Session
 
 # As account names are on Linux; they reach no shell, but other programs may hand them to one (T86).
@@ -57,7 +58,7 @@ def create_tenant(
         raise UsageError("queue", "a queue has letters, digits, _ . : and -, 64 at most")
     if description is not None and len(description) > _MAX_DESCRIPTION_LENGTH:
         raise UsageError("description", f"has more than {_MAX_DESCRIPTION_LENGTH} characters")
-    with transaction(session.engine) as db:
+    with noted(session, "tenant.create", code, opened=transaction) as db:
         store.lock_tenants(db)
         if store.tenants(db, code=code):
             raise NotAllowedError(f"there is a tenant {code!r} already: orcaflow tenant list")
@@ -72,7 +73,7 @@ def delete_tenant(session: Session, code: str) -> int:
 
     Those have their creators' tenant from then on. `NotAllowedError` names what needs it.
     """
-    with transaction(session.engine) as db:
+    with noted(session, "tenant.delete", code, opened=transaction) as db:
         lock_imports(db)
         store.lock_tenants(db)
         view = _found(db, code)

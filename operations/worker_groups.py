@@ -28,6 +28,7 @@ from operations.errors import UsageError
 from operations.explaining import living
 from operations.limits import check_name
 from operations.references import DEFAULT_WORKER_GROUP
+from operations.rights import noted
 from operations.session import Session
 
 _MAX_NAME_LENGTH = 200
@@ -89,7 +90,7 @@ def create_group(session: Session, name: str, *, addresses: Sequence[str]) -> Wo
         raise UsageError("address", "an address is that of a host, as 10.0.0.7")
     if len(",".join(hosts)) > _MAX_ADDRESSES_LENGTH:
         raise UsageError("address", f"at most {_MAX_ADDRESSES_LENGTH} characters fit into the row")
-    with transaction(session.engine) as db:
+    with noted(session, "worker-group.create", name, opened=transaction) as db:
         worker_groups.lock_worker_groups(db)
         if worker_groups.list_worker_groups(db, name=name):
             raise NotAllowedError(
@@ -106,7 +107,7 @@ def delete_group(session: Session, name: str) -> int:
 
     Those have the default group from then on. `NotAllowedError` names what needs it, and the cure.
     """
-    with transaction(session.engine) as db:
+    with noted(session, "worker-group.delete", name, opened=transaction) as db:
         lock_imports(db)
         worker_groups.lock_worker_groups(db)
         view = _found(db, name)

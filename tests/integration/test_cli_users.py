@@ -28,6 +28,7 @@ from operations.rights import check_administrator, seen
 from operations.runs import begin_run
 from operations.session import Session
 from operations.tokens import principal_of
+from tests.builders import a_definition_json
 from tests.integration.cli_rows import a_definition, an_instance, parsed
 from tests.integration.conftest import Cli
 
@@ -263,6 +264,62 @@ def test_an_order_and_its_refusals_stand_in_the_audit(cli: Cli, db: Engine) -> N
         assert len(connection.execute(select(t.command.c.id)).all()) == 2
     operator.close()
     viewer.close()
+
+
+def test_what_the_command_line_changes_stands_in_the_audit(cli: Cli, db: Engine) -> None:
+    a_definition(db, process_definition_json=a_definition_json("a"))
+    run = an_instance(db, ProcessState.SUCCESS)
+    for line in (
+        "run nightly",
+        "definition offline nightly",
+        "definition online nightly",
+        "definition online nowhere",
+        "schedule create nightly --cron 0_0_3_*_*_?_*",
+        "schedule online 1",
+        "schedule offline 1",
+        "schedule edit 1 --priority high",
+        "schedule delete 1",
+        "complement nightly --from 2013-01-01 --to 2013-01-02",
+        f"instance rerun {run}",
+        f"instance delete {run}",
+        "pool create p --size 1",
+        "pool create p --size 1",
+        "pool resize p --size 2",
+        "pool remove p",
+        "worker-group create etl",
+        "worker-group delete etl",
+        "tenant create etl",
+        "tenant delete etl",
+        "datasource create lite --url sqlite:///lite.db",
+        "datasource remove lite",
+    ):
+        cli(*(word.replace("_", " ") if "?" in word else word for word in line.split()))
+    found = audit(db)
+    assert {line[0] for line in found} == {"database"}
+    assert [(action, outcome) for _, action, _, outcome in found] == [
+        ("definition.run", "done"),
+        ("definition.offline", "done"),
+        ("definition.online", "done"),
+        ("definition.online", "refused"),
+        ("schedule.create", "done"),
+        ("schedule.online", "done"),
+        ("schedule.offline", "done"),
+        ("schedule.edit", "done"),
+        ("schedule.delete", "done"),
+        ("complement.create", "done"),
+        ("instance.rerun", "done"),
+        ("instance.delete", "refused"),
+        ("pool.create", "done"),
+        ("pool.create", "refused"),
+        ("pool.resize", "done"),
+        ("pool.remove", "done"),
+        ("worker-group.create", "done"),
+        ("worker-group.delete", "done"),
+        ("tenant.create", "done"),
+        ("tenant.delete", "done"),
+        ("datasource.save", "done"),
+        ("datasource.remove", "done"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,7 @@ def test_a_daemon_that_can_not_start_shows_its_last_words(operator: Operator) ->
     assert done.returncode == 78
     assert "ended with exit code 78; the end of" in done.stderr
     assert "203.0.113.1" in done.stderr
-    assert len(operator.told("server", "status")) == 4
+    assert len(operator.told("server", "status")) == 5
 
 
 def test_a_daemon_whose_server_is_away_waits_for_it_and_says_so(operator: Operator) -> None:
@@ -403,7 +403,7 @@ def test_a_daemon_whose_server_is_away_waits_for_it_and_says_so(operator: Operat
     assert waiting["name"] == "master-server"
     port = str(waiting["port"])
     assert operator.run("server", "stop", "master-server", "--port", port).returncode == 0
-    assert len(operator.told("server", "status")) == 4
+    assert len(operator.told("server", "status")) == 5
 
 
 def test_a_killed_daemon_is_dead_and_can_be_started_again(operator: Operator) -> None:
