@@ -2,7 +2,7 @@
 
 No rates and no floor: it tells which step to look at. All times are of one computer's clock: those
 that daemons write into rows, those of the script, and those at which a notification and the queue's
-bell in ZooKeeper arrive here, a little after they arrive there. To hear these two takes work from
+notification in ZooKeeper arrive here, a little after they arrive there. To hear these two takes work from
 the same processors; the sums are therefore larger than those of `chain` and `trigger`.
 """
 
@@ -40,13 +40,16 @@ _CHAIN = (
     ("exit", "last line of the script to the end in its row: two shells, epoll, the record"),
     ("report", "to its notification: a thread, the UPDATE and its sync, the listener"),
     ("decide", "to the successor's submit time: two threads of the master"),
-    ("save", "to the queue's bell: the engine, the save and its sync, ZooKeeper and its sync"),
+    (
+        "save",
+        "to the queue's notification: the engine, the save and its sync, ZooKeeper and its sync",
+    ),
     ("look", "to the successor's start time: the look at the queue, the claim in ZooKeeper"),
     ("start", "to the first line of its script: the claim of the row and its sync, files, shells"),
 )
 _TRIGGER = (
     ("notice", "commit of the row to the instance's start time: the listener, a thread, the turn"),
-    ("take", "to the queue's bell: the transaction that takes it and its sync, ZooKeeper"),
+    ("take", "to the queue's notification: the transaction that takes it and its sync, ZooKeeper"),
     ("look", "as above"),
     ("start", "as above"),
 )
@@ -54,10 +57,10 @@ _TRIGGER = (
 
 @dataclass(slots=True)
 class _Heard:
-    """The times at which reports were notified, by task instance, and those of the bell."""
+    """The times at which reports were notified, by task instance, and those of the queue's notifications."""
 
     reports: dict[int, float] = field(default_factory=dict)
-    bells: list[float] = field(default_factory=list)
+    changes: list[float] = field(default_factory=list)
 
 
 def measure(stage: Stage, runs: int) -> list[Figure]:
@@ -90,7 +93,7 @@ def _run(
 ) -> tuple[float, Sequence[Moment]]:
     """Run a chain; the time of its command's commit, and its moments."""
     stage.moments.forget()
-    heard.bells.clear()
+    heard.changes.clear()
     committed = stage.database.start(definition)
     seen = stage.moments.until(
         lambda moments: count(moments, "end") == length, within=PATIENCE_SECONDS
@@ -102,13 +105,13 @@ def _run(
 def _of_chain(
     rows: Sequence[Any], seen: Sequence[Moment], heard: _Heard
 ) -> Iterator[tuple[float, ...]]:
-    """The steps between each task and its successor; none where the bell was not heard in time."""
+    """The steps between each task and its successor; none where the notification was not heard in time."""
     begins, ends = _times(seen)
     for (name, task_id, _, _, _, ended), following in pairwise(rows):
         successor, _, _, submitted, started, _ = following
-        bell = next((at for at in heard.bells if at > submitted), None)
-        if bell is not None and bell < begins[successor]:
-            moments = (ended, heard.reports[task_id], submitted, bell, started)
+        change = next((at for at in heard.changes if at > submitted), None)
+        if change is not None and change < begins[successor]:
+            moments = (ended, heard.reports[task_id], submitted, change, started)
             yield _differences((ends[name], *map(float, moments), begins[successor]))
 
 
@@ -117,7 +120,7 @@ def _of_trigger(
 ) -> tuple[float, ...]:
     begins, _ = _times(seen)
     ((name, _, began, _, started, _),) = rows
-    return _differences((committed, float(began), heard.bells[0], float(started), begins[name]))
+    return _differences((committed, float(began), heard.changes[0], float(started), begins[name]))
 
 
 def _add(
@@ -155,7 +158,7 @@ def _rows(connection: Any, definition: int) -> list[Any]:
 
 @contextmanager
 def _listening(stage: Stage) -> Iterator[_Heard]:
-    """Hear reports and the bell while the context is open."""
+    """Hear reports and notifications of the queue while the context is open."""
     heard = _Heard()
     stopping = threading.Event()
     listening = psycopg2.connect(stage.cluster.dsn)
@@ -179,7 +182,7 @@ def _listening(stage: Stage) -> Iterator[_Heard]:
     thread = threading.Thread(target=listen, name="reports", daemon=True)
     try:
         thread.start()
-        client.exists(_QUEUE, watch=_bell(client, heard.bells))
+        client.exists(_QUEUE, watch=_change(client, heard.changes))
         yield heard
     finally:
         stopping.set()
@@ -189,9 +192,9 @@ def _listening(stage: Stage) -> Iterator[_Heard]:
         client.close()
 
 
-def _bell(client: Any, bells: list[float]) -> Callable[[Any], None]:
+def _change(client: Any, changes: list[float]) -> Callable[[Any], None]:
     def rung(_: Any) -> None:
-        bells.append(time.time())
+        changes.append(time.time())
         client.exists_async(_QUEUE, watch=rung)
 
     return rung
