@@ -12,6 +12,7 @@ import base64
 import ipaddress
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -475,6 +476,11 @@ def listens_at(pid: int) -> list[tuple[str, int]]:
 def _address(packed: bytes) -> str:
     found = ipaddress.ip_address(packed)
     return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def memory_mb(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / (1 << 20)
 
 
 def lives(pid: int) -> bool:

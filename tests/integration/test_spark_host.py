@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import signal
 import socket
 import threading
@@ -26,6 +25,7 @@ from tests.integration.spark_host import (
     command,
     kill,
     lives,
+    memory_mb,
     spark_host,
     until,
 )
@@ -536,11 +536,6 @@ def test_tasks_that_print_a_gigabyte_dont_grow_the_host(host: SparkHost) -> None
     os.close(reading)
     assert sum(read) >= 1 << 30
     assert memory_mb(host.pid) - before < 10
-
-
-def memory_mb(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / (1 << 20)
 
 
 def test_fifty_tasks_leave_nothing_behind(host: SparkHost) -> None:

@@ -83,7 +83,7 @@ def test_what_is_signed_is_read_as_it_was_meant() -> None:
     ],
 )
 def test_x1_a_question_is_made_of_ids_and_small_numbers(query: str) -> None:
-    """X1, X30."""
+    """X1."""
     with pytest.raises(ValueError, match=r"\w"):
         LogQuestion.read(query)
 
