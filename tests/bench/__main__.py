@@ -41,7 +41,7 @@ from tests.bench import (
 from tests.bench.figures import Figure
 from tests.bench.scale import history, members, waiting
 from tests.bench.stage import Stage, standing
-from tests.bench.strains import burst, delayed, lost, soak
+from tests.bench.strains import burst, delayed, full_volume, lost, loud, soak
 
 _RUNS = 5
 
@@ -87,6 +87,8 @@ STRAINS: Mapping[str, Callable[[int], list[Figure]]] = {
     "burst": burst.measure,
     "delayed": delayed.measure,
     "lost": lost.measure,
+    "loud": loud.measure,
+    "full_volume": full_volume.measure,
     "soak": soak.measure,
 }
 

@@ -31,6 +31,8 @@ SCREENS: Final = {
     "worker-group list": "1",
     "tenant list": "1",
     "alert list": "WAIT_EXECUTION",
+    "user list": "yes",
+    "token list": "operator",
 }
 # Those that ask daemons, not tables: tests/unit/test_cli_fitting.py.
 OF_DAEMONS: Final = frozenset({"server list"})
@@ -53,6 +55,8 @@ def fill(db: Engine) -> None:
         (t.datasource, {"name": LONG[:64], "type": 1, "connection_params": "{}", "note": LONG}),
         (t.worker_group, {"name": name, "ip_list": ",".join(["10.0.0.7"] * 20)}),
         (t.tenant, {"tenant_code": "a" * 64, "description": LONG}),
+        (t.user, {"user_name": LONG}),
+        (t.access_token, {"user_id": 1, "name": LONG, "token": "0" * 64, "scopes": 3}),
         (t.alert, {"title": LONG[:64], "content": json.dumps([LONG])}),
     )
     with db.begin() as connection:
