@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from pathlib import Path
 
@@ -33,3 +34,11 @@ def test_the_tests_of_a_module_are_beside_each_other(request: pytest.FixtureRequ
     """Else its servers would start more than once in a run of one lane."""
     modules = [module for module, _ in groupby(item.path for item in request.session.items)]
     assert len(modules) == len(set(modules))
+
+
+def test_the_runs_of_the_test_command_have_every_folder_once() -> None:
+    command = (ROOT / "bin" / "test").read_text(encoding="utf-8")
+    runs = re.findall(r'-m "\$others"(.*?)(?:>|\|\|)', command, re.DOTALL)
+    named = re.findall(r"tests/(\w+)", " ".join(runs))
+    tests = (ROOT / "tests").glob("*/**/test_*.py")
+    assert sorted(named) == sorted({path.relative_to(ROOT / "tests").parts[0] for path in tests})
