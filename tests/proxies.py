@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
@@ -37,14 +37,18 @@ class Door:
             asyncio.create_task(copy(client, server)),
             asyncio.create_task(copy(replies, answers)),
         ]
-        try:
-            # The end of any of them is that of the connection.
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            server.close()
-            answers.close()
+        await end_together(ways, server, answers)
+
+
+async def end_together(ways: Sequence[asyncio.Task[None]], *streams: asyncio.StreamWriter) -> None:
+    """Wait for the first of the ways that ends: it ends the others, and the connection."""
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        for stream in streams:
+            stream.close()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from tests.proxies import copy, running
+from tests.proxies import copy, end_together, running
 
 _HEADER_BYTES = 5
 _COMMAND_COMPLETE, _READY = b"C", b"Z"
@@ -55,15 +55,9 @@ class PostgresWire:
             asyncio.create_task(copy(client, server, self._sent)),
             asyncio.create_task(copy(replies, answers, _Answers(self.passed).read)),
         ]
-        try:
-            # The end of either is that of the connection, and so is that of the proxy.
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            server.close()
-            answers.close()
+        # The end of either is that of the connection, and so is that of the proxy.
+        with suppress(asyncio.CancelledError):
+            await end_together(ways, server, answers)
 
     def _sent(self, chunk: bytes) -> None:
         self.passed.bytes_sent += len(chunk)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.proxies import AT_ONCE, copy, running
+from tests.proxies import AT_ONCE, copy, end_together, running
 
 _Message = tuple[float, bytes]
 
@@ -43,14 +43,7 @@ class SlowLink:
             asyncio.create_task(_pass_on(waiting, server)),
             asyncio.create_task(copy(replies, answers)),
         ]
-        try:
-            # The end of any of them is that of the connection.
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            server.close()
-            answers.close()
+        await end_together(ways, server, answers)
 
     async def _take(self, client: asyncio.StreamReader, waiting: asyncio.Queue[_Message]) -> None:
         clock = asyncio.get_running_loop()
