@@ -116,7 +116,12 @@ class Instance(Answer):
     end_time: datetime | None
     duration: timedelta | None
     host: str | None
+    failure_strategy: str | None
+    priority: str | None
+    owner_epoch: int
     root_id: int | None
+    parent_task_instance_id: int | None
+    wanted_deadline: datetime | None
 
 
 class InstanceDetail(Instance):
@@ -145,9 +150,21 @@ class Task(Answer):
     end_time: datetime | None
     duration: timedelta | None
     host: str | None
+    lost_at: datetime | None
+    pid: int | None
     retry_times: int
     max_retry_times: int
     retry_at: datetime | None
+    due_at: datetime | None
+    log_path: str | None
+    execute_path: str | None
+    memory_factor: float
+    app_link: str | None
+    ui_link: str | None
+    history_link: str | None
+    progress: dict[str, Any] | None
+    usage: dict[str, Any] | None
+    branch: list[str] | None
 
 
 class Cause(Answer):
@@ -227,27 +244,34 @@ class Command(Answer):
 
     id: int
     command_type: str | None
+    command_type_code: int | None
     definition: str | None
     process_definition_id: int | None
     outcome: str
     process_instance_id: int | None
     start_time: datetime | None
     handled_at: datetime | None
+    host: str | None
     reason: str | None
 
 
 class Server(Answer):
-    """A living master or worker."""
+    """A living master or worker; a worker tells its groups, slots and version."""
 
     kind: str
     address: str
+    incarnation: int
     pid: int | None
     cpu: float | None
     memory: float | None
     load: float | None
     since: datetime | None
+    beaten: datetime | None
     health: str
     reason: str | None
+    groups: list[str] | None
+    slots: int | None
+    version: str | None
 
 
 class Grant(Answer):
@@ -258,8 +282,48 @@ class Grant(Answer):
     role: str | None
 
 
+class LogIn(Shape):
+    """A name and a password."""
+
+    name: Annotated[str, StringConstraints(max_length=255)]
+    password: Annotated[str, StringConstraints(max_length=1024)] = Field(repr=False)
+
+
+class LoggedIn(Answer):
+    """The user of a session that has begun, with the token that its changes need."""
+
+    id: int
+    name: str
+    csrf_token: str
+
+
+class OpenSession(Answer):
+    """A session of yours; its id opens nothing."""
+
+    id: str
+    current: bool
+    address: str | None
+    last_used: datetime
+    expire_time: datetime
+
+
+class SessionList(Answer):
+    """Your sessions, the last used first."""
+
+    items: list[OpenSession]
+
+
+class Ended(Answer):
+    """A session that has ended."""
+
+    ended: bool
+
+
 class Me(Answer):
-    """The user of the token, with the roles and the limits of the token."""
+    """The user who asks, with the roles, the limits of the token, or what a cookie's changes need.
+
+    `csrf_token` is None with a token.
+    """
 
     id: int
     name: str
@@ -267,6 +331,7 @@ class Me(Answer):
     projects: list[Grant]
     token_role: str | None
     token_projects: list[int] | None
+    csrf_token: str | None
 
 
 class Released(Answer):

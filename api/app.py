@@ -12,7 +12,12 @@ from starlette.exceptions import HTTPException
 
 from api.answers import Problem
 from api.asking import check_parameters, session_of
+from api.cookies import COOKIE, CSRF_HEADER
+from api.dolphinscheduler import serving as dolphinscheduler
 from api.gate import Gate
+from api.live.streams import Streams
+from api.pace import Pace, check_pace
+from api.patience import MORE_SECONDS, Patience
 from api.policy import BASE, POLICIES, Policy, Who
 from api.problems import (
     KINDS,
@@ -23,7 +28,18 @@ from api.problems import (
     on_scheduler_error,
 )
 from api.route import Route
-from api.routes import cluster, commands, complements, definitions, instances, schedules, tasks
+from api.routes import (
+    cluster,
+    commands,
+    complements,
+    definitions,
+    events,
+    instances,
+    log_ins,
+    schedules,
+    tasks,
+)
+from common.clock import SystemClock
 from common.config import Config
 from common.errors import ConfigurationError, NotFoundError, SchedulerError
 from common.runtime.health import Problem as NotReady
@@ -38,6 +54,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     *complements.ROUTES,
     *commands.ROUTES,
     *cluster.ROUTES,
+    *events.ROUTES,
+    *log_ins.ROUTES,
 )
 _TITLE: Final = "Orcaflow"
 _OF_READING: Final = ("invalid", "unavailable", "internal")
@@ -65,6 +83,9 @@ def build(
     )
     app.state.config = config
     app.state.engine = engine
+    app.state.streams = Streams()
+    app.state.patience_seconds = config.api.statement_timeout_seconds + MORE_SECONDS
+    app.state.pace = Pace(per_second=config.api.requests_per_second, clock=SystemClock())
     _check(policies)
     for route in ROUTES:
         policy = policies[f"{route.method} {BASE}{route.path}"]
@@ -73,18 +94,23 @@ def build(
             route.serve,
             methods=[route.method],
             response_model=route.answer,
+            response_class=route.stream or JSONResponse,
             status_code=route.status,
             operation_id=route.serve.__name__ + "_" + _resource(route.path),
             tags=[_resource(route.path)],
             dependencies=_dependencies(policy),
             responses=_documented(policy, route),
-            openapi_extra=None if policy.takes is Who.ANYONE else {"security": [{"token": []}]},
+            openapi_extra=None
+            if policy.takes is Who.ANYONE
+            else {"security": [{"token": []}, {"session": []}]},
         )
     _add_base(app, problems)
+    dolphinscheduler.add_to(app)
     app.add_exception_handler(SchedulerError, on_scheduler_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(Exception, on_any_error)
+    app.add_middleware(Patience)
     app.add_middleware(Gate)
     return app
 
@@ -92,7 +118,15 @@ def build(
 def openapi(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document of the application."""
     document: dict[str, Any] = app.openapi()
-    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    document["components"]["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer"},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": COOKIE,
+            "description": f"For pages: a change needs the header {CSRF_HEADER} too.",
+        },
+    }
     return document
 
 
@@ -107,11 +141,14 @@ def _check(policies: Mapping[str, Policy]) -> None:
 def _dependencies(policy: Policy) -> Sequence[Any]:
     if policy.takes is Who.ANYONE:
         return [Depends(check_parameters)]
-    return [Depends(session_of), Depends(check_parameters)]
+    return [Depends(session_of), Depends(check_pace), Depends(check_parameters)]
 
 
 def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]:
-    return {
+    other: dict[int | str, dict[str, Any]] = (
+        {} if route.other_status is None else {route.other_status: {"model": route.answer}}
+    )
+    return other | {
         KINDS[kind].status: {
             "model": Problem,
             "description": KINDS[kind].title,
@@ -124,12 +161,11 @@ def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]
 def _kinds(policy: Policy, route: Route) -> Iterator[str]:
     """The problems that a route may answer with."""
     yield "unauthenticated"
-    if policy.thing is not None:
+    if policy.thing is not None or "{id}" in route.path:
         yield "not-found"
-        if route.method != "GET":
-            yield from ("forbidden", "conflict")
     if route.method != "GET":
-        yield "too-large"
+        yield from ("forbidden", "conflict", "too-large")
+    yield "too-many"
     yield from _OF_READING
 
 
@@ -143,6 +179,7 @@ _BASE_ROUTES: Final = (
     "GET /metrics",
     "GET /problems/{kind}",
     f"GET {BASE}/openapi.json",
+    "GET /console",
 )
 
 
@@ -175,6 +212,7 @@ def _add_base(app: FastAPI, problems: Callable[[], list[NotReady]]) -> None:
     served: tuple[Callable[..., Response], ...] = (
         *(livez, readyz, metrics),
         *(show_problem, show_openapi),
+        log_ins.open_link,
     )
     for name, serve in zip(_BASE_ROUTES, served, strict=True):
         app.add_api_route(

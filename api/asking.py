@@ -1,4 +1,4 @@
-"""The principal and the session of a request: its token, and nothing else, says who asks."""
+"""The principal and the session of a request: told by its token, or by a cookie."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Annotated, Final, TypeAlias
 
 from fastapi import Depends, Request
 
+from api import cookies
 from api.problems import UnauthenticatedError, request_id
 from common.config import Config
 from common.model.rights import Principal
 from common.store.connect import Engine
 from operations.errors import UsageError
+from operations.log_ins import principal_of_session
 from operations.session import Session
 from operations.tokens import principal_of
 
@@ -28,15 +30,30 @@ class RequestSession(Session):
 
 
 def session_of(request: Request) -> Session:
-    """Return the session of the request's token; `UnauthenticatedError` without a valid one."""
-    given = request.headers.get("authorization", "")
-    if given[: len(_SCHEME)].lower() != _SCHEME:
-        raise UnauthenticatedError("the request has no `Authorization: Bearer` token")
+    """Return the session of the request's token or cookie; `UnauthenticatedError` without one.
+
+    A token goes before a cookie. What a cookie changes takes proof that a page of ours sends it.
+    """
     app = request.app.state
+    given = request.headers.get("authorization")
+    cookie = cookies.session_text(request)
+    if given is None and cookie is not None:
+        principal = principal_of_session(
+            app.engine, cookie, address=address_of(request), request=request_id(request)
+        )
+        if principal is None:
+            raise UnauthenticatedError("the session has ended; log in again")
+        cookies.check_change(request, cookie)
+        return RequestSession(app.config, app.engine, principal)
+    given = given or ""
+    if given[: len(_SCHEME)].lower() != _SCHEME:
+        raise UnauthenticatedError(
+            "the request has no `Authorization: Bearer` token, and no cookie of a session"
+        )
     principal = principal_of(
         app.engine,
         given[len(_SCHEME) :].strip(),
-        address=None if request.client is None else request.client.host,
+        address=address_of(request),
         request=request_id(request),
     )
     if principal is None:
@@ -44,7 +61,11 @@ def session_of(request: Request) -> Session:
     return RequestSession(app.config, app.engine, principal)
 
 
-def check_parameters(request: Request) -> None:
+def address_of(request: Request) -> str | None:
+    return None if request.client is None else request.client.host
+
+
+async def check_parameters(request: Request) -> None:
     """Refuse parameters that the route does not have: a misspelt filter would filter nothing."""
     dependant = getattr(request.scope.get("route"), "dependant", None)
     known = set() if dependant is None else {each.alias for each in dependant.query_params}

@@ -58,7 +58,12 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "GET /metrics": ANYONE,
     "GET /problems/{kind}": ANYONE,
     f"GET {BASE}/openapi.json": ANYONE,
+    "GET /console": ANYONE,
+    f"POST {BASE}/login": ANYONE,
+    f"POST {BASE}/logout": USER,
     f"GET {BASE}/me": USER,
+    f"GET {BASE}/sessions": USER,
+    f"POST {BASE}/sessions/{{id}}/end": USER,
     f"GET {BASE}/servers": USER,
     f"GET {BASE}/definitions": LIST,
     f"GET {BASE}/definitions/{{id}}": _view("definition"),
@@ -92,4 +97,5 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"GET {BASE}/commands": LIST,
     f"GET {BASE}/commands/{{id}}": _view("command"),
     f"GET {BASE}/commands/{{id}}/why": _view("command"),
+    f"GET {BASE}/events": _view("instance"),
 }

@@ -15,6 +15,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from common.errors import (
     ConfigurationError,
@@ -26,6 +27,7 @@ from common.errors import (
 )
 from common.store.connect import is_transient
 from operations.errors import CommandFailedError, ForbiddenError, UsageError
+from operations.log_ins import LogInBlockedError
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +48,16 @@ KINDS: Final[Mapping[str, Kind]] = {
     "unauthenticated": Kind(
         status=401,
         title="Not logged in",
-        text="The request has no token, or one that is unknown, expired, revoked, or of a disabled"
-        " user. Send `Authorization: Bearer of_…`; `orcaflow token create` makes a token.",
+        text="The request has no token and no session, or one that is unknown, expired, revoked, or"
+        " of a disabled user. Send `Authorization: Bearer of_…` (`orcaflow token create` makes a"
+        " token), or log in: `POST /api/v1/login`, `orcaflow console`.",
     ),
     "forbidden": Kind(
         status=403,
         title="Not allowed",
         text="You may see the object and not do this to it. An administrator gives roles:"
-        " `orcaflow user grant`. The token may have less than your role.",
+        " `orcaflow user grant`. The token may have less than your role. A change by a cookie needs"
+        " the token of its session in `X-CSRF-Token`, and a page of this server.",
     ),
     "not-found": Kind(
         status=404,
@@ -83,11 +87,18 @@ KINDS: Final[Mapping[str, Kind]] = {
         title="Invalid input",
         text="A parameter, a header or a field is wrong; `mistakes` names each with its place.",
     ),
+    "too-many": Kind(
+        status=429,
+        title="Too many",
+        text="The server, or you, have as many of these open as there may be, or you ask too often."
+        " Try again after the seconds of `Retry-After`.",
+    ),
     "unavailable": Kind(
         status=503,
         title="A service is away",
-        text="PostgreSQL or ZooKeeper can't be reached, or is overloaded. Nothing was done; send"
-        " the request again after the seconds of `Retry-After`.",
+        text="PostgreSQL or ZooKeeper can't be reached, or is overloaded. Nothing was done,"
+        " unless `detail` says that it may have been; send the request again after the seconds of"
+        " `Retry-After`.",
     ),
     "internal": Kind(
         status=500,
@@ -99,6 +110,14 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 class UnauthenticatedError(SchedulerError):
     """The request has no valid token. Answer 401."""
+
+
+class TooManyError(SchedulerError):
+    """There may be no more of these at present. Answer 429; it may be asked again later."""
+
+    def __init__(self, message: str, *, retry_after: int = 5) -> None:
+        super().__init__(message)
+        self.retry_after: Final = retry_after
 
 
 def problem(
@@ -146,6 +165,13 @@ def on_scheduler_error(request: Request, error: Exception) -> JSONResponse:
             return problem(
                 request, "unauthenticated", str(error), headers={"WWW-Authenticate": "Bearer"}
             )
+        case TooManyError():
+            return problem(
+                request,
+                "too-many",
+                str(error),
+                headers={"Retry-After": str(error.retry_after)},
+            )
         case UsageError():
             place = error.field or ""
             return problem(
@@ -161,10 +187,17 @@ def on_scheduler_error(request: Request, error: Exception) -> JSONResponse:
             return problem(request, "forbidden", str(error))
         case NotFoundError():
             return problem(request, "not-found", str(error))
+        case LogInBlockedError():
+            return problem(
+                request,
+                "too-many",
+                str(error),
+                headers={"Retry-After": str(error.retry_after)},
+            )
         case NotAllowedError() | CommandFailedError():
             return problem(request, "conflict", str(error))
         case ServiceUnreachableError() | ConfigurationError():
-            return _unavailable(request, str(error))
+            return unavailable(request, str(error))
         case _:
             return on_any_error(request, error)
 
@@ -188,12 +221,8 @@ def on_http_error(request: Request, error: Exception) -> JSONResponse:
         case 404:
             return problem(request, "not-found", "there is nothing at this path")
         case 405:
-            allowed = (getattr(error, "headers", None) or {}).get("Allow", "")
             return problem(
-                request,
-                "method",
-                "not by this method",
-                headers={"Allow": allowed} if allowed else {},
+                request, "method", "not by this method", headers={"Allow": _allowed(request)}
             )
         case 413:
             return problem(request, "too-large", "the body has more than 10 MB")
@@ -203,13 +232,23 @@ def on_http_error(request: Request, error: Exception) -> JSONResponse:
             return on_any_error(request, error)
 
 
+def _allowed(request: Request) -> str:
+    """The methods of a path; the framework names those of one route alone."""
+    methods: set[str] = set()
+    for each in request.app.routes:
+        if each.matches(request.scope)[0] is not Match.NONE:
+            methods |= each.methods
+    return ", ".join(sorted(methods))
+
+
 def on_any_error(request: Request, error: Exception) -> JSONResponse:
     """Answer what nobody foresaw; a busy or vanished database is told from a fault of ours."""
     if is_transient(error) or "57014" in str(error):
-        return _unavailable(request, "the database did not answer in time")
+        return unavailable(request, "the database did not answer in time")
     log.error("request failed", extra={"request_id": request_id(request)}, exc_info=error)
     return problem(request, "internal", "the request could not be carried out")
 
 
-def _unavailable(request: Request, detail: str) -> JSONResponse:
+def unavailable(request: Request, detail: str) -> JSONResponse:
+    """Build the answer of a service that is away, or too busy."""
     return problem(request, "unavailable", detail, headers={"Retry-After": str(_RETRY_SECONDS)})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-from fastapi import Path
+from fastapi import Path, Response
 
 Id: TypeAlias = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
@@ -20,11 +20,34 @@ class Route:
     serve: Callable[..., Any]
     answer: Any
     status: int = 200
+    other_status: int | None = None
+    """A second success, with the same body."""
+    stream: type[Response] | None = None
+    """The class of an answer that is no document."""
 
 
 def get(path: str, serve: Callable[..., Any], answer: Any) -> Route:
     return Route(method="GET", path=path, serve=serve, answer=answer)
 
 
-def post(path: str, serve: Callable[..., Any], answer: Any, *, status: int = 200) -> Route:
-    return Route(method="POST", path=path, serve=serve, answer=answer, status=status)
+def post(
+    path: str,
+    serve: Callable[..., Any],
+    answer: Any,
+    *,
+    status: int = 200,
+    other_status: int | None = None,
+) -> Route:
+    """Return the route of an order; `other_status` is a second success, with the same body."""
+    return Route(
+        method="POST",
+        path=path,
+        serve=serve,
+        answer=answer,
+        status=status,
+        other_status=other_status,
+    )
+
+
+def stream(path: str, serve: Callable[..., Any], answer: type[Response]) -> Route:
+    return Route(method="GET", path=path, serve=serve, answer=None, stream=answer)

@@ -27,6 +27,9 @@ import uvicorn
 from setproctitle import setproctitle
 
 from api.app import build
+from api.live.looker import CHANNELS, LiveLoop
+from api.live.streams import Streams
+from api.live.texts import event
 from common import config as configuration
 from common.clock import SystemClock
 from common.config import Config
@@ -39,6 +42,8 @@ from common.runtime.pid_file import holding, pid_file
 from common.runtime.service import Service, StopRequestedError
 from common.store import schema
 from common.store.connect import Engine, engine, server_time
+from common.store.listen import Notifications
+from operations.live import WatchedTables
 
 NAME = "api-server"
 
@@ -48,6 +53,7 @@ _CONNECT_PATIENCE = timedelta(seconds=3)
 _STOP_PATIENCE_SECONDS = 5
 _IDLE_CONNECTION_SECONDS = 15
 _MOST_CONNECTIONS = 512
+_UNREAD_SECONDS = 60
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -93,7 +99,31 @@ def run(config: Config) -> int:
         service.reach(lambda: schema.check_as_daemon(made))
         service.ready_if("postgresql", lambda: _database_problem(made))
         service.on_stop("http", server.stop)
+        _watch(service, app.state.streams, made, url=configuration.database_url(config))
         return service.run()
+
+
+def _watch(service: Service, streams: Streams, made: Engine, *, url: str) -> None:
+    """Add the loop that looks at what is watched; at the end it and the streams stop first."""
+    looker = LiveLoop(
+        streams,
+        WatchedTables(made),
+        lambda: Notifications(url, CHANNELS, application_name=f"{NAME}-listen"),
+        clock=SystemClock(),
+    )
+    service.on_stop("listener", looker.close)
+    thread = service.add(looker)
+
+    def wake() -> None:
+        thread.wake()
+        looker.wake()
+
+    def end() -> None:
+        streams.end_all(event("end", {"reason": "stopping"}))
+        wake()
+
+    streams.wake = wake
+    service.on_stop("streams", end)
 
 
 def check_loopback(host: str) -> None:
@@ -108,6 +138,27 @@ def check_loopback(host: str) -> None:
             " yet, so it listens on this computer alone; set 127.0.0.1, and let a proxy with TLS on"
             " this computer pass requests on"
         )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take a port; `ConfigurationError` if somebody else has it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    taken = socket.socket(family, socket.SOCK_STREAM)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections take it over. Without it the end of an answer waits 40 ms for the client to
+    # acknowledge its beginning; asyncio sets it on sockets that name their protocol alone.
+    taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Likewise: one that takes nothing in for so long is gone.
+    taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_SECONDS * 1000)
+    try:
+        taken.bind((host, port))
+    except OSError as error:
+        taken.close()
+        raise ConfigurationError(
+            f"can't listen on {host}:{port} ({error.strerror}): end the program that has the "
+            "port, or choose another with --port or api.port"
+        ) from error
+    return taken
 
 
 def _engine(config: Config) -> Engine:
@@ -140,17 +191,7 @@ class _HttpServer:
 
     def __init__(self, app: Any, *, host: str, port: int) -> None:
         """Takes the port at once, which makes it the daemon's."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((host, port))
-        except OSError as error:
-            self._socket.close()
-            raise ConfigurationError(
-                f"can't listen on {host}:{port} ({error.strerror}): end the program that has the "
-                "port, or choose another with --port or api.port"
-            ) from error
+        self._socket = listen(host, port)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,

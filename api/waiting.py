@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from common.clock import SystemClock
 from operations.commands import outcome
 from operations.session import Session
+
+Result = TypeVar("Result")
 
 LONGEST_SECONDS: Final = 10.0
 _WAIT: Final = re.compile(r"(?:^|[\s,;])wait=(\d{1,5})(?:$|[\s,;])")
@@ -23,21 +26,25 @@ def seconds_of(prefer: str | None) -> float:
     return 0.0 if found is None else min(float(found.group(1)), LONGEST_SECONDS)
 
 
+def await_some(read: Callable[[], Result], seconds: float) -> Result:
+    """Return what is read as soon as there is something; after these seconds whatever there is."""
+    clock = SystemClock()
+    until = clock.monotonic() + seconds
+    pause = _FIRST_PAUSE
+    while not (found := read()):
+        left = until - clock.monotonic()
+        if left <= 0:
+            break
+        # A refused command notifies nobody: only the tables can be asked, ever more seldom.
+        time.sleep(min(pause, left))
+        pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+    return found
+
+
 def await_instance(session: Session, command_id: int, seconds: float) -> int | None:
     """Return the instance that the command began; None if it still waits after these seconds.
 
     `CommandFailedError` if a master has dropped or refused it.
     """
-    clock = SystemClock()
-    until = clock.monotonic() + seconds
-    pause = _FIRST_PAUSE
-    while True:
-        handled = outcome(session, command_id)
-        if handled is not None:
-            return handled.process_instance_id
-        left = until - clock.monotonic()
-        if left <= 0:
-            return None
-        # A refused command notifies nobody: only the tables can be asked, ever more seldom.
-        time.sleep(min(pause, left))
-        pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+    handled = await_some(lambda: outcome(session, command_id), seconds)
+    return None if handled is None else handled.process_instance_id

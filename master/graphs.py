@@ -25,6 +25,8 @@ class GraphCache:
         self._room = size_characters
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._lock = Lock()
+        # One text is asked for several times in a row: it is hashed, all of it, for the first.
+        self._last: tuple[str, _Kept] | None = None
 
     def graph(self, text: str) -> ProcessGraph:
         """Return the graph of `process_definition_json`; raises `InvalidDefinitionError`."""
@@ -35,6 +37,14 @@ class GraphCache:
         return self._find(text).selection(start, mode)
 
     def _find(self, text: str) -> _Kept:
+        last = self._last
+        if last is not None and last[0] is text:
+            return last[1]
+        found = self._look_up(text)
+        self._last = text, found
+        return found
+
+    def _look_up(self, text: str) -> _Kept:
         key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
         with self._lock:
             known = self._kept.get(key)

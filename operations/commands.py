@@ -15,9 +15,9 @@ from common.store.people import ledger
 from common.store.people.ledger import CommandView
 from common.store.people.rights import Thing
 from operations.errors import CommandFailedError, UsageError
-from operations.lookup import definition_named
+from operations.lookup import definition_seen
 from operations.rights import seen
-from operations.session import Session
+from operations.session import Session, operation
 
 WAITING = "WAITING"
 """The outcome, in words, of a command that no master has handled yet."""
@@ -25,6 +25,7 @@ WAITING = "WAITING"
 OUTCOMES = (WAITING, *(outcome.name for outcome in CommandOutcome))
 
 
+@operation
 def list_commands(
     session: Session,
     *,
@@ -39,7 +40,7 @@ def list_commands(
     wanted = {_outcome_named(each) for each in outcomes} or set(OUTCOMES)
     with session.engine.connect() as db:
         if definition is not None:
-            definition_named(db, definition)
+            definition_seen(db, session.principal, definition)
         return ledger.list_commands(
             db,
             waiting=WAITING in wanted,
@@ -50,6 +51,7 @@ def list_commands(
         )
 
 
+@operation
 def command_with_id(session: Session, command_id: int) -> CommandView:
     """The command with its outcome; `NotFoundError` if none of this id is on record."""
     with session.engine.connect() as db:
@@ -60,6 +62,7 @@ def command_with_id(session: Session, command_id: int) -> CommandView:
     return found
 
 
+@operation
 def outcome(session: Session, command_id: int) -> CommandView | None:
     """The command once a master has carried it out; None while it waits.
 

@@ -19,6 +19,7 @@ from common.model.complement_states import Downstream, OnFailure, Reprocess, Run
 from common.model.complements import ComplementRequest, NewComplement, RunSettings
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.plans import DefinitionSnapshot
+from common.model.rights import Action
 from common.model.schedules import Schedule
 from common.model.states import (
     FailureStrategy,
@@ -31,13 +32,14 @@ from common.store.complements import create_complements, date_command_param, rea
 from common.store.connect import Connection
 from common.store.people.complement_views import ComplementView, complements_with_ids
 from common.store.people.definitions import DefinitionRow
+from common.store.people.rights import Thing
 from common.store.schedules import read_schedules
 from common.task_types import known_task_types
 from common.zones import zone_named
 from operations.complement_plans import ComplementPlan, look_ahead
 from operations.errors import UsageError
-from operations.lookup import definition_named, nodes_named, worker_group_named
-from operations.rights import noted
+from operations.lookup import definition_given, nodes_named, worker_group_named
+from operations.rights import change, seen
 from operations.start_params import stored_params
 from operations.times import cluster_zone, read_moment, read_zone
 
@@ -73,34 +75,44 @@ class ComplementOptions:
 
 
 def plan(
-    session: Session, definition_name: str, options: ComplementOptions
+    session: Session, definition: str | int, options: ComplementOptions
 ) -> list[ComplementPlan]:
     """The plans of all complements that `create` would make; nothing is written."""
     with session.engine.begin() as db:
-        return look_ahead(db, _planned(db, session, definition_name, options))
+        return look_ahead(db, _planned(db, session, definition, options))
 
 
 def create(
-    session: Session, definition_name: str, options: ComplementOptions, *, now: datetime
+    session: Session, definition: str | int, options: ComplementOptions, *, now: datetime
 ) -> list[ComplementView]:
     """Make the complement of a definition that is ONLINE, then those downstream, or nothing.
 
     Raises a `UsageError` of a field of the options, `NotFoundError` and `NotAllowedError`.
     """
-    with noted(session, "complement.create", definition_name) as db:
-        new = _planned(db, session, definition_name, options)
+    with change(session, "complement.create", "complement", object_name=str(definition)) as made:
+        db = made.db
+        new = _planned(db, session, definition, options)
+        for each in new:
+            # Those downstream may be of other projects.
+            made.project_id = seen(
+                db,
+                session.principal,
+                Action.OPERATE,
+                Thing.DEFINITION,
+                each.process_definition_id,
+            ).project_id
         ids = create_complements(db, new, command_id=0, now=now)
     with session.engine.connect() as db:
         return complements_with_ids(db, list(ids))
 
 
 def _planned(
-    db: Connection, session: Session, definition_name: str, options: ComplementOptions
+    db: Connection, session: Session, definition: str | int, options: ComplementOptions
 ) -> tuple[NewComplement, ...]:
-    definition = definition_named(db, definition_name)
-    _check_online(definition)
-    settings = _settings(db, definition, options)
-    new = _new_complements(db, definition, options, settings, zone=cluster_zone(session.config))
+    row = definition_given(db, session.principal, Action.OPERATE, definition)
+    _check_online(row)
+    settings = _settings(db, row, options)
+    new = _new_complements(db, row, options, settings, zone=cluster_zone(session.config))
     _check_size(new, session.config.command.param_limit_bytes)
     return new
 

@@ -10,22 +10,25 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
-from common.errors import InvalidDefinitionError, NotAllowedError
+from common.errors import InvalidDefinitionError, NotAllowedError, NotFoundError
 from common.model.definitions import TaskNode, read_process_json
 from common.model.rights import Action
 from common.model.states import ExecutionType, ReleaseState
+from common.store.connect import Connection
 from common.store.people import definitions as store
 from common.store.people.definitions import DefinitionRow
+from common.store.people.rights import Thing
 from common.store.people.schedule_requests import take_schedules_offline
 from common.store.people.schedule_views import ScheduleView, schedules
 from common.task_types import known_task_types
 from operations import exporting, importing
 from operations.definition_document import nodes_of, object_of
 from operations.definition_files import DefinitionDocument
+from operations.errors import NameTakenError
 from operations.exporting import Export
 from operations.importing import Imported
 from operations.lookup import definition_given, definition_named
-from operations.rights import change
+from operations.rights import change, seen
 from operations.session import Session
 from operations.times import cluster_zone
 
@@ -77,24 +80,63 @@ def import_definitions(
     *,
     online: bool | None,
     environment: Mapping[str, str],
+    project_id: int = store.DEFAULT_PROJECT,
+    replaces: int | None = None,
+    only_new: bool = False,
 ) -> list[Imported]:
-    """Import the documents, all or none; `online` is the release state afterwards.
+    """Import the documents into a project, all or none; `online` is the release state afterwards.
 
     Without `online` a new definition is ONLINE, and a known one stays as it is. References to
-    secrets are looked up in `environment`.
+    secrets are looked up in `environment`. `replaces` is the definition of the project whose place
+    the only document takes, by whatever name. `only_new` refuses names that are there
+    (`NameTakenError`).
     """
     names = ", ".join(each.name for each in documents)
     with change(session, "definition.import", "definition", object_name=names) as made:
         db = made.db
+        made.project_id = project_id
+        seen(db, session.principal, Action.AUTHOR, Thing.PROJECT, project_id)
+        if only_new:
+            store.lock_imports(db)
+            for each in documents:
+                _check_free(db, each.name, project_id=project_id)
+        if replaces is not None:
+            made.object_id = replaces
+            _rename(db, session, replaces, documents[0].name, project_id=project_id)
         return importing.import_documents(
             db,
             documents,
+            principal=session.principal,
+            project_id=project_id,
             at=SystemClock().now(),
             online=online,
             zone=cluster_zone(session.config),
             environment=environment,
             data_dir=str(session.config.data_dir),
         )
+
+
+def _rename(
+    db: Connection, session: Session, definition_id: int, name: str, *, project_id: int
+) -> None:
+    """Give the definition a name, by which the import then finds it."""
+    store.lock_imports(db)
+    row = definition_given(db, session.principal, Action.AUTHOR, definition_id)
+    if row.project_id != project_id:
+        raise NotFoundError(f"there is no process definition {definition_id} in this project")
+    if row.release_state is ReleaseState.ONLINE:
+        raise NotAllowedError(
+            f"process definition {row.name!r} is ONLINE and can't be changed; take it OFFLINE first"
+        )
+    if row.name == name:
+        return
+    _check_free(db, name, project_id=project_id)
+    store.rename_definition(db, definition_id, name)
+
+
+def _check_free(db: Connection, name: str, *, project_id: int) -> None:
+    if store.definition_by_name(db, name, project_id=project_id) is not None:
+        raise NameTakenError(f"there is a process definition {name!r} already")
 
 
 def export_definition(session: Session, name: str, *, with_secrets: bool) -> Export:
@@ -154,6 +196,21 @@ def definition_detail(session: Session, definition: str | int) -> DefinitionDeta
         zone=cluster_zone(session.config),
         mistakes=mistakes,
     )
+
+
+def execution_type(session: Session, definition_id: int) -> ExecutionType:
+    """The behaviour of new runs of a definition that the principal sees."""
+    with session.engine.connect() as db:
+        seen(db, session.principal, Action.VIEW, Thing.DEFINITION, definition_id)
+        return ExecutionType(store.execution_type_of(db, definition_id))
+
+
+def codes_of(session: Session, ids: Sequence[int]) -> dict[int, int]:
+    """The codes of definitions by their ids; a foreign one has none."""
+    if not ids:
+        return {}
+    with session.engine.connect() as db:
+        return store.codes_of(db, session.principal, ids)
 
 
 def release(

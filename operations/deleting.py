@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import NotAllowedError
+from common.model.rights import Action
 from common.model.states import ProcessState, ReleaseState
 from common.store.connect import Connection
 from common.store.people import deletions as store
 from common.store.people.definitions import DefinitionRow, definitions, lock_imports
 from common.store.people.deletions import DeletedInstances, LockedInstance, WaitingCommand
+from common.store.people.rights import Thing
 from common.store.people.schedule_requests import delete_schedules
 from common.store.transaction import transaction
 from operations.definition_document import (
@@ -27,8 +29,8 @@ from operations.definition_document import (
     object_of,
 )
 from operations.documents.instances import name_of
-from operations.lookup import definition_named, no_instance
-from operations.rights import noted
+from operations.lookup import definition_given, no_instance
+from operations.rights import change, seen
 from operations.session import Session
 
 _BEING_ENDED = frozenset({ProcessState.READY_STOP, ProcessState.READY_PAUSE})
@@ -65,22 +67,37 @@ def delete_instances(session: Session, ids: Sequence[int], *, force: bool) -> De
     `force` deletes attempts of which processes may still run, too.
     """
     listed = ", ".join(map(str, ids))
-    with noted(session, "instance.delete", listed, opened=transaction) as db:
+    with change(
+        session, "instance.delete", "instance", object_name=listed, opened=transaction
+    ) as asked:
+        db = asked.db
+        for number in ids:
+            asked.project_id = seen(
+                db, session.principal, Action.ADMIN, Thing.INSTANCE, number
+            ).project_id
         gone = _delete_instances(db, sorted(set(ids)), force=force)
     return _deleted(session, gone)
 
 
 def delete_definitions(
-    session: Session, names: Sequence[str], *, with_instances: bool, force: bool
+    session: Session, definitions: Sequence[str | int], *, with_instances: bool, force: bool
 ) -> DeletedDefinitions:
     """Delete definitions that are OFFLINE and that nothing needs, with their schedules.
 
     Runs that have ended stay as history unless `with_instances` deletes them too.
     """
-    with noted(session, "definition.delete", ", ".join(names), opened=transaction) as db:
+    listed = ", ".join(map(str, definitions))
+    with change(
+        session, "definition.delete", "definition", object_name=listed, opened=transaction
+    ) as asked:
+        db = asked.db
         # Imports make references; none is made while these are looked for.
         lock_imports(db)
-        rows = {row.id: row for row in (definition_named(db, name) for name in names)}
+        found = [
+            definition_given(db, session.principal, Action.ADMIN, each) for each in definitions
+        ]
+        asked.project_id = found[0].project_id if len(found) == 1 else None
+        rows = {row.id: row for row in found}
         runs = store.instances_of(db, rows)
         gone = None
         if with_instances:

@@ -33,6 +33,14 @@ class ForbiddenError(NotAllowedError):
     """The principal may see the object and not do this to it. Report it; asking again is no use."""
 
 
+class NameTakenError(NotAllowedError):
+    """Another object has the name already. Report it; the sender has to choose another one."""
+
+
+class PendingCommandError(NotAllowedError):
+    """A command to the same instance waits for a master. Report it; it may be put again later."""
+
+
 class CommandFailedError(SchedulerError):
     """A master has dropped or refused the command. Report it; the same command won't fare better.
 

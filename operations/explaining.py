@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from common.clock import SystemClock
@@ -33,7 +33,7 @@ from common.why import (
 from operations.health import NOT_READY, WAITING, health
 from operations.lookup import no_instance, task_with_id
 from operations.rights import seen
-from operations.session import Session
+from operations.session import Session, operation
 
 PATIENCE = timedelta(seconds=3)
 HEALTH_PATIENCE = timedelta(seconds=1)
@@ -64,6 +64,7 @@ def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
             now=SystemClock().now(),
             task_types=known_task_types(),
             exec_threads=session.config.master.exec_threads,
+            principal=session.principal,
         )
     if facts is None:
         raise no_instance(process_instance_id)
@@ -71,6 +72,26 @@ def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
         # After the look at the tables: a silent worker must not keep a transaction open.
         facts = replace(facts, alive=replace(facts.alive, unfit=unfit(facts.alive.workers)))
     return facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """A process instance with its state, and the causes why it, or a task of it, is not done."""
+
+    name: str
+    state: int
+    causes: tuple[Cause, ...]
+
+
+@operation
+def explain_instance(
+    session: Session, process_instance_id: int, *, task: str | None = None
+) -> Explained:
+    """Explain why the instance is not done, or a task of it."""
+    facts = facts_of_instance(session, process_instance_id)
+    run = facts.runs[process_instance_id]
+    causes = causes_of_instance(facts, process_instance_id, task=task)
+    return Explained(name=run.name, state=run.state, causes=causes)
 
 
 def unfit(workers: Collection[Node]) -> dict[str, str]:
@@ -106,12 +127,14 @@ def causes_of_instance(
     return why_task(facts, process_instance_id, task)
 
 
+@operation
 def causes_of_command(session: Session, command_id: int) -> tuple[Cause, ...]:
     """The causes why the command still waits; `NotFoundError` with its outcome if it does not."""
     facts, command = _facts_of_command(session, command_id)
     return why_command(facts, command)
 
 
+@operation
 def causes_of_task_instance(session: Session, task_instance_id: int) -> tuple[Cause, ...]:
     """The causes why the attempt is not done, or that another has taken its place."""
     with session.engine.connect() as db:
@@ -143,6 +166,7 @@ def _facts_of_command(session: Session, command_id: int) -> tuple[Facts, Pending
             members=members,
             now=SystemClock().now(),
             exec_threads=session.config.master.exec_threads,
+            principal=session.principal,
         )
         if found is not None:
             return found

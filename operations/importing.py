@@ -15,11 +15,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from common.errors import NotAllowedError
+from common.model.rights import Action, Principal
 from common.model.states import ReleaseState
 from common.store.connect import Connection
 from common.store.people.datasources import datasource_names
 from common.store.people.definitions import (
-    DEFAULT_PROJECT,
     DefinitionRow,
     NamedDefinition,
     definition_by_name,
@@ -27,6 +27,7 @@ from common.store.people.definitions import (
     definitions_with_codes,
     definitions_with_ids,
     insert_definition,
+    keep_code,
     keep_drawing,
     lock_imports,
     new_definition_id,
@@ -35,6 +36,7 @@ from common.store.people.definitions import (
     set_release_state,
 )
 from common.store.people.pools import known_pools
+from common.store.people.rights import Thing
 from common.store.people.schedule_requests import take_schedules_offline
 from common.store.people.schedule_views import schedules
 from common.store.people.views import datasources
@@ -65,6 +67,7 @@ from operations.references import (
     pool_names,
     wanted,
 )
+from operations.rights import seen
 from operations.secret_references import with_references, without_references
 
 
@@ -89,6 +92,8 @@ def import_documents(
     db: Connection,
     documents: Sequence[DefinitionDocument],
     *,
+    principal: Principal,
+    project_id: int,
     at: datetime,
     online: bool | None,
     zone: ZoneInfo,
@@ -104,12 +109,16 @@ def import_documents(
     definition that is there.
     """
     lock_imports(db)
-    before = {each.name: definition_by_name(db, each.name) for each in documents}
+    before = {
+        each.name: definition_by_name(db, each.name, project_id=project_id) for each in documents
+    }
     documents = _with_secrets(db, documents, before, environment)
     ids = {
         name: new_definition_id(db) if known is None else known.id for name, known in before.items()
     }
-    catalog, made_groups = _catalog(db, [wanted(each.document) for each in documents], ids)
+    catalog, made_groups = _catalog(
+        db, [wanted(each.document) for each in documents], ids, project_id
+    )
     mistakes: list[Mistake] = []
     numbered: dict[str, dict[str, Any]] = {}
     lost: dict[str, list[Finding]] = {}
@@ -126,6 +135,7 @@ def import_documents(
             mistakes.extend(Mistake(place=document.place, text=str(each)) for each in found)
         numbered[document.name] = inner
     if not mistakes:
+        _check_awaited(db, principal, numbered, ids)
         mistakes.extend(_cycles(db, documents, numbered, ids))
     if mistakes:
         raise InvalidFilesError(mistakes)
@@ -139,6 +149,8 @@ def import_documents(
             numbered[document.name],
             before[document.name],
             ids[document.name],
+            principal=principal,
+            project_id=project_id,
             at=at,
             online=online,
             zone=zone,
@@ -206,6 +218,8 @@ def _saved(
     before: DefinitionRow | None,
     definition_id: int,
     *,
+    principal: Principal,
+    project_id: int,
     at: datetime,
     online: bool | None,
     zone: ZoneInfo,
@@ -230,7 +244,8 @@ def _saved(
         fits = insert_definition(
             db,
             definition_id=definition_id,
-            project_id=DEFAULT_PROJECT,
+            project_id=project_id,
+            user_id=principal.user_id,
             name=document.name,
             at=at,
             **values,
@@ -240,8 +255,11 @@ def _saved(
                 f"{document.name!r} was made by somebody else just now; try again"
             )
     else:
-        saved = save_definition(db, name=document.name, at=at, **values)
+        saved = save_definition(db, name=document.name, project_id=project_id, at=at, **values)
         version, state = saved.version, saved.release_state
+    code = code_in(inner.get("code"))
+    if code is not None:
+        keep_code(db, definition_id, code)
     keep_drawing(db, definition_id, locations=document.locations, connects=document.connects)
     if document.execution_type is not None:
         set_execution_type(db, definition_id, wanted=int(document.execution_type), at=at)
@@ -345,7 +363,7 @@ def _of_new_group(name: str) -> Finding:
 
 
 def _catalog(
-    db: Connection, wanted: Sequence[Wanted], ids: Mapping[str, int]
+    db: Connection, wanted: Sequence[Wanted], ids: Mapping[str, int], project_id: int
 ) -> tuple[Catalog, list[str]]:
     """Return the targets of the documents' references, and the worker groups made for them."""
     names = sorted({name for each in wanted for name in each.definition_names})
@@ -356,7 +374,7 @@ def _catalog(
         # The default project's come first, and go before those of the same name elsewhere.
         definitions.setdefault(row.name, Target(id=row.id, project_id=row.project_id))
     for name, number in ids.items():
-        definitions[name] = Target(id=number, project_id=DEFAULT_PROJECT)
+        definitions[name] = Target(id=number, project_id=project_id)
     sources: dict[str, tuple[int, ...]] = {}
     source_names: dict[int, str] = {}
     if any(each.datasource_names or each.datasource_ids for each in wanted):
@@ -396,6 +414,23 @@ def _by_code(rows: Iterable[NamedDefinition]) -> dict[int, Target]:
         if code is not None:
             found.setdefault(code, Target(id=row.id, project_id=row.project_id))
     return found
+
+
+def _check_awaited(
+    db: Connection,
+    principal: Principal,
+    numbered: Mapping[str, Mapping[str, Any]],
+    ids: Mapping[str, int],
+) -> None:
+    """Refuse to run or to look at definitions where the author may not do so by hand."""
+    if principal.owns_database:
+        return
+    own = frozenset(ids.values())
+    for inner in numbered.values():
+        begun = {place.target for place in awaited(inner) if place.is_start}
+        for number in sorted(wanted(inner).definition_ids - own):
+            action = Action.OPERATE if number in begun else Action.VIEW
+            seen(db, principal, action, Thing.DEFINITION, number)
 
 
 def _cycles(

@@ -26,10 +26,10 @@ from common.store.people.runs import run_shape
 from common.store.people.views import ProcessInstanceView
 from operations import commands
 from operations.documents.instances import name_of
-from operations.errors import CommandFailedError
+from operations.errors import CommandFailedError, PendingCommandError
 from operations.lookup import instance_with_id, nodes_named
 from operations.rights import change
-from operations.session import Session
+from operations.session import Session, operation
 
 _ENDED = frozenset(int(state) for state in ProcessState if state.is_terminal)
 
@@ -68,6 +68,7 @@ class PutCommand:
     command_type: CommandType
 
 
+@operation
 def put_command(
     session: Session,
     process_instance_id: int,
@@ -125,11 +126,12 @@ def put_command(
             executor_id=principal.user_id,
         )
         if isinstance(outcome, PendingRecovery):
-            raise NotAllowedError(_first_come(found.id, outcome))
+            raise PendingCommandError(_first_come(found.id, outcome))
         made.detail = f"command {outcome}"
         return PutCommand(id=outcome, process_instance_id=found.id, command_type=command_type)
 
 
+@operation
 def recover(
     session: Session, process_instance_id: int, *, notify: Callable[[str], None] = lambda _: None
 ) -> PutCommand:
@@ -172,6 +174,7 @@ def execute_tasks(
     )
 
 
+@operation
 def is_taken(session: Session, command: PutCommand) -> bool:
     """True once a master has carried the command out; `CommandFailedError` if it had no effect.
 

@@ -15,8 +15,8 @@ from common.store.people.views import (
     process_instances,
     task_instances,
 )
-from operations.lookup import instance_with_id, no_instance, state_named
-from operations.session import Session
+from operations.lookup import instance_with_id, no_instance, state_named, task_with_id
+from operations.session import Session, operation
 
 if TYPE_CHECKING:
     from common.dag import Dag
@@ -41,6 +41,7 @@ class RunSnapshot:
         return self.instance.state == ProcessState.SUCCESS
 
 
+@operation
 def list_instances(
     session: Session,
     *,
@@ -99,12 +100,27 @@ def family_of(session: Session, instance: ProcessInstanceView) -> Family:
         )
 
 
+def child_of(session: Session, task_instance_id: int) -> int | None:
+    """The run that a SUB_PROCESS attempt has begun, if the principal sees it; None without one."""
+    from common.store.people import families
+
+    with session.engine.connect() as db:
+        task_with_id(db, session.principal, task_instance_id)
+        child = families.child_of_attempt(db, task_instance_id)
+        if child is None:
+            return None
+        # It may be of another project.
+        return instance_with_id(db, session.principal, child.process_instance_id).id
+
+
+@operation
 def find_instance(session: Session, process_instance_id: int) -> ProcessInstanceView:
     """The instance; `NotFoundError` if there is none."""
     with session.engine.connect() as db:
         return instance_with_id(db, session.principal, process_instance_id)
 
 
+@operation
 def snapshot_of(session: Session, process_instance_id: int) -> RunSnapshot:
     """The run as it is now."""
     with session.engine.connect() as db:
@@ -113,6 +129,7 @@ def snapshot_of(session: Session, process_instance_id: int) -> RunSnapshot:
     return RunSnapshot(instance=instance, tasks={task.name: task for task in tasks})
 
 
+@operation
 def dag_of(session: Session, process_instance_id: int) -> Dag | None:
     """The nodes that the run has, in order; None if its JSON can't be read."""
     # Here, since a list is shown without the readers of definitions, which take longer to import.

@@ -39,6 +39,18 @@ def definition_named(db: Connection, name: str) -> DefinitionRow:
     raise NotFoundError(f"there is no process definition {name!r}{perhaps}")
 
 
+def definition_seen(db: Connection, principal: Principal, name: str) -> None:
+    """Check that there is a definition of this name which the principal may see."""
+    from common.store.people.definitions import definition_page
+
+    if principal.owns_database:
+        definition_named(db, name)
+    elif "\0" in name or not definition_page(db, principal, name=name, limit=1):
+        raise NotFoundError(
+            f"there is no process definition {name!r}; see `orcaflow definition list`"
+        )
+
+
 def definition_given(
     db: Connection, principal: Principal, action: Action, given: str | int
 ) -> DefinitionRow:

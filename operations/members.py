@@ -1,8 +1,8 @@
-"""The living daemons by their heartbeats in ZooKeeper, and by the answers of their pages."""
+"""The living daemons by their heartbeats in ZooKeeper, their pages, and the offers of workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,11 +10,14 @@ from datetime import datetime, timedelta, tzinfo
 
 from common.clock import SystemClock
 from common.config import Config
-from common.model.cluster import Heartbeat, NodeKind
+from common.errors import SchedulerError
+from common.model.cluster import Heartbeat, Node, NodeKind
+from common.model.offers import Offer
 from common.registry.config import registry_config
 from common.registry.connect import connect
 from common.registry.protocol import Registry
 from operations.health import health
+from operations.session import Session, operation
 
 _PROBED_AT_ONCE = 16
 
@@ -65,23 +68,48 @@ def members(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberHealth:
-    """A living daemon with its readiness: ready, not ready with the reason, or not answering."""
+    """A living daemon with its readiness: ready, not ready with the reason, or not answering.
+
+    `offer` is what a worker told of itself; None for a master, for a worker of a former version,
+    and while the tables can't be read.
+    """
 
     member: Member
     health: str
     reason: str | None
+    offer: Offer | None
 
 
+@operation
 def members_with_health(
-    config: Config, *, zone: tzinfo | None, patience: timedelta | None = None
+    session: Session, *, patience: timedelta | None = None
 ) -> list[MemberHealth]:
     """Return the members, each probed for its readiness; all are probed at once."""
-    found = members(config, zone=zone, patience=patience)
+    found = members(session.config, zone=session.zone, patience=patience)
+    offers = _offers(session, [_node(each) for each in found if each.kind is NodeKind.WORKER])
 
     def probe(member: Member) -> MemberHealth:
         host, _, port = member.address.rpartition(":")
         state, reason = health(host.strip("[]"), int(port))
-        return MemberHealth(member=member, health=state, reason=reason)
+        offer = offers.get(_node(member))
+        return MemberHealth(member=member, health=state, reason=reason, offer=offer)
 
     with ThreadPoolExecutor(max_workers=_PROBED_AT_ONCE) as pool:
         return list(pool.map(probe, found))
+
+
+def _node(member: Member) -> Node:
+    return Node(address=member.address, incarnation=member.incarnation)
+
+
+def _offers(session: Session, workers: Collection[Node]) -> Mapping[Node, Offer]:
+    """Read what the workers told; nothing if the tables are away, since ZooKeeper names them."""
+    if not workers:
+        return {}
+    from common.store.people.offers import offers
+
+    try:
+        with session.engine.connect() as db:
+            return offers(db, workers)
+    except SchedulerError:
+        return {}

@@ -44,6 +44,13 @@ def hashed(password: str) -> str:
     return made
 
 
+def is_outdated(stored: str) -> bool:
+    """Return True for a hash that was made with other parameters than a new one."""
+    from argon2 import PasswordHasher
+
+    return bool(PasswordHasher().check_needs_rehash(stored))
+
+
 def matches(stored: str, password: str) -> bool:
     """Return True if this is the password of the hash; False for what is no hash of argon2."""
     from argon2 import PasswordHasher

@@ -21,9 +21,10 @@ from operations.errors import UsageError
 from operations.lookup import definition_given, nodes_named, worker_group_named
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change
-from operations.session import Session, moment_of
+from operations.session import Session, moment_of, operation
 
 
+@operation
 def begin_run(
     session: Session,
     definition: str | int,

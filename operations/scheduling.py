@@ -32,8 +32,8 @@ from common.store.people.schedule_views import FireView, ScheduleView, fire_coun
 from common.store.people.schedule_views import fires as stored_fires
 from operations.coming_fires import ComingFire, coming
 from operations.errors import UsageError
-from operations.lookup import definition_named, worker_group_named
-from operations.rights import change, noted, seen
+from operations.lookup import definition_given, definition_named, worker_group_named
+from operations.rights import change, seen
 from operations.schedule_checks import check_released, check_schedule, check_window
 from operations.start_params import stored_params
 from operations.stored_schedules import (
@@ -135,7 +135,7 @@ def read_deadline(text: str) -> int:
 
 def create(
     session: Session,
-    definition_name: str,
+    definition: str | int,
     settings: ScheduleSettings,
     *,
     online: bool,
@@ -155,19 +155,21 @@ def create(
         "repeated_time": RepeatedTime.FIRST.value,
         "start_time": _start("now", zone, now),
         "end_time": NO_END,
+        "user_id": session.principal.user_id,
         **_columns(settings, zone=zone, now=now),
     }
-    with noted(session, "schedule.create", definition_name) as db:
-        definition = definition_named(db, definition_name)
+    with change(session, "schedule.create", "schedule", object_name=str(definition)) as asked:
+        db = asked.db
+        row = definition_given(db, session.principal, Action.AUTHOR, definition)
+        asked.project_id = row.project_id
+        asked.object_name = row.name
         columns |= _worker_group(db, settings) | _warning_group(settings, given=0)
         _check_columns(session.config, columns, zone)
         if online:
-            check_released(db, [definition.id])
+            check_released(db, [row.id])
             columns["release_state"] = int(ReleaseState.ONLINE)
-        made = store.create_schedule(
-            db, process_definition_id=definition.id, values=columns, at=now
-        )
-        views = schedules(db, definition_id=definition.id)
+        made = store.create_schedule(db, process_definition_id=row.id, values=columns, at=now)
+        views = schedules(db, definition_id=row.id)
     view = next(each for each in views if each.id == made)
     return _saved(session, view, now=now, others=[each.id for each in views if each.id != made])
 
@@ -176,7 +178,11 @@ def edit(
     session: Session, schedule_id: int, settings: ScheduleSettings, *, now: datetime
 ) -> SavedSchedule:
     """Change a schedule that is OFFLINE. Another zone leaves the instants of its window alone."""
-    with noted(session, "schedule.edit", None, object_id=schedule_id) as db:
+    with change(session, "schedule.edit", "schedule", object_id=schedule_id) as asked:
+        db = asked.db
+        asked.project_id = seen(
+            db, session.principal, Action.AUTHOR, Thing.SCHEDULE, schedule_id
+        ).project_id
         store.lock_schedules(db, [schedule_id])
         (view,) = schedules_with_ids(db, [schedule_id])
         zone = settings.zone or zone_of_schedule(view, cluster_zone(session.config))
@@ -254,7 +260,12 @@ def _chosen(
 def delete(session: Session, ids: Sequence[int]) -> list[ScheduleView]:
     """Delete schedules that are OFFLINE, all of these or none; their fires stay in the ledger."""
     listed = ", ".join(map(str, ids))
-    with noted(session, "schedule.delete", listed) as db:
+    with change(session, "schedule.delete", "schedule", object_name=listed) as asked:
+        db = asked.db
+        for number in ids:
+            asked.project_id = seen(
+                db, session.principal, Action.AUTHOR, Thing.SCHEDULE, number
+            ).project_id
         store.lock_schedules(db, ids)
         found = schedules_with_ids(db, ids)
         for view in found:

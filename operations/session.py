@@ -7,11 +7,22 @@ with a cure, not a missing table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime, timedelta, tzinfo
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, wraps
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+)
 from zoneinfo import ZoneInfo
 
 from common.config import Config, database_url, load
@@ -19,6 +30,24 @@ from common.model.rights import DATABASE, Principal
 
 if TYPE_CHECKING:
     from common.store.connect import Engine
+    from common.store.listen import Notification
+
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+Elsewhere: TypeAlias = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class News(Protocol):
+    """A listener for whoever watches something."""
+
+    def wait(self, timeout: timedelta) -> Sequence[Notification]:
+        """Return notifications as soon as there are any; none after the time-out."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Session:
@@ -30,6 +59,8 @@ class Session:
     def __init__(self, *, checked: bool = True, principal: Principal = DATABASE) -> None:
         self._checked = checked
         self.principal = principal
+        self.elsewhere: Elsewhere | None = None
+        """Carries operations out in another place, by their names; None does it here."""
 
     @cached_property
     def config(self) -> Config:
@@ -66,16 +97,43 @@ class Session:
             raise
         return made
 
+    def news(self, channels: Sequence[str], *, application_name: str) -> News:
+        """Listen for notifications of the database; each wait ends as soon as there is one."""
+        from common.store.listen import Notifications
+
+        return Notifications(self.url, channels, application_name=application_name)
+
     def close(self) -> None:
         """Close the connections, if there are any."""
         if "engine" in self.__dict__:
             self.engine.dispose()
 
 
+def operation(
+    function: Callable[Concatenate[Session, P], Answer],
+) -> Callable[Concatenate[Session, P], Answer]:
+    """Mark a function as one that a session may have carried out in another place."""
+    name = f"{function.__module__.removeprefix('operations.')}.{function.__name__}"
+
+    @wraps(function)
+    def carry_out(session: Session, /, *arguments: P.args, **named: P.kwargs) -> Answer:
+        if session.elsewhere is None:
+            return function(session, *arguments, **named)
+        answer: Answer = session.elsewhere(name, arguments, named)
+        return answer
+
+    return carry_out
+
+
+MAKER: Final[ContextVar[Callable[[], Session] | None]] = ContextVar("MAKER", default=None)
+"""The maker of sessions that `opened` opens; None for those of the settings in force."""
+
+
 @contextmanager
 def opened(*, checked: bool = True) -> Iterator[Session]:
     """A session of the settings in force; `checked` refuses any schema but this version's."""
-    session = Session(checked=checked)
+    make = MAKER.get()
+    session = Session(checked=checked) if make is None else make()
     try:
         yield session
     finally:

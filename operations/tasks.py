@@ -18,12 +18,13 @@ from operations.documents.instances import name_of
 from operations.lookup import instance_with_id, state_named, task_with_id
 from operations.rendering import Rendered, rendered
 from operations.rights import change
-from operations.session import Session
+from operations.session import Session, operation
 
 _FAILED = (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
 _LONGEST_REASON = 4000
 
 
+@operation
 def list_tasks(
     session: Session,
     *,

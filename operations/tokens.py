@@ -109,7 +109,8 @@ def principal_of(
         holder = store.holder_of(db, _hash(token))
         if holder is None:
             return None
-        store.note_use(db, holder.token_id)
+        if holder.is_use_due:
+            store.note_use(db, holder.token_id)
     return Principal(
         user_id=holder.user_id,
         user_name=holder.user_name,

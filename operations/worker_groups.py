@@ -1,7 +1,7 @@
 """Lists, makes and deletes worker groups, and finds the workers that serve one.
 
-A worker says in no table which groups it serves: it is known to serve one by its host, which stands
-in the group's addresses, by the tasks of the group that it has taken, or by its start on this host.
+A worker serves a group by its host, which stands in the group's addresses, or by its start, of
+which it tells in the tables.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from enum import StrEnum
 
 from common.errors import NotAllowedError, NotFoundError
 from common.model.cluster import Node
+from common.model.offers import Offer
 from common.store.connect import Connection
 from common.store.people import users_of, worker_groups
 from common.store.people.definitions import definitions, lock_imports
 from common.store.people.deletions import hold_commands
-from common.store.people.reasons import served_by
+from common.store.people.offers import offers
 from common.store.people.worker_groups import WorkerGroupView
 from common.store.tables import process_instance
 from common.store.transaction import transaction
@@ -39,12 +40,12 @@ class KnownBy(StrEnum):
     """The reason to say that a worker serves a group."""
 
     ADDRESS = "address"
-    TASKS = "tasks"
+    START = "start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A living worker that is known to serve a group."""
+    """A living worker that serves a group."""
 
     address: str
     known_by: KnownBy
@@ -58,8 +59,14 @@ class WorkerGroup:
     members: tuple[GroupMember, ...] | None
 
 
+def group_names(session: Session) -> list[str]:
+    """The names of all worker groups; `default` stands in no table."""
+    with session.engine.connect() as db:
+        return [DEFAULT_WORKER_GROUP, *worker_groups.worker_group_names(db)]
+
+
 def list_groups(session: Session) -> list[WorkerGroup]:
-    """All worker groups, with the living workers that are known to serve each."""
+    """All worker groups, with the living workers that serve each."""
     members = living(session.config)
     with session.engine.connect() as db:
         return _with_members(db, worker_groups.list_worker_groups(db), members)
@@ -155,24 +162,24 @@ def _with_members(
 ) -> list[WorkerGroup]:
     if members is None:
         return [WorkerGroup(view=view, members=None) for view in views]
-    served = served_by(db, {view.id for view in views})
+    told = offers(db, members[1])
     return [
         WorkerGroup(
             view=view,
             members=tuple(
                 GroupMember(address=node.address, known_by=known)
                 for node in sorted(members[1])
-                if (known := _known_by(node, view, served.get(view.id, frozenset()))) is not None
+                if (known := _known_by(node, view, told.get(node))) is not None
             ),
         )
         for view in views
     ]
 
 
-def _known_by(node: Node, view: WorkerGroupView, served: frozenset[Node]) -> KnownBy | None:
+def _known_by(node: Node, view: WorkerGroupView, offer: Offer | None) -> KnownBy | None:
     if node.address.rpartition(":")[0] in view.addresses:
         return KnownBy.ADDRESS
-    return KnownBy.TASKS if node in served else None
+    return KnownBy.START if offer is not None and view.id in offer.group_ids else None
 
 
 def _found(db: Connection, name: str) -> WorkerGroupView:

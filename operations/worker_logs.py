@@ -25,7 +25,7 @@ from common.store.cluster import cluster_token
 from common.store.people.runs import KeptTail, log_tail
 from common.store.people.views import TaskInstanceView
 from operations.members import registry
-from operations.session import Session
+from operations.session import Session, operation
 from operations.task_log import LogElsewhereError, LogMissingError, opened_log
 
 _PATIENCE: Final = timedelta(seconds=5)
@@ -210,6 +210,7 @@ class LastWords:
         self._text = "".join(kept[-lines:]) if lines > 0 else ""
 
 
+@operation
 def last_lines_anywhere(session: Session, task: TaskInstanceView, *, lines: int) -> list[str]:
     """Return the last lines of a log; raises as `opened_anywhere` does."""
     with opened_anywhere(session, task) as log:

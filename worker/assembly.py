@@ -13,6 +13,7 @@ from typing import TypeAlias
 from common.clock import Clock
 from common.config import WorkerConfig
 from common.model.leases import Lease
+from common.model.offers import offer_of
 from common.registry.protocol import Registry
 from common.runtime.wakes import Wakes
 from common.store.worker.ports import AttemptEnd, AttemptFolders, TaskStore
@@ -43,6 +44,7 @@ class Worker:
         folders: AttemptFolders,
         heartbeat_text: Callable[[], str],
         group_ids: Callable[[], Collection[int]] = lambda: (),
+        version: str = "",
         ip: int | None = None,
         admitted: Callable[[], bool] = lambda: True,
         reported: Callable[[Sequence[AttemptEnd]], None] = lambda _: None,
@@ -115,6 +117,9 @@ class Worker:
             attempts=self.attempts,
             address=address,
             text=heartbeat_text,
+            offer=lambda: offer_of(
+                config.groups, group_ids(), slots=config.exec_threads, version=version
+            ),
             clock=clock,
             interval=timedelta(seconds=config.heartbeat_interval_seconds),
             taken_over=lambda: self.wakes.wake(Reporter.name, KillLoop.name, ClaimLoop.name),

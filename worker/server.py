@@ -40,6 +40,7 @@ from common.log_access import PATH as LOG_PATH
 from common.log_access import LogGuard, read_key
 from common.log_access import key_file as log_key_file
 from common.model.cluster import NodeKind, ip_number
+from common.model.offers import names_of
 from common.registry.config import registry_config
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
@@ -176,7 +177,7 @@ class WorkerServer:
             engine = engine_of(config, application_name=f"{NAME}-{settings.port}")
             stack.callback(engine.dispose)
             service.reach(lambda: schema.check_as_daemon(engine))
-            groups = [part.strip() for part in settings.groups.split(",") if part.strip()]
+            groups = names_of(settings.groups)
             group_ids = service.reach(lambda: ensure_worker_groups(engine, groups))
             store, cluster = PostgresTaskStore(engine), service.reach(lambda: cluster_token(engine))
             registry = service.reach(
@@ -314,6 +315,7 @@ class WorkerServer:
                 settings.host, created=self._clock.now(), zone=self._zone, clock=self._clock
             ),
             group_ids=lambda: group_ids,
+            version=product_version(),
             ip=_ip(settings.host),
             admitted=lambda: fitness() and admission(),
             reported=self._tails.reported,

@@ -20,10 +20,11 @@ from operations.explaining import causes_of_command
 def list_commands(
     session: Asked,
     outcome: Annotated[list[str] | None, Query(max_length=4)] = None,
+    definition: Annotated[str | None, Query(max_length=1000)] = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
     """List the newest commands that you may see, with one of the outcomes."""
-    found = listed(session, outcomes=outcome or (), limit=limit)
+    found = listed(session, outcomes=outcome or (), definition=definition, limit=limit)
     return {"items": [command_row(each) for each in found]}
 
 

@@ -29,7 +29,7 @@ from operations.commands import command_with_id
 from operations.documents.causes import cause_rows
 from operations.documents.commands import command_row
 from operations.documents.instances import instance_row, parameter_fields, task_row
-from operations.explaining import causes_of_instance, facts_of_instance
+from operations.explaining import explain_instance
 from operations.instance_commands import PutCommand, put_command
 from operations.instance_commands import recover as put_recovery
 from operations.instances import find_instance, instance_detail, list_instances
@@ -44,7 +44,9 @@ _clock = SystemClock()
 
 def list_runs(
     session: Asked,
+    *,
     definition_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    definition: Annotated[str | None, Query(max_length=1000)] = None,
     state: Annotated[list[str] | None, Query(max_length=20)] = None,
     limit: Limit = 50,
     after: After = None,
@@ -52,6 +54,7 @@ def list_runs(
     """List the runs that you may see, the newest first; of the given states only."""
     found = list_instances(
         session,
+        definition=definition,
         definition_id=definition_id,
         states=state or (),
         limit=limit,
@@ -108,9 +111,13 @@ def list_attempts(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     return {"items": [row | {"state": state_of(row)} for row in rows]}
 
 
-def explain_run(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
-    """Explain why a run is not done."""
-    return {"items": cause_rows(causes_of_instance(facts_of_instance(session, id), id))}
+def explain_run(
+    id: Id,  # noqa: A002
+    session: Asked,
+    task: Annotated[str | None, Query(max_length=1000)] = None,
+) -> dict[str, Any]:
+    """Explain why a run is not done, or a task of it."""
+    return {"items": cause_rows(explain_instance(session, id, task=task).causes)}
 
 
 def stop(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
@@ -158,7 +165,7 @@ def _once(key: str, request: RunRequest) -> Once:
 
 ROUTES: Final[tuple[Route, ...]] = (
     get("/instances", list_runs, InstancePage),
-    post("/instances", begin, Begun, status=201),
+    post("/instances", begin, Begun, status=201, other_status=202),
     get("/instances/{id}", show_run, InstanceDetail),
     get("/instances/{id}/tasks", list_attempts, TaskList),
     get("/instances/{id}/why", explain_run, CauseList),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from common.spark_config import DEFAULT, PROFILES, conf_from, is_conf, profile_o
 from common.spark_config import mistakes as spark_mistakes
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
 
@@ -158,7 +160,7 @@ def _pairs(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 def _validated(
     values: Mapping[str, object], origins: dict[str, str], mistakes: list[str]
 ) -> Config | None:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     known = known_keys(values)
     nested: dict[str, Any] = {"spark": {"profiles": {DEFAULT: {}}}}
@@ -189,11 +191,19 @@ def _validated(
                 mistakes.append(f"{origins[key]}: {key}: {error}")
     mistakes.extend(f"{origins[key]}: {key}: {wrong}" for key, wrong in spark_mistakes(values))
     try:
-        return TypeAdapter(Config).validate_python({**nested, "origins": origins})
+        return _adapter().validate_python({**nested, "origins": origins})
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
         mistakes.extend(_mistake(detail, origins) for detail in details)
         return None
+
+
+@cache
+def _adapter() -> TypeAdapter[Config]:
+    """Return what checks settings; to make it takes ten times as long as to check them."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Config)
 
 
 def _home_from(named: str | None) -> Path:

@@ -229,6 +229,8 @@ class ApiConfig:
     """Connections to the database, and so requests that it works on at the same time."""
     statement_timeout_seconds: Seconds = 5
     """A request whose statement takes longer is answered with 503."""
+    requests_per_second: Annotated[int, Ge(0)] = 50
+    """Requests of one user, at each server; twice as many at once. 0 is any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

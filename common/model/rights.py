@@ -42,7 +42,8 @@ def role_of(held: int) -> str | None:
 class Principal:
     """Somebody who asks or orders something, by a token or at the database itself.
 
-    `scope` and `projects` are the limits of the token; None means all projects. Roles are not
+    `scope` and `projects` are the limits of the token; None means all projects. A session of a
+    log-in has none. Roles are not
     here: they are looked up at each use, so that one taken away is gone at once.
     """
 
@@ -52,6 +53,7 @@ class Principal:
     scope: Action = EVERYTHING
     projects: tuple[int, ...] | None = None
     token_id: int | None = None
+    session_hash: str | None = None
     address: str | None = None
     request: str | None = None
 

@@ -2,13 +2,16 @@
 
 The folder's own znode is the *change-notification znode*: adding names writes it in the same
 transaction, which fires the watches on it. So a watch costs the same however many names there are,
-and removing names fires none.
+and removing names fires none. Whoever watches may have the names *looked up ahead*: the request for
+them goes out as the watch fires, before the one who wants them is awake to ask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from threading import Lock
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -19,12 +22,24 @@ from common.registry.session import Session, WatchKind
 
 # Names in one request: far below the megabyte that a server takes.
 _AT_ONCE = 500
+# More names than that are not looked up ahead, since they might not be wanted.
+_FEW = 100
+# A former look ahead shows names that others have taken meanwhile.
+_FRESH_SECONDS = 0.05
 
 
 class _Outcome(Enum):
     CREATED = "created"
     EXISTED = "existed"
     NO_FOLDER = "no folder"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A request for the names, and the time at which it was sent."""
+
+    pending: Any
+    sent: float
 
 
 class NameSet:
@@ -34,6 +49,10 @@ class NameSet:
         self._session = session
         self._folder = session.path(folder)
         self._changes_znode = self._folder
+        self._lock = Lock()
+        self._ahead: _Ahead | None = None
+        self._may_look_ahead = False
+        """The last look was asked for and found few names: so one ahead of the next is allowed."""
 
     def add(self, names: Sequence[str]) -> None:
         """Add names and notify watchers; a name that exists already is left as it is."""
@@ -70,15 +89,50 @@ class NameSet:
 
     def names(self) -> list[str]:
         """Return all names, in no order."""
+        with self._lock:
+            ahead, self._ahead = self._ahead, None
+        is_fresh = ahead is not None and self._session.now() - ahead.sent < _FRESH_SECONDS
         with self._session.asking() as client:
+            pending = (
+                ahead.pending
+                if ahead is not None and is_fresh
+                else client.get_children_async(self._folder)
+            )
             try:
-                return list(self._session.answer(client.get_children_async(self._folder)))
+                names = list(self._session.answer(pending))
             except NoNodeError:
-                return []
+                names = []
+        self._may_look_ahead = len(names) <= _FEW
+        return names
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` after names may have been added."""
-        self._session.watch(self._changes_znode, WatchKind.NODE, changed)
+    def watch(self, changed: Callable[[], None], *, looks_ahead: bool = False) -> None:
+        """Call `changed` after names may have been added; with a look ahead, if wanted."""
+
+        def look_ahead() -> None:
+            self._look_ahead()
+            changed()
+
+        self._session.watch(
+            self._changes_znode, WatchKind.NODE, look_ahead if looks_ahead else changed
+        )
+
+    def forget_ahead(self) -> None:
+        """Forget the look ahead: it shows names that have been removed since."""
+        with self._lock:
+            self._ahead = None
+
+    def _look_ahead(self) -> None:
+        """Called on the registry's thread, which must not wait."""
+        with self._lock:
+            # A former one does not show what has been added now.
+            self._ahead = None
+            if not self._may_look_ahead:
+                return
+            # Until it has been asked for: who has no use for it pays for one at most.
+            self._may_look_ahead = False
+            pending = self._session.children_soon(self._folder)
+            if pending is not None:
+                self._ahead = _Ahead(pending, self._session.now())
 
     def path(self, name: str) -> str:
         """Return the path of a name."""

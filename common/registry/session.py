@@ -157,6 +157,13 @@ class Session:
         if node is not None and (session is None or session_id(client) != session):
             raise self.unavailable("the connection broke meanwhile")
 
+    def children_soon(self, path: str) -> Any:
+        """Ask for the names below a path, as long as that need not wait; else None."""
+        link = self._link
+        if self._closed or link.over or not link.client.connected:
+            return None
+        return link.client.get_children_async(path)
+
     def answer(self, pending: Any) -> Any:
         """Wait for the answer to one request; no longer than a session can last without one."""
         return pending.get(timeout=self._link.timeout.total_seconds())

@@ -91,7 +91,7 @@ class ZookeeperTaskQueue:
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` after entries may have been added."""
-        self._queued.watch(changed)
+        self._queued.watch(changed, looks_ahead=True)
 
     def _sent(
         self, entries: Sequence[QueueEntry], node: Node, *, at_once: bool
@@ -109,6 +109,7 @@ class ZookeeperTaskQueue:
         except RegistryUnavailableError:
             self._take_back_later(entries)
             raise
+        self._queued.forget_ahead()
         return partial(self._answered, requests, entries, node)
 
     def _answered(

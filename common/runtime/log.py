@@ -20,11 +20,13 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
 
-import structlog
-from structlog.typing import EventDict, WrappedLogger
-
 from common.folders import closed_folder
 from common.masking import SHORT_MASK, is_secret, mask_message
+from common.runtime.spared_imports import absent
+
+with absent("rich"):  # It would print for a console, and take a tenth of a daemon's start.
+    import structlog
+    from structlog.typing import EventDict, WrappedLogger
 
 _ROTATE_BYTES = 20_000_000
 _ROTATE_FILES = 5

@@ -41,7 +41,7 @@ from common.store.reading import allow_reading
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -201,6 +201,31 @@ CREATE TRIGGER orcaflow_pool_resized
     FOR EACH ROW
     WHEN (NEW.group_size <> OLD.group_size)
     EXECUTE FUNCTION orcaflow_notify('orcaflow_hold')""",
+    # Rows that are written without a code, by hand too, have their id as one, also if that changes.
+    """\
+CREATE FUNCTION orcaflow_own_code() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.code := NEW.id;
+    RETURN NEW;
+END $$""",
+    """\
+CREATE TRIGGER orcaflow_definition_coded
+    BEFORE INSERT ON t_ds_process_definition
+    FOR EACH ROW
+    WHEN (NEW.code IS NULL)
+    EXECUTE FUNCTION orcaflow_own_code()""",
+    """\
+CREATE TRIGGER orcaflow_definition_renumbered
+    BEFORE UPDATE OF id ON t_ds_process_definition
+    FOR EACH ROW
+    WHEN (NEW.id <> OLD.id AND NEW.code = OLD.id)
+    EXECUTE FUNCTION orcaflow_own_code()""",
+    """\
+CREATE TRIGGER orcaflow_project_coded
+    BEFORE INSERT ON t_ds_project
+    FOR EACH ROW
+    WHEN (NEW.code IS NULL)
+    EXECUTE FUNCTION orcaflow_own_code()""",
     # Only retention may delete, and says so in its transaction; nobody corrects a line.
     """\
 CREATE FUNCTION orcaflow_keep_audit() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -106,6 +106,16 @@ def _code(name: str, default: int | None = None, *, nullable: bool = False) -> C
     return Column(name, SmallInteger, server_default=_default(default), nullable=nullable)
 
 
+def _own_code() -> Column[int]:
+    """The number by which DolphinScheduler's clients name the row: its id, set by a trigger."""
+    return Column("code", BigInteger, nullable=False)
+
+
+def _code_is_no_other_id() -> CheckConstraint:
+    """A code that was kept at an import is greater than any id, so that it is never one's."""
+    return CheckConstraint("code = id OR code > 2147483647", name="code")
+
+
 def _number(name: str, default: int | None = None, *, nullable: bool = False) -> Column[int]:
     return Column(name, Integer, server_default=_default(default), nullable=nullable)
 
@@ -293,12 +303,15 @@ process_definition: Final = Table(
     _number("tenant_id", -1),
     Column("modify_by", String(36), server_default=text("''")),
     _code("execution_type", 0),
+    _own_code(),
     UniqueConstraint("project_id", "name"),
+    UniqueConstraint("code"),
     _not_empty("name"),
     _known("release_state", ReleaseState),
     _known("flag", range(2)),
     _known("execution_type", ExecutionType),
     CheckConstraint("version >= 1", name="version"),
+    _code_is_no_other_id(),
 )
 Index("process_definition_index", process_definition.c.project_id, process_definition.c.id)
 
@@ -994,8 +1007,11 @@ project: Final = Table(
     _number("user_id", 1),
     _code("flag", 1),
     *_times(),
+    _own_code(),
+    UniqueConstraint("code"),
     _not_empty("name"),
     _known("flag", range(2)),
+    _code_is_no_other_id(),
 )
 Index("t_ds_project_user_id_index", project.c.user_id)
 
@@ -1076,23 +1092,31 @@ relation_datasource_user: Final = Table(
 )
 
 
-def _legacy_server(name: str) -> Table:
-    """Kept for compatibility: no daemon reads or writes it, servers are listed from ZooKeeper."""
-    return Table(
-        name,
-        metadata,
-        _id(),
-        Column("host", String(45)),
-        _number("port", nullable=True),
-        Column("zk_directory", String(64)),
-        Column("res_info", String(256)),
-        _time("create_time"),
-        _time("last_heartbeat_time"),
-    )
+# Kept for compatibility: no daemon reads or writes it, servers are listed from ZooKeeper.
+master_server: Final = Table(
+    "t_ds_master_server",
+    metadata,
+    _id(),
+    Column("host", String(45)),
+    _number("port", nullable=True),
+    Column("zk_directory", String(64)),
+    Column("res_info", String(256)),
+    _time("create_time"),
+    _time("last_heartbeat_time"),
+)
 
-
-master_server: Final = _legacy_server("t_ds_master_server")
-worker_server: Final = _legacy_server("t_ds_worker_server")
+worker_server: Final = Table(
+    "t_ds_worker_server",
+    metadata,
+    _id(),
+    Column("host", String(255)),
+    _number("port", nullable=True),
+    Column("zk_directory", String(64)),
+    Column("res_info", Text),
+    _time("create_time"),
+    _time("last_heartbeat_time"),
+    Column("incarnation", BigInteger),
+)
 
 session: Final = Table(
     "t_ds_session",

@@ -7,6 +7,7 @@ never changes its meaning; `Cause.text` is a sentence for people.
 """
 
 from common.why.causes import Cause, CauseKind
+from common.why.control_tasks import evidence_runs
 from common.why.explain import task_names, why_command, why_instance, why_task
 from common.why.facts import (
     Alive,
@@ -34,6 +35,7 @@ __all__ = [
     "QueuePlace",
     "Run",
     "CauseKind",
+    "evidence_runs",
     "task_names",
     "why_command",
     "why_instance",

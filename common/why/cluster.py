@@ -23,18 +23,14 @@ def worker_causes(place: QueuePlace, alive: Alive, group: str) -> Iterator[Cause
         return
     fits = workers
     if place.group_id > 0:
-        fits = [
-            node
-            for node in workers
-            if node in place.served_by or node.address.rpartition(":")[0] in place.addresses
-        ]
+        fits = [node for node in workers if _serves(node, place, alive)]
     if not fits:
-        names = ", ".join(node.address for node in workers[:MAX_LISTED])
+        names = "; ".join(_served(node, alive) for node in workers[:MAX_LISTED])
+        more = f"; and {len(workers) - MAX_LISTED} more" if len(workers) > MAX_LISTED else ""
         yield Cause(
             cause=CauseKind.NO_WORKER_IN_GROUP,
             subject=f"worker group {group!r}",
-            text=f"no living worker is known to serve the group {group!r}: none of"
-            f" {names} has ever taken a task of it",
+            text=f"no living worker serves the group {group!r}: {names}{more}",
             next=f"orcaflow server start worker-server --groups {group}",
         )
         return
@@ -50,15 +46,35 @@ def worker_causes(place: QueuePlace, alive: Alive, group: str) -> Iterator[Cause
         )
 
 
+def _serves(node: Node, place: QueuePlace, alive: Alive) -> bool:
+    """True if a worker claims tasks of the group, by its host or by its start."""
+    offer = alive.offers.get(node)
+    told = offer is not None and place.group_id in offer.group_ids
+    return told or node.address.rpartition(":")[0] in place.addresses
+
+
+def _served(node: Node, alive: Alive) -> str:
+    offer = alive.offers.get(node)
+    if offer is None:
+        return f"{node.address} does not tell its groups"
+    if not offer.groups:
+        return f"{node.address} serves no group"
+    shown = ", ".join(offer.groups[:MAX_LISTED])
+    more = f" and {len(offer.groups) - MAX_LISTED} more" if len(offer.groups) > MAX_LISTED else ""
+    return f"{node.address} serves {shown}{more}"
+
+
+def _load(node: Node, alive: Alive) -> str:
+    running, offer = counted(alive.running.get(node.address, 0), "task"), alive.offers.get(node)
+    return f"running {running}" if offer is None else f"running {running}, {offer.slots} slots"
+
+
 def _able_cause(able: Sequence[Node], alive: Alive) -> Cause:
     return Cause(
         cause=CauseKind.RUNNING,
         subject="workers",
         text="workers that may take it: "
-        + ", ".join(
-            f"{node.address} (running {counted(alive.running.get(node.address, 0), 'task')})"
-            for node in able[:MAX_LISTED]
-        ),
+        + ", ".join(f"{node.address} ({_load(node, alive)})" for node in able[:MAX_LISTED]),
         next="orcaflow task list --state running shows what runs",
     )
 

@@ -17,6 +17,15 @@ def sub_process_cause(
     facts: Facts, attempt: Attempt, behind_child: Callable[[Run], tuple[Cause, ...]]
 ) -> Cause:
     """Build the cause for a SUB_PROCESS attempt; `behind_child` explains a child that has begun."""
+    if attempt.id in facts.foreign:
+        return Cause(
+            cause=CauseKind.SUB_PROCESS,
+            subject=task_subject(attempt),
+            text=f"task {attempt.name!r} waits for its sub process, which is in a project that is"
+            " not yours",
+            since=attempt.start_time or attempt.submit_time,
+            next="ask somebody who may see that project",
+        )
     child = child_of(facts, attempt)
     command = facts.child_commands.get(attempt.id)
     because: tuple[Cause, ...] = ()
@@ -46,10 +55,10 @@ def child_of(facts: Facts, attempt: Attempt) -> Run | None:
     return facts.runs.get(facts.children.get(attempt.id, 0))
 
 
-def dependent_cause(attempt: Attempt) -> Cause:
+def dependent_cause(facts: Facts, attempt: Attempt) -> Cause:
     """Build the cause for a DEPENDENT attempt from the evidence in its row."""
     entries = [entry for entry in _entries(attempt.evidence) if entry.get("result") == "WAITING"]
-    because = tuple(_of_evidence(entry) for entry in entries[:MAX_LISTED])
+    because = tuple(_of_evidence(facts, entry) for entry in entries[:MAX_LISTED])
     more = f" ({len(entries)} in all)" if len(entries) > MAX_LISTED else ""
     return Cause(
         cause=CauseKind.DEPENDENT,
@@ -73,8 +82,21 @@ def _entries(evidence: str | None) -> Sequence[Mapping[str, Any]]:
     return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else ()
 
 
-def _of_evidence(entry: Mapping[str, Any]) -> Cause:
+def evidence_runs(evidence: str | None) -> frozenset[int]:
+    """Return the ids of the process instances that the evidence of a DEPENDENT attempt names."""
+    runs = (entry.get("run") for entry in _entries(evidence))
+    ids = (run.get("id") for run in runs if isinstance(run, dict))
+    return frozenset(each for each in ids if type(each) is int)
+
+
+def _of_evidence(facts: Facts, entry: Mapping[str, Any]) -> Cause:
     run = entry.get("run")
+    if isinstance(run, dict) and not _may_name(facts, run.get("id")):
+        return Cause(
+            cause=CauseKind.DEPENDENT,
+            subject="dependent item",
+            text="an item waits for a process instance of a project that is not yours",
+        )
     key = str(entry.get("key", "?"))
     interval = f" from {entry['from']} to {entry.get('to')}" if entry.get("from") else ""
     if isinstance(run, dict):
@@ -88,3 +110,7 @@ def _of_evidence(entry: Mapping[str, Any]) -> Cause:
         text=f"item {key}{interval}: {looked} ({entry.get('why', '')})",
         next=later,
     )
+
+
+def _may_name(facts: Facts, run_id: object) -> bool:
+    return facts.seen is None or (type(run_id) is int and run_id in facts.seen)

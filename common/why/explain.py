@@ -333,7 +333,7 @@ class Explainer:
                     self._facts, attempt, lambda child: self._of_child(child, depth)
                 )
             case _ if attempt.task_type == "DEPENDENT":
-                return dependent_cause(attempt)
+                return dependent_cause(self._facts, attempt)
             case TaskState.SUBMITTED:
                 return queued_cause(self._facts, attempt)
             case _:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from common.model.cluster import Node
 from common.model.failures import FailureReason
+from common.model.offers import Offer
 from common.model.states import FailureStrategy, TaskDependType
 from common.model.task_type import TaskTypeSpec
 
@@ -111,17 +112,21 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolWait:
-    """The slots that an attempt needs of one pool. `size` is None if there is no such pool."""
+    """The slots that an attempt needs of one pool. `size` is None if there is no such pool.
+
+    `hidden` slots are held by attempts that the asker may not see; `holders` are the others.
+    """
 
     name: str
     slots: int
     size: int | None
     holders: tuple[Holder, ...] = ()
+    hidden: int = 0
     ahead: int = 0
 
     @property
     def used(self) -> int:
-        return sum(holder.slots for holder in self.holders)
+        return sum(holder.slots for holder in self.holders) + self.hidden
 
     @property
     def has_room(self) -> bool:
@@ -130,24 +135,20 @@ class PoolWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlace:
-    """The place of a submitted attempt in the queue; `group_id` is 0 for any worker.
-
-    `served_by` are incarnations of workers that have taken tasks of the group: proof that they
-    serve it, but no worker is known not to.
-    """
+    """The place of a submitted attempt in the queue; `group_id` is 0 for any worker."""
 
     ahead: int
     group_id: int = 0
     group_name: str | None = None
     addresses: tuple[str, ...] = ()
-    served_by: frozenset[Node] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
     """The living daemons. `running` counts attempts by worker, `owned` live runs by master.
 
-    `unfit` tells why a worker takes nothing, by its address; only of those that said so.
+    `unfit` tells why a worker takes nothing, by its address; only of those that said so. `offers`
+    has what workers told of themselves; one of a former version tells nothing.
     """
 
     masters: frozenset[Node]
@@ -155,6 +156,7 @@ class Alive:
     running: Mapping[str, int] = field(default_factory=dict)
     owned: Mapping[str, int] = field(default_factory=dict)
     unfit: Mapping[str, str] = field(default_factory=dict)
+    offers: Mapping[Node, Offer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,8 @@ class Facts:
     """All facts of one moment. `alive` is None if ZooKeeper was unreachable.
 
     `children` and `child_commands` are by the id of the SUB_PROCESS attempt that wants the child.
+    `foreign` are attempts whose children the asker may not see: no fact of those is here. `seen`
+    are the process instances of other runs that may be named; None allows all of them.
     """
 
     now: datetime
@@ -170,6 +174,8 @@ class Facts:
     recoveries: Mapping[int, PendingCommand] = field(default_factory=dict)
     children: Mapping[int, int] = field(default_factory=dict)
     child_commands: Mapping[int, PendingCommand] = field(default_factory=dict)
+    foreign: frozenset[int] = frozenset()
+    seen: frozenset[int] | None = None
     pools: Mapping[int, tuple[PoolWait, ...]] = field(default_factory=dict)
     queue: Mapping[int, QueuePlace] = field(default_factory=dict)
     task_types: Mapping[str, TaskTypeSpec] = field(default_factory=dict)

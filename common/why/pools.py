@@ -53,6 +53,13 @@ def _pool_cause(wait: PoolWait) -> Cause:
         )
         for holder in wait.holders[:MAX_LISTED]
     )
+    if wait.hidden:
+        hidden = Cause(
+            cause=CauseKind.RUNNING,
+            subject=f"pool {wait.name!r}",
+            text=f"tasks of projects that are not yours hold {wait.hidden}",
+        )
+        holders = (*holders, hidden)
     ahead = f"; before it: {counted(wait.ahead, 'task')}" if wait.ahead else ""
     return Cause(
         cause=CauseKind.POOL,

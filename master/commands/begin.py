@@ -127,8 +127,12 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
         graph = origin.graph(definition.process_definition_json)
     except InvalidDefinitionError as error:
         return f"process definition {definition.name!r} can't run: {error}"
-    chosen = select(graph.dag, command.start_node_names, command.task_depend_type)
-    if not chosen.names:
+    if command.start_node_names:
+        chosen = select(graph.dag, command.start_node_names, command.task_depend_type).names
+    else:
+        # All of it, as `_fault_of_selection` has seen.
+        chosen = graph.dag.names
+    if not chosen:
         return (
             f"none of the start nodes {', '.join(map(repr, command.start_node_names))}"
             f" exists in process definition {definition.name!r}"

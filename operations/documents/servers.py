@@ -6,8 +6,8 @@ from operations.members import MemberHealth
 
 
 def member_row(found: MemberHealth) -> dict[str, object]:
-    """A member with its last heartbeat; fields of a heartbeat that can't be read are null."""
-    member, beat = found.member, found.member.beat
+    """A member with its last heartbeat and its offer; fields of one that can't be read are null."""
+    member, beat, offer = found.member, found.member.beat, found.offer
     return {
         "kind": member.kind.name.lower(),
         "address": member.address,
@@ -20,4 +20,7 @@ def member_row(found: MemberHealth) -> dict[str, object]:
         "beaten": beat and beat.beaten,
         "health": found.health,
         "reason": found.reason,
+        "groups": offer and list(offer.groups),
+        "slots": offer and offer.slots,
+        "version": offer and offer.version,
     }

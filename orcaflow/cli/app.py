@@ -17,6 +17,7 @@ import typer
 from common.errors import InvalidDefinitionError, SchedulerError
 from orcaflow.cli.loading import RootGroup
 from orcaflow.cli.output import say, write
+from orcaflow.cli.remote import Chosen
 
 DEBUG_VARIABLE = "ORCAFLOW_DEBUG"
 
@@ -58,14 +59,27 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    ctx: typer.Context,
     *,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server", metavar="URL", help="Have this api-server do it; see `orcaflow context`."
+        ),
+    ] = None,
+    token_file: Annotated[
+        str | None,
+        typer.Option("--token-file", metavar="FILE", help="Holds the token; yours alone (0600)."),
+    ] = None,
     version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version, and end."
         ),
     ] = False,
-) -> None: ...  # Has Typer make a group; its commands are those of `RootGroup`.
+) -> None:
+    del version  # Printed by its callback.
+    ctx.obj = Chosen(url=server, token_file=token_file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

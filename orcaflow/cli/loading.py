@@ -73,6 +73,10 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "Users of the HTTP API: made, listed, disabled, and given roles in projects.",
     ),
     "token": _Place("token", "API tokens: made, listed and revoked."),
+    "console": _Place(
+        "console",
+        "Open a browser at the api-server, logged in by a link that is good for 30 s, once.",
+    ),
     "alert": _Place(
         "alert",
         "Look at alerts: ends of runs, time-outs, lost daemons and their tasks.",
@@ -82,6 +86,7 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "Delete runs that ended so long ago, with attempts, logs, alerts, fires and complements.",
     ),
     "server": _Place("server", "Start, stop and list daemons."),
+    "context": _Place("context", "Name api-servers, and choose the one that commands are sent to."),
     "config": _Place("config", "Show the settings in force."),
 }
 """Each command, in the order of the help."""

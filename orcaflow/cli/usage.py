@@ -1,4 +1,4 @@
-"""Usage errors of operations as errors of the command line, with the option's name as the hint."""
+"""Invokes commands: by the server that is chosen, and with usage errors that name the option."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import typer
 from typer.core import TyperArgument, TyperCommand
 
 from operations.errors import UsageError
+from orcaflow.cli.remote import carried_out
 
 
 def translate_usage_errors(app: typer.Typer) -> None:
-    """Have every command of the app and of its groups report `UsageError` as a usage error."""
+    """Have every command of the app and of its groups report `UsageError` as a usage error.
+
+    And have a server carry it out, if one is chosen.
+    """
     for command in app.registered_commands:
         command.cls = _Command
     for group in app.registered_groups:
@@ -22,12 +26,18 @@ def translate_usage_errors(app: typer.Typer) -> None:
 class _Command(TyperCommand):
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
-            return super().invoke(ctx)
+            with carried_out(ctx.find_root().obj, _words(ctx)):
+                return super().invoke(ctx)
         except UsageError as error:
             # With the command's context, whose usage is printed before the message.
             raise typer.BadParameter(
                 error.message, ctx=ctx, param_hint=_hint(self, error.field)
             ) from error
+
+
+def _words(ctx: typer.Context) -> str:
+    """The command without the program: `instance list`."""
+    return ctx.command_path.partition(" ")[2]
 
 
 def _hint(command: TyperCommand, field: str | None) -> str | None:

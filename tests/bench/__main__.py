@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.bench import (
+    api,
     big,
     chain,
     comparing,
@@ -67,6 +68,7 @@ BENCHES: Mapping[str, Bench] = {
     "store": Bench(measure=store.measure),
     "queue": Bench(measure=queue.measure),
     "starts": Bench(measure=starts.measure),
+    "api": Bench(measure=api.measure),
     "idle": Bench(measure=idle.measure),
     "yielding": Bench(measure=yielding.measure, settings=yielding.SETTINGS),
     "wide": Bench(measure=wide.measure, settings=wide.SETTINGS),

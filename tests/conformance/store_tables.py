@@ -48,6 +48,7 @@ from common.store.master.ports import (
     ComplementStore,
     DependentStore,
     FailoverStore,
+    FirstStep,
     HoldStore,
     LoadedRun,
     Planner,
@@ -111,6 +112,7 @@ TABLES = (
     t.alert,
     t.datasource,
     t.worker_group,
+    t.worker_server,
     t.tenant,
     t.queue,
     t.user,
@@ -333,6 +335,7 @@ def take(
     room: int = 100,
     spare: int = 100,
     now: datetime = NOON,
+    first_step: FirstStep | None = None,
 ) -> tuple[Handled, ...]:
     taken = db.commands.take(
         node=node,
@@ -342,6 +345,7 @@ def take(
         live_masters=lambda: frozenset([node]),
         planner=planner,
         now=now,
+        first_step=first_step,
     )
     return taken.handled
 

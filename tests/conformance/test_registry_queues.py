@@ -225,6 +225,47 @@ def test_a_former_incarnation_claims_nothing(server: Server) -> None:
     assert daemon.task_queue.claimed() == frozenset()
 
 
+def test_a_look_after_each_notification_shows_what_that_was_about(server: Server) -> None:
+    watcher = Watcher()
+    daemon, node = a_worker(server)
+    daemon.task_queue.watch(watcher.notify)
+    server.until(watcher.is_notified_since(0))
+    queue = server.daemon().task_queue
+    for task in range(1, 6):
+        before = watcher.notified
+        queue.offer([entry(task)])
+        server.until(watcher.is_notified_since(before))
+        assert daemon.task_queue.entries() == (entry(task),)
+        assert claimed_soon(daemon.task_queue, node, entry(task)) == (entry(task),)
+
+
+def test_a_look_after_two_notifications_shows_what_both_were_about(server: Server) -> None:
+    watcher = Watcher()
+    watching = server.daemon().task_queue
+    watching.watch(watcher.notify)
+    server.until(watcher.is_notified_since(0))
+    queue = server.daemon().task_queue
+    assert watching.entries() == ()
+    for task in (1, 2, 3):
+        before = watcher.notified
+        queue.offer([entry(task)])
+        server.until(watcher.is_notified_since(before))
+    assert watching.entries() == (entry(1), entry(2), entry(3))
+
+
+def test_what_was_claimed_since_a_notification_is_not_looked_at_again(server: Server) -> None:
+    watcher = Watcher()
+    daemon, node = a_worker(server)
+    daemon.task_queue.watch(watcher.notify)
+    server.until(watcher.is_notified_since(0))
+    assert daemon.task_queue.entries() == ()
+    before = watcher.notified
+    server.daemon().task_queue.offer([entry(1), entry(2)])
+    server.until(watcher.is_notified_since(before))
+    assert claimed_soon(daemon.task_queue, node, entry(1)) == (entry(1),)
+    assert daemon.task_queue.entries() == (entry(2),)
+
+
 def test_watchers_hear_of_offers(server: Server) -> None:
     watcher = Watcher()
     server.daemon().task_queue.watch(watcher.notify)

@@ -9,7 +9,7 @@ from datetime import timedelta, timezone
 import pytest
 
 from common.model.commands import CommandType
-from common.model.decisions import Decision
+from common.model.decisions import Decision, FinishTask
 from common.model.plans import Begin, Plan, Resume
 from common.model.states import ExecutionType, FailureStrategy, Priority, ProcessState, TaskState
 from common.store import tables as t
@@ -119,6 +119,48 @@ def test_a_first_step_is_written_with_its_run(db: Tables) -> None:
     ] == [(task.id, handled.ownership.process_instance_id, Priority.HIGH) for task in tasks]
     assert db.rows(t.command) == []
     assert db.runs.load([replace(handled.ownership, epoch=2)]) == ()
+
+
+def test_the_ids_of_runs_have_no_gaps_however_their_first_steps_are_written(db: Tables) -> None:
+    ended = FinishTask(name="a", attempt=1, state=TaskState.SUCCESS, at=NOON)
+    begun: list[int] = []
+    for decisions in ([a_submit("a")], [a_submit("a"), ended], [a_submit("a")]):
+        plans = {a_command(db): a_begin(), a_command(db): a_begin()}
+        taken = take(db, plans, deciding(*decisions))
+        begun += [each.ownership.process_instance_id for each in taken.handled if each.ownership]
+    assert len(begun) == 6
+    assert sorted(begun) == list(range(min(begun), min(begun) + 6))
+
+
+def test_a_run_with_a_first_step_has_the_row_and_the_ledger_of_one_without(db: Tables) -> None:
+    plan = a_begin(
+        command_param='{"StartNodeNameList":"a"}',
+        global_params='[{"prop":"day","value":"1"}]',
+        schedule_time=LATER.astimezone(TOKYO),
+        timezone_id="Asia/Tokyo",
+        failure_strategy=FailureStrategy.END,
+        priority=Priority.HIGHEST,
+        warning_group_id=4,
+        worker_group_id=7,
+        executor_id=3,
+        timeout_minutes=5,
+        tenant_id=2,
+        locations="somewhere",
+        connects="nothing",
+    )
+    for first_step in (None, deciding(a_submit("a"))):
+        a_command(db, start_time=NOON)
+        take(db, plan, first_step)
+    own = {"id", "command_id", "process_instance_id"}
+    for table in (t.process_instance, t.command_ledger):
+        without, with_one = (
+            {name: value for name, value in row.items() if name not in own}
+            for row in db.rows(table)
+        )
+        assert without == with_one
+    assert [row["command_id"] for row in db.rows(t.process_instance)] == [
+        row["command_id"] for row in db.rows(t.command_ledger)
+    ]
 
 
 def test_a_first_step_may_call_a_child(db: Tables) -> None:

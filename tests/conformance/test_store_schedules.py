@@ -22,7 +22,7 @@ from common.model.schedules import (
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.master.ports import Fired
+from common.store.master.ports import Fired, FirstStep
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,
@@ -514,11 +514,14 @@ def test_a_schedule_that_makes_no_sense_is_refused(db: Tables, columns: dict[str
 # From the ledger to the run
 
 
-def test_the_ledger_names_the_run_that_a_fire_has_become(db: Tables) -> None:
+@pytest.mark.parametrize("first_step", [None, lambda _run: None], ids=["general", "plain"])
+def test_the_ledger_names_the_run_that_a_fire_has_become(
+    db: Tables, first_step: FirstStep | None
+) -> None:
     schedule_id = due(db)
     fire(db, every(plan(fired(), fired(LATER))), now=LATER)
     begin = a_begin(command_type=CommandType.SCHEDULER)
-    take(db, always(begin))
+    take(db, always(begin), first_step=first_step)
     runs = [row["id"] for row in db.rows(t.process_instance)]
     ledger = db.rows(t.schedule_fire)
     assert sorted(row["process_instance_id"] for row in ledger) == sorted(runs)

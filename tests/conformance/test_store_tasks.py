@@ -9,6 +9,7 @@ import pytest
 from common.model.commands import CommandType
 from common.model.decisions import FinishProcess
 from common.model.definitions import TaskTimeout
+from common.model.offers import Offer
 from common.model.states import (
     ProcessState,
     TaskState,
@@ -288,3 +289,26 @@ def test_a_report_that_the_tables_can_not_take_is_refused_and_nothing_of_it_is_w
         end(db, an_end(good), an_end(bad, exit_code=2**40))
     assert [the_task(db, each)["state"] for each in (good, bad)] == [TaskState.RUNNING] * 2
     assert end(db, an_end(good)) == {good}
+
+
+def test_an_incarnation_records_its_offer_in_place_of_former_ones_at_its_address(
+    db: Tables,
+) -> None:
+    def told() -> list[tuple[int, str]]:
+        return [
+            (row["incarnation"], json.loads(row["res_info"])["version"])
+            for row in db.rows(t.worker_server)
+        ]
+
+    def offer(version: str) -> Offer:
+        return Offer(slots=4, version=version, groups=("etl",), group_ids=frozenset({3}))
+
+    db.insert(t.worker_server, host="10.0.0.3", port=1234, res_info='{"version": "by hand"}')
+    for node, version in ((OTHER_WORKER, "x"), (WORKER, "1"), (WORKER, "1"), (RESTARTED, "2")):
+        db.tasks.record_offer(node, offer(version))
+    assert told() == [(OTHER_WORKER.incarnation, "x"), (RESTARTED.incarnation, "2")]
+    (row,) = [each for each in db.rows(t.worker_server) if each["host"] == "10.0.0.3"]
+    assert (row["port"], Offer.read(row["res_info"])) == (1234, offer("2"))
+    # One that was frozen, and is late: its successor's stands.
+    db.tasks.record_offer(WORKER, offer("1"))
+    assert (RESTARTED.incarnation, "2") in told()

@@ -37,7 +37,7 @@ DOORS = {
     "cryptography": ("common/datasource_keys.py",),
     "argon2": ("operations/passwords.py",),
     "fastapi": ("api/",),
-    "starlette": ("api/problems.py", "api/app.py"),
+    "starlette": ("api/problems.py", "api/app.py", "api/dolphinscheduler/serving.py"),
     "uvicorn": ("api/server.py",),
     "structlog": ("common/runtime/log.py",),
     "prometheus_client": ("common/runtime/metrics.py", "common/runtime/health.py"),
@@ -86,7 +86,21 @@ def test_a_worker_daemon_imports_nothing_that_only_its_tasks_need() -> None:
     )
     loaded = done.stdout.split()
     assert "worker.tasks.sql" in loaded
-    assert not {"httpx", "httpcore", "pyspark", "worker.runners"}.intersection(loaded)
+    unwanted = {"httpx", "httpcore", "pyspark", "rich", "worker.runners"}
+    assert not unwanted.intersection(loaded)
+
+
+def test_a_command_at_the_database_imports_nothing_that_only_a_server_needs() -> None:
+    code = (
+        "import sys; from orcaflow.cli.app import main;"
+        " main(['instance', 'list', '--state', 'nonsense']); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert "operations.instances" in loaded
+    assert not {"orcaflow.remote", "httpx", "http.client", "pydantic"}.intersection(loaded)
 
 
 def test_nothing_in_the_engine_iterates_over_a_set() -> None:

@@ -23,7 +23,6 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from sqlalchemy import Row
 
 from tests.house.tree import PACKAGES, ROOT, modules, tree
 from worker.spark.host.preload import _MODULES
@@ -119,7 +118,6 @@ ATTRIBUTES: dict[str, Callable[[], bool]] = {
     "_shutdown": lambda: callable(threading._shutdown),  # type: ignore[attr-defined]
     "_run_exitfuncs": lambda: callable(atexit._run_exitfuncs),
     "_set_native_id": lambda: callable(threading.main_thread()._set_native_id),  # type: ignore[attr-defined]
-    "_mapping": lambda: hasattr(Row, "_mapping"),
 }
 
 

@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from sqlalchemy import Engine, make_url
 
+from common.config import Config, DatabaseConfig, ZookeeperConfig
 from common.embedded.addresses import PostgresAddress
 from common.store.connect import engine
+from operations.session import Session
 from orcaflow.cli.app import main
 from tests.conftest import MIGRATED, Databases
 from tests.integration.shared_databases import MigratedDatabase, PlainDatabase
 from tests.integration.worker_host import Signpost
+from tests.simulation.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
     from tests.integration.spark_host import SparkHost
 
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
@@ -98,6 +104,51 @@ def signpost(tmp_path: Path) -> Iterator[Signpost]:
 def zone_name() -> str:
     """The cluster's zone; a module may override it."""
     return "UTC"
+
+
+@pytest.fixture
+def config(db: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Settings whose ZooKeeper is away, which is found out at once."""
+    monkeypatch.setattr("operations.explaining.PATIENCE", timedelta(milliseconds=1))
+    monkeypatch.setattr("api.routes.cluster.PATIENCE", timedelta(milliseconds=1))
+    url = db.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return Config(
+        home=tmp_path,
+        time_zone="UTC",
+        database=DatabaseConfig(url=url),
+        zookeeper=ZookeeperConfig(hosts="127.0.0.1:1"),
+    )
+
+
+@pytest.fixture
+def owner(config: Config, db: Engine) -> Session:
+    """A session of the owner of the database."""
+    made = Session()
+    made.__dict__.update(config=config, engine=db)
+    return made
+
+
+@pytest.fixture(scope="session")
+def app() -> FastAPI:
+    """The application, which takes longer to build than most tests: each test gives it its own."""
+    # Here: most modules need no web framework.
+    from api.app import build
+
+    made = build(Config(), engine("postgresql+psycopg2://nobody@127.0.0.1:1/none"), version="1")
+    made.state.streams.end_all(b"")  # A client of tests reads an answer to its end.
+    return made
+
+
+@pytest.fixture
+def client(app: FastAPI, config: Config, db: Engine) -> TestClient:
+    from fastapi.testclient import TestClient
+
+    from api.pace import Pace
+
+    app.state.config, app.state.engine = config, db
+    app.state.pace = Pace(per_second=0, clock=VirtualClock())
+    app.state.patience_seconds = 60
+    return TestClient(app, base_url="http://127.0.0.1:12345", raise_server_exceptions=False)
 
 
 @pytest.fixture

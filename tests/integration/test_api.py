@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, insert, select, text
 
-from api import openapi
+from api import matrix, openapi
 from api.app import ROUTES, build
-from api.policy import BASE, LIST, POLICIES, Who
-from api.server import check_loopback
-from common.config import Config, DatabaseConfig, ZookeeperConfig
+from api.matrix import CALLERS, Outcome, outcome
+from api.pace import Pace
+from api.policy import BASE, LIST, POLICIES
+from api.server import check_loopback, listen
+from common.config import Config
 from common.errors import ConfigurationError
 from common.model.complement_states import ComplementState
 from common.model.rights import ROLES as IN_PROJECT
-from common.model.rights import Action
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from common.store.connect import engine
@@ -31,8 +32,8 @@ from operations.users import create_user, grant, set_enabled
 from tests.builders import a_definition_json
 from tests.house.tree import ROOT
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.simulation.virtual_clock import VirtualClock
 
-ROLES = (*IN_PROJECT, "nobody", "administrator", "anyone")
 PORT = 12345
 
 
@@ -41,40 +42,6 @@ class World:
     """A project with one object of each kind, by the kind's name."""
 
     objects: dict[str, int]
-
-
-@pytest.fixture
-def config(db: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """Settings whose ZooKeeper is away, which is found out at once."""
-    monkeypatch.setattr("operations.explaining.PATIENCE", timedelta(milliseconds=1))
-    monkeypatch.setattr("api.routes.cluster.PATIENCE", timedelta(milliseconds=1))
-    url = db.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    return Config(
-        home=tmp_path,
-        time_zone="UTC",
-        database=DatabaseConfig(url=url),
-        zookeeper=ZookeeperConfig(hosts="127.0.0.1:1"),
-    )
-
-
-@pytest.fixture
-def owner(config: Config, db: Engine) -> Session:
-    """A session of the owner of the database."""
-    made = Session()
-    made.__dict__.update(config=config, engine=db)
-    return made
-
-
-@pytest.fixture(scope="module")
-def app() -> FastAPI:
-    """The application, which takes longer to build than most tests: each test gives it its own."""
-    return build(Config(), engine("postgresql+psycopg2://nobody@127.0.0.1:1/none"), version="1")
-
-
-@pytest.fixture
-def client(app: FastAPI, config: Config, db: Engine) -> TestClient:
-    app.state.config, app.state.engine = config, db
-    return TestClient(app, base_url=f"http://127.0.0.1:{PORT}", raise_server_exceptions=False)
 
 
 def a_world(db: Engine, project_id: int, name: str) -> World:
@@ -154,21 +121,6 @@ def worlds(db: Engine) -> tuple[World, World]:
     return a_world(db, 1, "ours"), a_world(db, foreign or 0, "theirs")
 
 
-def expected(name: str, role: str, *, own: bool) -> str:
-    """Work out the answer to a role by the policy alone: done, 401, 403 or 404."""
-    policy = POLICIES[name]
-    if policy.takes is Who.ANYONE:
-        return "done"
-    if role == "anyone":
-        return "401"
-    if role == "administrator" or policy.takes is Who.USER or policy == LIST:
-        return "done"
-    if role == "nobody" or not own:
-        return "404"
-    assert isinstance(policy.takes, Action)
-    return "done" if IN_PROJECT[role] & policy.takes else "403"
-
-
 def test_every_route_answers_every_role_as_its_policy_says(
     client: TestClient, owner: Session, db: Engine
 ) -> None:
@@ -178,24 +130,31 @@ def test_every_route_answers_every_role_as_its_policy_says(
     for name, policy in POLICIES.items():
         method, _, path = name.partition(" ")
         # Whoever may do the most comes last, since what is done changes the objects.
-        for role in ("anyone", "nobody", *IN_PROJECT, "administrator"):
+        for role in CALLERS:
             for own, world in ((False, theirs), (True, ours)):
                 number = world.objects.get(policy.thing or "", 1)
                 body = {"definition_id": number} if name == f"POST {BASE}/instances" else None
+                topics = {"topics": f"instance:{number},overview"}
                 answer = client.request(
                     method,
                     path.format(id=number, kind="invalid"),
                     json=body,
+                    params=topics if path.endswith("/events") else None,
                     headers=headers[role],
                 )
-                wanted = expected(name, role, own=own)
+                wanted = outcome(policy, role, own=own)
                 # 409: allowed, but not in the present state. 503: ZooKeeper is away.
                 done = answer.status_code in (200, 201, 202, 409) or (
                     answer.status_code == 503 and path.endswith(("/servers", "/readyz"))
                 )
+                # Nobody here has a session, a link or a password.
+                done = done or (answer.status_code == 404 and "/sessions/" in path)
+                done = done or (answer.status_code == 422 and path.endswith(("/login", "/console")))
                 if name.endswith("/why") and policy.thing == "command":
                     done = done or answer.status_code == 404
-                if str(answer.status_code) != wanted and not (wanted == "done" and done):
+                if not (
+                    done if wanted is Outcome.DONE else answer.status_code == int(wanted.value)
+                ):
                     wrong.append((name, role, own, wanted, answer.status_code, answer.text[:200]))
                 if policy == LIST and role not in ("anyone", "administrator"):
                     assert "theirs" not in answer.text, (name, role)
@@ -219,6 +178,21 @@ def test_the_openapi_document_is_the_one_in_the_tree() -> None:
     kept = (ROOT / "docs" / "openapi.json").read_text(encoding="utf-8")
     assert kept == openapi.document(), "write it anew: python -m api.openapi > docs/openapi.json"
     assert {f"{BASE}{each.path}" for each in ROUTES} == set(json.loads(kept)["paths"])
+
+
+def test_the_matrix_of_rights_is_the_one_in_the_tree() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    table = page[page.index("| route |") :].partition("\n\n")[0].rstrip("\n") + "\n"
+    assert table == matrix.table(), "write it anew: python -m api.matrix"
+
+
+def test_a_path_tells_all_of_its_methods_to_a_wrong_one(client: TestClient) -> None:
+    answers = [client.delete(f"{BASE}/{path}") for path in ("instances", "me", "instances/1/stop")]
+    assert [(each.status_code, each.headers["allow"]) for each in answers] == [
+        (405, "GET, POST"),
+        (405, "GET"),
+        (405, "POST"),
+    ]
 
 
 def test_a_token_is_needed_and_its_limits_hold_at_once(
@@ -402,6 +376,33 @@ def test_a_database_that_is_away_is_a_service_that_is_away(
     assert client.get("/livez").status_code == 200
 
 
+def test_a_database_that_says_nothing_keeps_nobody_waiting(
+    client: TestClient, app: FastAPI, admin: dict[str, str], db: Engine
+) -> None:
+    app.state.patience_seconds = 0.2
+    with client, db.connect() as other:
+        other.execute(text("LOCK TABLE t_ds_access_token IN ACCESS EXCLUSIVE MODE"))
+        answer = client.get(f"{BASE}/me", headers=admin)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["type"] == "/problems/unavailable"
+        other.rollback()
+        app.state.patience_seconds = 60
+        assert client.get(f"{BASE}/me", headers=admin).status_code == 200
+
+
+def test_who_asks_too_often_is_told_when_to_ask_again(
+    client: TestClient, app: FastAPI, admin: dict[str, str]
+) -> None:
+    app.state.pace = Pace(per_second=1, clock=VirtualClock())
+    answers = [client.get(f"{BASE}/me", headers=admin) for _ in range(4)]
+    assert [each.status_code for each in answers] == [200, 200, 200, 429]
+    assert (answers[-1].headers["retry-after"], answers[-1].json()["type"]) == (
+        "1",
+        "/problems/too-many",
+    )
+    assert client.get("/livez").status_code == 200
+
+
 def test_an_unforeseen_error_shows_its_request_and_nothing_else(
     client: TestClient, admin: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +426,109 @@ def test_an_order_leaves_a_line_with_its_token_and_request(
         row = connection.execute(select(t.audit_log).where(line.action == "instance.rerun")).one()
     assert (row.user_name, row.token_id, row.outcome) == ("admin", 1, "done")
     assert row.request == answer.headers["x-request-id"]
+
+
+def test_the_end_of_an_answer_does_not_wait_for_the_client() -> None:
+    with listen("127.0.0.1", 0) as server:
+        server.listen()
+        with socket.create_connection(server.getsockname()):
+            accepted, _ = server.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def a_wait(db: Engine, definition: int, foreign: int) -> tuple[int, tuple[int, ...]]:
+    """A run that waits in each way in which one run can for another, and its tasks.
+
+    The others are of the definition `foreign`, and bear the name `hidden`.
+    """
+    hidden = an_instance(
+        db, ProcessState.RUNNING, id=7001, process_definition_id=foreign, name="hidden-run"
+    )
+    holder = an_attempt(
+        db, hidden, TaskState.RUNNING, id=7002, process_definition_id=foreign, name="hidden-task"
+    )
+    tasks = [
+        {"name": name, "type": "SHELL", "params": {"rawScript": "true"}}
+        for name in ("pooled", "item", "child", "begun")
+    ]
+    run = an_instance(
+        db,
+        ProcessState.RUNNING,
+        process_definition_id=definition,
+        process_instance_json=json.dumps({"tasks": tasks}),
+    )
+    ours = {"process_definition_id": definition, "host": None}
+    pooled = an_attempt(db, run, TaskState.WAITING_DEPEND, name="pooled", **ours)
+    sub = {"task_type": "SUB_PROCESS", **ours}
+    child = an_attempt(db, run, TaskState.RUNNING, name="child", **sub)
+    begun = an_attempt(db, run, TaskState.RUNNING, name="begun", **sub)
+    looked = {"id": hidden, "state": "RUNNING"}
+    entry = {"key": f"{foreign}-ALL-day-today", "result": "WAITING", "run": looked, "why": "hidden"}
+    item = an_attempt(
+        db,
+        run,
+        TaskState.RUNNING,
+        name="item",
+        task_type="DEPENDENT",
+        evidence=json.dumps([entry]),
+        **ours,
+    )
+    with db.begin() as connection:
+        connection.execute(insert(t.task_group).values(id=1, name="db", group_size=1))
+        for task, status in ((holder, 1), (pooled, -1)):
+            connection.execute(
+                insert(t.task_group_queue).values(
+                    task_id=task, group_id=1, status=status, weight=1, process_id=run
+                )
+            )
+        connection.execute(
+            insert(t.relation_process_instance).values(
+                parent_process_instance_id=run,
+                parent_task_instance_id=child,
+                process_instance_id=hidden,
+            )
+        )
+        connection.execute(
+            insert(t.command).values(
+                id=7003,
+                command_type=0,
+                process_definition_id=foreign,
+                parent_task_instance_id=begun,
+            )
+        )
+    return run, (pooled, item, child, begun)
+
+
+def test_why_tells_nothing_of_projects_that_are_not_one_s_own(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    ours, theirs = worlds(db)
+    definition, foreign = ours.objects["definition"], theirs.objects["definition"]
+    run, tasks = a_wait(db, definition, foreign)
+    paths = [f"{BASE}/instances/{run}/why", *(f"{BASE}/tasks/{each}/why" for each in tasks)]
+    headers = people(owner)
+    # An operator of this project, and one who has a grant elsewhere that the token leaves out.
+    create_user(owner, "both", is_admin=False, password=None, tenant=None)
+    for project in ("default", "foreign"):
+        grant(owner, "both", project=project, role="admin")
+    limited = {"Authorization": f"Bearer {a_token(owner, 'both', projects=('default',))}"}
+    secrets = ("hidden", "theirs", "7001", "7002", "7003", f"{foreign}-ALL")
+    for who in (*(headers[role] for role in IN_PROJECT), limited):
+        told = ""
+        for path in paths:
+            answer = client.get(path, headers=who)
+            assert answer.status_code == 200, answer.text
+            assert [secret for secret in secrets if secret in answer.text] == [], path
+            told += answer.text
+        assert "tasks of projects that are not yours hold 1" in told
+        assert "a process instance of a project that is not yours" in told
+        assert "its sub process, which is in a project that is not yours" in told
+    both = {"Authorization": f"Bearer {a_token(owner, 'both')}"}
+    for who in (both, headers["administrator"]):
+        told = "".join(client.get(path, headers=who).text for path in paths)
+        assert [secret for secret in secrets if secret not in told] == []
+        assert "not yours" not in told
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", ""])

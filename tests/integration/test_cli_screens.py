@@ -14,6 +14,7 @@ from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from orcaflow.cli.fitting import cell_width
 from orcaflow.cli.loading import RootGroup
+from orcaflow.remote.contexts import Server, add_context
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance
 from tests.integration.conftest import Cli
 
@@ -33,6 +34,7 @@ SCREENS: Final = {
     "alert list": "WAIT_EXECUTION",
     "user list": "yes",
     "token list": "operator",
+    "context list": "no",
 }
 # Those that ask daemons, not tables: tests/unit/test_cli_fitting.py.
 OF_DAEMONS: Final = frozenset({"server list"})
@@ -59,6 +61,7 @@ def fill(db: Engine) -> None:
         (t.access_token, {"user_id": 1, "name": LONG, "token": "0" * 64, "scopes": 3}),
         (t.alert, {"title": LONG[:64], "content": json.dumps([LONG])}),
     )
+    add_context(LONG[:100], Server(url=f"https://{'h' * 200}", token_file=f"/{'t' * 200}"))
     with db.begin() as connection:
         for table, values in made:
             cut = {

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, update
 
 from common.config import load
-from common.model.cluster import NodeKind
+from common.model.cluster import Node, NodeKind
+from common.model.offers import Offer
 from common.model.states import ProcessState, TaskState
 from common.runtime.health import HealthServer, Problem
-from common.store.tables import command, relation_process_instance
+from common.store.tables import (
+    command,
+    relation_process_instance,
+    task_instance,
+    worker_group,
+    worker_server,
+)
+from common.store.worker.tasks import PostgresTaskStore
 from operations.members import registry
 from tests.conftest import ZookeeperRoot
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, parsed
@@ -103,6 +113,46 @@ def test_why_tells_of_the_processes_that_a_lost_worker_may_have_left(cli: Cli, d
     assert f"task instance {old}" == causes[1]["subject"]
 
 
+def a_worker_tells_its_group(
+    cli: Cli, db: Engine, worker: Node, queued: int
+) -> tuple[Any, Any, str, Any]:
+    """The causes of a task of a group while the worker has told nothing, others, and the group.
+
+    Before the last come the lines for people, of a group whose name would steer the terminal.
+    """
+
+    def causes() -> Any:
+        return parsed(cli("task", "why", str(queued), "-o", "json"))
+
+    def record(node: Node, *groups: str, ids: frozenset[int]) -> None:
+        offer = Offer(slots=3, version="0.1.0", groups=groups, group_ids=ids)
+        PostgresTaskStore(db).record_offer(node, offer)
+
+    with db.begin() as connection:
+        connection.execute(insert(worker_group).values(id=7, name="red"))
+        connection.execute(
+            update(task_instance).where(task_instance.c.id == queued).values(worker_group_id=7)
+        )
+    # Of the incarnation before, and a row that is no offer.
+    record(replace(worker, incarnation=worker.incarnation - 1), "red", ids=frozenset({7}))
+    with db.begin() as connection:
+        host, _, port = worker.address.rpartition(":")
+        connection.execute(
+            insert(worker_server).values(
+                host=host, port=int(port), incarnation=worker.incarnation, res_info='{"groups":7}'
+            )
+        )
+    silent = causes()
+    record(worker, "red", "\x1b[31m", ids=frozenset({8}))
+    others, lines = causes(), cli("task", "why", str(queued))[1]
+    record(worker, "red", ids=frozenset({7}))
+    (listed,) = parsed(cli("server", "list", "-o", "json"))
+    assert (listed["groups"], listed["slots"], listed["version"]) == (["red"], 3, "0.1.0")
+    (shown,) = parsed(cli("worker-group", "show", "red", "-o", "json"))["members"]
+    assert (shown["address"], shown["known_by"]) == (worker.address, "start")
+    return silent, others, lines, causes()
+
+
 def test_why_reads_the_living_daemons_from_zookeeper(
     cli: Cli, db: Engine, zk_root: ZookeeperRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,13 +170,22 @@ def test_why_reads_the_living_daemons_from_zookeeper(
         page = HealthServer(FullHost(), host="127.0.0.1", port=0)
         page.start()
         try:
-            opened.membership.join(NodeKind.WORKER, f"127.0.0.1:{page.port}", "")
+            worker = opened.membership.join(NodeKind.WORKER, f"127.0.0.1:{page.port}", "")
             causes = parsed(cli("task", "why", str(queued), "-o", "json"))
             listed = cli("server", "list")
+            (silent,) = parsed(cli("server", "list", "-o", "json"))
+            told = a_worker_tells_its_group(cli, db, worker, queued)
         finally:
             page.stop()
         assert [each["cause"] for each in causes][-2:] == ["queued", "worker_unfit"]
         assert "is not ready: host: /tasks has 0.1 GiB free" in causes[-1]["text"]
         assert f"127.0.0.1:{page.port}: host: /tasks has 0.1 GiB free" in listed[2]
+        assert (silent["groups"], silent["slots"], silent["version"]) == (None, None, None)
+        assert [each["cause"] for each in told[0]][-1] == "no_worker_in_group"
+        assert f"127.0.0.1:{page.port} does not tell its groups" in told[0][-1]["text"]
+        assert f"127.0.0.1:{page.port} serves red, " in told[1][-1]["text"]
+        assert "\\x1b[31m" in told[2]
+        assert "\x1b" not in told[2]
+        assert [each["cause"] for each in told[3]][-1] == "worker_unfit"
     causes = parsed(cli("task", "why", str(queued), "-o", "json"))
     assert [each["cause"] for each in causes][:2] == ["owner_gone", "no_master"]

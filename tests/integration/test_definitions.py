@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Connection, delete, insert, update
 
+from common.model.rights import DATABASE
 from common.model.states import ReleaseState
 from common.store.connect import engine
 from common.store.people import views
@@ -189,7 +190,9 @@ def test_commands_are_listed_and_counted_in_the_order_in_which_masters_take_them
     db.execute(delete(command).where(command.c.id.not_in(taken)))
     assert [view.id for view in list_commands(db, outcomes=(), limit=10)] == taken
     for ahead, command_id in enumerate(taken):
-        found = facts_of_command(db, command_id, members=None, now=NOON, exec_threads=1)
+        found = facts_of_command(
+            db, command_id, members=None, now=NOON, exec_threads=1, principal=DATABASE
+        )
         assert found is not None
         assert found[1].ahead == ahead
 

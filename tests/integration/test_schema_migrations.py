@@ -18,6 +18,7 @@ from common.model.cluster import Node
 from common.model.commands import CommandOutcome
 from common.model.decisions import FinishProcess
 from common.model.instances import Ownership
+from common.model.offers import Offer
 from common.model.rights import ROLES, Principal
 from common.model.states import ProcessState
 from common.store import schema, tables
@@ -27,6 +28,7 @@ from common.store.master.failover import PostgresFailoverStore
 from common.store.master.ports import LoadedRun, Step
 from common.store.master.runs import PostgresRunStore
 from common.store.people.ledger import CommandView, find_command
+from common.store.people.offers import offers
 from common.store.people.rights import Thing, held
 from common.store.people.runs import log_tail
 from common.store.people.users import holder_of, tokens, users
@@ -228,6 +230,44 @@ def test_people_of_before_keep_their_rights_and_their_old_secrets_let_nobody_in(
     made.dispose()
 
 
+def test_definitions_of_before_have_their_id_as_code_or_that_of_their_export(
+    new_database: Callable[..., str],
+) -> None:
+    made = engine(new_database())
+    exported = 12_345_678_901_234
+    texts = {
+        3: '{"tasks": []}',
+        4: f'{{"tasks": [], "code": {exported}}}',
+        5: f'{{"code": {exported}, "tasks": []}}',
+        6: '{"code": 3}',
+        7: '{"code": no JSON',
+        8: '{"code": 99999999999999999999}',
+    }
+    with made.begin() as db:
+        bring_to(db, "0007")
+        for number, document in texts.items():
+            db.execute(
+                text(
+                    "INSERT INTO t_ds_process_definition (id, name, process_definition_json)"
+                    " VALUES (:id, 'd' || :id, :document)"
+                ),
+                {"id": number, "document": document},
+            )
+    schema.upgrade(made, os_user="tester")
+    definition = tables.process_definition
+    with made.begin() as db:
+        rows = db.execute(select(definition.c.id, definition.c.code)).all()
+        project = db.scalar(select(tables.project.c.code).where(tables.project.c.id == 1))
+        # As the former version, and whoever types rows, does.
+        db.execute(text("INSERT INTO t_ds_process_definition (id, name) VALUES (50, 'typed')"))
+        typed = db.scalar(select(definition.c.code).where(definition.c.id == 50))
+    assert {row.id: row.code for row in rows} == {number: number for number in texts} | {
+        4: exported
+    }
+    assert (project, typed) == (1, 50)
+    made.dispose()
+
+
 def test_an_upgrade_waits_briefly_for_a_table_again_and_again(former: Engine) -> None:
     """A migration that waits for its lock without end would hold everybody else up."""
     with former.connect() as busy:
@@ -306,6 +346,31 @@ def test_a_run_that_was_live_during_an_upgrade_goes_on_with_its_owner(former: En
     end = FinishProcess(state=ProcessState.SUCCESS)
     assert runs.save([Step(ownership=owned, decisions=(end,), at=LATER)]).lost == frozenset()
     assert command_ids(former)[7] is None
+
+
+def test_a_worker_s_row_of_before_stays_and_is_believed_by_nobody(
+    new_database: Callable[..., str],
+) -> None:
+    made = engine(new_database())
+    with made.begin() as db:
+        bring_to(db, "0007")
+        db.execute(
+            text(
+                "INSERT INTO t_ds_worker_server (host, port, res_info) VALUES ('w', 1, '{}'),"
+                " ('w', 1, '{}'), ('w', 2, '{\"cpuUsage\": 0.1}')"
+            )
+        )
+    schema.upgrade(made, os_user="tester")
+    node, other = Node(address="w:1", incarnation=2**40), Node(address="w:2", incarnation=2**40)
+    offer = Offer(slots=4, version="1", groups=("g" * 200, "h" * 200), group_ids=frozenset({3}))
+    with made.connect() as db:
+        assert offers(db, {node, other}) == {}
+    PostgresTaskStore(made).record_offer(node, offer)
+    with made.connect() as db:
+        assert offers(db, {node, other}) == {node: offer}
+        rows = db.execute(text("SELECT host, port FROM t_ds_worker_server ORDER BY port")).all()
+    assert [tuple(row) for row in rows] == [("w", 1), ("w", 2)]
+    made.dispose()
 
 
 def test_an_attempt_of_before_has_no_last_words_and_may_get_some(

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, event, text
 
 from common.model.cluster import Node
 from common.model.plans import Drop
+from common.model.rights import DATABASE
 from common.store.connect import engine
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.dependents import PostgresDependentStore
@@ -190,6 +191,7 @@ def test_why_counts_the_queue_and_does_not_read_it(made: Engine) -> None:
                 members=None,
                 now=NOON,
                 task_types=known_task_types(),
+                principal=DATABASE,
                 exec_threads=10,
             )
         assert facts is not None

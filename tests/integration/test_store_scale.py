@@ -17,6 +17,7 @@ from common.model.instances import Ownership
 from common.model.states import TaskState
 from common.model.upstream import Question
 from common.store.connect import engine
+from common.store.master.commands import PostgresCommandStore
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.failover import PostgresFailoverStore
 from common.store.master.holds import PostgresHoldStore
@@ -27,6 +28,7 @@ from common.store.transaction import StoreConflictError
 from common.store.worker.ports import AttemptEnd, AttemptFolders
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
+from tests.conformance.store_tables import a_begin
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=1)
 WORKER = Node(address="10.0.0.3:1234", incarnation=3)
@@ -178,6 +180,7 @@ def test_a_statement_prepared_on_empty_tables_reads_few_rows_of_those_that_follo
     # One connection, which keeps the plans; nothing analyzes the tables in between.
     made = engine(emptied_url, pool_size=1, max_overflow=0)
     tasks, runs = PostgresTaskStore(made), PostgresRunStore(made)
+    commands = PostgresCommandStore(made)
     end = AttemptEnd(task_instance_id=1, state=TaskState.SUCCESS, end_time=NOON, exit_code=0)
     step = Step(
         ownership=Ownership(process_instance_id=1, host=MASTER.address, epoch=1),
@@ -191,17 +194,30 @@ def test_a_statement_prepared_on_empty_tables_reads_few_rows_of_those_that_follo
         # What is explained is carried out, and then missed.
         with suppress(StoreConflictError):
             runs.save([step])
+        with suppress(StoreConflictError):
+            commands.take(
+                node=MASTER,
+                limit=50,
+                room=50,
+                spare=50,
+                live_masters=frozenset,
+                planner=lambda _command, _snapshot: a_begin(),
+                now=NOON,
+                first_step=lambda _run: None,
+            )
 
     with made.begin() as db:
-        for table in ("t_ds_process_instance", "t_ds_task_instance"):
+        for table in ("t_ds_process_instance", "t_ds_task_instance", "t_ds_command"):
             db.exec_driver_sql(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+        db.exec_driver_sql("INSERT INTO t_ds_command (command_type) VALUES (0)")
     work()
     with made.begin() as db:
         for statement in _FILL:
             db.exec_driver_sql(statement)
+        db.exec_driver_sql("UPDATE t_ds_command SET command_type = 0")
         db.exec_driver_sql("UPDATE t_ds_task_instance SET settled = false WHERE id = 1")
     read = rows_read(made, work)
     prepared = {statement: rows for statement, rows in read.items() if "EXECUTE" in statement}
-    assert len(prepared) == 3
+    assert len(prepared) == 5
     assert_few(prepared)
     made.dispose()

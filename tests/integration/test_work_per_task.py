@@ -35,12 +35,12 @@ BYTES_WITHIN = 0.05
 # The work of a whole shape: a chain of 10 tasks, a fan of 22, and 5 runs of 10.
 SHAPES = ("chain", "fan", "layered")
 BUDGET: Mapping[str, tuple[int, int, int]] = {
-    "master: bytes_received": (12268, 14080, 15668),
-    "master: bytes_sent": (26804, 31545, 61121),
+    "master: bytes_received": (12159, 13971, 15604),
+    "master: bytes_sent": (23196, 27937, 55887),
     "master: notifications": (12, 24, 56),
-    "master: round_trips": (24, 17, 19),
-    "master: statements": (20, 13, 15),
-    "master: transactions": (14, 7, 9),
+    "master: round_trips": (19, 12, 14),
+    "master: statements": (17, 10, 12),
+    "master: transactions": (15, 8, 10),
     "master: zookeeper_bytes": (1684, 2502, 5570),
     "master: zookeeper_reads": (0, 0, 0),
     "master: zookeeper_writes": (10, 3, 5),

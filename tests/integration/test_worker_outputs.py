@@ -319,8 +319,10 @@ def test_a_kill_that_is_asked_for_meanwhile_ends_as_a_kill(
 def test_a_kill_goes_before_a_time_out_that_comes_later(tmp_path: Path, signpost: Signpost) -> None:
     clock = SetClock()
     host = Host(tmp_path, grace=timedelta(hours=1), clock=clock)
-    script = f"trap 'echo told > {signpost.path}' TERM; while :; do sleep 0.01; done"
+    # Not killed before it has its trap: that would end it.
+    script = f"trap : TERM; echo up > {signpost.path}; while :; do sleep 0.01; done"
     host.begin(host.task(1, script, timeout=timedelta(minutes=30)))
+    signpost.wait()
     host.supervisor.kill(1)
     host.until(lambda: "a kill was asked for" in host.log(1))
     clock.ahead = timedelta(minutes=45)

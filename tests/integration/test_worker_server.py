@@ -12,16 +12,20 @@ import tempfile
 import threading
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
 from sqlalchemy import make_url
 
 from common.clock import SystemClock
+from common.embedded.addresses import ZookeeperAddress
 from common.log_access import LogQuestion, read_key
 from common.model.cluster import KillEntry, QueueEntry
 from common.model.states import TaskState
@@ -50,6 +54,7 @@ class Cluster:
     registry: Registry
     port: int
     daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _connection: Any = field(default=None, init=False)
 
     def start(self, **settings: str) -> subprocess.Popen[bytes]:
         daemon = subprocess.Popen(
@@ -134,14 +139,24 @@ class Cluster:
         return int(task[0])
 
     def sql(self, statement: str, *values: object) -> tuple[int, ...]:
-        connection = psycopg2.connect(self.url.replace("+psycopg2", ""))
-        try:
-            with connection, connection.cursor() as cursor:
-                cursor.execute(statement, values)
-                row = cursor.fetchone() if cursor.description else None
-                return row or ()
-        finally:
-            connection.close()
+        if self._connection is None:
+            # Kept, since what a test waits for is asked many times a second.
+            self._connection = psycopg2.connect(self.url.replace("+psycopg2", ""))
+            self._connection.autocommit = True
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            row: tuple[int, ...] | None = cursor.fetchone() if cursor.description else None
+            return row or ()
+
+    def close(self) -> None:
+        """End what still runs; the tasks of a daemon end with it."""
+        for daemon in self.daemons:
+            if daemon.poll() is None:
+                daemon.send_signal(signal.SIGQUIT)
+                daemon.wait(PATIENCE_SECONDS)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def text(self, statement: str, *values: object) -> str:
         """One value of one row."""
@@ -168,44 +183,65 @@ def until(condition: Callable[[], bool]) -> None:
         never.wait(0.02)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, migrated_url: str, zk_root: ZookeeperRoot) -> Iterator[Cluster]:
+@contextmanager
+def _a_cluster(home: Path, url: str, zookeeper: ZookeeperRoot) -> Iterator[Cluster]:
     registry = connect_registry(
         RegistryConfig(
-            hosts=zk_root.hosts, root=zk_root.root, session_timeout=timedelta(seconds=30)
+            hosts=zookeeper.hosts, root=zookeeper.root, session_timeout=timedelta(seconds=30)
         ),
         clock=SystemClock(),
     )
-    cluster = Cluster(tmp_path / "home", migrated_url, zk_root, registry, free_port())
-    yield cluster
-    for daemon in cluster.daemons:
-        if daemon.poll() is None:
-            daemon.send_signal(signal.SIGQUIT)
-            daemon.wait(PATIENCE_SECONDS)
-    registry.close()
+    made = Cluster(home, url, zookeeper, registry, free_port())
+    try:
+        yield made
+    finally:
+        made.close()
+        registry.close()
 
 
-def test_a_submitted_task_is_claimed_run_and_reported(cluster: Cluster) -> None:
-    cluster.start()
-    good, bad = cluster.submit("echo hello"), cluster.submit("exit 7")
-    assert cluster.end_of(good) is TaskState.SUCCESS
-    assert cluster.end_of(bad) is TaskState.FAILURE
-    assert cluster.sql("SELECT exit_code FROM t_ds_task_instance WHERE id = %s", bad) == (7,)
-    until(lambda: not cluster.registry.task_queue.claimed())
+@pytest.fixture
+def cluster(tmp_path: Path, migrated_url: str, zk_root: ZookeeperRoot) -> Iterator[Cluster]:
+    """A cluster without a daemon."""
+    with _a_cluster(tmp_path / "home", migrated_url, zk_root) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def serving(
+    tmp_path_factory: pytest.TempPathFactory, url: str, zookeeper: ZookeeperAddress
+) -> Iterator[Cluster]:
+    """A cluster with a worker that goes on, for tests that only have it run tasks."""
+    root = ZookeeperRoot(hosts=zookeeper.hosts, root=f"/test-{uuid.uuid4().hex[:16]}")
+    with _a_cluster(tmp_path_factory.mktemp("serving") / "home", url, root) as made:
+        made.start()
+        yield made
+
+
+def test_a_submitted_task_is_claimed_run_and_reported(serving: Cluster) -> None:
+    good, bad = serving.submit("echo hello"), serving.submit("exit 7")
+    assert serving.end_of(good) is TaskState.SUCCESS
+    assert serving.end_of(bad) is TaskState.FAILURE
+    assert serving.sql("SELECT exit_code FROM t_ds_task_instance WHERE id = %s", bad) == (7,)
+    until(lambda: not serving.registry.task_queue.claimed())
     # Of a failure the tables keep the last words.
     tails = "SELECT tail FROM t_ds_task_log_tail WHERE task_instance_id = %s"
-    until(lambda: cluster.sql(tails, bad))
-    assert b"exit code 7" in bytes(cluster.sql(tails, bad)[0])
-    assert cluster.sql("SELECT count(*) FROM t_ds_task_log_tail") == (1,)
+    until(lambda: serving.sql(tails, bad))
+    assert b"exit code 7" in bytes(serving.sql(tails, bad)[0])
+    assert serving.sql(
+        "SELECT array_agg(task_instance_id) FROM t_ds_task_log_tail"
+        " WHERE task_instance_id IN (%s, %s)",
+        good,
+        bad,
+    ) == ([bad],)
     # A log is read at the worker's port by whoever has a copy of its home's key.
-    (run, token) = cluster.sql(
+    (run, token) = serving.sql(
         "SELECT process_instance_id, token FROM t_ds_task_instance, t_ds_cluster"
         " WHERE t_ds_task_instance.id = %s",
         good,
     )
-    key = read_key(cluster.home / "keys" / "log.key")
+    key = read_key(serving.home / "keys" / "log.key")
     question = LogQuestion(instance=run, task=good)
-    piece = ask(f"127.0.0.1:{cluster.port}", question, key=key, cluster=token)
+    piece = ask(f"127.0.0.1:{serving.port}", question, key=key, cluster=token)
     assert b"\nhello\n" in piece.body
     assert piece.size == len(piece.body)
 
@@ -243,12 +279,11 @@ def leaves(cluster: Cluster, task: int) -> bool:
     return task in offered and row == (TaskState.SUBMITTED,)
 
 
-def test_a_task_gets_its_data_source_and_its_outputs_are_in_its_row(cluster: Cluster) -> None:
-    cluster.start()
-    (source,) = cluster.sql(
+def test_a_task_gets_its_data_source_and_its_outputs_are_in_its_row(serving: Cluster) -> None:
+    (source,) = serving.sql(
         "INSERT INTO t_ds_datasource (name, type, user_id, connection_params)"
         " VALUES ('own', 1, 1, %s) RETURNING id",
-        json.dumps(own_url(cluster.url)),
+        json.dumps(own_url(serving.url)),
     )
     params = {
         "datasource": str(source),
@@ -256,13 +291,13 @@ def test_a_task_gets_its_data_source_and_its_outputs_are_in_its_row(cluster: Clu
         "sqlType": "0",
         "localParams": [{"prop": "n", "direct": "OUT", "type": "INTEGER", "value": ""}],
     }
-    task = cluster.submit(task_type="SQL", params=params)
-    missing = cluster.submit(task_type="SQL", params={**params, "datasource": source + 1})
-    assert cluster.end_of(task) is TaskState.SUCCESS
-    row = cluster.text("SELECT var_pool FROM t_ds_task_instance WHERE id = %s", task)
+    task = serving.submit(task_type="SQL", params=params)
+    missing = serving.submit(task_type="SQL", params={**params, "datasource": source + 1})
+    assert serving.end_of(task) is TaskState.SUCCESS
+    row = serving.text("SELECT var_pool FROM t_ds_task_instance WHERE id = %s", task)
     assert json.loads(row) == [{"prop": "n", "direct": "IN", "type": "INTEGER", "value": "42"}]
-    assert cluster.end_of(missing) is TaskState.FAILURE
-    reason = cluster.text("SELECT reason FROM t_ds_task_instance WHERE id = %s", missing)
+    assert serving.end_of(missing) is TaskState.FAILURE
+    reason = serving.text("SELECT reason FROM t_ds_task_instance WHERE id = %s", missing)
     assert reason == f"params.datasource: there is no data source with the id {source + 1}"
 
 
@@ -302,26 +337,24 @@ def test_a_worker_in_mode_tenant_runs_tasks_as_their_tenants_accounts(cluster: C
         assert daemon.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_time_out_stands_in_the_row(cluster: Cluster) -> None:
-    cluster.start()
-    task = cluster.submit("sleep 600", timeout_seconds=1)
-    assert cluster.end_of(task) is TaskState.FAILURE
-    reason = cluster.text("SELECT reason FROM t_ds_task_instance WHERE id = %s", task)
+def test_a_time_out_stands_in_the_row(serving: Cluster) -> None:
+    task = serving.submit("sleep 600", timeout_seconds=1)
+    assert serving.end_of(task) is TaskState.FAILURE
+    reason = serving.text("SELECT reason FROM t_ds_task_instance WHERE id = %s", task)
     assert "timed out after" in reason
 
 
 def test_a_kill_that_is_asked_for_in_the_registry_is_met(
-    cluster: Cluster, signpost: Signpost
+    serving: Cluster, signpost: Signpost
 ) -> None:
-    cluster.start()
-    task = cluster.submit(f"trap '' TERM; echo $$ > {signpost.path}; while :; do sleep 600; done")
+    task = serving.submit(f"trap '' TERM; echo $$ > {signpost.path}; while :; do sleep 600; done")
     pid = int(signpost.wait())
-    cluster.registry.kill_queue.ask(
-        [KillEntry(address=f"127.0.0.1:{cluster.port}", task_instance_id=task)]
+    serving.registry.kill_queue.ask(
+        [KillEntry(address=f"127.0.0.1:{serving.port}", task_instance_id=task)]
     )
-    assert cluster.end_of(task) is TaskState.KILL
+    assert serving.end_of(task) is TaskState.KILL
     wait_until_gone(pid)
-    until(lambda: not cluster.registry.kill_queue.asked(f"127.0.0.1:{cluster.port}"))
+    until(lambda: not serving.registry.kill_queue.asked(f"127.0.0.1:{serving.port}"))
 
 
 def test_a_worker_that_is_killed_and_started_again_goes_on_with_its_tasks(

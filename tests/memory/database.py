@@ -24,6 +24,7 @@ from common.model.schedules import MisfirePolicy
 from common.model.states import TERMINAL_PROCESS_STATES, TaskState
 from common.store.listen import Channel
 from common.store.transaction import unstorable
+from tests.memory.fires import FireRows
 from tests.memory.rows import (
     EPOCH,
     AlertRecord,
@@ -34,7 +35,6 @@ from tests.memory.rows import (
     DefinitionRecord,
     ErrorCommandRecord,
     FireRecord,
-    FireRows,
     LedgerRecord,
     LogTailRecord,
     PoolQueueRecord,
@@ -51,12 +51,13 @@ from tests.memory.rows import (
     TenantRecord,
     UserRecord,
     WorkerGroupRecord,
+    WorkerServerRecord,
 )
 
 CommitHook: TypeAlias = Callable[[str, Literal["before", "after"]], None]
 By: TypeAlias = Node | Ownership | None
 
-_BIG_COLUMNS = frozenset({"owner_incarnation", "owner_epoch", "worker_incarnation"})
+_BIG_COLUMNS = frozenset({"owner_incarnation", "owner_epoch", "worker_incarnation", "incarnation"})
 
 _RECOVERIES = (
     *RESTARTING_COMMANDS,
@@ -293,6 +294,7 @@ class MemoryDatabase:
         self.quality = Rows("t_ds_quality_result", QualityRecord)
         self.log_tails = Rows("t_ds_task_log_tail", LogTailRecord)
         self.worker_groups = Rows("t_ds_worker_group", WorkerGroupRecord)
+        self.worker_servers = Rows("t_ds_worker_server", WorkerServerRecord)
         self.tenants = Rows("t_ds_tenant", TenantRecord)
         self.queues = Rows("t_ds_queue", QueueRecord)
         self.users = Rows("t_ds_user", UserRecord)

@@ -458,6 +458,17 @@ class LogTailRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerServerRecord:
+    """A row of `t_ds_worker_server`."""
+
+    id: int = 0
+    host: str
+    port: int
+    res_info: str | None = None
+    incarnation: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerGroupRecord:
     """A row of `t_ds_worker_group`."""
 
@@ -512,6 +523,7 @@ Record: TypeAlias = (
     | DataSourceRecord
     | QualityRecord
     | LogTailRecord
+    | WorkerServerRecord
     | WorkerGroupRecord
     | TenantRecord
     | QueueRecord
@@ -559,32 +571,3 @@ class Rows(Generic[R]):
         self._last_id = max(self._last_id, row_id)
         if is_old_again:
             self._rows = dict(sorted(self._rows.items()))
-
-
-class FireRows(Rows[FireRecord]):
-    """The ledger of fires, which grows long and is read by single fires."""
-
-    def __init__(self) -> None:
-        super().__init__("t_ds_schedule_fire", FireRecord)
-        self._ids: dict[tuple[int, datetime], int] = {}
-        self._ids_by_command: dict[int, int] = {}
-
-    def put(self, row_id: int, row: FireRecord | None) -> None:
-        """Write or remove a row."""
-        old = self.get(row_id)
-        if old is not None:
-            self._ids.pop((old.schedule_id, old.fire_time), None)
-            self._ids_by_command.pop(old.command_id, None)
-        super().put(row_id, row)
-        if row is not None:
-            self._ids[row.schedule_id, row.fire_time] = row_id
-            if row.command_id:
-                self._ids_by_command[row.command_id] = row_id
-
-    def of(self, schedule_id: int, fire_time: datetime) -> FireRecord | None:
-        """A fire of a schedule, if it is in the ledger."""
-        return self.get(self._ids.get((schedule_id, fire_time)))
-
-    def of_command(self, command_id: int) -> FireRecord | None:
-        """The fire whose command this is."""
-        return self.get(self._ids_by_command.get(command_id))

@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from common.model.cluster import Node
 from common.model.command_param import CommandParam
+from common.model.offers import Offer
 from common.model.quality import COMPARED, MAX_FORMER, QualityResult, QualityState
 from common.model.spark import SparkFacts
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
@@ -26,7 +27,14 @@ from common.store.worker.ports import (
 )
 from common.store.worker.task_facts import facts_of
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
-from tests.memory.rows import LogTailRecord, ProcessRecord, QualityRecord, TaskRecord, TenantRecord
+from tests.memory.rows import (
+    LogTailRecord,
+    ProcessRecord,
+    QualityRecord,
+    TaskRecord,
+    TenantRecord,
+    WorkerServerRecord,
+)
 
 
 class MemoryTaskStore(TaskStore):
@@ -267,6 +275,21 @@ class MemoryTaskStore(TaskStore):
                 )
                 tx.insert(self._db.log_tails, record)
             return len(new)
+
+    def record_offer(self, node: Node, offer: Offer) -> None:
+        host, _, port = node.address.rpartition(":")
+        with self._db.transaction("record_offer", by=node) as tx:
+            for row in self._db.worker_servers:
+                former = row.incarnation is None or row.incarnation <= node.incarnation
+                if (row.host, row.port) == (host, int(port)) and former:
+                    tx.delete(self._db.worker_servers, row.id)
+            row = WorkerServerRecord(
+                host=host,
+                port=int(port),
+                res_info=offer.text(),
+                incarnation=node.incarnation,
+            )
+            tx.insert(self._db.worker_servers, row)
 
     def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
         found = (self._db.tasks.get(each) for each in task_instance_ids)

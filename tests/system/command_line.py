@@ -2,7 +2,7 @@
 
 The start of a Python and its imports take ten times as long as the command itself. So a command that
 has been started as a process is run in a fork of the tests' own process from then on, which has
-imported already what it needs.
+imported already what commands import when they need it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import IO
+
+import operations
+from common import config
+from common.errors import ConfigurationError
+from orcaflow.cli import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 300.0
@@ -53,6 +61,7 @@ def forked(
     # Every run of tests imports this module, and few run a command.
     from orcaflow.cli.app import main
 
+    _import_what_commands_import()
     # A copy: the fork empties its own environment, which may be the one that was given.
     given = dict(environment)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -62,6 +71,16 @@ def forked(
         code = _code_of(pid)
         said = [_text(file) for file in (out, err)]
     return subprocess.CompletedProcess(["orcaflow", *arguments], code, *said)
+
+
+@cache
+def _import_what_commands_import() -> None:
+    """Have this process do once what each fork would do again: imports, and the reading of settings."""
+    with suppress(ConfigurationError):  # Of this process, which need not be those of the command.
+        config.load()
+    for package in (operations, commands):
+        for found in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(found.name)
 
 
 def _command(arguments: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import itertools
 import json
 import os
 import select
@@ -10,9 +12,11 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,8 @@ from common.process_identity import process_start_time
 from common.store.listen import Channel, Notifications
 from tests.system import command_line
 from tests.system.command_line import ROOT
+
+REPEATS = int(os.environ.get("ORCAFLOW_REPEATS", "1"))
 
 
 class Operator:
@@ -101,6 +107,55 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
         somebody.run("server", "stop", "standalone-server", "--now")
 
 
+class Asking:
+    """Somebody with a token at the API's address."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def __call__(self, method: str, path: str, body: object = None, **more: str) -> tuple[int, Any]:
+        """Ask until it is answered; the status and the document."""
+        sent = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"{self._url}{path}", data=sent, method=method, headers=self._headers | more
+        )
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return answer.status, json.loads(answer.read())
+            except urllib.error.HTTPError as error:
+                # On a busy machine a server counts as away now and then; nothing was done then.
+                if error.code != 503:
+                    raise
+
+
+class _Cookies(urllib.request.HTTPRedirectHandler):
+    """Sends the cookie of an answer along to where it leads, as browsers do on loopback."""
+
+    def redirect_request(self, request: Any, *answer: Any) -> Any:
+        followed = super().redirect_request(request, *answer)
+        assert followed is not None
+        followed.add_header("Cookie", answer[3]["set-cookie"].partition(";")[0])
+        return followed
+
+
+def ended_by_events(url: str, token: str, run: int) -> str:
+    """Follow a run's events to the state in which it ends."""
+    request = urllib.request.Request(
+        f"{url}/api/v1/events?topics=instance:{run}", headers={"Authorization": f"Bearer {token}"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        for line in answer:
+            name, _, data = line.decode().partition(": ")
+            told = json.loads(data) if name == "data" else {}
+            runs = told.get("instances", [told] if "wanted_state" in told else [])
+            for each in runs:
+                if each["end"] is not None:
+                    return str(each["state"]["name"])
+    return "no end"
+
+
 def until(is_so: Callable[[], bool]) -> None:
     """Look until it is so, each look being a command; the test's own time-out is the limit."""
     while not is_so():
@@ -135,22 +190,7 @@ def test_the_api_runs_a_definition_by_a_token_and_says_how_it_stands(operator: O
     url = operator.does("config", "get", "api.url").strip()
     token = operator.told("token", "create", "--user", "admin", "--name", "test")["token"]
     operator.define("asked_for", "echo over http")
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-
-    def ask(method: str, path: str, body: object = None, **more: str) -> tuple[int, Any]:
-        sent = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            f"{url}{path}", data=sent, method=method, headers=headers | more
-        )
-        while True:
-            try:
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    return answer.status, json.loads(answer.read())
-            except urllib.error.HTTPError as error:
-                # On a busy machine a server counts as away now and then; nothing was done then.
-                if error.code != 503:
-                    raise
-
+    ask = Asking(url, token)
     assert ask("GET", "/readyz") == (200, {"status": "ok"})
     assert ask("GET", "/api/v1/me")[1]["name"] == "admin"
     kinds = [each["kind"] for each in ask("GET", "/api/v1/servers")[1]["items"]]
@@ -167,11 +207,75 @@ def test_the_api_runs_a_definition_by_a_token_and_says_how_it_stands(operator: O
 
     until(begun)
     run = found["instance"]["id"]
-    until(lambda: ask("GET", f"/api/v1/instances/{run}")[1]["state"]["name"] == "SUCCESS")
+    assert ended_by_events(url, token, run) == "SUCCESS"
+    assert ask("GET", f"/api/v1/instances/{run}")[1]["state"]["name"] == "SUCCESS"
     tasks = ask("GET", f"/api/v1/instances/{run}/tasks")[1]["items"]
     assert [(each["name"], each["state"]["code"]) for each in tasks] == [("t0", 7)]
     listed = ask("GET", f"/api/v1/instances?definition_id={definition}")[1]["items"]
     assert [each["id"] for each in listed] == [run]
+
+
+def test_a_link_opens_a_page_of_an_administrator_once(operator: Operator) -> None:
+    link = operator.does("console", "--print").strip()
+    # It follows to the page of the user, with the cookie of the session.
+    request = urllib.request.build_opener(_Cookies()).open(link, timeout=60)
+    assert json.loads(request.read())["name"] == "admin"
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(link, timeout=60)
+
+
+def test_an_order_is_carried_out_once_though_the_api_dies_between_it_and_its_answer(
+    operator: Operator,
+) -> None:
+    url = operator.does("config", "get", "api.url").strip()
+    token = operator.told("token", "create", "--user", "admin", "--name", "kills")["token"]
+    operator.define("ordered", "true")
+    ask = Asking(url, token)
+    definition = ask("GET", "/api/v1/definitions?name=ordered")[1]["items"][0]["id"]
+    answers: list[tuple[str, int]] = []
+    unanswered: list[str] = []
+    answered = threading.Semaphore(0)
+    kills_are_over = threading.Event()
+
+    def order(person: int) -> None:
+        """Put orders, each sent again until it has been answered twice."""
+        for number in itertools.count():
+            key = f"{person}-{number}"
+            left = 2
+            while left:
+                try:
+                    told = ask(
+                        *("POST", "/api/v1/instances", {"definition_id": definition}),
+                        **{"Idempotency-Key": key},
+                    )
+                except (OSError, http.client.HTTPException):
+                    unanswered.append(key)
+                else:
+                    answers.append((key, told[1]["command"]["id"]))
+                    answered.release()
+                    left -= 1
+            if kills_are_over.is_set():
+                return
+
+    with ThreadPoolExecutor(6) as people:
+        each = [people.submit(order, person) for person in range(6)]
+        try:
+            for _ in range(2 * REPEATS):
+                for _ in range(12):
+                    answered.acquire()
+                os.kill(operator.daemon("api-server")["pid"], signal.SIGKILL)
+                operator.does("server", "start", "api-server", "--port", url.rpartition(":")[2])
+        finally:
+            kills_are_over.set()
+        for one in each:
+            one.result()
+    assert unanswered
+    asked = set(answers)
+    assert len({key for key, _ in asked}) == len({number for _, number in asked}) == len(asked)
+    limit = len(asked) + 10
+    until(lambda: not operator.told("command", "list", "--outcome", "waiting"))
+    begun = operator.told("instance", "list", "--definition", "ordered", "--limit", str(limit))
+    assert len(begun) == len(asked)
 
 
 def test_starting_twice_is_harmless(operator: Operator) -> None:

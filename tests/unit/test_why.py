@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.failures import FailureReason
+from common.model.offers import Offer
 from common.model.states import FailureStrategy, ProcessState, ReleaseState, TaskState
 from common.task_types import known_task_types
 from common.why import (
@@ -27,6 +29,7 @@ from common.why import (
     PoolWait,
     QueuePlace,
     Run,
+    evidence_runs,
     why_command,
     why_instance,
     why_task,
@@ -248,24 +251,52 @@ def test_no_worker_is_alive() -> None:
     assert words(of_task("a", run, alive=alive)) == [CauseKind.QUEUED, CauseKind.NO_WORKER]
 
 
-def test_no_worker_is_known_to_serve_the_group() -> None:
+def an_offer(*groups: str, ids: Sequence[int] = ()) -> Offer:
+    return Offer(slots=8, version="1", groups=groups, group_ids=frozenset(ids))
+
+
+def workers_with(**offers: Offer | None) -> Alive:
+    """Living workers, by their hosts, with what each has told."""
+    nodes = {Node(address=f"{host}:1", incarnation=7): offer for host, offer in offers.items()}
+    told = {node: offer for node, offer in nodes.items() if offer is not None}
+    return Alive(masters=ALIVE.masters, workers=frozenset(nodes), offers=told)
+
+
+def test_no_worker_serves_the_group_and_each_tells_what_it_serves() -> None:
     run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
     place = QueuePlace(ahead=0, group_id=4, group_name="etl")
-    (cause,) = of_task("a", run, queue={10: place})
+    alive = workers_with(u=an_offer("x", "y", ids=[5, 6]), v=an_offer(), w=None)
+    (cause,) = of_task("a", run, alive=alive, queue={10: place})
     assert words([cause]) == [CauseKind.QUEUED, CauseKind.NO_WORKER_IN_GROUP]
+    assert cause.because[0].text == (
+        "no living worker serves the group 'etl': u:1 serves x, y; v:1 serves no group;"
+        " w:1 does not tell its groups"
+    )
     assert "--groups etl" in (cause.because[0].next or "")
 
 
 @pytest.mark.parametrize(
-    "place",
+    ("place", "alive"),
     [
-        QueuePlace(ahead=0, group_id=4, served_by=frozenset({WORKER})),
-        QueuePlace(ahead=0, group_id=4, addresses=("w",)),
+        (QueuePlace(ahead=0, group_id=4), workers_with(w=an_offer("etl", ids=[4]))),
+        # By the id: a group that was deleted and made again is another one.
+        (QueuePlace(ahead=0, group_id=4, addresses=("w",)), workers_with(w=an_offer("x", ids=[9]))),
     ],
 )
-def test_a_worker_serves_a_group_by_what_it_took_or_by_its_address(place: QueuePlace) -> None:
+def test_a_worker_serves_a_group_by_its_start_or_by_its_address(
+    place: QueuePlace, alive: Alive
+) -> None:
     run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
-    assert words(of_task("a", run, queue={10: place})) == [CauseKind.QUEUED, CauseKind.RUNNING]
+    (cause,) = of_task("a", run, alive=alive, queue={10: place})
+    assert words([cause]) == [CauseKind.QUEUED, CauseKind.RUNNING]
+    assert "w:1 (running 0 tasks, 8 slots)" in cause.because[0].text
+
+
+def test_a_group_made_again_under_its_name_is_not_the_one_that_a_worker_serves() -> None:
+    run = a_run("a", an_attempt("a", TaskState.SUBMITTED))
+    place = QueuePlace(ahead=0, group_id=9, group_name="etl")
+    (cause,) = of_task("a", run, alive=workers_with(w=an_offer("etl", ids=[4])), queue={10: place})
+    assert CauseKind.NO_WORKER_IN_GROUP in words([cause])
 
 
 def test_the_worker_of_a_running_task_is_gone() -> None:
@@ -370,6 +401,39 @@ def test_a_dependent_shows_its_evidence() -> None:
     assert words([cause]) == [CauseKind.DEPENDENT] * 3
     assert "instance 77 in state RUNNING (it runs)" in cause.because[0].text
     assert "no process instance" in cause.because[1].text
+
+
+def test_nothing_is_told_of_runs_of_foreign_projects() -> None:
+    waits = PoolWait(name="db", slots=1, size=2, hidden=2)
+    run = a_run("a", an_attempt("a", TaskState.WAITING_DEPEND))
+    (cause,) = of_task("a", run, pools={10: (waits,)}, seen=frozenset())
+    assert words([cause]) == [CauseKind.POOL, CauseKind.POOL, CauseKind.RUNNING]
+    assert "2 of 2 slots are taken" in cause.because[0].text
+    hidden = cause.because[0].because[0]
+    assert (hidden.text, hidden.next) == ("tasks of projects that are not yours hold 2", None)
+    parent = a_run("a", an_attempt("a", TaskState.RUNNING, task_type="SUB_PROCESS", host=None))
+    child = replace(a_run("x", name="secret"), id=2)
+    (cause,) = of_task("a", parent, child, foreign=frozenset({10}), children={10: 2})
+    assert (words([cause]), cause.because) == ([CauseKind.SUB_PROCESS], ())
+    assert "2" not in cause.text
+
+
+@pytest.mark.parametrize("run_id", [77, "77", 77.0, True, None, [77], {"id": 77}])
+def test_evidence_names_no_runs_of_foreign_projects(run_id: object) -> None:
+    """A row may hold anything: `seen` has to hold the very number."""
+    entry = {"key": "9-secret", "run": {"id": run_id, "state": "RUNNING"}, "result": "WAITING"}
+    evidence = json.dumps([{**entry, "why": "secret runs"}])
+    attempt = an_attempt(
+        "a", TaskState.RUNNING, task_type="DEPENDENT", host=None, evidence=evidence
+    )
+    (cause,) = of_task("a", a_run("a", attempt), seen=frozenset({1, 76}))
+    (behind,) = cause.because
+    assert "secret" not in f"{behind}"
+    assert "77" not in f"{behind}"
+    assert behind.next is None
+    (cause,) = of_task("a", a_run("a", attempt), seen=frozenset({77}))
+    assert ("instance 77" in cause.because[0].text) == (run_id == 77 and type(run_id) is int)
+    assert evidence_runs(evidence) == (frozenset({77}) if type(run_id) is int else frozenset())
 
 
 def test_a_task_below_a_failure_does_not_run() -> None:

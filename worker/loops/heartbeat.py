@@ -3,8 +3,9 @@
 A lost session stops nothing that runs: the worker goes on reporting as its former incarnation, its
 attempts are watched by `look_loop` and `lease_loop`, and as soon as ZooKeeper answers it joins as a
 new incarnation that takes the attempts over. At its very first join it adopts what a former daemon
-at its address has left running. No threads and no time of its own: a service or a simulator calls
-`run_once`.
+at its address has left running. Once joined it records its offer in the tables, and now and
+then again, since somebody may have removed the row. No threads and no time of its own: a service or
+a simulator calls `run_once`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from datetime import timedelta
 from common.clock import Clock
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
+from common.model.offers import Offer
 from common.registry.protocol import Membership, Standing
 from common.store.worker.ports import TaskStore
 from worker.attempts import LocalAttempts
@@ -24,6 +26,7 @@ from worker.identity import Identity
 log = logging.getLogger(__name__)
 
 _CHECK_INTERVAL = timedelta(milliseconds=500)
+_OFFER_INTERVAL_SECONDS = 600.0
 
 
 class HeartbeatLoop:
@@ -40,6 +43,7 @@ class HeartbeatLoop:
         attempts: LocalAttempts,
         address: str,
         text: Callable[[], str],
+        offer: Callable[[], Offer],
         clock: Clock,
         interval: timedelta,
         taken_over: Callable[[], None] = lambda: None,
@@ -51,10 +55,12 @@ class HeartbeatLoop:
         self._attempts = attempts
         self._address = address
         self._text = text
+        self._offer = offer
         self._clock = clock
         self._interval = interval.total_seconds()
         self._taken_over = taken_over
         self._beat_at = 0.0
+        self._offer_at = 0.0
         self._has_adopted = False
         self._joined: Node | None = None
         self._is_cut_off = False
@@ -89,6 +95,10 @@ class HeartbeatLoop:
         elif now >= self._beat_at:
             self._membership.beat(self._text())
             self._beat_at = now + self._interval
+        # Last, and not while joining: nothing but people's sight of this worker depends on it.
+        if now >= self._offer_at and self._identity.node is not None:
+            self._store.record_offer(self._identity.node, self._offer())
+            self._offer_at = now + _OFFER_INTERVAL_SECONDS
 
     def _join_first(self) -> None:
         # So that nobody takes the former incarnation's attempts for lost between the two steps.
@@ -142,6 +152,7 @@ class HeartbeatLoop:
             if not self._store.running(node):
                 break
             self._membership.leave()
+        self._offer_at = 0.0
         self._beat_at = self._clock.monotonic() + self._interval
         log.info("joined", extra={"address": node.address, "incarnation": node.incarnation})
         return node

@@ -60,6 +60,9 @@ def main() -> int:
 
     threading.Thread(target=follow, name="follow", daemon=True).start()
     kind, number = news.get()
+    if kind == _ENDED and not news.empty():
+        # A stop ends spark-submit as well, and the other thread was the first to hear of that.
+        kind, number = news.get()
     if kind == _ENDED:
         code = number
     else:

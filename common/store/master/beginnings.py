@@ -8,7 +8,7 @@ waits for the instance, that row is *claimed* first. Used by `common.store.maste
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -88,6 +88,10 @@ _NAME_CHILDREN: Final = (
 )
 
 
+NEXT_RUN: Final = func.nextval(func.pg_get_serial_sequence(process_instance.name, "id"))
+_NEXT_RUNS: Final = select(NEXT_RUN).select_from(
+    func.generate_series(1, bindparam("number", type_=Integer))
+)
 _INSERT: Final = insert(process_instance).returning(*RUN_COLUMNS, sort_by_parameter_order=True)
 
 
@@ -183,14 +187,20 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginner:
-    """The owner of new instances, and the time of their start."""
+    """The owner of new instances, the time of their start, and ids that wait for some of them.
+
+    `run_ids`: by command, what the sequence has given for a run that was not begun then.
+    """
 
     node: Node
     now: datetime
+    run_ids: Mapping[int, int] = field(default_factory=dict)
 
     def row(self, command_id: int, plan: Begin) -> dict[str, Any]:
         """Return the columns of a new instance owned by this master."""
-        return new_process_instance(plan, command_id=command_id, node=self.node, now=self.now)
+        row = new_process_instance(plan, command_id=command_id, node=self.node, now=self.now)
+        run_id = self.run_ids.get(command_id)
+        return row if run_id is None else row | {"id": run_id}
 
     def begun(self, command_id: int, run: NewRun) -> Created:
         """Return the result for a new instance owned by this master."""
@@ -389,4 +399,9 @@ def discarded(others: Sequence[int]) -> str:
 
 
 def _insert(db: Connection, rows: list[dict[str, Any]]) -> Sequence[AnyRow]:
+    nameless = [row for row in rows if "id" not in row]
+    if 0 < len(nameless) < len(rows):  # A statement names the same columns for all of its rows.
+        ids = db.scalars(_NEXT_RUNS, {"number": len(nameless)})
+        for row, run_id in zip(nameless, ids, strict=True):
+            row["id"] = run_id
     return db.execute(_INSERT, rows).all()

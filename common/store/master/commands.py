@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias, assert_never
 
 from sqlalchemy import (
@@ -24,7 +26,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from common.errors import BadCommandError, SchedulerError
 from common.model.cluster import Node
@@ -61,6 +63,13 @@ from common.store.master.beginnings import (
 )
 from common.store.master.first_steps import write_first_steps
 from common.store.master.ledger import enter, forget
+from common.store.master.plain_take import (
+    PlainBegin,
+    begins_plainly,
+    is_plain,
+    look,
+    take_plainly,
+)
 from common.store.master.ports import CommandStore, FirstStep, LiveMasters, Planner, Taken
 from common.store.master.recoveries import Recoverer
 from common.store.master.serial import lock_definitions
@@ -72,6 +81,7 @@ from common.store.transaction import (
     passes,
     refusal,
     repeatable,
+    single,
     storable,
     transaction,
     unnested,
@@ -156,7 +166,10 @@ _BeginAll: TypeAlias = Callable[[Connection, Beginner, Begins], Begun]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taker:
-    """The master that takes a batch, and the time."""
+    """The master that takes a batch, and the time.
+
+    `run_ids`, by command, is filled by the plain way: a run that it does not begin keeps its id.
+    """
 
     node: Node
     now: datetime
@@ -164,6 +177,7 @@ class _Taker:
     planner: Planner
     first_step: FirstStep | None
     begin: _BeginAll = begin_together
+    run_ids: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,12 +226,40 @@ class PostgresCommandStore(CommandStore):
         taker = _Taker(
             node=node, now=now, live_masters=live_masters, planner=planner, first_step=first_step
         )
+        if first_step is not None:
+            taken = self._take_plainly(taker, first_step, limit, room, spare)
+            if taken is not None:
+                return taken
         try:
             return self._take(taker, limit, room, spare)
         except BatchRefusedError:
             # Nothing of that transaction stands. Slower this time, to find the row that is wrong.
             taker = replace(taker, begin=begin_one_by_one, first_step=None)
             return self._take(taker, limit, room, spare)
+
+    def _take_plainly(
+        self, taker: _Taker, first_step: FirstStep, limit: int, room: int, spare: int
+    ) -> Taken | None:
+        """Take the commands if each begins a run and no more; None if nothing was taken."""
+        param_limit = self._param_limit_bytes
+        # A row that differs, or one that is refused, is named by the other way to take.
+        with suppress(IntegrityError, DataError, ValueError), single(self._engine) as db:
+            begins = []
+            found_now = look(db, limit=limit, room=room, spare=spare, param_limit_bytes=param_limit)
+            taker.run_ids.update((seen.row.id, seen.run_id) for seen in found_now)
+            for seen in found_now:
+                found = understand(seen.row, param_limit_bytes=param_limit)
+                if isinstance(found, Reject) or not is_plain(found):
+                    return None
+                plan = _plan(found, seen.snapshot, taker)
+                if not isinstance(plan, Begin) or not begins_plainly(plan):
+                    return None
+                begins.append(PlainBegin(seen=seen, plan=plan))
+            if begins:
+                return take_plainly(
+                    db, begins, node=taker.node, now=taker.now, first_step=first_step
+                )
+        return None
 
     def _take(self, taker: _Taker, limit: int, room: int, spare: int) -> Taken:
         with transaction(self._engine) as db:
@@ -238,7 +280,7 @@ class PostgresCommandStore(CommandStore):
                 if isinstance(found, Reject):
                     plans[command_id] = found
                 elif not snapshots.is_busy(found):
-                    plans[command_id] = _plan(found, snapshots, taker)
+                    plans[command_id] = _plan(found, partial(snapshots.of, found), taker)
             parents = {
                 row.id: row.parent_task_instance_id
                 for row in rows
@@ -257,8 +299,8 @@ class PostgresCommandStore(CommandStore):
             return forget(db, before=before)
 
 
-def _plan(found: Command, snapshots: Snapshots, taker: _Taker) -> Plan:
-    plan = planned(found, lambda: snapshots.of(found), taker.planner)
+def _plan(found: Command, snapshot: Callable[[], Snapshot], taker: _Taker) -> Plan:
+    plan = planned(found, snapshot, taker.planner)
     cause = None
     if isinstance(plan, Begin):
         cause = unstorable(
@@ -287,7 +329,9 @@ def _carry_out(db: Connection, work: _Work, taker: _Taker) -> Taken:
     begins = {command_id: plan for command_id, plan in plans.items() if isinstance(plan, Begin)}
     begun: Begun = {}
     if begins:
-        begun = taker.begin(db, Beginner(node=taker.node, now=taker.now), begins)
+        begun = taker.begin(
+            db, Beginner(node=taker.node, now=taker.now, run_ids=taker.run_ids), begins
+        )
         note_runs(db, begins, begun)
     recoverer = Recoverer(node=taker.node, now=taker.now)
     handled = tuple(

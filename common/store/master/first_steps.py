@@ -2,7 +2,8 @@
 
 Nothing is read for that and nothing locked: nobody else sees a row that this very transaction has
 inserted. The run that a first step is decided on is made of its plan, and equals the one that
-`RunStore.load` would return. Used by `common.store.master.commands` alone.
+`RunStore.load` would return. Used by `common.store.master.commands` and, for runs that begin in the
+plainest way, by `common.store.master.plain_take`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError
 
-from common.model.instances import ProcessRow
+from common.model.instances import Ownership, ProcessRow
+from common.model.plans import Begin
 from common.model.states import ProcessState
-from common.store.master.beginnings import BatchRefusedError, Created, NewRun
+from common.store.master.beginnings import BatchRefusedError, Created
 from common.store.master.ports import NOTHING_SAVED, FirstStep, LoadedRun, Saved, Step
 from common.store.master.save import ownership_of, write
 from common.store.queue_entries import is_complement
@@ -30,7 +32,12 @@ def write_first_steps(
     Raises `BatchRefusedError` if one is refused, since then nothing of the transaction stands.
     """
     runs = [each.run for each in created if each.run is not None]
-    steps = [step for run in runs if (step := first_step(_loaded(run, now))) is not None]
+    steps = [
+        step
+        for run in runs
+        if (step := first_step(loaded(run.plan, ownership_of(run.row), run.command_param, now)))
+        is not None
+    ]
     if not steps:
         return [], NOTHING_SAVED
     try:
@@ -39,12 +46,13 @@ def write_first_steps(
         raise BatchRefusedError from error
 
 
-def _loaded(run: NewRun, now: datetime) -> LoadedRun:
-    plan, row = run.plan, run.row
+def loaded(plan: Begin, ownership: Ownership, command_param: str, now: datetime) -> LoadedRun:
+    """Return a run that begins now as `RunStore.load` would."""
+    at = plan.schedule_time
     return LoadedRun(
-        ownership=ownership_of(row),
+        ownership=ownership,
         process=ProcessRow(
-            id=row.id,
+            id=ownership.process_instance_id,
             name=plan.name,
             state=ProcessState.RUNNING,
             wanted_state=None,
@@ -52,15 +60,15 @@ def _loaded(run: NewRun, now: datetime) -> LoadedRun:
             priority=plan.priority,
             worker_group_id=plan.worker_group_id,
             task_depend_type=int(plan.task_depend_type),
-            command_param=run.command_param,
+            command_param=command_param,
             process_definition_id=plan.process_definition_id,
             process_instance_json=plan.process_instance_json,
             executor_id=plan.executor_id,
             start_time=now.astimezone(UTC),
             global_params=plan.global_params,
-            schedule_time=row.schedule_time,
-            complement=is_complement(row.history_cmd),
-            parent_task_instance_id=row.parent_task_instance_id,
+            schedule_time=None if at is None else at.astimezone(UTC),
+            complement=is_complement(plan.command_type.name),
+            parent_task_instance_id=0 if plan.child_of is None else plan.child_of.task_instance_id,
             timezone_id=plan.timezone_id,
         ),
         tasks=(),

@@ -100,6 +100,27 @@ def enter(db: Connection, lines: Sequence[LedgerLine], *, host: str, now: dateti
         raise StoreConflictError(f"{len(lines)} commands were taken, {entered} deleted")
 
 
+def taken(gone: CTE) -> CTE:
+    """Return the entries of commands that were carried out, given their deletion.
+
+    That returns the columns of a line: `run` is the instance concerned. The statement names the
+    time as `now` and the master as `host`.
+    """
+    lines = select(
+        gone.c.id,
+        gone.c.command_type,
+        gone.c.process_definition_id,
+        gone.c.start_time,
+        gone.c.run,
+        literal(int(CommandOutcome.TAKEN), SmallInteger),
+        cast(null(), Text),
+        cast(bindparam("now"), DateTime(timezone=True)),
+        cast(bindparam("host"), Text),
+    ).order_by(gone.c.id)
+    entered = insert(command_ledger).from_select(_COLUMNS, lines)
+    return entered.returning(command_ledger.c.id).cte("entered")
+
+
 def withdrawn(free: CTE) -> tuple[CTE, CTE]:
     """Return the deletion of the commands of dates that `free` names, and its entries.
 

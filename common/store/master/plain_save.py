@@ -3,13 +3,14 @@
 Nearly all saves are such. A statement is a transaction of its own, so this one takes one round trip
 where `common.store.master.save` takes five. It locks, compares, writes and counts the same; if one
 row is not as its owner believes, it fails as a whole and says nothing more. The caller then saves
-the steps by that module, which names what is wrong. Used by `common.store.master.runs` alone.
+the steps by that module, which names what is wrong. Used by `common.store.master.runs`; the first
+steps of new runs are written by `common.store.master.plain_take`, with the same attempts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -97,7 +98,7 @@ _SETTLED: Final = (
     .cte("settled")
 )
 
-_NEW_COLUMNS: Final[dict[str, Any]] = {
+NEW_COLUMNS: Final[dict[str, Any]] = {
     "process_instance_id": Integer,
     "name": Text,
     "task_type": Text,
@@ -116,24 +117,27 @@ _NEW_COLUMNS: Final[dict[str, Any]] = {
     "timeout_strategy": SmallInteger,
     "memory_factor": Float,
 }
-_NEW: Final = (
+NEW_ATTEMPTS: Final = (
     func.unnest(
-        *(cast(bindparam(f"new_{name}"), ARRAY(kind)) for name, kind in _NEW_COLUMNS.items())
+        *(cast(bindparam(f"new_{name}"), ARRAY(kind)) for name, kind in NEW_COLUMNS.items())
     )
     .table_valued(
-        *(column(name, kind) for name, kind in _NEW_COLUMNS.items()), with_ordinality="place"
+        *(column(name, kind) for name, kind in NEW_COLUMNS.items()), with_ordinality="place"
     )
     .render_derived(name="new")
 )
-_OF_RUN: Final = ("process_definition_id", "executor_id")
+"""New attempts, in order, of which `NEW_COLUMNS` tell all but what a run's row has, `OF_RUN`."""
+OF_RUN: Final = ("process_definition_id", "executor_id")
 _MADE: Final = (
     insert(task_instance)
     .from_select(
-        [*_NEW_COLUMNS, *_OF_RUN],
-        select(*(_NEW.c[name] for name in _NEW_COLUMNS), *(_OWNED.c[name] for name in _OF_RUN))
-        .join_from(_NEW, _OWNED, _OWNED.c.id == _NEW.c.process_instance_id)
+        [*NEW_COLUMNS, *OF_RUN],
+        select(
+            *(NEW_ATTEMPTS.c[name] for name in NEW_COLUMNS), *(_OWNED.c[name] for name in OF_RUN)
+        )
+        .join_from(NEW_ATTEMPTS, _OWNED, _OWNED.c.id == NEW_ATTEMPTS.c.process_instance_id)
         .where(_OWNED.c.state.in_(LIVE_PROCESS_STATES))
-        .order_by(_NEW.c.place),
+        .order_by(NEW_ATTEMPTS.c.place),
     )
     .returning(
         task_instance.c.id,
@@ -250,5 +254,10 @@ def _parameters(save: PlainSave) -> dict[str, list[Any]]:
         "ended_name": [name for _, name, _, _ in save.ended],
         "ended_attempt": [attempt for _, _, attempt, _ in save.ended],
         "ended_state": [state for _, _, _, state in save.ended],
-        **{f"new_{name}": [row[name] for row in save.new] for name in _NEW_COLUMNS},
+        **attempt_values(save.new),
     }
+
+
+def attempt_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the parameters of `NEW_ATTEMPTS`."""
+    return {f"new_{name}": [row[name] for row in rows] for name in NEW_COLUMNS}

@@ -63,21 +63,22 @@ _OF_ITSELF: Final = (
     CommandType.EXECUTE_TASK,
 )
 
+DEFINITION_COLUMNS: Final = (
+    process_definition.c.id,
+    process_definition.c.name,
+    process_definition.c.version,
+    process_definition.c.release_state,
+    process_definition.c.flag,
+    process_definition.c.process_definition_json,
+    process_definition.c.global_params,
+    process_definition.c.timeout,
+    process_definition.c.tenant_id,
+    process_definition.c.locations,
+    process_definition.c.connects,
+    process_definition.c.execution_type,
+)
 _DEFINITIONS: Final = FixedStatement(
-    select(
-        process_definition.c.id,
-        process_definition.c.name,
-        process_definition.c.version,
-        process_definition.c.release_state,
-        process_definition.c.flag,
-        process_definition.c.process_definition_json,
-        process_definition.c.global_params,
-        process_definition.c.timeout,
-        process_definition.c.tenant_id,
-        process_definition.c.locations,
-        process_definition.c.connects,
-        process_definition.c.execution_type,
-    ).where(process_definition.c.id == any_of("ids"))
+    select(*DEFINITION_COLUMNS).where(process_definition.c.id == any_of("ids"))
 )
 
 _NAMED: Final = process_instance.alias("named")
@@ -248,7 +249,7 @@ class Snapshots:
         if asks_for_dates(found) and self._fault_of_schedules is not None:
             raise BadCommandError(self._fault_of_schedules)
         return Snapshot(
-            definition=None if definition is None else _definition(definition),
+            definition=None if definition is None else definition_of(definition),
             instance=None if row is None else self._instance(row, found),
             asked_instance_id=found.process_instance_id,
             parent=self._parents.get(found.parent_task_instance_id),
@@ -361,7 +362,8 @@ def names_of(history_cmd: str | None) -> tuple[str, ...]:
     return tuple(name for name in (history_cmd or "").split(",") if name)
 
 
-def _definition(row: AnyRow) -> DefinitionSnapshot:
+def definition_of(row: Any) -> DefinitionSnapshot:
+    """Return the definition, given a row with `DEFINITION_COLUMNS`."""
     return DefinitionSnapshot(
         id=row.id,
         name=row.name,

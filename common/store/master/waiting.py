@@ -1,18 +1,20 @@
 """Selects the commands that a master takes now, and locks their rows.
 
 Statements are made once: to write such a select anew for each take costs more than to run it. Used
-by `common.store.master.commands` alone.
+by `common.store.master.commands` and `common.store.master.plain_take`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
+    Select,
     Text,
     all_,
     and_,
@@ -23,6 +25,7 @@ from sqlalchemy import (
     exists,
     func,
     literal,
+    literal_column,
     not_,
     or_,
     select,
@@ -46,6 +49,7 @@ from common.store.transaction import AnyRow
 
 _EARLIEST: Final = literal(EARLIEST)
 _LATEST: Final = literal(LATEST)
+_COLUMNS: Final = tuple(field.name for field in fields(CommandRow))
 
 
 def _fetchable(moment: Any) -> Any:
@@ -67,9 +71,11 @@ def _bad_time(*moments: Any) -> Any:
 
 
 # A run that is recovered may, like a sub process, hold what those that took all room wait for.
-_NEEDS_NO_ROOM: Final = or_(
-    command.c.command_type.in_(ROOMLESS_COMMANDS), command.c.parent_task_instance_id != 0
-)
+def _without_room(of: Any) -> ColumnElement[bool]:
+    return or_(of.c.command_type.in_(ROOMLESS_COMMANDS), of.c.parent_task_instance_id != 0)
+
+
+_NEEDS_NO_ROOM: Final = _without_room(command)
 # A date of a complement takes only room that nothing else does, so that no live run waits for it.
 _IS_DATE: Final = is_date(command)
 # The command for a child that was given up and has not ended yet: its owner is stopping it, or will
@@ -130,14 +136,14 @@ _SIZE: Final = func.coalesce(func.octet_length(command.c.command_param), 0)
 # Not `NOT IN`, so that the statement is the same however many they are.
 _BESIDES: Final = command.c.id != all_(cast(bindparam("besides"), ARRAY(Integer)))
 # Read with the other commands, to spare a question that is nearly always answered with nothing.
-_DATES_WAIT: Final = (
+DATES_WAIT: Final = (
     exists().select_from(command.alias("of_date")).where(text("of_date.complement_date_id <> 0"))
 )
 
 
-def _waiting(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> FixedStatement:
+def _first(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> Select[Any]:
     """Select the first `page` of these."""
-    return FixedStatement(
+    return (
         select(
             command.c.id,
             command.c.command_type,
@@ -165,13 +171,22 @@ def _waiting(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> FixedS
         .where(_HAS_NOT_TO_WAIT)
         .order_by(text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
         .limit(bindparam("page"))
-        .with_for_update(skip_locked=True)
     )
 
 
-_OTHERS: Final = _waiting(and_(~_IS_DATE, _BESIDES), _DATES_WAIT.label("dates_wait"))
-_BEHIND: Final = _waiting(and_(command.c.id == any_(_ROOMLESS), _BESIDES))
-_DATES: Final = _waiting(_IS_DATE)
+def _locked(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> FixedStatement:
+    return FixedStatement(_first(which, *besides).with_for_update(skip_locked=True))
+
+
+_OTHERS: Final = _locked(and_(~_IS_DATE, _BESIDES), DATES_WAIT.label("dates_wait"))
+_BEHIND: Final = _locked(and_(command.c.id == any_(_ROOMLESS), _BESIDES))
+_DATES: Final = _locked(_IS_DATE)
+
+ROOMLESS_WAIT: Final = exists().where(_without_room(command.alias("roomless")))
+VERSION: Final = cast(literal_column(f"{command.name}.xmin"), Text).label("version")
+"""The version of a command's row: another one after any change."""
+FIRST_OTHERS: Final = _first(~_IS_DATE, VERSION, literal_column(TURN_OF_COMMAND).label("turn"))
+"""The first `page` commands that are for no date of a complement, not locked, and their turns."""
 
 
 def lock_waiting(
@@ -192,23 +207,22 @@ def lock_waiting(
     ):
         besides = [row.id for row in rows]
         found = _OTHERS.execute(db, asked | {"besides": besides, "page": wanted}).all()
-        rows += map(_command_row, found)
+        rows += map(command_row, found)
         may_be_more = len(found) == wanted
         dates_may_wait = not found or found[-1].dates_wait
     if may_be_more:
         besides = [row.id for row in rows]
         behind = _BEHIND.execute(db, asked | {"besides": besides, "page": limit})
-        rows = _within(limit, rows, [_command_row(row) for row in behind])
+        rows = _within(limit, rows, [command_row(row) for row in behind])
     left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))
     if left > 0 and dates_may_wait:
-        rows += map(_command_row, _DATES.execute(db, asked | {"page": left}))
+        rows += map(command_row, _DATES.execute(db, asked | {"page": left}))
     return rows
 
 
-def _command_row(row: AnyRow) -> CommandRow:
-    columns = dict(row._mapping)  # noqa: SLF001  # Public, whatever its name.
-    columns.pop("dates_wait", None)
-    return CommandRow(**columns)
+def command_row(row: AnyRow) -> CommandRow:
+    """Return the command's row, of one that is selected here."""
+    return CommandRow(**{name: getattr(row, name) for name in _COLUMNS})
 
 
 def _within(

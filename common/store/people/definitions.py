@@ -32,15 +32,21 @@ from common.store.people.rights import seen_projects
 from common.store.tables import process_definition, project
 
 DEFAULT_PROJECT: Final = 1
+LARGEST_ID: Final = 2**31 - 1
+LARGEST_CODE: Final = 2**63 - 1
 
 _IMPORT_LOCK = "orcaflow imports"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionRow:
-    """One process definition. `version` counts the changes of its JSON; `usable` is its `flag`."""
+    """One process definition. `version` counts the changes of its JSON; `usable` is its `flag`.
+
+    `code` names it in DolphinScheduler's API: its id, or the code that it was imported with.
+    """
 
     id: int
+    code: int
     project_id: int
     name: str
     version: int
@@ -105,6 +111,48 @@ def definition_by_id(db: Connection, definition_id: int) -> DefinitionRow | None
     return None if found is None else _definition(found)
 
 
+def definitions_by_id(db: Connection, ids: Collection[int]) -> dict[int, DefinitionRow]:
+    """Read the definitions with these ids, by id."""
+    rows = db.execute(select(*_COLUMNS).where(process_definition.c.id.in_(ids)))
+    return {row.id: _definition(row) for row in rows}
+
+
+def id_of_code(db: Connection, code: int) -> int | None:
+    """Return the id of the definition with this code."""
+    if not 0 < code <= LARGEST_CODE:
+        return None
+    found: int | None = db.scalar(
+        select(process_definition.c.id).where(process_definition.c.code == code)
+    )
+    return found
+
+
+def codes_of(db: Connection, principal: Principal, ids: Collection[int]) -> dict[int, int]:
+    """Read the codes of definitions that the principal sees, by id."""
+    rows = db.execute(
+        select(process_definition.c.id, process_definition.c.code)
+        .where(process_definition.c.id.in_([each for each in ids if each <= LARGEST_ID]))
+        .where(seen_projects(principal, process_definition.c.project_id))
+    )
+    return {row.id: row.code for row in rows}
+
+
+def keep_code(db: Connection, definition_id: int, code: int) -> bool:
+    """Let a definition keep the code of its export; False if that may be an id, or is taken.
+
+    Within an import (`lock_imports`), so that no other takes the code at the same time.
+    """
+    if not LARGEST_ID < code <= LARGEST_CODE:
+        return False
+    taken = select(process_definition.c.id).where(process_definition.c.code == code)
+    if db.scalar(taken) is not None:
+        return False
+    changed = db.execute(
+        update(process_definition).where(process_definition.c.id == definition_id).values(code=code)
+    )
+    return changed.rowcount == 1
+
+
 def definition_by_name(
     db: Connection, name: str, *, project_id: int = DEFAULT_PROJECT
 ) -> DefinitionRow | None:
@@ -150,6 +198,12 @@ def definitions(db: Connection, *, project_id: int | None = None) -> list[Defini
     return [_definition(row) for row in db.execute(statement)]
 
 
+def rename_definition(db: Connection, definition_id: int, name: str) -> None:
+    db.execute(
+        update(process_definition).where(process_definition.c.id == definition_id).values(name=name)
+    )
+
+
 def set_release_state(
     db: Connection, definition_id: int, *, wanted: ReleaseState, at: datetime
 ) -> bool:
@@ -168,6 +222,7 @@ def set_release_state(
 
 _COLUMNS: Final = (
     process_definition.c.id,
+    process_definition.c.code,
     process_definition.c.project_id,
     process_definition.c.name,
     process_definition.c.version,
@@ -187,6 +242,7 @@ _COLUMNS: Final = (
 def _definition(row: Row[*tuple[Any, ...]]) -> DefinitionRow:
     return DefinitionRow(
         id=row.id,
+        code=row.code,
         project_id=row.project_id,
         name=row.name,
         version=row.version,

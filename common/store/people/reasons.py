@@ -6,6 +6,7 @@ consistent. Nothing is written or locked, and no daemon decides anything by what
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -17,6 +18,7 @@ from common.masking import shown_reason
 from common.model.cluster import Node
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.retry_policy import reason_from
+from common.model.rights import Principal
 from common.model.states import (
     FINISHED_TASK_CODES,
     LIVE_PROCESS_STATES,
@@ -25,6 +27,8 @@ from common.model.states import (
 )
 from common.model.task_type import TaskTypeSpec
 from common.store.command_turns import turn
+from common.store.people.offers import offers
+from common.store.people.rights import seen_instances, seen_projects
 from common.store.people.views import pool_users
 from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
@@ -49,12 +53,13 @@ from common.why import (
     PoolWait,
     QueuePlace,
     Run,
+    evidence_runs,
 )
 
 MAX_RUNS: Final = 200
 """Of a tree of sub processes no more are looked at."""
 
-_RECENT_ATTEMPTS: Final = 20_000
+_ONLINE: Final = 1
 
 
 @contextmanager
@@ -76,12 +81,14 @@ def facts_of(
     now: datetime,
     task_types: Mapping[str, TaskTypeSpec],
     exec_threads: int,
+    principal: Principal,
 ) -> Facts | None:
     """Read the facts that may hold the instance back; None if there is no such instance.
 
-    `members`: the live masters and workers; None if they could not be read.
+    `members`: the live masters and workers; None if they could not be read. Of other runs there are
+    those alone that the principal may see; it has to be checked that this is the case of the first.
     """
-    runs, children = _tree(db, process_instance_id)
+    runs, children, foreign = _tree(db, process_instance_id, principal)
     if process_instance_id not in runs:
         return None
     attempts = [attempt for run in runs.values() for attempt in run.attempts]
@@ -96,22 +103,28 @@ def facts_of(
         for each in attempts
         if each.state == TaskState.SUBMITTED and each.task_type not in MASTER_TASK_TYPES
     ]
+    begun_by = command.c.parent_task_instance_id.in_(wanting)
+    child_commands = {
+        each.parent_task_instance_id: (each, is_seen)
+        for each, is_seen in (_commands(db, begun_by, principal) if wanting else ())
+    }
+    foreign |= {attempt for attempt, (_, is_seen) in child_commands.items() if not is_seen}
+    named = [run for each in attempts for run in evidence_runs(each.evidence)]
     return Facts(
         now=now,
         alive=_alive(db, members),
         runs=runs,
         recoveries={
             each.process_instance_id: each
-            for each in _commands(db, command.c.process_instance_id.in_(list(runs)))
+            for each, _ in _commands(db, command.c.process_instance_id.in_(list(runs)), principal)
         },
         children=children,
         child_commands={
-            each.parent_task_instance_id: each
-            for each in _commands(db, command.c.parent_task_instance_id.in_(wanting))
-        }
-        if wanting
-        else {},
-        pools=_pools(db, held),
+            attempt: each for attempt, (each, is_seen) in child_commands.items() if is_seen
+        },
+        foreign=frozenset(foreign),
+        seen=None if principal.owns_database else seen_instances(db, principal, named),
+        pools=_pools(db, held, principal),
         queue=_queue(db, queued),
         task_types=task_types,
         exec_threads=exec_threads,
@@ -125,22 +138,29 @@ def facts_of_command(
     members: tuple[frozenset[Node], frozenset[Node]] | None,
     now: datetime,
     exec_threads: int,
+    principal: Principal,
 ) -> tuple[Facts, PendingCommand] | None:
     """Read the facts that may hold the command back; None if it does not wait any more."""
-    found = _commands(db, command.c.id == command_id)
+    found = _commands(db, command.c.id == command_id, principal)
     if not found:
         return None
     facts = Facts(now=now, alive=_alive(db, members), exec_threads=exec_threads)
-    return facts, found[0]
+    return facts, found[0][0]
 
 
 _MAY_HAVE_CHILD: Final = (int(TaskState.SUBMITTED), int(TaskState.RUNNING))
 
 
-def _tree(db: Connection, root: int) -> tuple[dict[int, Run], dict[int, int]]:
-    """Read the instance and the children that it waits for, to any depth, with their owners."""
+def _tree(
+    db: Connection, root: int, principal: Principal
+) -> tuple[dict[int, Run], dict[int, int], set[int]]:
+    """Read the instance and the children that it waits for, to any depth, with their owners.
+
+    The attempts whose children the principal may not see come last; of those nothing is read.
+    """
     runs: dict[int, Run] = {}
     children: dict[int, int] = {}
+    foreign: set[int] = set()
     waiting = [root]
     while waiting and len(runs) < MAX_RUNS:
         found = _runs(db, waiting[: MAX_RUNS - len(runs)])
@@ -152,9 +172,13 @@ def _tree(db: Connection, root: int) -> tuple[dict[int, Run], dict[int, int]]:
             if attempt.task_type == "SUB_PROCESS" and attempt.state in _MAY_HAVE_CHILD
         ]
         below = _children(db, wanting) if wanting else {}
-        children |= below
-        waiting = [child for child in dict.fromkeys(below.values()) if child not in runs]
-    return runs, children
+        may_see = seen_instances(db, principal, below.values())
+        foreign |= {attempt for attempt, child in below.items() if child not in may_see}
+        children |= {attempt: child for attempt, child in below.items() if child in may_see}
+        waiting = [
+            child for child in dict.fromkeys(below.values()) if child in may_see - runs.keys()
+        ]
+    return runs, children, foreign
 
 
 def _children(db: Connection, attempts: Sequence[int]) -> dict[int, int]:
@@ -337,7 +361,13 @@ def _attempt(row: AnyRow) -> Attempt:
     )
 
 
-def _commands(db: Connection, which: Any) -> list[PendingCommand]:
+def _commands(
+    db: Connection, which: Any, principal: Principal
+) -> list[tuple[PendingCommand, bool]]:
+    """Read waiting commands, each with True if the principal may see its definition.
+
+    Otherwise nothing of that definition is told.
+    """
     other = command.alias("other")
     ahead = (
         select(func.count()).select_from(other).where(turn(other) < turn(command)).scalar_subquery()
@@ -354,6 +384,7 @@ def _commands(db: Connection, which: Any) -> list[PendingCommand]:
             command.c.process_instance_id,
             command.c.parent_task_instance_id,
             ahead.label("ahead"),
+            seen_projects(principal, process_definition.c.project_id).label("is_seen"),
         )
         .outerjoin_from(
             command,
@@ -364,20 +395,27 @@ def _commands(db: Connection, which: Any) -> list[PendingCommand]:
         .order_by(command.c.id)
     )
     return [
-        PendingCommand(
-            id=row.id,
-            command_type=-1 if row.command_type is None else row.command_type,
-            process_definition_id=row.process_definition_id,
-            definition_name=row.definition_name,
-            # One that has been taken out of use can't be run, like one that is OFFLINE.
-            release_state=0 if row.flag == 0 else row.release_state,
-            start_time=row.start_time,
-            ahead=row.ahead,
-            process_instance_id=row.process_instance_id,
-            parent_task_instance_id=row.parent_task_instance_id,
+        (
+            PendingCommand(
+                id=row.id,
+                command_type=-1 if row.command_type is None else row.command_type,
+                process_definition_id=row.process_definition_id if row.is_seen else None,
+                definition_name=row.definition_name if row.is_seen else None,
+                release_state=_release_state(row) if row.is_seen else _ONLINE,
+                start_time=row.start_time,
+                ahead=row.ahead,
+                process_instance_id=row.process_instance_id,
+                parent_task_instance_id=row.parent_task_instance_id,
+            ),
+            bool(row.is_seen),
         )
         for row in rows
     ]
+
+
+def _release_state(row: AnyRow) -> int | None:
+    # One that has been taken out of use can't be run, like one that is OFFLINE.
+    return 0 if row.flag == 0 else row.release_state
 
 
 def _alive(db: Connection, members: tuple[frozenset[Node], frozenset[Node]] | None) -> Alive | None:
@@ -401,12 +439,15 @@ def _alive(db: Connection, members: tuple[frozenset[Node], frozenset[Node]] | No
     return Alive(
         masters=members[0],
         workers=members[1],
+        offers=offers(db, members[1]),
         running={row.host: row.tasks for row in running},
         owned={row.host: row.runs for row in owned},
     )
 
 
-def _pools(db: Connection, held: Collection[int]) -> dict[int, tuple[PoolWait, ...]]:
+def _pools(
+    db: Connection, held: Collection[int], principal: Principal
+) -> dict[int, tuple[PoolWait, ...]]:
     if not held:
         return {}
     rows = db.execute(
@@ -426,10 +467,16 @@ def _pools(db: Connection, held: Collection[int]) -> dict[int, tuple[PoolWait, .
         .order_by(task_group_queue.c.task_id, task_group_queue.c.id)
     ).all()
     users = pool_users(db, sorted({row.group_id for row in rows}), waiting=held)
+    may_see = seen_instances(
+        db, principal, {use.process_instance_id for _, use in users if use.holds}
+    )
     holders: dict[int, list[Holder]] = {}
+    hidden: Counter[int] = Counter()
     ahead: dict[tuple[int, int], int] = {}
     for group_id, use in users:
-        if use.holds:
+        if use.holds and use.process_instance_id not in may_see:
+            hidden[group_id] += use.slots
+        elif use.holds:
             holders.setdefault(group_id, []).append(
                 Holder(
                     task_instance_id=use.task_instance_id,
@@ -448,6 +495,7 @@ def _pools(db: Connection, held: Collection[int]) -> dict[int, tuple[PoolWait, .
             slots=row.weight,
             size=row.group_size,
             holders=tuple(holders.get(row.group_id, ())),
+            hidden=hidden[row.group_id],
             ahead=ahead.get((row.group_id, row.task_id), 0),
         )
         found[row.task_id] = (*found.get(row.task_id, ()), wait)
@@ -482,7 +530,6 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
         )
     }
     ahead = _ahead(db, list(groups))
-    served = served_by(db, set(groups.values()) - {0})
     places: dict[int, QueuePlace] = {}
     for task_id, group_id in groups.items():
         row = known.get(group_id)
@@ -491,7 +538,6 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
             group_id=group_id,
             group_name=None if row is None else row.name,
             addresses=_addresses(None if row is None else row.ip_list),
-            served_by=served.get(group_id, frozenset()),
         )
     return places
 
@@ -538,35 +584,6 @@ def _ahead(db: Connection, task_instance_ids: Collection[int]) -> dict[int, int]
         select(_PLACES.c.id, _PLACES.c.place).where(_PLACES.c.id.in_(task_instance_ids))
     )
     return {row.id: row.place - 1 for row in rows}
-
-
-def served_by(db: Connection, groups: Collection[int]) -> dict[int, frozenset[Node]]:
-    """Read the incarnations of workers that have taken tasks of these groups lately."""
-    if not groups:
-        return {}
-    newest = select(func.max(task_instance.c.id)).scalar_subquery()
-    group = func.coalesce(
-        func.nullif(func.greatest(task_instance.c.worker_group_id, 0), 0),
-        process_instance.c.worker_group_id,
-    )
-    rows = db.execute(
-        select(group.label("group_id"), task_instance.c.host, task_instance.c.worker_incarnation)
-        .distinct()
-        .join_from(
-            task_instance,
-            process_instance,
-            process_instance.c.id == task_instance.c.process_instance_id,
-        )
-        .where(task_instance.c.id > newest - _RECENT_ATTEMPTS)
-        .where(group.in_(groups))
-        .where(task_instance.c.host.is_not(None))
-        .where(task_instance.c.worker_incarnation.is_not(None))
-    )
-    found: dict[int, set[Node]] = {}
-    for row in rows:
-        node = Node(address=row.host, incarnation=row.worker_incarnation)
-        found.setdefault(row.group_id, set()).add(node)
-    return {group_id: frozenset(nodes) for group_id, nodes in found.items()}
 
 
 def _addresses(ip_list: str | None) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ limit both. The owner of the database is asked for nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -88,6 +89,21 @@ def seen_projects(principal: Principal, project_id: ColumnElement[Any]) -> Colum
     return actions_in(principal, project_id).op("&")(int(Action.VIEW)) != 0
 
 
+def seen_instances(db: Connection, principal: Principal, ids: Collection[int]) -> frozenset[int]:
+    """Read those of these process instances that exist and that the principal may see."""
+    wanted = {each for each in ids if 0 < each <= _LARGEST_ID}
+    if not wanted:
+        return frozenset()
+    seen = _of_definition(process_instance, column=process_instance.c.id)
+    return frozenset(
+        db.scalars(
+            seen.where(process_instance.c.id.in_(wanted)).where(
+                seen_projects(principal, process_definition.c.project_id)
+            )
+        )
+    )
+
+
 def actions_in(principal: Principal, project_id: ColumnElement[Any]) -> ColumnElement[int]:
     """Build the expression of the actions that the principal has in a row's project."""
     if principal.owns_database:
@@ -166,9 +182,9 @@ def _owners(thing: Thing, object_id: int) -> Select[Any] | CompoundSelect[Any]:
             return _of_command(object_id)
 
 
-def _of_definition(table: Any) -> Select[Any]:
+def _of_definition(table: Any, *, column: Any = process_definition.c.project_id) -> Select[Any]:
     return (
-        select(process_definition.c.project_id)
+        select(column)
         .select_from(table)
         .outerjoin(process_definition, process_definition.c.id == table.c.process_definition_id)
     )

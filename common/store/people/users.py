@@ -20,8 +20,11 @@ _DISABLED: Final = 0
 _ADMINISTRATOR: Final = 0
 _GENERAL: Final = 1
 _LAST_USED_EVERY: Final = timedelta(minutes=1)
+_IS_USE_DUE: Final = or_(
+    access_token.c.last_used.is_(None), access_token.c.last_used < func.now() - _LAST_USED_EVERY
+)
 # An argon2id hash says so; other texts were stored by other programs and let nobody in.
-_HASH_PREFIX: Final = "$argon2id$"
+HASH_PREFIX: Final = "$argon2id$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,8 @@ class TokenHolder:
     token_id: int
     scopes: int
     projects: tuple[int, ...] | None
+    is_use_due: bool
+    """Its last use on record is long ago: `note_use` has something to do."""
 
 
 def users(db: Connection, *, name: str | None = None, user_id: int | None = None) -> list[UserView]:
@@ -270,6 +275,7 @@ def holder_of(db: Connection, token_hash: str) -> TokenHolder | None:
             access_token.c.id,
             access_token.c.scopes,
             access_token.c.projects,
+            _IS_USE_DUE.label("is_use_due"),
         )
         .join_from(access_token, user, user.c.id == access_token.c.user_id)
         .where(access_token.c.token == token_hash)
@@ -286,6 +292,7 @@ def holder_of(db: Connection, token_hash: str) -> TokenHolder | None:
         token_id=row.id,
         scopes=row.scopes,
         projects=None if row.projects is None else tuple(row.projects),
+        is_use_due=row.is_use_due,
     )
 
 
@@ -294,12 +301,7 @@ def note_use(db: Connection, token_id: int) -> None:
     db.execute(
         update(access_token)
         .where(access_token.c.id == token_id)
-        .where(
-            or_(
-                access_token.c.last_used.is_(None),
-                access_token.c.last_used < func.now() - _LAST_USED_EVERY,
-            )
-        )
+        .where(_IS_USE_DUE)
         .values(last_used=func.now())
     )
 
@@ -309,7 +311,7 @@ _USERS: Final[Select[Any]] = select(
     user.c.user_name,
     user.c.user_type,
     user.c.state,
-    func.coalesce(func.starts_with(user.c.user_password, _HASH_PREFIX), literal(value=False)).label(
+    func.coalesce(func.starts_with(user.c.user_password, HASH_PREFIX), literal(value=False)).label(
         "has_password"
     ),
     user.c.create_time,

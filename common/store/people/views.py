@@ -273,10 +273,11 @@ def process_instances(
     principal: Principal = DATABASE,
     definition_id: int | None = None,
     before: int | None = None,
+    ids: Collection[int] | None = None,
 ) -> list[ProcessInstanceView]:
     """List the newest that the principal sees first, at most `limit`; in any state if none named.
 
-    `before`: only those with smaller ids.
+    `before`: only those with smaller ids. `ids`: only these.
     """
     statement = _INSTANCES.order_by(process_instance.c.id.desc()).limit(limit)
     if not principal.owns_database:
@@ -285,6 +286,8 @@ def process_instances(
         statement = statement.where(process_instance.c.process_definition_id == definition_id)
     if before is not None:
         statement = statement.where(process_instance.c.id < before)
+    if ids is not None:
+        statement = statement.where(process_instance.c.id.in_(ids))
     if definition_name is not None:
         statement = statement.where(process_definition.c.name == definition_name)
     if states is not None:
@@ -327,9 +330,12 @@ def task_instances(
     states: Sequence[int] | None = None,
     valid_only: bool = False,
     limit: int | None = None,
+    ids: Collection[int] | None = None,
 ) -> list[TaskInstanceView]:
     """List attempts in the order in which they were made; with a `limit`, the newest."""
     statement = select(*_TASK_COLUMNS).order_by(task_instance.c.id.desc()).limit(limit)
+    if ids is not None:
+        statement = statement.where(task_instance.c.id.in_(ids))
     if process_instance_id is not None:
         statement = statement.where(task_instance.c.process_instance_id == process_instance_id)
     if states is not None:

@@ -17,6 +17,7 @@ from typing import Protocol
 from common.errors import SchedulerError
 from common.model.cluster import Node
 from common.model.failures import UNEXPLAINED, FailureReason
+from common.model.offers import Offer
 from common.model.quality import QualityResult
 from common.model.spark import SparkFacts
 from common.model.states import TaskState
@@ -265,6 +266,13 @@ class TaskStore(Protocol):
 
     def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
         """Return those of these attempts that have succeeded."""
+        ...
+
+    def record_offer(self, node: Node, offer: Offer) -> None:
+        """Record the offer of this incarnation, in place of those of former ones at its address.
+
+        Idempotent. An incarnation that comes late leaves the offer of its successor alone.
+        """
         ...
 
     def log_places(self, task_instance_ids: Collection[int]) -> dict[int, int]:

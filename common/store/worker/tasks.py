@@ -36,6 +36,7 @@ from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
 from common.model.command_param import CommandParam, ParamKey
+from common.model.offers import Offer
 from common.model.spark import SparkFacts
 from common.model.states import (
     FINISHED_TASK_CODES,
@@ -67,6 +68,7 @@ from common.store.transaction import (
     unnested,
 )
 from common.store.worker.log_tails import keep_tails, log_places
+from common.store.worker.offers import record_offer
 from common.store.worker.ports import (
     AttemptEnd,
     AttemptFolders,
@@ -535,6 +537,9 @@ class PostgresTaskStore(TaskStore):
 
     def keep_tails(self, tails: Sequence[LogTail]) -> int:
         return keep_tails(self._engine, tails)
+
+    def record_offer(self, node: Node, offer: Offer) -> None:
+        record_offer(self._engine, node, offer)
 
     def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
         asked = {"ids": possible_ids(task_instance_ids)}

@@ -376,7 +376,7 @@ def why(
     """
     from common.model.states import ProcessState
     from operations.documents.instances import name_of
-    from operations.explaining import causes_of_command, causes_of_instance, facts_of_instance
+    from operations.explaining import causes_of_command, explain_instance
     from operations.session import opened
     from orcaflow.cli.screens.causes import print_causes
 
@@ -391,13 +391,11 @@ def why(
         return
     number = process_instance_id or 0
     with opened() as session:
-        facts = facts_of_instance(session, number)
-    run = facts.runs[number]
+        found = explain_instance(session, number, task=task)
     if form is not Format.JSON:
-        state = name_of(ProcessState, run.state)
-        write(f"process instance {number} ({escaped(run.name)}) is {state}")
-    causes = causes_of_instance(facts, number, task=task)
-    print_causes(causes, form=form, zone=session.zone)
+        state = name_of(ProcessState, found.state)
+        write(f"process instance {number} ({escaped(found.name)}) is {state}")
+    print_causes(found.causes, form=form, zone=session.zone)
 
 
 @app.command(
@@ -447,7 +445,7 @@ def _signal(
     from common.model.states import ProcessState
     from operations.documents.instances import instance_row
     from operations.instance_commands import put_command
-    from operations.instances import snapshot_of
+    from operations.instances import find_instance
     from operations.session import opened
     from orcaflow.cli.options import patience_of
     from orcaflow.cli.screens.watch import watch as watch_instance
@@ -458,23 +456,23 @@ def _signal(
         command = put_command(session, process_instance_id, CommandType[kind], notify=say)
         if wait:
             await_taken_or_time_out(session, command, patience)
-            snapshot = watch_instance(
+            instance = watch_instance(
                 session,
                 command.process_instance_id,
                 timeout=patience,
                 to_stdout=form is not Format.JSON,
-            )
+            ).instance
         else:
             if not await_taken(session, command, patience=TAKEN_WITHIN):
                 _say_waiting(command.id)
-            snapshot = snapshot_of(session, command.process_instance_id)
+            instance = find_instance(session, command.process_instance_id)
     if form is Format.JSON:
-        row = instance_row(snapshot.instance, now=SystemClock().now())
+        row = instance_row(instance, now=SystemClock().now())
         print_json({"command_id": command.id, "instance": row})
     elif not wait:
         done = "stopped" if kind == "STOP" else "paused"
         write(f"asked for process instance {command.process_instance_id} to be {done}")
-    if wait and snapshot.instance.state != ProcessState[kind]:
+    if wait and instance.state != ProcessState[kind]:
         # It came to its own end before the command reached it.
         raise typer.Exit(1)
 

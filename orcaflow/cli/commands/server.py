@@ -23,7 +23,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-MEMBER_COLUMNS = ("kind", "address", "pid", "cpu", "memory", "load", "since", "health")
+MEMBER_COLUMNS = (
+    *("kind", "address", "pid", "cpu", "memory", "load", "since", "health"),
+    *("groups", "slots", "version"),
+)
 STATUS_COLUMNS = ("name", "host", "port", "pid", "incarnation", "state", "since")
 _NameArgument = Annotated[
     ServerName, typer.Argument(help="standalone-server is all of them together.")
@@ -188,21 +191,20 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List the living masters and workers of the cluster, as ZooKeeper knows them.
 
     Fields: kind, address, incarnation, pid, cpu, memory (shares from 0 to 1), load, since, beaten,
-    health, reason.
+    health, reason, and of workers groups, slots and version, as each told them when it began; null
+    if it did not, or PostgreSQL does not answer.
     """
-    from common.config import load
     from operations.documents.servers import member_row
     from operations.members import members_with_health
-    from operations.session import zone_of
+    from operations.session import opened
 
-    config = load()
-    zone = zone_of(config)
-    rows = [member_row(found) for found in members_with_health(config, zone=zone)]
+    with opened() as session:
+        rows = [member_row(found) for found in members_with_health(session)]
     print_rows(
         rows,
         form=form,
         columns=MEMBER_COLUMNS,
-        zone=zone,
+        zone=session.zone,
         none="There are no masters and no workers; `orcaflow server start standalone-server`.",
     )
     if form is Format.TABLE:

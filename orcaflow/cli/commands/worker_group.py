@@ -32,8 +32,8 @@ _Name = Annotated[str, typer.Argument(help="Name of the worker group.")]
 def list_(form: FormatOption = Format.TABLE) -> None:
     """List the worker groups. Without a group, a task runs on any worker: that is `default`.
 
-    Fields: id, name, addresses (hosts), workers (how many living ones are known to serve it; null
-    if ZooKeeper does not answer), create_time, members (address, known_by).
+    Fields: id, name, addresses (hosts), workers (how many living ones serve it; null if
+    ZooKeeper does not answer), create_time, members (address, known_by).
     """
     from operations.documents.worker_groups import group_row
     from operations.session import opened
@@ -53,11 +53,10 @@ def list_(form: FormatOption = Format.TABLE) -> None:
 
 @app.command(epilog="Example: orcaflow worker-group show etl")
 def show(name: _Name, form: FormatOption = Format.TABLE) -> None:
-    """Show a worker group with the living workers that are known to serve it.
+    """Show a worker group with the living workers that serve it.
 
-    A worker is known by its host's address in the group (known_by address), or by the tasks of the
-    group that it has taken lately (tasks). One that was started with the group and has taken no
-    task of it yet is not known. Fields: as of `list`.
+    A worker serves it by its host's address in the group (known_by address), or since it was
+    started with the group (start), as it told then. Fields: as of `list`.
     """
     from operations.documents.worker_groups import group_row
     from operations.session import opened
@@ -74,7 +73,7 @@ def show(name: _Name, form: FormatOption = Format.TABLE) -> None:
         say("ZooKeeper does not answer, so whether a worker serves it is not known")
     elif not members:
         say(
-            "no living worker is known to serve it:"
+            "no living worker serves it:"
             f" orcaflow server start worker-server --groups {escaped(name)}"
         )
     else:

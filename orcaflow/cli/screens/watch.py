@@ -18,7 +18,7 @@ from common.clock import SystemClock
 from common.dag import Dag
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.model.states import ProcessState, TaskState
-from common.store.listen import Channel, Notification, Notifications, read_task_report
+from common.store.listen import Channel, Notification, read_task_report
 from operations.documents.applications import progress_of
 from operations.documents.instances import name_of, task_duration
 from operations.instances import RunSnapshot, dag_of, snapshot_of
@@ -128,7 +128,7 @@ def _follow(
     snapshot: RunSnapshot | None = None
     lost = False
     channels = (Channel.TASK, Channel.PROCESS, Channel.WANTED)
-    with Notifications(session.url, channels, application_name="orcaflow-watch") as notifications:
+    with session.news(channels, application_name="orcaflow-watch") as notifications:
         while True:
             before = clock.monotonic()
             if before >= look_at:

@@ -18,7 +18,7 @@ from common.model.plans import Begin, ChildOf, Plan, Reject, Snapshot
 from common.model.states import Priority
 from common.store import tables as t
 from common.store.master.commands import PostgresCommandStore
-from common.store.master.ports import Saved, Step
+from common.store.master.ports import FirstStep, LoadedRun, Saved, Step
 from common.store.master.runs import PostgresRunStore
 from common.store.worker.ports import AttemptFolders
 from common.store.worker.tasks import PostgresTaskStore
@@ -66,6 +66,7 @@ def take(
     planner: Callable[[Command, Snapshot], Plan] = a_begin,
     *,
     limit: int = 100,
+    first_step: FirstStep | None = None,
 ) -> dict[int, Ownership | None]:
     taken = PostgresCommandStore(made).take(
         node=node,
@@ -75,8 +76,14 @@ def take(
         live_masters=frozenset,
         planner=planner,
         now=NOON,
+        first_step=first_step,
     )
     return {one.command_id: one.ownership for one in taken.handled}
+
+
+def begin_with_a_task(run: LoadedRun) -> Step:
+    """A first step, with which a command is taken in the plainest way."""
+    return Step(ownership=run.ownership, decisions=(a_submit("first"),), at=NOON)
 
 
 def a_run(made: Engine) -> Ownership:

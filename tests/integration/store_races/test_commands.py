@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import Engine, func, insert, select, text, update
+from sqlalchemy import Engine, delete, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
@@ -16,6 +16,7 @@ from common.model.plans import Begin, Drop, Plan, SetIntent, Snapshot
 from common.model.states import ExecutionType, ProcessState, TaskState
 from common.store import tables as t
 from common.store.master.failover import PostgresFailoverStore
+from common.store.master.ports import FirstStep
 from common.store.master.runs import PostgresRunStore
 from tests.builders import NOON
 from tests.integration.store_races.racing import (
@@ -26,6 +27,7 @@ from tests.integration.store_races.racing import (
     a_run,
     an_intent_for_a_child,
     attempt,
+    begin_with_a_task,
     child_commands,
     commands,
     instance,
@@ -34,12 +36,15 @@ from tests.integration.store_races.racing import (
 )
 
 
-def test_masters_that_take_at_once_take_each_command_once(here: Engine, there: Engine) -> None:
+@pytest.mark.parametrize("first_step", [None, begin_with_a_task], ids=["general", "plain"])
+def test_masters_that_take_at_once_take_each_command_once(
+    here: Engine, there: Engine, first_step: FirstStep | None
+) -> None:
     made = commands(here, 120)
 
     def take_all(engine_of_one: Engine, node: Node) -> list[int]:
         taken: list[int] = []
-        while batch := take(engine_of_one, node, limit=7):
+        while batch := take(engine_of_one, node, limit=7, first_step=first_step):
             taken += batch
         return taken
 
@@ -57,12 +62,54 @@ def test_masters_that_take_at_once_take_each_command_once(here: Engine, there: E
     assert len(names) == len(set(names)) == len(made)
 
 
-def test_commands_that_another_master_holds_are_passed_over(here: Engine, there: Engine) -> None:
+@pytest.mark.parametrize("first_step", [None, begin_with_a_task], ids=["general", "plain"])
+def test_commands_that_another_master_holds_are_passed_over(
+    here: Engine, there: Engine, first_step: FirstStep | None
+) -> None:
     held, free = commands(here, 2)
     with there.begin() as db:
         db.execute(select(t.command.c.id).where(t.command.c.id == held).with_for_update())
-        assert list(take(here, MASTER)) == [free]
-    assert list(take(here, MASTER)) == [held]
+        assert list(take(here, MASTER, first_step=first_step)) == [free]
+    assert list(take(here, MASTER, first_step=first_step)) == [held]
+
+
+def test_a_command_that_is_changed_while_it_is_planned_is_planned_again(
+    here: Engine, there: Engine
+) -> None:
+    (command_id,) = commands(here, 1, worker_group_id=1)
+    planned = []
+
+    def change(found: Command, snapshot: Snapshot) -> Plan:
+        planned.append(found.worker_group_id)
+        if len(planned) == 1:
+            with there.begin() as db:
+                db.execute(
+                    update(t.command).where(t.command.c.id == command_id).values(worker_group_id=2)
+                )
+        begin = a_begin(found, snapshot)
+        assert isinstance(begin, Begin)
+        return replace(begin, worker_group_id=found.worker_group_id)
+
+    (owned,) = take(here, MASTER, change, first_step=begin_with_a_task).values()
+    assert planned == [1, 2]
+    assert owned is not None
+    assert instance(here, owned.process_instance_id).worker_group_id == 2
+
+
+def test_a_command_that_is_withdrawn_while_it_is_planned_begins_nothing(
+    here: Engine, there: Engine
+) -> None:
+    (command_id,) = commands(here, 1)
+
+    def withdraw(found: Command, snapshot: Snapshot) -> Plan:
+        with there.begin() as db:
+            db.execute(delete(t.command).where(t.command.c.id == command_id))
+        return a_begin(found, snapshot)
+
+    assert take(here, MASTER, withdraw, first_step=begin_with_a_task) == {}
+    with here.connect() as db:
+        begun = select(func.count()).where(t.process_instance.c.name == f"run-{command_id}")
+        assert db.scalar(begun) == 0
 
 
 def test_t37_a_stop_that_waits_for_the_end_of_a_run_changes_nothing(
@@ -89,7 +136,10 @@ def test_t37_a_stop_that_waits_for_the_end_of_a_run_changes_nothing(
     assert (row.state, row.wanted_state, row.command_type) == (7, None, 0)
 
 
-def test_a_command_and_what_it_begins_are_one_transaction_1246(here: Engine) -> None:
+@pytest.mark.parametrize("first_step", [None, begin_with_a_task], ids=["general", "plain"])
+def test_a_command_and_what_it_begins_are_one_transaction_1246(
+    here: Engine, first_step: FirstStep | None
+) -> None:
     (command_id,) = commands(here, 1)
     fails = "test_1246_fails"
     with here.begin() as db:
@@ -107,14 +157,14 @@ def test_a_command_and_what_it_begins_are_one_transaction_1246(here: Engine) -> 
         )
     try:
         with pytest.raises(DBAPIError, match="the command stays"):
-            take(here, MASTER)
+            take(here, MASTER, first_step=first_step)
         with here.connect() as db:
             begun = select(func.count()).where(t.process_instance.c.name == f"run-{command_id}")
             assert db.scalar(begun) == 0
     finally:
         with here.begin() as db:
             db.execute(text(f"DROP FUNCTION {fails}() CASCADE"))
-    assert list(take(here, MASTER)) == [command_id]
+    assert list(take(here, MASTER, first_step=first_step)) == [command_id]
 
 
 def test_masters_that_find_the_same_loss_at_once_recover_each_run_once(

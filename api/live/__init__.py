@@ -1,0 +1,1 @@
+"""Streams of events: one loop looks at what somebody watches, and tells each watcher of changes."""

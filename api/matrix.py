@@ -1,0 +1,66 @@
+"""The matrix of rights: what each role is answered at each route, by the table of policies alone.
+
+`python -m api.matrix` prints it as it stands in `docs/security.md`; a test compares the two, and
+another one sends every request of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from typing import Final
+
+from api.policy import LIST, POLICIES, Policy, Who
+from common.model.rights import ROLES
+
+
+class Outcome(Enum):
+    """The answer to a request, as far as rights decide it."""
+
+    DONE = "done"
+    UNAUTHENTICATED = "401"
+    FORBIDDEN = "403"
+    MISSING = "404"
+
+
+CALLERS: Final = ("anyone", "nobody", *ROLES, "administrator")
+"""The roles in a project, with those that have none: `anyone` has no token, `nobody` no grant, and
+an administrator needs none. Whoever may do the most comes last."""
+
+_HEAD: Final = "| route | no token | no role | {roles} | administrator | viewer to admin, foreign |"
+_SHORT: Final = {
+    Outcome.DONE: "yes",
+    Outcome.UNAUTHENTICATED: "401",
+    Outcome.FORBIDDEN: "403",
+    Outcome.MISSING: "404",
+}
+
+
+def outcome(policy: Policy, caller: str, *, own: bool) -> Outcome:
+    """Work out the answer to a caller; `own` is an object of the project of the caller's role."""
+    if policy.takes is Who.ANYONE:
+        return Outcome.DONE
+    if caller == "anyone":
+        return Outcome.UNAUTHENTICATED
+    if caller == "administrator" or isinstance(policy.takes, Who) or policy == LIST:
+        return Outcome.DONE
+    if caller == "nobody" or not own:
+        return Outcome.MISSING
+    return Outcome.DONE if ROLES[caller] & policy.takes else Outcome.FORBIDDEN
+
+
+def table() -> str:
+    """Return the matrix as a Markdown table; a list has what its caller may see."""
+    lines = [_HEAD.format(roles=" | ".join(ROLES)), "|---" * (len(CALLERS) + 2) + "|"]
+    for name, policy in POLICIES.items():
+        answers = [_SHORT[outcome(policy, caller, own=True)] for caller in CALLERS]
+        foreign = _SHORT[outcome(policy, "admin", own=False)]
+        if policy == LIST:
+            answers = [answers[0], "none", *["its own"] * len(ROLES), "all"]
+            foreign = "left out"
+        lines.append(f"| `{name}` | {' | '.join(answers)} | {foreign} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

@@ -1,0 +1,198 @@
+"""Pages by number, as DolphinScheduler's clients ask for them: rows of a project, and their total.
+
+The work is bounded: no more than `MOST_COUNTED` rows are counted or passed over. The rows
+themselves are read by `common.store.people.views` and its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, func, select
+
+from common.store.people.definitions import DefinitionRow, definitions_by_id
+from common.store.people.projects import containing
+from common.store.people.schedule_views import ScheduleView, schedules
+from common.store.people.views import (
+    ProcessInstanceView,
+    TaskInstanceView,
+    process_instances,
+    task_instances,
+)
+from common.store.tables import (
+    complement_date,
+    process_definition,
+    process_instance,
+    schedule,
+    task_instance,
+    user,
+)
+
+MOST_COUNTED: Final = 100_000
+_ESCAPE: Final = "\\"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """The rows from `offset` on, `limit` at most."""
+
+    offset: int
+    limit: int
+
+
+def definition_slice(
+    db: Connection, project_id: int, wanted: Slice, *, search: str | None = None
+) -> tuple[list[DefinitionRow], int]:
+    """List definitions of a project, the newest first, and count them all."""
+    statement = (
+        select(process_definition.c.id)
+        .where(process_definition.c.project_id == project_id)
+        .order_by(process_definition.c.id.desc())
+    )
+    if search:
+        like = process_definition.c.name.ilike(containing(search), escape=_ESCAPE)
+        statement = statement.where(like)
+    ids, total = _ids(db, statement, wanted)
+    found = definitions_by_id(db, ids)
+    return [found[each] for each in ids if each in found], total
+
+
+def instance_slice(
+    db: Connection,
+    project_id: int,
+    wanted: Slice,
+    *,
+    definition_id: int | None = None,
+    states: Sequence[int] = (),
+    search: str | None = None,
+    host: str | None = None,
+    executor: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> tuple[list[ProcessInstanceView], int]:
+    """List runs of a project's definitions, the newest first, and count them all."""
+    statement = (
+        select(process_instance.c.id)
+        .join(
+            process_definition,
+            process_definition.c.id == process_instance.c.process_definition_id,
+        )
+        .where(process_definition.c.project_id == project_id)
+        .order_by(process_instance.c.id.desc())
+    )
+    if definition_id is not None:
+        statement = statement.where(process_instance.c.process_definition_id == definition_id)
+    if states:
+        statement = statement.where(process_instance.c.state.in_(states))
+    if search:
+        like = process_instance.c.name.ilike(containing(search), escape=_ESCAPE)
+        statement = statement.where(like)
+    if host:
+        like = process_instance.c.host.ilike(containing(host), escape=_ESCAPE)
+        statement = statement.where(like)
+    if executor:
+        named = select(user.c.id).where(user.c.user_name == executor)
+        statement = statement.where(process_instance.c.executor_id.in_(named))
+    if since is not None:
+        statement = statement.where(process_instance.c.start_time >= since)
+    if until is not None:
+        statement = statement.where(process_instance.c.start_time <= until)
+    ids, total = _ids(db, statement, wanted)
+    return process_instances(db, ids=ids, limit=len(ids)), total
+
+
+def task_slice(
+    db: Connection,
+    project_id: int,
+    wanted: Slice,
+    *,
+    process_instance_id: int | None = None,
+    states: Sequence[int] = (),
+    search: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> tuple[list[TaskInstanceView], int]:
+    """List the valid attempts of a project's runs, the newest first, and count them all."""
+    statement = (
+        select(task_instance.c.id)
+        .join(process_instance, process_instance.c.id == task_instance.c.process_instance_id)
+        .join(
+            process_definition,
+            process_definition.c.id == process_instance.c.process_definition_id,
+        )
+        .where(process_definition.c.project_id == project_id)
+        .where(task_instance.c.flag == 1)
+        .order_by(task_instance.c.id.desc())
+    )
+    if process_instance_id is not None:
+        statement = statement.where(task_instance.c.process_instance_id == process_instance_id)
+    if states:
+        statement = statement.where(task_instance.c.state.in_(states))
+    if search:
+        like = task_instance.c.name.ilike(containing(search), escape=_ESCAPE)
+        statement = statement.where(like)
+    if since is not None:
+        statement = statement.where(task_instance.c.start_time >= since)
+    if until is not None:
+        statement = statement.where(task_instance.c.start_time <= until)
+    ids, total = _ids(db, statement, wanted)
+    return list(reversed(task_instances(db, ids=ids))), total
+
+
+def schedule_slice(
+    db: Connection,
+    project_id: int,
+    wanted: Slice,
+    *,
+    definition_id: int | None = None,
+    search: str | None = None,
+) -> tuple[list[ScheduleView], int]:
+    """List the schedules of a project's definitions, the newest first, and count them all."""
+    statement = (
+        select(schedule.c.id)
+        .join(process_definition, process_definition.c.id == schedule.c.process_definition_id)
+        .where(process_definition.c.project_id == project_id)
+        .order_by(schedule.c.id.desc())
+    )
+    if definition_id is not None:
+        statement = statement.where(schedule.c.process_definition_id == definition_id)
+    if search:
+        like = process_definition.c.name.ilike(containing(search), escape=_ESCAPE)
+        statement = statement.where(like)
+    ids, total = _ids(db, statement, wanted)
+    return list(reversed(schedules(db, ids=ids))), total
+
+
+def instances_of_command(db: Connection, command_id: int) -> list[int]:
+    """Return the ids of the runs that a command began."""
+    return list(
+        db.scalars(
+            select(process_instance.c.id)
+            .where(process_instance.c.command_id == command_id)
+            .order_by(process_instance.c.id)
+        )
+    )
+
+
+def instances_of_complement(db: Connection, complement_id: int, *, limit: int) -> list[int]:
+    """Return the ids of the runs that a complement has begun so far, at most `limit`."""
+    return list(
+        db.scalars(
+            select(complement_date.c.process_instance_id)
+            .where(complement_date.c.complement_id == complement_id)
+            .where(complement_date.c.process_instance_id != 0)
+            .order_by(complement_date.c.position)
+            .limit(limit)
+        )
+    )
+
+
+def _ids(db: Connection, statement: Select[Any], wanted: Slice) -> tuple[list[int], int]:
+    ids: list[int] = []
+    if wanted.limit and wanted.offset < MOST_COUNTED:
+        ids = list(db.scalars(statement.offset(wanted.offset).limit(wanted.limit)))
+    bounded = statement.order_by(None).limit(MOST_COUNTED).subquery()
+    return ids, db.scalar(select(func.count()).select_from(bounded)) or 0

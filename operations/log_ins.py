@@ -1,0 +1,285 @@
+"""Log-ins, by a password or a one-time link, the sessions that they begin, the price of guesses.
+
+A session is 256 random bits, of which the table has the SHA-256. It ends after twelve hours without
+a request, after a week at the latest, with any change of its user's password, and by a log-out.
+Five wrong passwords of one account or from one address block further ones for a while that doubles.
+Every log-in stands in the audit, in its own transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from common.errors import NotAllowedError, NotFoundError
+from common.model.rights import EVERYTHING, Principal
+from common.store.people import audit, users
+from common.store.people import log_ins as store
+from common.store.people.log_ins import SessionView
+from operations import passwords
+from operations.rights import change, noted
+
+if TYPE_CHECKING:
+    from common.store.connect import Connection, Engine
+    from operations.session import Session
+
+LINK_GOOD_FOR: Final = timedelta(seconds=30)
+_RANDOM_BYTES: Final = 32
+_FORM: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+_KEY: Final = re.compile(r"[0-9a-f]{16}")
+_FREE: Final = 5
+_FIRST_BLOCK: Final = timedelta(seconds=30)
+_LONGEST_BLOCK: Final = timedelta(hours=1)
+_LONGEST_NAME: Final = 64
+# 64 MiB a hash: two at a time are the most that the server may spend on strangers, and those that
+# wait for their turn hold threads of other requests.
+_hashing: Final = threading.BoundedSemaphore(2)
+_queueing: Final = threading.BoundedSemaphore(8)
+_BUSY_SECONDS: Final = 1
+# Of no password: an unknown user costs the same time as a known one.
+_NOBODYS: Final = (
+    "$argon2id$v=19$m=65536,t=3,p=4$Qyc89yShvVRSG8i1FBD2eg"
+    "$hEkQKmRyi4XN2P3/VZti4yxjiY53nvE5sld+JkGLH30"
+)
+
+
+class LogInBlockedError(NotAllowedError):
+    """Too many log-ins came for this account or from this address. Wait, as it says."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after: Final = retry_after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeLink:
+    """A link that was made, with its text, which is nowhere else."""
+
+    user_name: str
+    text: str = field(repr=False)
+
+
+def log_in(
+    engine: Engine,
+    name: str,
+    password: str,
+    *,
+    address: str | None,
+    request: str | None = None,
+) -> str | None:
+    """Begin a session and return its text; None if name and password are not a user's.
+
+    `LogInBlockedError` while the account or the address is blocked, whatever the password is. A
+    try is counted before its password is looked at, so that many at once gain nothing.
+    """
+    account, place = _subjects(name, address)
+    with _turn():
+        with engine.begin() as db:
+            _charge(db, account)
+            if place is not None:
+                _charge(db, place)
+            known = store.password_of(db, name) if _is_a_name(name) else None
+        fits = len(password) <= passwords.LONGEST
+        stored = _NOBODYS if known is None else known.password_hash
+        with _hashing:
+            fits = passwords.matches(stored, password if fits else "") and fits
+            weak = known is not None and fits and passwords.is_outdated(stored)
+            stronger = passwords.hashed(password) if weak else None
+    text = secrets.token_urlsafe(_RANDOM_BYTES)
+    with engine.begin() as db:
+        # Whoever has changed the password meanwhile has ended all sessions.
+        if known is None or not fits or not store.is_unchanged(db, known):
+            who = Principal(
+                user_id=0 if known is None else known.user_id,
+                # No name that nobody has: people type passwords into that field.
+                user_name="unknown" if known is None else known.user_name,
+                address=address,
+                request=request,
+            )
+            _note(db, who, "session.begin", refused=True, detail="wrong name or password")
+            return None
+        if stronger is not None:
+            store.rehash(db, known.user_id, stronger)
+        store.forget_failures(db, [account])
+        if place is not None:
+            # The tries of others from there count on: whoever guesses may have an account too.
+            store.uncharge(db, place, free=_FREE)
+        who = Principal(
+            user_id=known.user_id, user_name=known.user_name, address=address, request=request
+        )
+        store.begin_session(db, _hash(text), known.user_id, address=address)
+        _note(db, who, "session.begin", refused=False, detail="by password")
+    return text
+
+
+def make_link(session: Session, user: str | None = None) -> MadeLink:
+    """Make a link that logs a user in, once, within thirty seconds.
+
+    Without a name it is an administrator. For the owner of the database alone, who may do
+    everything anyway.
+    """
+    text = secrets.token_urlsafe(_RANDOM_BYTES)
+    with noted(session, "session.link", user) as db:
+        if user is None:
+            found = store.first_administrator(db)
+            if found is None:
+                raise NotFoundError("no administrator is enabled; orcaflow user list shows them")
+        else:
+            views = users.users(db, name=user) if "\0" not in user else []
+            if not views:
+                raise NotFoundError(f"there is no user {user!r:.200}; see `orcaflow user list`")
+            if not views[0].is_enabled:
+                raise NotAllowedError(f"user {user} is disabled; orcaflow user enable {user}")
+            found = store.SessionHolder(user_id=views[0].id, user_name=views[0].name)
+        store.add_link(db, _link_hash(text), found.user_id, good_for=LINK_GOOD_FOR)
+    return MadeLink(user_name=found.user_name, text=text)
+
+
+def open_link(engine: Engine, link: str, *, address: str | None, request: str | None) -> str | None:
+    """Begin the session of a link and return its text; None if it was used, is old or unknown."""
+    if not _FORM.fullmatch(link):
+        return None
+    text = secrets.token_urlsafe(_RANDOM_BYTES)
+    with engine.begin() as db:
+        found = store.take_link(db, _link_hash(link))
+        if found is None:
+            return None
+        who = Principal(
+            user_id=found.user_id, user_name=found.user_name, address=address, request=request
+        )
+        store.begin_session(db, _hash(text), found.user_id, address=address)
+        _note(db, who, "session.begin", refused=False, detail="by a link of the command line")
+    return text
+
+
+def log_out(
+    engine: Engine, session: str, *, address: str | None = None, request: str | None = None
+) -> None:
+    """End a session; nothing if there is none."""
+    if not _FORM.fullmatch(session):
+        return
+    with engine.begin() as db:
+        holder = store.holder_of_session(db, _hash(session))
+        if store.end_session(db, _hash(session)) and holder is not None:
+            who = Principal(
+                user_id=holder.user_id,
+                user_name=holder.user_name,
+                address=address,
+                request=request,
+            )
+            _note(db, who, "session.end", refused=False, detail="logged out")
+
+
+def principal_of_session(
+    engine: Engine, session: str, *, address: str | None, request: str | None
+) -> Principal | None:
+    """Return the principal of a session; None if it has ended, or is none."""
+    if not _FORM.fullmatch(session):
+        return None
+    with engine.begin() as db:
+        holder = store.holder_of_session(db, _hash(session))
+    if holder is None:
+        return None
+    return Principal(
+        user_id=holder.user_id,
+        user_name=holder.user_name,
+        scope=EVERYTHING,
+        session_hash=_hash(session),
+        address=address,
+        request=request,
+    )
+
+
+def list_sessions(session: Session) -> list[SessionView]:
+    """The sessions of the user who asks, the last used first."""
+    with session.engine.connect() as db:
+        return store.sessions_of(db, session.principal.user_id)
+
+
+def own_key(principal: Principal) -> str | None:
+    """The key of the session by which the principal asks; None with a token."""
+    return None if principal.session_hash is None else store.key_of(principal.session_hash)
+
+
+def end_own_session(session: Session, key: str) -> None:
+    """End a session of the user who asks; `NotFoundError` if there is none with this key."""
+    with change(session, "session.end", "session") as made:
+        made.detail = "ended by its user"
+        if not _KEY.fullmatch(key) or not store.end_session_of(
+            made.db, session.principal.user_id, key
+        ):
+            raise NotFoundError("you have no such session; GET /api/v1/sessions lists yours")
+
+
+def csrf_token(session: str) -> str:
+    """The proof that a request comes from a page that could read an answer of this session."""
+    return hmac.new(session.encode(), b"orcaflow csrf", hashlib.sha256).hexdigest()
+
+
+def is_csrf_token(session: str, given: str) -> bool:
+    """Return True for the proof of this session."""
+    expected = csrf_token(session)
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    if not _queueing.acquire(blocking=False):
+        raise LogInBlockedError(
+            "many log in at this moment; try again in a second", retry_after=_BUSY_SECONDS
+        )
+    try:
+        yield
+    finally:
+        _queueing.release()
+
+
+def _charge(db: Connection, subject: str) -> None:
+    left = store.charge(
+        db, subject, free=_FREE, first_block=_FIRST_BLOCK, longest_block=_LONGEST_BLOCK
+    )
+    if left is not None:
+        seconds = max(1, round(left.total_seconds()))
+        raise LogInBlockedError(
+            f"too many wrong log-ins; try again in {seconds} s", retry_after=seconds
+        )
+
+
+def _note(db: Connection, who: Principal, action: str, *, refused: bool, detail: str) -> None:
+    audit.add_line(
+        db,
+        who,
+        action=action,
+        object_type="session",
+        object_id=None,
+        object_name=None,
+        project_id=None,
+        refused=refused,
+        detail=detail,
+    )
+
+
+def _subjects(name: str, address: str | None) -> tuple[str, str | None]:
+    account = hashlib.sha256(name.lower().encode("utf-8", "replace")).hexdigest()
+    return f"user:{account}", None if address is None else f"address:{address:.60}"
+
+
+def _is_a_name(name: str) -> bool:
+    return 0 < len(name) <= _LONGEST_NAME and "\0" not in name and name.isprintable()
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _link_hash(text: str) -> str:
+    """Never that of a session with the same text."""
+    return hashlib.sha256(b"link:" + text.encode()).hexdigest()

@@ -1,0 +1,92 @@
+"""`orcaflow context`: the api-servers that commands are sent to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orcaflow.cli.output import Format, FormatOption, escaped, print_rows, write
+
+app = typer.Typer(
+    help="Name api-servers, and choose the one that commands are sent to.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+COLUMNS = ("name", "current", "url", "token_file")
+
+_Name = Annotated[str, typer.Argument(help="Name of the context.")]
+
+
+@app.command(
+    epilog=(
+        "Example: orcaflow context add team --server https://orcaflow.example.org --token-file"
+        " ~/.orcaflow/team.token"
+    )
+)
+def add(
+    name: _Name,
+    *,
+    server: Annotated[str, typer.Option("--server", metavar="URL", help="Its address.")],
+    token_file: Annotated[
+        str,
+        typer.Option("--token-file", metavar="FILE", help="Holds its token; yours alone (0600)."),
+    ],
+) -> None:
+    """Add a context, or change the one of this name. The token stays in its file.
+
+    The server is not asked. Exit code 78 if others may read the file.
+    """
+    from pathlib import Path
+
+    from orcaflow.remote.client import Client
+    from orcaflow.remote.contexts import Server, add_context
+
+    wanted = Server(url=server, token_file=str(Path(token_file).expanduser().absolute()))
+    Client(wanted)  # Refuses what no command could use.
+    add_context(name, wanted)
+    write(escaped(f"context {name} is there; take it: orcaflow context use {name}"))
+
+
+@app.command(epilog="Example: orcaflow context use team")
+def use(name: _Name) -> None:
+    """Send commands to this server from now on; `local` sends them to the database again."""
+    from orcaflow.remote.contexts import LOCAL, use_context
+
+    use_context(name)
+    where = "the database of the settings" if name == LOCAL else f"the server of context {name}"
+    write(escaped(f"commands go to {where} from now on"))
+
+
+@app.command(name="list", epilog="Example: orcaflow context list -o json")
+def list_(form: FormatOption = Format.TABLE) -> None:
+    """List the contexts. Fields: name, current, url, token_file."""
+    from orcaflow.remote.contexts import read_contexts
+
+    known = read_contexts()
+    rows = [
+        {
+            "name": name,
+            "current": name == known.current,
+            "url": each.url,
+            "token_file": each.token_file,
+        }
+        for name, each in known.servers.items()
+    ]
+    print_rows(
+        rows,
+        form=form,
+        columns=COLUMNS,
+        none="There are no contexts: commands go to the database of the settings.",
+    )
+
+
+@app.command(epilog="Example: orcaflow context remove team")
+def remove(name: _Name) -> None:
+    """Remove a context; its token's file stays. If it was in use, the database is then."""
+    from orcaflow.remote.contexts import remove_context
+
+    remove_context(name)
+    write(escaped(f"context {name} is removed"))

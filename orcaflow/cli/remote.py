@@ -1,0 +1,147 @@
+"""Chooses the server of a command, and refuses commands that no server carries out.
+
+Every command stands in one of three tables: those done over HTTP, those that need neither a
+database nor a server, and those for the database's own computer, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from common.errors import NotAllowedError
+from operations.errors import UsageError
+
+if TYPE_CHECKING:
+    from orcaflow.remote.contexts import Server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The options of the program that choose a server; without a URL the context in use does."""
+
+    url: str | None
+    token_file: str | None
+
+
+OVER_HTTP: Final = frozenset(
+    {
+        *("run", "server list", "task list", "task why", "command list", "command show"),
+        *("instance list", "instance why", "instance stop", "instance pause", "instance resume"),
+        *("instance rerun", "instance recover", "instance watch"),
+    }
+)
+"""Commands whose operations have routes."""
+
+ANYWHERE: Final = frozenset(
+    {
+        *("context add", "context use", "context list", "context remove"),
+        *("version", "config show", "config get", "definition lint", "definition schema"),
+    }
+)
+"""Commands that ask no database: they do the same with a server and without."""
+
+_NO_ROUTE: Final = "its operations have no route yet"
+_OWNER: Final = "only the owner of the database does this"
+_COMPUTER: Final = "it is about the daemons and the files of this computer"
+_LOG: Final = "logs are read from the computers of the workers"
+
+OF_COMPUTER: Final = frozenset(
+    {"doctor", "server start", "server stop", "server restart", "server status"}
+)
+"""Commands about this computer. A context leaves them alone, since its daemons are to start all the
+same; they are refused if a server is named with the command itself."""
+
+LOCAL_ONLY: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            *("instance show", "instance execute", "instance delete"),
+            *("task render", "task force-success"),
+            *("definition import", "definition list", "definition show", "definition export"),
+            *("definition online", "definition offline", "definition delete"),
+            *("definition set",),
+            *("schedule create", "schedule list", "schedule show", "schedule edit"),
+            *("schedule online", "schedule offline", "schedule delete", "schedule preview"),
+            *("schedule fires", "schedule simulate"),
+            *(
+                "complement run",
+                "complement wait",
+                "complement list",
+                "complement show",
+                "complement pause",
+            ),
+            *("complement resume", "complement cancel", "complement retry"),
+            *("alert list", "pool create", "pool list", "pool show", "pool resize", "pool remove"),
+            *("datasource create", "datasource list", "datasource test", "datasource remove"),
+            *("worker-group create", "worker-group list", "worker-group show"),
+            *("worker-group delete", "tenant create", "tenant list", "tenant delete"),
+        ),
+        _NO_ROUTE,
+    ),
+    **dict.fromkeys(("task log",), _LOG),
+    **dict.fromkeys(
+        (
+            *("db upgrade", "db check", "db schema", "purge", "datasource encrypt"),
+            *("user create", "user list", "user disable", "user enable", "user grant"),
+            *("user password", "token create", "token list", "token revoke", "console"),
+        ),
+        _OWNER,
+    ),
+    **dict.fromkeys(sorted(OF_COMPUTER), _COMPUTER),
+}
+"""Commands that a server does not carry out, each with the reason."""
+
+
+@contextmanager
+def carried_out(chosen: Chosen | None, command: str) -> Iterator[None]:
+    """Have the operations of the command carried out by the server that is chosen, if any is."""
+    server = None if command in ANYWHERE else _server(command, chosen)
+    if server is None:
+        yield
+        return
+    _check(command)
+    from operations.session import MAKER
+    from orcaflow.remote.session import RemoteSession
+
+    before = MAKER.set(lambda: RemoteSession(server))
+    try:
+        yield
+    finally:
+        MAKER.reset(before)
+
+
+def _server(command: str, chosen: Chosen | None) -> Server | None:
+    if chosen is not None and (chosen.url is not None or chosen.token_file is not None):
+        if chosen.url is None or chosen.token_file is None:
+            raise UsageError(
+                "server", "a server and a token's file go together: --server URL --token-file FILE"
+            )
+        from orcaflow.remote.contexts import Server
+
+        return Server(url=chosen.url, token_file=chosen.token_file)
+    if command in OF_COMPUTER or not _has_contexts():
+        return None
+    from orcaflow.remote.contexts import read_contexts
+
+    known = read_contexts()
+    return None if known.current is None else known.servers[known.current]
+
+
+def _has_contexts() -> bool:
+    """True if there is a file of contexts. Most have none, and are spared the imports."""
+    home = os.environ.get("ORCAFLOW_HOME") or "~/.orcaflow"
+    return Path(home).expanduser().joinpath("contexts.json").exists()
+
+
+def _check(command: str) -> None:
+    cure = (
+        "give it on a computer that reaches the database, without --server"
+        " (orcaflow context use local)"
+    )
+    if command not in OVER_HTTP:
+        reason = LOCAL_ONLY.get(command, _NO_ROUTE)
+        raise NotAllowedError(f"`orcaflow {command}` is not done by a server: {reason}; {cure}")

@@ -1,0 +1,296 @@
+"""The operations that an api-server answers, each by the routes that it takes.
+
+`ANSWERS` is the whole table, by the module and name of the function in `operations`; each has the
+signature of that function but for the session, in whose place it has the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from common.dag import Dag
+from common.errors import NotAllowedError, NotFoundError
+from common.model.commands import CommandOutcome, CommandType
+from common.model.states import (
+    FailureStrategy,
+    Priority,
+    TaskDependType,
+    TaskState,
+    WarningType,
+)
+from common.store.people.ledger import CommandView
+from common.store.people.views import ProcessInstanceView, TaskInstanceView
+from common.why import Cause
+from operations.errors import CommandFailedError, UsageError
+from operations.explaining import Explained
+from operations.instance_commands import PutCommand
+from operations.instances import RunSnapshot
+from operations.lookup import state_named
+from operations.members import MemberHealth
+from orcaflow.remote.client import Client
+from orcaflow.remote.documents import (
+    causes_of,
+    command_of,
+    instance_of,
+    member_of,
+    task_of,
+)
+
+_PAGE: Final = 500
+
+_WORDS: Final[Mapping[CommandType, str]] = {
+    CommandType.STOP: "stop",
+    CommandType.PAUSE: "pause",
+    CommandType.RECOVER_SUSPENDED_PROCESS: "resume",
+    CommandType.REPEAT_RUNNING: "rerun",
+}
+
+
+def list_instances(
+    client: Client,
+    *,
+    definition: str | None = None,
+    states: Sequence[str] = (),
+    limit: int,
+) -> list[ProcessInstanceView]:
+    """List runs, a page at a time."""
+    found: list[ProcessInstanceView] = []
+    after: str | None = None
+    while len(found) < limit:
+        page = min(_PAGE, limit - len(found))
+        asked = {"definition": definition, "state": list(states), "limit": page, "after": after}
+        answer = client.get("/instances", asked)
+        found += [instance_of(row) for row in answer["items"]]
+        after = answer["next"]
+        if after is None:
+            break
+    return found
+
+
+def find_instance(client: Client, process_instance_id: int) -> ProcessInstanceView:
+    """Return the run."""
+    return instance_of(client.get(f"/instances/{process_instance_id}"))
+
+
+def list_tasks(
+    client: Client,
+    *,
+    process_instance_id: int | None = None,
+    states: Sequence[str] = (),
+    valid_only: bool = True,
+    limit: int,
+) -> list[TaskInstanceView]:
+    """List the attempts of one run."""
+    codes = [state_named(TaskState, each) for each in states]
+    if process_instance_id is None:
+        raise UsageError("instance", "over HTTP the attempts of one run are listed: --instance ID")
+    found = [
+        view
+        for view in _tasks(client, process_instance_id)
+        if (not codes or view.state in codes)
+        and (not valid_only or view.valid or view.lost_at is not None)
+    ]
+    return found[-limit:]
+
+
+def snapshot_of(client: Client, process_instance_id: int) -> RunSnapshot:
+    """Return the run as it is now."""
+    instance = find_instance(client, process_instance_id)
+    tasks = [
+        view
+        for view in _tasks(client, process_instance_id)
+        if view.valid or view.lost_at is not None
+    ]
+    return RunSnapshot(instance=instance, tasks={task.name: task for task in tasks})
+
+
+def dag_of(client: Client, process_instance_id: int) -> Dag | None:
+    """Return no DAG: the tree of a watched run grows with its tasks then."""
+    find_instance(client, process_instance_id)
+    return None
+
+
+def last_lines_anywhere(client: Client, task: TaskInstanceView, *, lines: int) -> list[str]:
+    """Refuse: no server gives logs yet."""
+    del lines
+    raise NotAllowedError(
+        f"its log is not told by {client.url} yet; see it on a computer that reaches the database:"
+        f" orcaflow task log {task.id}"
+    )
+
+
+def _tasks(client: Client, process_instance_id: int) -> list[TaskInstanceView]:
+    return [task_of(row) for row in client.get(f"/instances/{process_instance_id}/tasks")["items"]]
+
+
+def explain_instance(
+    client: Client, process_instance_id: int, *, task: str | None = None
+) -> Explained:
+    """Explain a run or a task of it."""
+    run = find_instance(client, process_instance_id)
+    rows = client.get(f"/instances/{process_instance_id}/why", {"task": task})["items"]
+    return Explained(name=run.name, state=run.state, causes=causes_of(rows))
+
+
+def causes_of_command(client: Client, command_id: int) -> tuple[Cause, ...]:
+    """Explain why the command still waits."""
+    return causes_of(client.get(f"/commands/{command_id}/why")["items"])
+
+
+def causes_of_task_instance(client: Client, task_instance_id: int) -> tuple[Cause, ...]:
+    """Explain why the attempt is not done."""
+    return causes_of(client.get(f"/tasks/{task_instance_id}/why")["items"])
+
+
+def list_commands(
+    client: Client,
+    *,
+    outcomes: Sequence[str] = (),
+    definition: str | None = None,
+    limit: int,
+) -> list[CommandView]:
+    """List commands; at most a page, since their list has no other."""
+    if limit > _PAGE:
+        raise UsageError("limit", f"over HTTP no more than {_PAGE} commands are listed")
+    asked = {"outcome": list(outcomes), "definition": definition, "limit": limit}
+    return [command_of(row) for row in client.get("/commands", asked)["items"]]
+
+
+def command_with_id(client: Client, command_id: int) -> CommandView:
+    """Return the command with its outcome."""
+    return command_of(client.get(f"/commands/{command_id}"))
+
+
+def outcome(client: Client, command_id: int) -> CommandView | None:
+    """Return the command once it is carried out; `CommandFailedError` if it had no effect."""
+    found = command_with_id(client, command_id)
+    if found.outcome is None:
+        return None
+    if found.outcome is not CommandOutcome.TAKEN:
+        raise CommandFailedError(found)
+    return found
+
+
+def members_with_health(client: Client) -> list[MemberHealth]:
+    """Return the masters and workers of the cluster."""
+    return [member_of(row) for row in client.get("/servers")["items"]]
+
+
+def begin_run(
+    client: Client,
+    definition: str,
+    *,
+    params: Mapping[str, str],
+    date: str | None = None,
+    start_nodes: str | None = None,
+    depend: TaskDependType = TaskDependType.TASK_POST,
+    failure_strategy: FailureStrategy = FailureStrategy.CONTINUE,
+    priority: Priority = Priority.MEDIUM,
+    worker_group: str | None = None,
+    warning_type: WarningType = WarningType.NONE,
+) -> int:
+    """Put the command that begins a run of the definition of this name."""
+    if warning_type is not WarningType.NONE:
+        raise UsageError("warning_type", "over HTTP a run can't ask for alerts yet")
+    body = {
+        "definition_id": _definition_named(client, definition),
+        "params": dict(params),
+        "date": date,
+        "start_nodes": None if start_nodes is None else start_nodes.split(","),
+        "depend": depend.name,
+        "failure_strategy": failure_strategy.name,
+        "priority": priority.name,
+        "worker_group": worker_group,
+    }
+    begun = client.post("/instances", {key: each for key, each in body.items() if each is not None})
+    number: int = begun["command"]["id"]
+    return number
+
+
+def put_command(
+    client: Client,
+    process_instance_id: int,
+    command_type: CommandType,
+    *,
+    notify: Callable[[str], None] = lambda _: None,
+) -> PutCommand:
+    """Put a command to a run."""
+    word = _WORDS.get(command_type)
+    if word is None:
+        raise NotAllowedError(
+            f"over HTTP there is no {command_type.name} yet; `orcaflow instance recover`"
+            f" {process_instance_id} goes on where the run ended"
+        )
+    return _put(client, process_instance_id, word, command_type, notify)
+
+
+def recover(
+    client: Client, process_instance_id: int, *, notify: Callable[[str], None] = lambda _: None
+) -> PutCommand:
+    """Put the command that goes on where a run ended."""
+    kind = CommandType.START_FAILURE_TASK_PROCESS
+    return _put(client, process_instance_id, "recover", kind, notify)
+
+
+def is_taken(client: Client, command: PutCommand) -> bool:
+    """Return True once a master has carried the command out."""
+    return outcome(client, command.id) is not None
+
+
+def _put(
+    client: Client,
+    process_instance_id: int,
+    word: str,
+    command_type: CommandType,
+    notify: Callable[[str], None],
+) -> PutCommand:
+    def tell_root(root: int) -> None:
+        if root not in (0, process_instance_id):
+            notify(
+                f"process instance {process_instance_id} is a sub process: the command goes to the"
+                f" root of its tree, {root}"
+            )
+
+    try:
+        put = client.post(f"/instances/{process_instance_id}/{word}")
+    except NotAllowedError:
+        # The refusal is about the root, which has to be named first.
+        tell_root(find_instance(client, process_instance_id).root_id)
+        raise
+    root: int = put["process_instance_id"]
+    tell_root(root)
+    return PutCommand(id=put["command_id"], process_instance_id=root, command_type=command_type)
+
+
+def _definition_named(client: Client, name: str) -> int:
+    found = client.get("/definitions", {"name": name, "limit": 2})["items"]
+    if not found:
+        raise NotFoundError(
+            f"there is no process definition {name!r}; see `orcaflow definition list`"
+        )
+    if len(found) > 1:
+        raise NotAllowedError(f"{name!r} is ambiguous: it stands in more than one project")
+    number: int = found[0]["id"]
+    return number
+
+
+ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "commands.command_with_id": command_with_id,
+    "commands.list_commands": list_commands,
+    "commands.outcome": outcome,
+    "explaining.causes_of_command": causes_of_command,
+    "explaining.causes_of_task_instance": causes_of_task_instance,
+    "explaining.explain_instance": explain_instance,
+    "instance_commands.is_taken": is_taken,
+    "instance_commands.put_command": put_command,
+    "instance_commands.recover": recover,
+    "instances.dag_of": dag_of,
+    "instances.find_instance": find_instance,
+    "instances.list_instances": list_instances,
+    "instances.snapshot_of": snapshot_of,
+    "members.members_with_health": members_with_health,
+    "runs.begin_run": begin_run,
+    "tasks.list_tasks": list_tasks,
+    "worker_logs.last_lines_anywhere": last_lines_anywhere,
+}

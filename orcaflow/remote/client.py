@@ -1,0 +1,151 @@
+"""Requests to an api-server, and its answers as values or as the errors that operations raise.
+
+A request is sent once: an order whose answer is lost may have been carried out, and says so.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from common.errors import (
+    ConfigurationError,
+    NotAllowedError,
+    NotFoundError,
+    SchedulerError,
+    ServiceUnreachableError,
+)
+from operations.errors import ForbiddenError, UsageError
+from orcaflow.remote.contexts import Server
+
+BASE: Final = "/api/v1"
+_PATIENCE_SECONDS: Final = 30.0
+_MAX_ANSWER: Final = 200_000_000
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Client:
+    """Sends requests with one token to one server."""
+
+    def __init__(self, server: Server) -> None:
+        parts = urlsplit(server.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+            raise UsageError(
+                "server", f"{server.url!r:.200} is no address, as http://127.0.0.1:12345 is"
+            )
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            raise UsageError(
+                "server",
+                "a token is sent to other hosts encrypted alone: take the address of the proxy"
+                " with TLS, https://…",
+            )
+        self.url = server.url.rstrip("/")
+        self._parts = parts
+        self._token = server.token()
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """Return the document at a path below `/api/v1`; parameters that are None are left out."""
+        given = {key: value for key, value in (query or {}).items() if value is not None}
+        asked = f"?{urlencode(given, doseq=True)}" if given else ""
+        return self._ask("GET", f"{path}{asked}", None)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Give an order, and return its answer."""
+        return self._ask("POST", path, {} if body is None else body)
+
+    def version(self) -> str:
+        """The version that the server is of; `unknown` if it does not say."""
+        try:
+            return str(self.get("/openapi.json")["info"]["version"])
+        except (SchedulerError, KeyError, TypeError):
+            return "unknown"
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        sent = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            sent = json.dumps(body).encode()
+        place = f"{self._parts.path.rstrip('/')}{BASE}{path}"
+        try:
+            status, answer = self._send(method, place, sent, headers)
+        except (OSError, http.client.HTTPException) as error:
+            unsure = "" if body is None else "; it may have carried the order out: look before you"
+            raise ServiceUnreachableError(
+                f"no api-server answers at {self.url}: {str(error) or type(error).__name__}"
+                + (f"{unsure} give it again" if unsure else "; is it started there?")
+            ) from None
+        try:
+            document = json.loads(answer)
+        except (ValueError, RecursionError):
+            raise SchedulerError(
+                f"what answers at {self.url} is no api-server (status {status}); look at --server"
+            ) from None
+        if status < 400:
+            return document
+        raise _error(document, status, self.url)
+
+    def _send(
+        self, method: str, place: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        host, port = self._parts.hostname or "", self._parts.port
+        connection = (
+            http.client.HTTPSConnection(
+                host, port, timeout=_PATIENCE_SECONDS, context=ssl.create_default_context()
+            )
+            if self._parts.scheme == "https"
+            else http.client.HTTPConnection(host, port, timeout=_PATIENCE_SECONDS)
+        )
+        try:
+            connection.request(method, place, body=body, headers=dict(headers))
+            answer = connection.getresponse()
+            return answer.status, answer.read(_MAX_ANSWER)
+        finally:
+            connection.close()
+
+
+def _error(document: Any, status: int, url: str) -> SchedulerError:
+    """Build the error that the operation raised there, from its problem document."""
+    known = document if isinstance(document, dict) else {}
+    detail = str(known.get("detail") or f"status {status}")
+    match str(known.get("type", "")).rpartition("/")[2]:
+        case "unauthenticated":
+            return NotAllowedError(
+                f"{url} refuses the token: {detail}; `orcaflow token create` makes another"
+            )
+        case "forbidden":
+            return ForbiddenError(detail)
+        case "not-found":
+            return NotFoundError(detail)
+        case "conflict":
+            return NotAllowedError(detail)
+        case "invalid":
+            return _usage_error(known.get("mistakes"), detail)
+        case "unavailable":
+            return ServiceUnreachableError(detail)
+        case "":
+            return SchedulerError(
+                f"what answers at {url} is no api-server (status {status}); look at --server"
+            )
+        case _:
+            request = known.get("request_id")
+            return SchedulerError(f"{url}: {detail} (request {request})")
+
+
+def _usage_error(mistakes: Any, detail: str) -> UsageError:
+    found: Sequence[Any] = mistakes if isinstance(mistakes, list) else ()
+    if len(found) == 1 and isinstance(found[0], dict):
+        return UsageError(str(found[0].get("place")) or None, str(found[0].get("message")))
+    return UsageError(None, detail)
+
+
+def other_version(client: Client, ours: str) -> ConfigurationError:
+    """Build the error for an answer that this version can't read."""
+    return ConfigurationError(
+        f"the api-server at {client.url} is of version {client.version()}, and this command of"
+        f" {ours}: it can't read the answer; take the same version"
+    )

@@ -1,0 +1,159 @@
+"""Values of operations, made again from the documents of the HTTP API.
+
+`KeyError`, `TypeError` and `ValueError` mean a document of another version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import IntEnum
+from typing import Any, Final
+
+from common.model.cluster import Heartbeat, NodeKind
+from common.model.commands import CommandOutcome, CommandType
+from common.model.offers import Offer
+from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
+from common.store.people.ledger import CommandView
+from common.store.people.views import ProcessInstanceView, TaskInstanceView
+from common.why import Cause, CauseKind
+from operations.commands import WAITING
+from operations.members import Member, MemberHealth
+
+
+def instance_of(row: Mapping[str, Any]) -> ProcessInstanceView:
+    """A run."""
+    return ProcessInstanceView(
+        id=row["id"],
+        name=row["name"],
+        process_definition_id=row["process_definition_id"],
+        definition_name=row["definition"],
+        state=row["state"]["code"],
+        wanted_state=_code(ProcessState, row["wanted_state"]),
+        state_reason=row["reason"],
+        command_type=_code(CommandType, row["command_type"]) or 0,
+        run_times=row["run_times"],
+        failure_strategy=_code(FailureStrategy, row["failure_strategy"]) or 0,
+        priority=_code(Priority, row["priority"]) or 0,
+        schedule_time=_moment(row["schedule_time"]),
+        start_time=datetime.fromisoformat(row["start_time"]),
+        end_time=_moment(row["end_time"]),
+        host=row["host"],
+        owner_epoch=row["owner_epoch"],
+        root_id=row["root_id"] or 0,
+        parent_task_instance_id=row["parent_task_instance_id"] or 0,
+        wanted_deadline=_moment(row["wanted_deadline"]),
+    )
+
+
+def task_of(row: Mapping[str, Any]) -> TaskInstanceView:
+    """An attempt at a task."""
+    progress, usage, branch = row["progress"], row["usage"], row["branch"]
+    plain: dict[str, Any] = {name: row[name] for name in _OF_TASK}
+    plain |= {name: _moment(row[name]) for name in _MOMENTS_OF_TASK}
+    return TaskInstanceView(
+        **plain,
+        state=row["state"]["code"],
+        wanted_state=_code(TaskState, row["wanted_state"]),
+        progress=None if progress is None else json.dumps(progress),
+        usage=None if usage is None else json.dumps(usage),
+        branch=None if branch is None else json.dumps(branch),
+    )
+
+
+_OF_TASK: Final = (
+    *("id", "process_instance_id", "name", "task_type", "attempt", "valid", "host", "pid"),
+    *("exit_code", "reason", "failure_reason", "retry_times", "max_retry_times", "execute_path"),
+    *("log_path", "app_link", "ui_link", "history_link", "memory_factor"),
+)
+_MOMENTS_OF_TASK: Final = (
+    *("submit_time", "start_time", "end_time", "retry_at", "due_at", "lost_at"),
+)
+
+
+def command_of(row: Mapping[str, Any]) -> CommandView:
+    """A command with its outcome."""
+    outcome = row["outcome"]
+    return CommandView(
+        id=row["id"],
+        command_type=row["command_type_code"],
+        process_definition_id=row["process_definition_id"],
+        definition_name=row["definition"],
+        outcome=None if outcome == WAITING else CommandOutcome[outcome],
+        reason=row["reason"],
+        process_instance_id=row["process_instance_id"],
+        start_time=_moment(row["start_time"]),
+        handled_at=_moment(row["handled_at"]),
+        host=row["host"],
+    )
+
+
+def causes_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Cause, ...]:
+    """The causes of a list in which each stands before those behind it, one deeper."""
+    found, end = _causes(rows, 0, 0)
+    if end != len(rows):
+        raise ValueError("a cause is deeper than one below the one before it")
+    return found
+
+
+def _causes(
+    rows: Sequence[Mapping[str, Any]], at: int, depth: int
+) -> tuple[tuple[Cause, ...], int]:
+    found: list[Cause] = []
+    while at < len(rows) and rows[at]["depth"] == depth:
+        row = rows[at]
+        behind, at = _causes(rows, at + 1, depth + 1)
+        found.append(
+            Cause(
+                cause=CauseKind(row["cause"]),
+                subject=row["subject"],
+                text=row["text"],
+                since=_moment(row["since"]),
+                next=row["next"],
+                next_at=_moment(row["next_at"]),
+                because=behind,
+            )
+        )
+    return tuple(found), at
+
+
+def member_of(row: Mapping[str, Any]) -> MemberHealth:
+    """A living daemon."""
+    host = row["address"].rpartition(":")[0]
+    beat = None
+    if row["pid"] is not None:
+        beat = Heartbeat(
+            host=host,
+            pid=row["pid"],
+            cpu=row["cpu"],
+            memory=row["memory"],
+            load=row["load"],
+            created=datetime.fromisoformat(row["since"]),
+            beaten=datetime.fromisoformat(row["beaten"]),
+        )
+    offer = None
+    if row["slots"] is not None:
+        offer = Offer(slots=row["slots"], version=row["version"], groups=tuple(row["groups"]))
+    return MemberHealth(
+        member=Member(
+            kind=NodeKind[row["kind"].upper()],
+            address=row["address"],
+            incarnation=row["incarnation"],
+            beat=beat,
+        ),
+        health=row["health"],
+        reason=row["reason"],
+        offer=offer,
+    )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _code(kind: type[IntEnum], name: str | None) -> int | None:
+    """The number of a code that is given by name, or as itself if it has none."""
+    if name is None:
+        return None
+    return int(kind[name]) if name in kind.__members__ else int(name)

@@ -1,0 +1,429 @@
+"""Commands by way of an api-server: the same output and exit code as at the database."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy import Engine, insert
+from typer.main import get_command
+
+from api.app import build
+from api.server import listen
+from common.config import Config, load
+from common.errors import NotAllowedError
+from common.model.cluster import Heartbeat, NodeKind
+from common.model.offers import Offer
+from common.model.states import ProcessState, TaskState
+from common.store import tables as t
+from common.store.connect import engine
+from common.store.worker.tasks import PostgresTaskStore
+from operations.documents.commands import command_row
+from operations.members import registry
+from operations.session import Session
+from operations.tokens import create_token
+from operations.users import create_user, grant
+from orcaflow.cli.app import app as command_line
+from orcaflow.cli.remote import ANYWHERE, LOCAL_ONLY, OVER_HTTP, Chosen, carried_out
+from orcaflow.remote.contexts import Server
+from tests.builders import a_definition_json
+from tests.conftest import ZookeeperRoot
+from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, parsed
+from tests.integration.conftest import Cli
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[FastAPI, str]]:
+    """An api-server in a thread, for all tests here: each gives it its own database."""
+    app = build(Config(), engine("postgresql+psycopg2://nobody@127.0.0.1:1/none"), version="0.0.7")
+    with listen("127.0.0.1", 0) as place:
+        place.listen()
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+        thread = threading.Thread(target=lambda: server.run(sockets=[place]), daemon=True)
+        thread.start()
+        yield app, f"http://127.0.0.1:{place.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def owner(cli: Cli, db: Engine) -> Session:
+    """A session of the owner of the database, with the settings of the command line."""
+    made = Session()
+    made.__dict__.update(config=load(), engine=db)
+    return made
+
+
+@pytest.fixture
+def token_of(owner: Session, tmp_path: Path) -> Callable[[str], str]:
+    """Makes a file with a token for the user of this name."""
+
+    def make(user: str) -> str:
+        made = create_token(
+            owner,
+            user,
+            name="test",
+            role="admin",
+            projects=(),
+            life=timedelta(days=1),
+            now=datetime.now(UTC),
+        )
+        path = tmp_path / f"{user}.token"
+        path.touch(mode=0o600)
+        path.write_text(f"{made.text}\n", encoding="utf-8")
+        return str(path)
+
+    return make
+
+
+@pytest.fixture
+def remote(
+    *,
+    cli: Cli,
+    db: Engine,
+    served: tuple[FastAPI, str],
+    owner: Session,
+    token_of: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Cli:
+    """Runs a command by way of the server, as its administrator."""
+    app, url = served
+    app.state.config, app.state.engine = owner.config, db
+    monkeypatch.setattr("api.routes.cluster.PATIENCE", timedelta(milliseconds=50))
+    monkeypatch.setattr("orcaflow.cli.waiting._BEGUN_WITHIN", timedelta())
+    token = token_of("admin")
+    return lambda *arguments: cli("--server", url, "--token-file", token, *arguments)
+
+
+def a_cluster(db: Engine) -> None:
+    """Rows for each command to find: an ended run, a live one, a sub process, and commands."""
+    number = a_definition(db, process_definition_json=a_definition_json("a >> b"), name="nightly")
+    ended = an_instance(
+        db,
+        ProcessState.FAILURE,
+        process_definition_id=number,
+        name="日报 \x1b[31m",
+        state_reason="a failed",
+        start_time=NOW - timedelta(seconds=90),
+        schedule_time=NOW,
+    )
+    an_attempt(db, ended, TaskState.FAILURE, flag=0)
+    an_attempt(
+        db,
+        ended,
+        TaskState.FAILURE,
+        attempt=2,
+        progress='{"stages": 3, "tasks_done": 1}',
+        usage='{"cpu_seconds": 1.5}',
+        branch='["b"]',
+        memory_factor=1.5,
+        app_link="app-1",
+        pid=4711,
+    )
+    live = an_instance(
+        db,
+        ProcessState.READY_PAUSE,
+        process_definition_id=number,
+        wanted_state=3,
+        # By a clock that is ahead, so that it has run for no time at each look.
+        start_time=NOW + timedelta(days=1),
+    )
+    an_attempt(db, live, TaskState.SUBMITTED)
+    child = an_instance(
+        db,
+        ProcessState.STOP,
+        process_definition_id=number,
+        root_id=ended,
+        parent_task_instance_id=2,
+        start_time=NOW - timedelta(seconds=90),
+    )
+    an_instance(db, ProcessState.SUCCESS, process_definition_id=999, start_time=NOW)
+    an_instance(db, ProcessState.PAUSE, process_definition_id=number, start_time=NOW)
+    with db.begin() as connection:
+        connection.execute(insert(t.command).values(command_type=0, process_definition_id=number))
+        connection.execute(
+            insert(t.command_ledger).values(
+                command_id=70, outcome=2, reason="too late", process_definition_id=number,
+                command_type=77, process_instance_id=child,
+            )
+        )  # fmt: skip
+
+
+SAME: Final = (
+    *("instance list", "instance list -o json --state failure", "instance list --limit 1"),
+    *("instance list --definition nightly --state stop", "instance list --definition nobody"),
+    *("instance list --state nonsense", "instance list --limit 0"),
+    *("instance why 1", "instance why 1 -o json", "instance why 2", "instance why 2 --task b"),
+    *("instance why 2 --task a -o json", "instance why 2 --task nobody", "instance why 99"),
+    *("instance why --command 1", "instance why --command 70", "instance why --command 99"),
+    *("instance why", "task why 1", "task why 2 -o json", "task why 3", "task why 99"),
+    *("command list", "command list -o json", "command list --outcome dropped"),
+    *("command list --outcome nonsense", "command list --definition nightly"),
+    *("command list --definition nobody", "command show 1", "command show 70 -o json"),
+    *("command show 99",),
+    *("run nobody", "run nightly --date never", "run nightly --start-nodes zzz"),
+    *("run nightly --worker-group nowhere", "run nightly -p day"),
+    *("instance stop 1", "instance pause 1", "instance stop 99", "instance resume 1"),
+    *("instance rerun 2", "instance recover 2", "instance recover 99", "instance resume 3"),
+    *("task list --instance 1", "task list --instance 1 --all -o json", "task list --instance 99"),
+    *("task list --instance 2 --state submitted -o json", "task list --instance 1 --state x"),
+    *("task list --instance 1 --all --limit 1", "task list --instance 4"),
+    *("instance watch 4", "instance watch 3", "instance watch 99"),
+    "run nobody --wait",
+)
+"""Commands that change nothing, refused orders among them."""
+ORDERS: Final = (
+    *("run nightly", "run nightly -o json -p day=1 --priority high --depend post"),
+    *("instance stop 2", "instance pause 2 -o json", "instance rerun 1", "instance rerun 3"),
+    *("instance resume 5", "instance recover 1 -o json"),
+    *("run nightly --wait --timeout 0.000001", "instance stop 2 --wait --timeout 0.000001"),
+    "instance rerun 1 --wait --timeout 0.000001",
+)
+"""Commands that are carried out: what they print differs by the ids and times of what was made."""
+
+
+def numbered(answer: tuple[int, str, str]) -> tuple[int, str, str]:
+    code, out, err = answer
+    return code, re.sub(r"\d+", "N", out), re.sub(r"\d+", "N", err)
+
+
+def test_commands_print_the_same_by_way_of_a_server_and_end_with_the_same_code(
+    cli: Cli, remote: Cli, db: Engine
+) -> None:
+    a_cluster(db)
+    different = []
+    for line in SAME:
+        here, there = cli(*line.split()), remote(*line.split())
+        if here != there:
+            different.append((line, here, there))
+    assert different == []
+
+
+@pytest.mark.parametrize("line", ORDERS)
+def test_orders_are_carried_out_by_a_server_as_they_are_at_the_database(
+    cli: Cli, remote: Cli, db: Engine, line: str
+) -> None:
+    a_cluster(db)
+
+    def put() -> list[dict[str, Any]]:
+        with db.begin() as connection:
+            rows = connection.execute(t.command.select().order_by(t.command.c.id)).mappings().all()
+            connection.execute(t.command.delete())
+        left = ("id", "start_time", "update_time", "scheduled_time")
+        return [{key: each for key, each in row.items() if key not in left} for row in rows]
+
+    put()
+    here, made_here = cli(*line.split()), put()
+    there, made_there = remote(*line.split()), put()
+    assert numbered(here) == numbered(there)
+    assert made_here == made_there
+    assert len(made_there) == 1
+
+
+def test_the_failures_of_a_watched_run_are_told_and_the_cure_for_their_logs(
+    cli: Cli, remote: Cli, db: Engine
+) -> None:
+    a_cluster(db)
+    # A line tells the moment at which something was seen.
+    here, there = (numbered(each("instance", "watch", "1")) for each in (cli, remote))
+    assert (here[0], there[0]) == (1, 1)
+    log = [line for line in there[1].splitlines() if "its log is not told by" in line]
+    assert len(log) == 1
+    assert "orcaflow task log N" in log[0]
+    missing = "  the attempt has no log: no worker has started it"
+    assert there[1].replace(log[0], missing) == here[1]
+    late = numbered(cli("instance", "watch", "2", "--timeout", "0.000001"))
+    assert numbered(remote("instance", "watch", "2", "--timeout", "0.000001")) == late
+    assert late[0] == 124
+
+
+def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    if not hasattr(group, "commands"):
+        yield " ".join(path)
+        return
+    for name in group.list_commands(None):
+        yield from commands_of(group.commands[name], (*path, name))
+
+
+def test_every_command_is_done_by_a_server_or_says_why_not() -> None:
+    known = set(commands_of(get_command(command_line)))
+    assert known == OVER_HTTP | ANYWHERE | LOCAL_ONLY.keys()
+    assert len(known) == len(OVER_HTTP) + len(ANYWHERE) + len(LOCAL_ONLY)
+    tested = [line.split() for line in (*SAME, *ORDERS)]
+    done = {" ".join(words[:2]) for words in tested if words[0] != "run"}
+    assert done == OVER_HTTP - {"run", "server list"}
+    chosen = Chosen(url="http://127.0.0.1:1", token_file="x")  # A path.
+    for command, reason in LOCAL_ONLY.items():
+        with pytest.raises(NotAllowedError) as refused, carried_out(chosen, command):
+            raise AssertionError(command)
+        assert reason in str(refused.value)
+        assert "without --server" in str(refused.value)
+
+
+def test_a_command_that_no_server_does_touches_nothing_here(remote: Cli, db: Engine) -> None:
+    a_cluster(db)
+    code, out, err = remote("instance", "delete", "1")
+    assert (code, out) == (4, "")
+    assert "without --server" in err
+    with db.connect() as connection:
+        assert len(connection.execute(t.command.select()).all()) == 1
+        assert len(connection.execute(t.process_instance.select()).all()) == 5
+
+
+def test_the_servers_are_those_of_the_cluster_with_what_they_told(
+    *,
+    cli: Cli,
+    remote: Cli,
+    served: tuple[FastAPI, str],
+    db: Engine,
+    zk_root: ZookeeperRoot,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", zk_root.hosts)
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__ROOT", zk_root.root)
+    monkeypatch.setattr("api.routes.cluster.PATIENCE", timedelta(seconds=10))
+    served[0].state.config = load()
+    nobody = cli("server", "list")
+    assert remote("server", "list") == nobody
+    with registry(load()) as opened:
+        now = datetime.now(UTC).replace(microsecond=0)
+        beat = Heartbeat(
+            host="127.0.0.1", pid=7, cpu=0.25, memory=0.5, load=1.07, created=now, beaten=now
+        )
+        node = opened.membership.join(NodeKind.WORKER, "127.0.0.1:1", beat.text())
+        for offer in (None, Offer(slots=3, version="1", groups=("etl",), group_ids=frozenset({1}))):
+            if offer is not None:
+                PostgresTaskStore(db).record_offer(node, offer)
+            for line in (["server", "list"], ["server", "list", "-o", "json"]):
+                here = cli(*line)
+                assert (here[0], remote(*line)) == (0, here)
+    assert here != nobody
+
+
+@pytest.fixture
+def eve(
+    cli: Cli,
+    remote: Cli,
+    served: tuple[FastAPI, str],
+    owner: Session,
+    token_of: Callable[[str], str],
+) -> Cli:
+    """Runs a command by way of the server, as a viewer of the default project."""
+    create_user(owner, "eve", is_admin=False, password=None, tenant=None)
+    grant(owner, "eve", project="default", role="viewer")
+    token = token_of("eve")
+    return lambda *arguments: cli("--server", served[1], "--token-file", token, *arguments)
+
+
+def test_a_token_gives_no_more_than_its_user_may(remote: Cli, eve: Cli, db: Engine) -> None:
+    a_cluster(db)
+    with db.begin() as connection:
+        project = connection.scalar(insert(t.project).values(name="x").returning(t.project.c.id))
+    foreign = a_definition(db, name="theirs", project_id=project)
+    hidden = an_instance(db, ProcessState.RUNNING, process_definition_id=foreign, name="hidden")
+    assert "theirs" in remote("instance", "list")[1]
+    assert "theirs" not in eve("instance", "list")[1]
+    for line in (
+        "instance list", "instance list --definition theirs", f"instance why {hidden}",
+        "run theirs", "command list --definition theirs", f"instance stop {hidden}",
+    ):  # fmt: skip
+        code, out, err = eve(*line.split())
+        assert "hidden" not in out + err, line
+        assert code == (0 if line.startswith("instance list") else 3), (line, code)
+    code, _, err = eve("run", "nightly")
+    assert (code, "you are viewer" in err) == (4, True)
+    assert (eve("command", "list", "--definition", "theirs")[2]) == (
+        eve("command", "list", "--definition", "thei")[2].replace("'thei'", "'theirs'")
+    )
+
+
+def test_a_server_that_is_away_or_none_is_told_with_the_cure(
+    cli: Cli,
+    remote: Cli,
+    served: tuple[FastAPI, str],
+    token_of: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    good, (app, url) = token_of("admin"), served
+    other = tmp_path / "other.token"
+    other.touch(mode=0o600)
+    other.write_text("of_" + "a" * 43, encoding="utf-8")
+    shared = tmp_path / "shared.token"
+    shared.write_text("of_x", encoding="utf-8")
+    shared.chmod(0o644)
+    wrong: tuple[tuple[str, str, int, str], ...] = (
+        ("http://127.0.0.1:1", good, 5, "no api-server answers at http://127.0.0.1:1"),
+        (url, str(other), 4, "refuses the token"),
+        (url, str(shared), 78, "chmod 600"),
+        (url, str(tmp_path / "none"), 78, "orcaflow token create"),
+        ("http://10.0.0.7:12345", good, 2, "encrypted alone"),
+        ("ftp://127.0.0.1", good, 2, "is no address"),
+        (f"{url}/elsewhere", good, 3, "nothing at this path"),
+    )
+    for server, token, code, words in wrong:
+        found = cli("--server", server, "--token-file", token, "instance", "list")
+        assert (found[0], words in found[2], found[1]) == (code, True, ""), found
+        assert "of_" not in found[2].replace("begins with of_", "")
+    assert cli("--server", url, "instance", "list")[0] == 2
+    app.state.engine = engine(
+        "postgresql+psycopg2://nobody@127.0.0.1:1/none", connect_timeout=timedelta(seconds=2)
+    )
+    assert remote("instance", "list")[0] == 5
+
+
+def test_an_answer_of_another_version_is_told_as_one(
+    remote: Cli, db: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_cluster(db)
+    later = lambda view: command_row(view) | {"outcome": "LATER"}  # noqa: E731
+    monkeypatch.setattr("api.routes.commands.command_row", later)
+    code, out, err = remote("command", "show", "1")
+    assert (code, out) == (78, "")
+    assert "is of version 0.0.7, and this command of" in err
+
+
+def test_contexts_are_named_used_and_removed(
+    cli: Cli, remote: Cli, served: tuple[FastAPI, str], token_of: Callable[[str], str], db: Engine
+) -> None:
+    a_cluster(db)
+    token, url = token_of("admin"), served[1]
+    assert cli("context", "list")[0] == 0
+    assert cli("context", "use", "team")[0] == 3
+    assert cli("context", "add", "team", "--server", url, "--token-file", token)[0] == 0
+    for name in ("local", "", "a\nb"):
+        assert cli("context", "add", name, "--server", url, "--token-file", token)[0] == 2, name
+    assert cli("context", "use", "team")[0] == 0
+    assert parsed(cli("context", "list", "-o", "json")) == [
+        {"name": "team", "current": True, "url": url, "token_file": token}
+    ]
+    file = Path(load().home) / "contexts.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert Path(token).read_text(encoding="utf-8").strip() not in file.read_text(encoding="utf-8")
+    # By the server, which alone refuses what it does not do.
+    assert cli("command", "show", "70")[0] == 0
+    assert cli("pool", "list")[0] == 4
+    # A context leaves this computer's own daemons alone.
+    assert cli("server", "status")[0] == 3
+    assert remote("server", "status")[0] == 4
+    assert cli("context", "use", "local")[0] == 0
+    assert cli("pool", "list")[0] == 0
+    assert cli("context", "remove", "team")[0] == 0
+    assert cli("context", "remove", "team")[0] == 3
+    for text in ("", "[]", "{", '{"current": "x", "contexts": {}}', json.dumps({"contexts": 1})):
+        file.write_text(text, encoding="utf-8")
+        assert cli("pool", "list")[0] == 78, text
+
+
+def test_a_server_s_token_is_read_from_its_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.touch(mode=0o600)
+    path.write_text("of_abc\n", encoding="utf-8")
+    assert Server(url="http://localhost", token_file=str(path)).token() == "of_abc"

@@ -1,0 +1,327 @@
+"""DolphinScheduler's API: rights, log-ins, and calls that are wrong."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from httpx import Response
+from sqlalchemy import Engine, insert, select
+
+from api.app import build
+from api.dolphinscheduler.dialects import PROCESS
+from api.dolphinscheduler.serving import ROWS, Served, served
+from api.policy import Who
+from common.config import ApiConfig, Config
+from common.model.rights import ROLES
+from common.model.states import ProcessState, TaskState
+from common.store import tables as t
+from common.store.connect import engine
+from common.store.people.rights import Thing
+from tests.builders import a_definition_json
+from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.integration.dolphinscheduler_stage import (
+    BASE,
+    DAILY,
+    PASSWORD,
+    Stage,
+    a_stage,
+    classic_file,
+    classic_json,
+    later_tasks,
+)
+
+
+@pytest.fixture(scope="module")
+def app() -> FastAPI:
+    """The application, which takes longer to build than most tests: each gives it its database."""
+    config = Config(api=ApiConfig(requests_per_second=0))
+    return build(config, engine("postgresql+psycopg2://nobody@127.0.0.1:1/none"), version="1")
+
+
+@pytest.fixture
+def stage(app: FastAPI, db: Engine, tmp_path: Path) -> Stage:
+    return a_stage(app, db, tmp_path)
+
+
+def a_world(db: Engine, project_id: int, name: str) -> dict[Thing, int]:
+    """A project with one object of each kind."""
+    number = a_definition(
+        db, name=name, project_id=project_id, process_definition_json=a_definition_json("a >> b")
+    )
+    run = an_instance(db, ProcessState.FAILURE, process_definition_id=number, name=name)
+    task = an_attempt(db, run, TaskState.FAILURE, process_definition_id=number, name="a", flag=1)
+    with db.begin() as connection:
+        schedule = connection.scalar(
+            insert(t.schedule)
+            .values(
+                process_definition_id=number,
+                crontab="0 0 3 * * ? *",
+                start_time=datetime(2013, 1, 1, tzinfo=UTC),
+            )
+            .returning(t.schedule.c.id)
+        )
+        command = connection.scalar(
+            insert(t.command)
+            .values(command_type=0, process_definition_id=number)
+            .returning(t.command.c.id)
+        )
+    return {
+        Thing.PROJECT: project_id,
+        Thing.DEFINITION: number,
+        Thing.INSTANCE: run,
+        Thing.TASK: task,
+        Thing.SCHEDULE: schedule or 0,
+        Thing.COMMAND: command or 0,
+    }
+
+
+def some_worlds(db: Engine, foreign: int, suffix: str) -> dict[bool, dict[Thing, int]]:
+    """Make one in the project of the roles, and one in a foreign project."""
+    return {
+        True: a_world(db, 1, f"ours{suffix}"),
+        False: a_world(db, foreign, f"theirs{suffix}"),
+    }
+
+
+def parameters_of(each: Served, world: dict[Thing, int]) -> dict[str, Any]:
+    """Return parameters that name the objects of a world, for any route."""
+    run, number = world[Thing.INSTANCE], world[Thing.DEFINITION]
+    named: dict[str, Any] = {
+        "processDefinitionId": number, "processId": number, "processDefinitionIds": number,
+        "processInstanceId": run, "processInstanceIds": run, "projectId": world[Thing.PROJECT],
+        "id": world[Thing.SCHEDULE], "scheduleId": world[Thing.SCHEDULE],
+        "taskInstId": world[Thing.TASK],
+    } if each.dialect.is_classic else {
+        "processDefinitionCode": number, "processDefinitionCodes": number, "codes": number,
+        "workflowDefinitionCode": number, "workflowDefinitionCodes": number,
+        "processInstanceId": run, "processInstanceIds": run,
+        "workflowInstanceId": run, "workflowInstanceIds": run,
+    }  # fmt: skip
+    if each.dialect.is_classic and each.path.endswith("process/update"):
+        named["id"] = number
+    return {
+        **named, "taskInstanceId": world[Thing.TASK], "taskId": world[Thing.TASK], "subId": run,
+        "triggerCode": world[Thing.COMMAND], "schedule": json.dumps(DAILY), "genNum": 1,
+        "executeType": "REPEAT_RUNNING", "releaseState": "OFFLINE", "name": "made",
+        "processDefinitionJson": classic_json(), **later_tasks(), "projectName": "made",
+    }  # fmt: skip
+
+
+FORBIDDEN = 30001
+
+
+def expected(each: Served, role: str, *, own: bool) -> str:
+    """Work out the answer by the table alone: done, 401, missing or forbidden."""
+    takes = each.row.takes
+    if role == "anyone":
+        return "401"
+    if isinstance(takes, Who) or each.row.thing is None:
+        return "done"
+    if role == "nobody" or not own:
+        return "missing"
+    return "done" if ROLES[role] & takes else "forbidden"
+
+
+def is_so(answer: Response, wanted: str) -> bool:
+    if wanted == "401":
+        return (answer.status_code, answer.content) == (401, b"")
+    document = answer.json() if "json" in answer.headers["content-type"] else {}
+    # An export is the content of a file, and no envelope.
+    code = document.get("code", 0) if isinstance(document, dict) else 0
+    match wanted:
+        case "missing":
+            # A trigger of nobody's has no number of its own there.
+            return code in (10018, 50001, 50003, 10008, 10022, 10000)
+        case "forbidden":
+            return bool(code == FORBIDDEN)
+        case _:
+            # Refused for its state or its name, since another role has done it already.
+            return code not in (10018, 50001, 50003, 10022) and "theirs" not in answer.text
+
+
+def test_every_route_answers_every_role_as_its_table_says(stage: Stage) -> None:
+    with stage.db.begin() as connection:
+        foreign = connection.scalar(
+            insert(t.project).values(name="foreign").returning(t.project.c.id)
+        )
+    worlds = some_worlds(stage.db, foreign or 0, "")
+    headers: dict[str, dict[str, str]] = {"anyone": {}}
+    for role in ("nobody", *ROLES):
+        stage.a_user(f"the-{role}", role=role if role in ROLES else "none")
+        headers[role] = stage.a_token(f"the-{role}")
+    wrong = []
+    # What 2.0 says with another word than 3.3 is served by the same line of the table.
+    called = [
+        each
+        for each in served()
+        if each.row.takes is not Who.ANYONE and each.dialect is not PROCESS
+    ]
+    for number, each in enumerate(called):
+        before = called[number - 1]
+        if any(one.row.serve.__name__.startswith("delete") for one in (before, each)):
+            worlds = some_worlds(stage.db, foreign or 0, f" {number}")
+        takes = each.row.takes
+        able = [role for role in ROLES if isinstance(takes, Who) or ROLES[role] & takes]
+        # The least role that may do it, and the greatest that may not.
+        near = [role for role in ROLES if role not in able][-1:] + able[:1]
+        callers = [("anyone", True), ("nobody", True), ("admin", False)]
+        for role, own in (*callers, *((role, True) for role in near)):
+            world = worlds[own]
+            name = ("default" if own else "foreign") if each.dialect.is_classic else None
+            given = parameters_of(each, world)
+            path = each.path.format(
+                project=name or world[Thing.PROJECT],
+                code=world[Thing.DEFINITION],
+                id=world.get(each.row.thing or Thing.PROJECT, 0),
+            )
+            if path == "projects/import-definition":
+                given["projectName"] = name
+            answer = stage.client.request(
+                each.method,
+                f"{BASE}/{path}",
+                params=given,
+                files={"file": classic_file()} if "import" in path else None,
+                headers=headers[role],
+            )
+            wanted = expected(each, role, own=own)
+            if not is_so(answer, wanted):
+                wrong.append((each.method, path, role, own, wanted, answer.text[:200]))
+    assert wrong == []
+    assert {each.row.serve for each in served()} == {row.serve for row in ROWS}
+
+
+# Calls that are wrong
+
+
+WRONG_CALLS: list[tuple[str, str, dict[str, Any], int]] = [
+    ("GET", "projects", {"pageNo": 1, "pageSize": 10**9}, 0),
+    ("GET", "projects", {"pageNo": 2, "pageSize": 10**9}, 10001),
+    ("GET", "projects", {"pageNo": 10**18, "pageSize": 10**18}, 10001),
+    ("GET", "projects", {"pageNo": 0, "pageSize": 10}, 10001),
+    ("GET", "projects", {"pageNo": "x", "pageSize": 10}, 10001),
+    ("GET", "projects", {"pageNo": 1, "pageSize": 10, "searchVal": "\0"}, 0),
+    ("GET", "projects", {"pageNo": 1, "pageSize": 10, "searchVal": "%"}, 0),
+    # The wrong dialect: a name where a code stands, and a code where a name does.
+    ("GET", "projects/default/process-definition", {"pageNo": 1, "pageSize": 10}, 10018),
+    ("GET", "projects/1/process/list", {}, 10018),
+    ("GET", "projects/default/process-instances/1", {}, 10018),
+    # Codes of nobody.
+    ("GET", "projects/99999999999999/process-definition/1", {}, 10018),
+    ("GET", "projects/1/process-definition/99999999999999", {}, 50003),
+    ("GET", "projects/1/process-definition/99999999999999999999999", {}, 10001),
+    ("GET", "projects/1/process-definition/-1", {}, 50003),
+    ("GET", "projects/1/process-instances/2147483648", {}, 50001),
+    ("GET", "projects/1/process-instances/trigger", {"triggerCode": 2**62}, 10000),
+    ("GET", "log/detail", {"taskInstanceId": 2**40}, 10008),
+    ("GET", "log/detail", {}, 10001),
+    ("POST", "projects/1/executors/execute", {"processInstanceId": 1}, 10001),
+    ("POST", "projects/1/schedules", {"processDefinitionCode": 1, "schedule": "["}, 50003),
+    ("POST", "projects/1/process-definition", {"name": "x"}, 10001),
+    ("POST", "projects/1/process-definition", {"name": "x", "taskDefinitionJson": "{"}, 50017),
+    (
+        "POST",
+        "projects/1/process-definition",
+        {"name": "x", "taskDefinitionJson": "[" * 100_000},
+        50017,
+    ),
+    ("POST", "projects/1/process-definition", {"name": "a\0b", **later_tasks()}, 50017),
+    ("POST", "resources/create", {}, 10000),
+    ("GET", "nothing/at/all", {}, 10000),
+    ("DELETE", "projects/list", {}, 10000),
+    ("GET", "projects/1/task-definition/gen-task-codes", {"genNum": 10**9}, 10001),
+]
+
+
+def test_a_wrong_call_has_a_status_and_a_sentence(stage: Stage) -> None:
+    headers = stage.a_token("admin")
+    wrong = []
+    for method, path, parameters, code in WRONG_CALLS:
+        document = stage.call(method, path, headers=headers, **parameters)
+        assert "Traceback" not in document["msg"]
+        assert len(document["msg"]) < 3000
+        if document["code"] != code:
+            wrong.append((method, path, str(parameters)[:100], code, document))
+    assert wrong == []
+
+
+def test_a_body_of_get_is_nobodys_and_a_body_that_cant_be_read_is_refused(stage: Stage) -> None:
+    headers = stage.a_token("admin")
+    answer = stage.client.request(
+        "GET", f"{BASE}/projects?pageNo=1&pageSize=1", content=b"\xff" * 1000, headers=headers
+    )
+    assert answer.json()["data"]["total"] == 1
+    for media_type, body in (
+        ("application/json", b"[1]"),
+        ("application/json", b"{"),
+        ("application/x-www-form-urlencoded", b"&".join(b"a=1" for _ in range(2000))),
+        ("multipart/form-data; boundary=x", b"nothing"),
+        ("multipart/form-data", b"--x"),
+    ):
+        answer = stage.client.post(
+            f"{BASE}/projects", content=body, headers={**headers, "Content-Type": media_type}
+        )
+        assert (answer.status_code, answer.json()["code"]) in ((200, 10001), (200, 50017)), body
+
+
+def test_a_log_in_guessed_five_times_is_blocked_for_whoever_guesses(stage: Stage) -> None:
+    stage.a_user("ada", password=PASSWORD)
+    for name in ("ada", "nobody-at-all"):
+        wrong = stage.call("POST", "login", userName=name, userPassword="x")
+        assert (wrong["code"], wrong["msg"]) == (10013, "user name or password error")
+    for _ in range(3):
+        stage.call("POST", "login", userName="ada", userPassword="x")
+    blocked = stage.call("POST", "login", userName="ada", userPassword=PASSWORD)
+    assert blocked["code"] == 10043
+    assert "try again in" in blocked["msg"]
+    assert stage.client.cookies.get("sessionId") is None
+
+
+def test_a_cookie_works_for_no_page_of_another_origin(stage: Stage) -> None:
+    stage.a_user("ada", password=PASSWORD)
+    stage.done("POST", "login", userName="ada", userPassword=PASSWORD)
+    mine = {"Origin": "http://127.0.0.1:12345", "Sec-Fetch-Site": "same-origin"}
+    assert stage.client.get(f"{BASE}/projects/list", headers=mine).status_code == 200
+    for theirs in (
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://127.0.0.1:8080"},
+        {"Origin": "null"},
+    ):
+        assert stage.client.get(f"{BASE}/projects/list", headers=theirs).status_code == 401
+
+
+def test_an_author_runs_no_definition_of_a_project_that_is_not_open_to_them(stage: Stage) -> None:
+    with stage.db.begin() as connection:
+        foreign = connection.scalar(
+            insert(t.project).values(name="foreign").returning(t.project.c.id)
+        )
+    theirs = a_definition(
+        stage.db, name="theirs", project_id=foreign, process_definition_json=classic_json()
+    )
+    stage.a_user("ada")
+    child = {
+        "tasks": [
+            {
+                "name": "child",
+                "type": "SUB_PROCESS",
+                "params": {"processDefinitionId": theirs},
+                "preTasks": [],
+            }
+        ]
+    }
+    refused = stage.call(
+        "POST",
+        "projects/default/process/save",
+        headers=stage.a_token("ada"),
+        name="spy",
+        processDefinitionJson=json.dumps(child),
+    )
+    assert refused["success"] is False
+    with stage.db.connect() as connection:
+        names = connection.scalars(select(t.process_definition.c.name)).all()
+    assert names == ["theirs"]

@@ -1,0 +1,90 @@
+"""A request that is not answered in time, on an application that answers when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from api.gate import Receive, Scope, Send
+from api.patience import Patience
+
+BEGIN = {"type": "http.response.start", "status": 200, "headers": []}
+END = {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+class Slow:
+    """An application that begins and ends its answer when it is told to."""
+
+    def __init__(self) -> None:
+        self.begin = asyncio.Event()
+        self.end = asyncio.Event()
+        self.has_ended = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.begin.wait()
+        await send(BEGIN)
+        await self.end.wait()
+        await send(END)
+        self.has_ended.set()
+
+
+async def nothing() -> dict[str, Any]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def asked(seconds: float, path: str = "/api/v1/me", prefer: bytes = b"") -> dict[str, Any]:
+    app = SimpleNamespace(state=SimpleNamespace(patience_seconds=seconds))
+    return {"type": "http", "app": app, "path": path, "headers": [(b"prefer", prefer)]}
+
+
+async def given_up() -> list[Any]:
+    slow, sent = Slow(), list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await Patience(slow)(asked(0.0), nothing, send)
+    slow.begin.set()
+    slow.end.set()
+    await slow.has_ended.wait()
+    return sent
+
+
+def test_what_is_said_after_it_was_given_up_is_dropped() -> None:
+    sent = asyncio.run(given_up())
+    assert [each["type"] for each in sent] == [BEGIN["type"], END["type"]]
+    assert (sent[0]["status"], b"unavailable" in sent[1]["body"]) == (503, True)
+
+
+async def begun(scope: dict[str, Any], *, late: bool = False) -> list[Any]:
+    slow, sent = Slow(), list[Any]()
+    if not late:
+        slow.begin.set()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    request = asyncio.ensure_future(Patience(slow)(scope, nothing, send))
+    done, _ = await asyncio.wait({request}, timeout=0.1)
+    assert not done
+    slow.begin.set()
+    slow.end.set()
+    await request
+    return sent
+
+
+def test_an_answer_that_has_begun_may_take_as_long_as_it_takes() -> None:
+    assert asyncio.run(begun(asked(0.01))) == [BEGIN, END]
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [asked(0.01, prefer=b"wait=10"), asked(0.01, path="/dolphinscheduler/projects/1/executors")],
+    ids=["who says so", "a script of DolphinScheduler's"],
+)
+def test_who_waits_for_a_run_is_given_the_time_for_it(scope: dict[str, Any]) -> None:
+    assert asyncio.run(begun(scope, late=True)) == [BEGIN, END]
