@@ -244,14 +244,17 @@ class Cluster:
     ) -> Started:
         """A master or worker at this port; returns when it is ready, or says why it is not.
 
-        It begins only when `after` has returned, which is called while it is imported.
+        It begins only when `after` has returned, which is called while it is imported; twice, if
+        one that ran has ended meanwhile.
         """
         with exclusive(self.home, f"{kind}-{port}"):
             pid = running_pid(pid_file(self.home, kind, port))
             if pid is not None:
                 after()
-                self._await_ready(kind, port, pid, lambda: _is_there(self.home, kind, port))
-                return self._as_started(kind, port, pid, already=True)
+                # One that was just ending, such as after a kill, makes room for another.
+                with suppress(_EndedError):
+                    self._await_ready(kind, port, pid, lambda: _is_there(self.home, kind, port))
+                    return self._as_started(kind, port, pid, already=True)
             if not is_port_free(port):
                 raise port_in_use(port, daemon=kind, with_others=False)
             process = self._launch(kind, port, options or Options())

@@ -376,7 +376,7 @@ def test_what_runs_with_its_tag_before_it_began_is_ended_first(
     bench.wait_for(f"application {app_id(2)} is RUNNING")
     assert left.state == "KILLED"
     bench.kill(1)
-    assert not yarn.live()
+    assert not yarn.live(), bench.log()
 
 
 def test_a_driver_of_our_own_is_not_taken_for_what_bore_its_tag_before(

@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from common import config
 from common.process_identity import process_start_time
 from common.store.listen import Channel, Notifications
+from operations.daemons import Cluster, Kind
 from tests.system import command_line
 from tests.system.command_line import ROOT
 
@@ -39,12 +42,12 @@ class Operator:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._environment = {
-            **os.environ,
+        self.settings = {
             "ORCAFLOW_HOME": str(home),
             # A worker that is restarted is back within it, however busy the machine is.
             "ORCAFLOW_ZOOKEEPER__SESSION_TIMEOUT_SECONDS": "60",
         }
+        self._environment = os.environ | self.settings
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """A command, with settings as environment variables."""
@@ -236,13 +239,14 @@ def test_an_order_is_carried_out_once_though_the_api_dies_between_it_and_its_ans
     unanswered: list[str] = []
     answered = threading.Semaphore(0)
     kills_are_over = threading.Event()
+    given_up = threading.Event()
 
     def order(person: int) -> None:
         """Put orders, each sent again until it has been answered twice."""
         for number in itertools.count():
             key = f"{person}-{number}"
             left = 2
-            while left:
+            while left and not given_up.is_set():
                 try:
                     told = ask(
                         *("POST", "/api/v1/instances", {"definition_id": definition}),
@@ -265,6 +269,9 @@ def test_an_order_is_carried_out_once_though_the_api_dies_between_it_and_its_ans
                     answered.acquire()
                 os.kill(operator.daemon("api-server")["pid"], signal.SIGKILL)
                 operator.does("server", "start", "api-server", "--port", url.rpartition(":")[2])
+        except BaseException:
+            given_up.set()
+            raise
         finally:
             kills_are_over.set()
         for one in each:
@@ -531,6 +538,22 @@ def test_a_killed_daemon_is_dead_and_can_be_started_again(operator: Operator) ->
     operator.does("server", "restart", "master-server")
     assert operator.daemon("master-server")["port"] == before["port"]
     assert operator.run("run", "good", "--wait").returncode == 0
+
+
+def test_a_daemon_that_ends_while_it_is_taken_for_running_is_started(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in operator.settings.items():
+        monkeypatch.setenv(name, value)
+    before = operator.daemon("worker-server")
+
+    def kill() -> None:
+        with suppress(ProcessLookupError):
+            os.kill(before["pid"], signal.SIGKILL)
+
+    started = Cluster(config.load()).start_daemon(Kind.WORKER, before["port"], after=kill)
+    assert (started.already, started.port) == (False, before["port"])
+    assert operator.daemon("worker-server")["pid"] == started.pid != before["pid"]
 
 
 def test_stopping_leaves_nothing_behind_and_starting_again_finds_everything(
