@@ -86,17 +86,17 @@ class SparkProfile:
     """Java heap of one server, which all of its sessions share."""
     python: str = ""
     """Interpreter for its tasks and UDFs; empty is that of worker.python."""
-    idle_timeout_seconds: _Seconds = 600
+    idle_timeout_seconds: _Seconds = 600.0
     """A server without sessions is stopped after this, and started again when it is asked for."""
     max_sessions: _Positive = 16
     """Sessions that one server carries; one more starts the next server."""
     max_servers: _Positive = 2
     """Servers of this profile on one worker; when all are full, tasks wait for a session."""
-    max_age_seconds: _Seconds = 86_400
+    max_age_seconds: _Seconds = 86_400.0
     """A server this old takes no new session, and is stopped when its last one has ended."""
     max_memory_mb: Annotated[int, Ge(0)] = 0
     """A server that takes more memory than this is replaced as if it were too old; 0 never is."""
-    start_timeout_seconds: _Seconds = 60
+    start_timeout_seconds: _Seconds = 60.0
     """A server that does not answer for so long after its start is given up."""
 
 

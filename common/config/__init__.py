@@ -7,9 +7,10 @@ mistakes are reported together, each with its place, and no secret is ever repea
 
 A *setting* is a field of `common.config.settings` with a default and a docstring; `conf/*.toml` is
 rendered from them (`python -m common.config conf`), and a test keeps it so. An empty `database.url`
-or `zookeeper.hosts` means the embedded server, whose address is looked up on demand. pydantic is
-imported only while loading, because most commands must start without it; pydantic-settings is not
-used, since its import takes longer than the whole command line may take to start.
+or `zookeeper.hosts` means the embedded server, whose address is looked up on demand. pydantic
+checks what differs from its default and is imported only then, because most commands must start
+without it; pydantic-settings is not used, since its import takes longer than the whole command line
+may take to start.
 """
 
 from common.config.addresses import (

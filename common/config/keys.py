@@ -23,16 +23,18 @@ FILES: Mapping[str, tuple[str, ...]] = {
 
 def known_keys(values: Mapping[str, object]) -> frozenset[str]:
     """Return all keys, including those of the profiles that `values` names."""
-    known = _closed_keys()
+    known = frozenset(defaults())
     for key in values:
-        if (profile := profile_of(key)) is not None:
+        profile = profile_of(key)
+        if profile is not None and key not in known:
             known |= profile_keys(profile[0]) | ({key} if not profile[1] else frozenset())
     return known
 
 
 @cache
-def _closed_keys() -> frozenset[str]:
-    return frozenset(key for key, _ in flattened(Config()))
+def defaults() -> Mapping[str, object]:
+    """Return the default of each setting; of profiles, those of the one that is always there."""
+    return dict(flattened(Config()))
 
 
 def flattened(owner: object, prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.config.addresses import libpq_dsn
-from common.config.keys import CONF_DIR_VARIABLE, ENVIRONMENT_PREFIX, FILES, known_keys
+from common.config.keys import CONF_DIR_VARIABLE, ENVIRONMENT_PREFIX, FILES, defaults, known_keys
 from common.config.settings import DEFAULT_HOME, Config
 from common.errors import ConfigurationError
 from common.spark_config import DEFAULT, PROFILES, conf_from, is_conf, profile_of
@@ -160,10 +161,10 @@ def _pairs(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 def _validated(
     values: Mapping[str, object], origins: dict[str, str], mistakes: list[str]
 ) -> Config | None:
-    from pydantic import ValidationError
-
+    """Make the settings of those values that differ from their defaults, which need no check."""
     known = known_keys(values)
-    nested: dict[str, Any] = {"spark": {"profiles": {DEFAULT: {}}}}
+    usual = defaults()
+    differing: dict[str, object] = {}
     for key, value in values.items():
         if key not in known:
             mistakes.append(f"{origins[key]}: {key} is not a setting{_perhaps(key, known)}")
@@ -174,45 +175,68 @@ def _validated(
             except ValueError as error:
                 mistakes.append(f"{origins[key]}: {key}: {error}")
                 continue
-        if (profile := profile_of(key)) is not None:
-            profiles = nested["spark"]["profiles"].setdefault(profile[0], {})
-            profiles.update({profile[1]: value} if profile[1] else {})
-            continue
-        section, _, name = key.rpartition(".")
-        (nested.setdefault(section, {}) if section else nested)[name] = value
-    named = nested.get("home")
-    if isinstance(named, str | None):
-        nested["home"] = _home_from(named)
+        # One of another type, as 30 for 30.0, is not what it is once it is checked.
+        if key not in usual or type(value) is not type(usual[key]) or value != usual[key]:
+            differing[key] = value
     for key, check in _CHECKS.items():
-        if isinstance(value := values.get(key), str) and value:
+        if isinstance(value := differing.get(key), str) and value:
             try:
                 check(value)
             except ValueError as error:
                 mistakes.append(f"{origins[key]}: {key}: {error}")
-    mistakes.extend(f"{origins[key]}: {key}: {wrong}" for key, wrong in spark_mistakes(values))
+    mistakes.extend(f"{origins[key]}: {key}: {wrong}" for key, wrong in spark_mistakes(differing))
+    found: dict[str, Any] = {"home": _home_from(None)}
+    for name, given in _nested(differing).items():
+        if name == "home" and isinstance(given, str | None):
+            found[name] = _home_from(given)
+        else:
+            found[name] = _checked(name, given, origins, mistakes)
+    return None if mistakes else Config(**found, origins=origins)
+
+
+def _nested(values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values by the fields of `Config`, in their order: those of sections as maps."""
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        section, _, name = key.rpartition(".")
+        if (profile := profile_of(key)) is not None:
+            # The default one is there in any case.
+            profiles = nested.setdefault("spark", {}).setdefault("profiles", {DEFAULT: {}})
+            of_profile = profiles.setdefault(profile[0], {})
+            of_profile.update({profile[1]: value} if profile[1] else {})
+        else:
+            (nested.setdefault(section, {}) if section else nested)[name] = value
+    return {field.name: nested[field.name] for field in fields(Config) if field.name in nested}
+
+
+def _checked(name: str, value: object, origins: Mapping[str, str], mistakes: list[str]) -> Any:
+    """Return a field of `Config` as its type has it, and add what is wrong with it."""
+    from pydantic import ValidationError
+
     try:
-        return _adapter().validate_python({**nested, "origins": origins})
+        return _adapter(name).validate_python(value)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
-        mistakes.extend(_mistake(detail, origins) for detail in details)
-        return None
+        mistakes.extend(_mistake(name, detail, origins) for detail in details)
 
 
 @cache
-def _adapter() -> TypeAdapter[Config]:
-    """Return what checks settings; to make it takes ten times as long as to check them."""
+def _adapter(name: str) -> TypeAdapter[Any]:
+    """Return what checks a field of `Config`; to make it takes ten times as long as to check it."""
+    from typing import get_type_hints
+
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Config)
+    return TypeAdapter(get_type_hints(Config, include_extras=True)[name])
 
 
 def _home_from(named: str | None) -> Path:
     return Path(named or DEFAULT_HOME).expanduser().absolute()
 
 
-def _mistake(detail: ErrorDetails, origins: Mapping[str, str]) -> str:
+def _mistake(field: str, detail: ErrorDetails, origins: Mapping[str, str]) -> str:
     """Say in one line the place, key and problem; and the value, unless it may hold a secret."""
-    key = ".".join(str(part) for part in detail["loc"])
+    key = ".".join(str(part) for part in (field, *detail["loc"]))
     message = detail["msg"]
     value = "" if key in ("database.url", "zookeeper.digest") else f" (it is {detail['input']!r})"
     return f"{origins.get(key, 'default')}: {key}: {message[:1].lower()}{message[1:]}{value}"

@@ -33,7 +33,7 @@ class DatabaseConfig:
     """As postgresql+psycopg2://user:password@host:port/name; empty uses the embedded server."""
     pool_size: Positive = 5
     """Connections that a daemon keeps open."""
-    statement_timeout_seconds: Seconds = 30
+    statement_timeout_seconds: Seconds = 30.0
     """A statement that takes longer is given up: nothing that a loop asks for should."""
     connect_timeout_seconds: WholeSeconds = 5
     """A server that does not answer for so long counts as unreachable."""
@@ -57,9 +57,9 @@ class ZookeeperConfig:
     """As host:port,host:port; empty uses the embedded server."""
     root: str = "/dolphinscheduler"
     """Everything that Orcaflow keeps in ZooKeeper is below this node."""
-    session_timeout_seconds: Annotated[float, Ge(2), Le(86_400)] = 10
+    session_timeout_seconds: Annotated[float, Ge(2), Le(86_400)] = 10.0
     """A daemon that is silent for so long counts as dead, and others take its work over."""
-    connection_timeout_seconds: Seconds = 10
+    connection_timeout_seconds: Seconds = 10.0
     """A start that gets no answer for so long says so and goes on waiting."""
     digest: str = field(default="", repr=False)
     """user:password for the digest scheme, which all nodes then belong to; empty: digest_file."""
@@ -119,7 +119,7 @@ class MasterConfig:
     """Tasks of one process instance on workers at the same time; 0 is no limit but the slots."""
     fetch_size: Positive = 50
     """Commands taken at once: fewer spread the work better, more cost less."""
-    heartbeat_interval_seconds: Seconds = 10
+    heartbeat_interval_seconds: Seconds = 10.0
     """Interval of reports on load and memory; the session alone shows that the daemon lives."""
     command_poll_seconds: Seconds = 1.0
     """Commands are noticed at once; this finds the one whose notification was missed."""
@@ -139,13 +139,13 @@ class MasterConfig:
     """Interval at which DEPENDENT tasks check their upstream without a notification."""
     schedule_interval_seconds: Seconds = 5.0
     """Interval at which schedules are read again while none is due and none is notified."""
-    misfire_threshold_seconds: Annotated[float, Gt(0), Le(86_400)] = 60
+    misfire_threshold_seconds: Annotated[float, Gt(0), Le(86_400)] = 60.0
     """A fire later than this is a misfire; the schedule's policy decides on it."""
     complement_interval_seconds: Seconds = 1.0
     """Interval at which live complements are checked without a notification."""
-    stop_deadline_seconds: Annotated[float, Gt(0), Le(86_400)] = 13
+    stop_deadline_seconds: Annotated[float, Gt(0), Le(86_400)] = 13.0
     """A stop is over after this, whatever workers do; take worker.kill_grace_seconds + 8."""
-    max_cpuload_avg: Annotated[float, Gt(0)] = 100
+    max_cpuload_avg: Annotated[float, Gt(0)] = 100.0
     """Above this load average no new command is taken."""
     reserved_memory_gb: Annotated[float, Ge(0)] = 0.1
     """With less available memory than this no new command is taken."""
@@ -171,17 +171,17 @@ class WorkerConfig:
     """Niceness of complement tasks: 0 competes for the processor as others do, 19 the least."""
     groups: str = ""
     """Worker groups that it serves, as a,b; empty serves only tasks that ask for no group."""
-    heartbeat_interval_seconds: Seconds = 10
+    heartbeat_interval_seconds: Seconds = 10.0
     """Interval of reports on load and memory; the session alone shows that the daemon lives."""
     fetch_task_num: Positive = 20
     """Tasks claimed in one go: more cost less, fewer spread the work better."""
-    max_cpuload_avg: Annotated[float, Gt(0)] = 100
+    max_cpuload_avg: Annotated[float, Gt(0)] = 100.0
     """Above this load average no new task is claimed."""
     reserved_memory_gb: Annotated[float, Ge(0)] = 0.1
     """With less available memory than this no new task is claimed."""
     reserved_disk_gb: Annotated[float, Ge(0)] = 0.1
     """With less free space on a volume of its own the worker claims nothing and is not ready."""
-    kill_grace_seconds: Annotated[float, Ge(0), Le(86_400)] = 5
+    kill_grace_seconds: Annotated[float, Ge(0), Le(86_400)] = 5.0
     """A stopped task has so long to end by itself after TERM before it is killed."""
     log_limit_bytes: Annotated[int, Ge(10_000)] = 100_000_000
     """A task's log is cut off here, so that one task can't fill the disk."""
@@ -227,7 +227,7 @@ class ApiConfig:
     """The loopback address to listen on; no other is possible yet, since there is no TLS."""
     pool_size: Positive = 10
     """Connections to the database, and so requests that it works on at the same time."""
-    statement_timeout_seconds: Seconds = 5
+    statement_timeout_seconds: Seconds = 5.0
     """A request whose statement takes longer is answered with 503."""
     requests_per_second: Annotated[int, Ge(0)] = 50
     """Requests of one user, at each server; twice as many at once. 0 is any number."""

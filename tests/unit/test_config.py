@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
 
 import psycopg2.extensions
 import pytest
+from pydantic import TypeAdapter
 from sqlalchemy.engine import make_url
 
 from common import config as configuration
 from common.config import Config, effective, get, home, libpq_dsn, load, zookeeper_digest
+from common.config.keys import defaults, flattened
+from common.config.reading import _CHECKS
 from common.embedded.addresses import (
     PostgresAddress,
     ZookeeperAddress,
@@ -26,6 +30,7 @@ from common.embedded.addresses import (
 from common.errors import ConfigurationError, ServiceUnreachableError
 from common.process_identity import process_start_time
 from common.registry.config import RegistryTls, registry_config
+from common.spark_config import mistakes as spark_mistakes
 
 OwnFile = Callable[[str, str], Path]
 
@@ -342,10 +347,36 @@ def test_no_key_is_asked_for_in_vain() -> None:
         get(load(), "master.no_such_key")
 
 
-def test_importing_the_configuration_loads_nothing_heavy() -> None:
+def test_settings_that_are_the_defaults_are_read_without_anything_heavy(tmp_path: Path) -> None:
     code = (
-        "import common.config, sys;"
+        "import common.config, sys; common.config.load();"
         "print([name for name in ('pydantic', 'psutil', 'sqlalchemy', 'kazoo') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environment = {"ORCAFLOW_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_default_is_right_though_it_is_not_checked() -> None:
+    unchecked = {key: value for key, value in defaults().items() if key != "home"}
+    checked = TypeAdapter(Config).validate_python(asdict(Config()))
+    for key, value in flattened(checked):
+        if key != "home":
+            assert (value, type(value)) == (unchecked[key], type(unchecked[key])), key
+    assert not [*spark_mistakes(unchecked)]
+    for key, check in _CHECKS.items():
+        if default := unchecked[key]:
+            check(str(default))
+
+
+def test_a_value_of_another_type_is_checked_though_it_equals_the_default(own_file: OwnFile) -> None:
+    own_file("worker.toml", "[worker]\nkill_grace_seconds = 5\nexec_threads = 100.0\n")
+    worker = load().worker
+    assert type(worker.kill_grace_seconds) is float
+    assert type(worker.exec_threads) is int
+    own_file("common.toml", "complement_uses_chosen_date = 7\nhome = 1\n")
+    said = mistakes()
+    assert "complement_uses_chosen_date: input should be a valid boolean" in said
+    assert "home: input is not a valid path" in said
