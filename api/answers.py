@@ -167,6 +167,32 @@ class Task(Answer):
     branch: list[str] | None
 
 
+class LookedAt(Answer):
+    """A task above a CONDITIONS: how it had to end, and how it did."""
+
+    task: str
+    wanted: str
+    state: str | None
+
+
+class ChildRun(Answer):
+    """The run that a SUB_PROCESS has begun."""
+
+    process_instance_id: int
+    definition: str | None
+    state: State
+
+
+class Decision(Answer):
+    """A decision of a control task, with its grounds; what is of other types is empty."""
+
+    task: Task
+    branch: list[str] | None
+    looked_at: list[LookedAt]
+    evidence: list[dict[str, Any]]
+    child: ChildRun | None
+
+
 class Cause(Answer):
     """A cause why something is not done; those behind it follow, one deeper."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Response
@@ -15,6 +16,7 @@ from api.asking import check_parameters, session_of
 from api.cookies import COOKIE, CSRF_HEADER
 from api.dolphinscheduler import serving as dolphinscheduler
 from api.gate import Gate
+from api.live.log_stream import threads
 from api.live.streams import Streams
 from api.pace import Pace, check_pace
 from api.patience import MORE_SECONDS, Patience
@@ -36,6 +38,7 @@ from api.routes import (
     events,
     instances,
     log_ins,
+    logs,
     schedules,
     tasks,
 )
@@ -50,6 +53,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *definitions.ROUTES,
     *instances.ROUTES,
     *tasks.ROUTES,
+    *logs.ROUTES,
     *schedules.ROUTES,
     *complements.ROUTES,
     *commands.ROUTES,
@@ -84,6 +88,7 @@ def build(
     app.state.config = config
     app.state.engine = engine
     app.state.streams = Streams()
+    app.state.log_threads = threads()
     app.state.patience_seconds = config.api.statement_timeout_seconds + MORE_SECONDS
     app.state.pace = Pace(per_second=config.api.requests_per_second, clock=SystemClock())
     _check(policies)
@@ -145,9 +150,16 @@ def _dependencies(policy: Policy) -> Sequence[Any]:
 
 
 def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]:
-    other: dict[int | str, dict[str, Any]] = (
-        {} if route.other_status is None else {route.other_status: {"model": route.answer}}
-    )
+    other: dict[int | str, dict[str, Any]] = {}
+    if route.other_status is not None:
+        other[route.other_status] = (
+            {"model": route.answer}
+            if route.stream is None
+            else {
+                "description": HTTPStatus(route.other_status).phrase,
+                "content": {route.stream.media_type or "": {}},
+            }
+        )
     return other | {
         KINDS[kind].status: {
             "model": Problem,
@@ -163,6 +175,8 @@ def _kinds(policy: Policy, route: Route) -> Iterator[str]:
     yield "unauthenticated"
     if policy.thing is not None or "{id}" in route.path:
         yield "not-found"
+    if route.other_status == HTTPStatus.PARTIAL_CONTENT:
+        yield "range"
     if route.method != "GET":
         yield from ("forbidden", "conflict", "too-large")
     yield "too-many"

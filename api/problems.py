@@ -76,6 +76,11 @@ KINDS: Final[Mapping[str, Kind]] = {
     "too-large": Kind(
         status=413, title="Too large", text="A body has at most 10 MB, and JSON a depth of 64."
     ),
+    "range": Kind(
+        status=416,
+        title="Not satisfiable",
+        text="The log ends before the bytes that `Range` asks for; `Content-Range` tells its size.",
+    ),
     "host": Kind(
         status=421,
         title="Another host's name",
@@ -110,6 +115,14 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 class UnauthenticatedError(SchedulerError):
     """The request has no valid token. Answer 401."""
+
+
+class OutOfRangeError(SchedulerError):
+    """There are no such bytes. Answer 416."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the log has {size} bytes")
+        self.size: Final = size
 
 
 class TooManyError(SchedulerError):
@@ -172,6 +185,9 @@ def on_scheduler_error(request: Request, error: Exception) -> JSONResponse:
                 str(error),
                 headers={"Retry-After": str(error.retry_after)},
             )
+        case OutOfRangeError():
+            size = {"Content-Range": f"bytes */{error.size}"}
+            return problem(request, "range", str(error), headers=size)
         case UsageError():
             place = error.field or ""
             return problem(

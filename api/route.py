@@ -49,5 +49,19 @@ def post(
     )
 
 
-def stream(path: str, serve: Callable[..., Any], answer: type[Response]) -> Route:
-    return Route(method="GET", path=path, serve=serve, answer=None, stream=answer)
+def stream(
+    path: str,
+    serve: Callable[..., Any],
+    answer: type[Response],
+    *,
+    other_status: int | None = None,
+) -> Route:
+    """Return the route of an answer that is no document."""
+    return Route(
+        method="GET",
+        path=path,
+        serve=serve,
+        answer=None,
+        stream=answer,
+        other_status=other_status,
+    )

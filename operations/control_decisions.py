@@ -11,14 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from common.errors import NotFoundError
 from common.model.control import Conditions, read_control
 from common.model.control_types import CONTROL_TYPES
+from common.model.rights import Action, Principal
 from common.model.states import TaskState
+from common.store.connect import Connection
 from common.store.people.families import Relative, child_of_attempt, control_document
+from common.store.people.rights import Thing
 from common.store.people.views import TaskInstanceView, task_instances
 from operations.documents.instances import name_of, names_in
 from operations.lookup import task_with_id
-from operations.session import Session
+from operations.rights import seen
+from operations.session import Session, operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +54,18 @@ def is_control_task(task: TaskInstanceView) -> bool:
     return task.task_type in CONTROL_TYPES
 
 
+@operation
 def decision_of(session: Session, task_instance_id: int) -> ControlDecision:
-    """Read the decision of a control task as it stands."""
+    """Read the decision of a control task as it stands, without runs that are foreign."""
     with session.engine.connect() as db:
         task = task_with_id(db, session.principal, task_instance_id)
         document = control_document(db, task_instance_id)
         child = child_of_attempt(db, task_instance_id)
         others = task_instances(db, process_instance_id=task.process_instance_id, valid_only=True)
+        evidence = () if document is None else _entries(document.evidence)
+        evidence = tuple(_shown(db, session.principal, each) for each in evidence)
+        if child is not None and not _is_seen(db, session.principal, child.process_instance_id):
+            child = None
     branch = names_in(task.branch)
     return ControlDecision(
         task=task,
@@ -63,9 +73,25 @@ def decision_of(session: Session, task_instance_id: int) -> ControlDecision:
         looked_at=()
         if document is None
         else _looked_at(task, document.task_json, {each.name: each for each in others}),
-        evidence=() if document is None else _entries(document.evidence),
+        evidence=evidence,
         child=child,
     )
+
+
+def _shown(db: Connection, principal: Principal, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    run = entry.get("run")
+    number = run.get("id") if isinstance(run, dict) else None
+    if not isinstance(number, int) or _is_seen(db, principal, number):
+        return entry
+    return {**entry, "run": None}
+
+
+def _is_seen(db: Connection, principal: Principal, process_instance_id: int) -> bool:
+    try:
+        seen(db, principal, Action.VIEW, Thing.INSTANCE, process_instance_id)
+    except NotFoundError:
+        return False
+    return True
 
 
 def _looked_at(

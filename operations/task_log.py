@@ -6,7 +6,6 @@ followed in it, and what is opened must be an ordinary file.
 
 from __future__ import annotations
 
-import codecs
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from common.errors import NotAllowedError, NotFoundError
 from common.log_files import NoOrdinaryFileError, open_below
-
-_PIECE_BYTES = 65_536
-_TAIL_BYTES = 200_000
+from operations.log_pieces import Log, Piece
 
 
 class LogMissingError(NotFoundError):
@@ -27,40 +24,36 @@ class LogElsewhereError(NotAllowedError):
     """The path of a log is not below this home's folder: it is another home's, or nobody's."""
 
 
-class TaskLog:
-    """An open log, read piece by piece from wherever its writer has got to."""
+class LogFile:
+    """The source of an open file."""
 
     def __init__(self, file: int) -> None:
         self._file = file
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
-    def read(self) -> str:
-        """Return the text added since the last call, up to some size; "" if there is none."""
-        return self._decoder.decode(os.read(self._file, _PIECE_BYTES))
-
-    def rest(self) -> Iterator[str]:
-        """Yield everything up to the end of the file, in pieces."""
-        while piece := os.read(self._file, _PIECE_BYTES):
-            yield self._decoder.decode(piece)
-        yield self._decoder.decode(b"", final=True)
-
-    def skip_to_last(self, lines: int) -> None:
-        """Continue at the last lines, of which at most a fifth of a megabyte is kept."""
+    def piece(self, start: int, most: int, wait_seconds: int = 0) -> Piece:
+        """Return some bytes; it never waits."""
+        del wait_seconds
         size = os.fstat(self._file).st_size
-        start = max(0, size - _TAIL_BYTES)
-        tail = os.pread(self._file, size - start, start)
-        kept = b"".join(tail.splitlines(keepends=True)[-lines:]) if lines > 0 else b""
-        os.lseek(self._file, size - len(kept), os.SEEK_SET)
+        # Behind a cut there is nothing but what came after it.
+        start = min(start, size)
+        return Piece(os.pread(self._file, most, start), size, start)
 
 
 @contextmanager
-def opened_log(home: Path, log_path: str | None) -> Iterator[TaskLog]:
+def opened_file(home: Path, log_path: str | None) -> Iterator[LogFile]:
     """Open the log; `LogMissingError` without one, `NotAllowedError` outside the logs' folder."""
     file = _open(home / "tasks" / "logs", log_path)
     try:
-        yield TaskLog(file)
+        yield LogFile(file)
     finally:
         os.close(file)
+
+
+@contextmanager
+def opened_log(home: Path, log_path: str | None) -> Iterator[Log]:
+    """Open the log as text; raises as `opened_file` does."""
+    with opened_file(home, log_path) as found:
+        yield Log(found)
 
 
 def last_lines(home: Path, log_path: str | None, *, lines: int) -> list[str]:

@@ -50,6 +50,7 @@ def list_tasks(
         )
 
 
+@operation
 def find_task(session: Session, task_instance_id: int) -> TaskInstanceView:
     """The attempt; `NotFoundError` if there is none."""
     with session.engine.connect() as db:
@@ -66,6 +67,7 @@ def render_task(session: Session, task_instance_id: int) -> tuple[TaskInstanceVi
     return task, rendered(document, config=session.config, now=SystemClock().now())
 
 
+@operation
 def force_success(session: Session, task_instance_id: int) -> TaskInstanceView:
     """Declare a failed attempt to be a success, so that a recovery goes on behind it.
 

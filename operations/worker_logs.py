@@ -7,151 +7,139 @@ were tried. A worker is not believed: what it sends is bounded in size and in ti
 
 from __future__ import annotations
 
-import codecs
 import http.client
 import json
+import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Any, Final
 
 from common.clock import SystemClock
 from common.errors import SchedulerError, ServiceUnreachableError
-from common.log_access import PATH, LogQuestion, key_file, read_key, token
+from common.log_access import MOST_BYTES, PATH, LogQuestion, key_file, read_key, token
 from common.model.cluster import NodeKind
 from common.store.cluster import cluster_token
 from common.store.people.runs import KeptTail, log_tail
 from common.store.people.views import TaskInstanceView
+from operations.log_pieces import Log, LogSource, Piece
 from operations.members import registry
 from operations.session import Session, operation
-from operations.task_log import LogElsewhereError, LogMissingError, opened_log
+from operations.task_log import LogElsewhereError, LogMissingError, opened_file
 
-_PATIENCE: Final = timedelta(seconds=5)
-_FOLLOWING_WAIT_SECONDS: Final = 1
-_PIECE_BYTES: Final = 65_536
-_TAIL_BYTES: Final = 200_000
+PATIENCE: Final = timedelta(seconds=5)
 _LONGEST: Final = 2 * 1024**3
 _SIZE: Final = re.compile("[0-9]{1,19}")
-
-
-class Log(Protocol):
-    """A log that is read piece by piece from wherever its writer has got to."""
-
-    def read(self) -> str: ...
-
-    def rest(self) -> Iterator[str]: ...
-
-    def skip_to_last(self, lines: int) -> None: ...
 
 
 class WorkerLogError(SchedulerError):
     """A worker does not hand a log over; the text names the worker and the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some bytes of a log, and its size then."""
-
-    body: bytes
-    size: int
-
-
 class WorkerLog:
-    """The log of an attempt at a worker; read like a `TaskLog`."""
+    """The source of a log at a worker."""
 
     def __init__(
-        self, address: str, ids: tuple[int, int], *, key: bytes, cluster: str, waits: bool
+        self,
+        address: str,
+        ids: tuple[int, int],
+        *,
+        key: bytes,
+        cluster: str,
+        patience: timedelta = PATIENCE,
     ) -> None:
-        """`ids`: of the process instance and the attempt.
-
-        `waits`: `read` may take a second until there is something.
-        """
+        """`ids`: of the process instance and the attempt. It asks the worker at once."""
         self._address = address
         self._instance, self._task = ids
         self._key = key
         self._cluster = cluster
-        self._wait_seconds = _FOLLOWING_WAIT_SECONDS if waits else 0
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._at = 0
+        self._patience = patience
         self._read = 0
-        self._size = self._ask(0, 0, 0).size
+        self.piece(0, 0)
 
-    def read(self) -> str:
-        """Return the text added since the last call, up to some size; "" if there is none."""
-        return self._decoder.decode(self._next(self._wait_seconds))
-
-    def rest(self) -> Iterator[str]:
-        """Yield everything up to the end, in pieces."""
-        while body := self._next(0):
-            yield self._decoder.decode(body)
-        yield self._decoder.decode(b"", final=True)
-
-    def skip_to_last(self, lines: int) -> None:
-        """Continue at the last lines, of which at most a fifth of a megabyte is kept."""
-        start = max(0, self._size - _TAIL_BYTES)
-        tail = b""
-        while len(tail) < _TAIL_BYTES and start + len(tail) < self._size:
-            piece = self._ask(start + len(tail), _PIECE_BYTES, 0)
-            if not piece.body:
-                break
-            tail += piece.body
-        kept = b"".join(tail.splitlines(keepends=True)[-lines:]) if lines > 0 else b""
-        self._at = start + len(tail) - len(kept)
-
-    def _next(self, wait_seconds: int) -> bytes:
-        piece = self._ask(self._at, _PIECE_BYTES, wait_seconds)
-        # A log that grew too long is cut: what was read stands, and it goes on behind the cut.
-        self._at = min(self._at, piece.size) + len(piece.body)
-        self._read += len(piece.body)
-        if self._read > _LONGEST:
-            raise WorkerLogError(f"worker {self._address} sends more than any log may hold")
-        return piece.body
-
-    def _ask(self, start: int, most: int, wait_seconds: int) -> Piece:
+    def piece(self, start: int, most: int, wait_seconds: int = 0) -> Piece:
+        """Ask for some bytes; `WorkerLogError` if the worker does not answer as it should."""
         question = LogQuestion(
             instance=self._instance,
             task=self._task,
             start=start,
-            most=most,
+            most=min(most, MOST_BYTES),
             wait_seconds=wait_seconds,
         )
-        return ask(self._address, question, key=self._key, cluster=self._cluster)
+        found = ask(
+            self._address,
+            question,
+            key=self._key,
+            cluster=self._cluster,
+            patience=self._patience,
+        )
+        self._read += len(found.body)
+        if self._read > _LONGEST:
+            raise WorkerLogError(f"worker {self._address} sends more than any log may hold")
+        return found
 
 
-def ask(address: str, question: LogQuestion, *, key: bytes, cluster: str) -> Piece:
+def ask(
+    address: str,
+    question: LogQuestion,
+    *,
+    key: bytes,
+    cluster: str,
+    patience: timedelta = PATIENCE,
+) -> Piece:
     """Ask a worker; `WorkerLogError` if it does not answer in time, or with anything else."""
     clock = SystemClock()
     allowed = token(key, cluster=cluster, question=question, now=clock.now().timestamp())
-    patience = _PATIENCE.total_seconds() + question.wait_seconds
-    deadline = clock.monotonic() + patience + _PATIENCE.total_seconds()
+    seconds = patience.total_seconds() + question.wait_seconds
+    until = clock.monotonic() + seconds
     host, _, port = address.rpartition(":")
     try:
-        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=patience)
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
         try:
             connection.request(
                 "GET", f"{PATH}?{question.query()}", headers={"Authorization": allowed}
             )
-            response = connection.getresponse()
-            most = question.most if response.status == http.client.OK else 1000
-            body = b""
-            while len(body) <= most and (piece := response.read1(most + 1 - len(body))):
-                body += piece
-                if clock.monotonic() > deadline:
-                    raise WorkerLogError(f"worker {address} answers too slowly")
+            with _InTime(connection.sock, until) as answering:
+                response = http.client.HTTPResponse(answering, method="GET")
+                response.begin()
+                most = question.most if response.status == http.client.OK else 1000
+                body = b""
+                while len(body) <= most and (piece := response.read1(most + 1 - len(body))):
+                    body += piece
+                response.close()
         finally:
             connection.close()
+    except TimeoutError as error:
+        raise WorkerLogError(f"worker {address} answers too slowly") from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise WorkerLogError(
             f"worker {address} does not answer ({type(error).__name__})"
         ) from error
     if response.status != http.client.OK:
         raise WorkerLogError(f"worker {address} refuses: {_reason(response.status, body)}")
-    size = response.getheader("Log-Size") or ""
-    if len(body) > question.most or not _SIZE.fullmatch(size):
+    told = response.getheader("Log-Size") or ""
+    size = int(told) if _SIZE.fullmatch(told) else -1
+    if len(body) > question.most or not 0 <= size <= _LONGEST:
         raise WorkerLogError(f"worker {address} answers something else than was asked for")
-    return Piece(body, int(size))
+    # Behind a cut there is nothing but what came after it.
+    return Piece(body, size, min(question.start, size))
+
+
+class _InTime(socket.socket):
+    """A socket whose answer has to be over by a moment, however slowly its bytes come."""
+
+    def __init__(self, taken: socket.socket, until: float) -> None:
+        super().__init__(fileno=os.dup(taken.fileno()))
+        self._until = until
+
+    def recv_into(self, *given: Any) -> int:
+        left = self._until - SystemClock().monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.settimeout(left)
+        return super().recv_into(*given)
 
 
 def _reason(status: int, body: bytes) -> str:
@@ -161,6 +149,7 @@ def _reason(status: int, body: bytes) -> str:
         return f"HTTP {status}"
 
 
+@operation
 @contextmanager
 def opened_anywhere(
     session: Session, task: TaskInstanceView, *, waits: bool = False
@@ -169,16 +158,28 @@ def opened_anywhere(
 
     `waits`: for somebody who follows it.
     """
+    with source_anywhere(session, task) as found:
+        yield Log(found, waits=waits)
+
+
+@contextmanager
+def source_anywhere(
+    session: Session, task: TaskInstanceView, *, patience: timedelta = PATIENCE
+) -> Iterator[LogSource]:
+    """Open the log of an attempt; `LogMissingError` names all places that were tried.
+
+    No worker is waited for longer than `patience`, and no other is asked after twice that time.
+    """
     tried: list[str] = []
     try:
-        with opened_log(session.config.home, task.log_path) as found:
+        with opened_file(session.config.home, task.log_path) as found:
             yield found
             return
     except (LogMissingError, LogElsewhereError) as error:
         if task.host is None or not _is_a_log_of(task):
             raise
         tried.append(str(error) if isinstance(error, LogElsewhereError) else "this computer")
-    yield _at_workers(session, task, tried, waits=waits)
+    yield _at_workers(session, task, tried, patience)
 
 
 def _is_a_log_of(task: TaskInstanceView) -> bool:
@@ -188,26 +189,18 @@ def _is_a_log_of(task: TaskInstanceView) -> bool:
 
 
 class LastWords:
-    """The end of a log that is out of reach, as its worker has kept it; read like a `TaskLog`."""
+    """The source of the end of a log that is out of reach, as its worker has kept it."""
 
     def __init__(self, kept: KeptTail) -> None:
-        left_out = kept.size - len(kept.tail)
-        note = f"[orcaflow] … {left_out} bytes before this are out of reach …\n" if left_out else ""
-        self._text = note + kept.tail.decode("utf-8", "replace")
+        self._kept = kept
 
-    def read(self) -> str:
-        """Return everything, and then nothing more."""
-        text, self._text = self._text, ""
-        return text
-
-    def rest(self) -> Iterator[str]:
-        """Yield what is left."""
-        yield self.read()
-
-    def skip_to_last(self, lines: int) -> None:
-        """Continue at the last lines."""
-        kept = self._text.splitlines(keepends=True)
-        self._text = "".join(kept[-lines:]) if lines > 0 else ""
+    def piece(self, start: int, most: int, wait_seconds: int = 0) -> Piece:
+        """Return some bytes; it never waits."""
+        del wait_seconds
+        first = max(0, self._kept.size - len(self._kept.tail))
+        size = first + len(self._kept.tail)
+        start = min(max(start, first), size)
+        return Piece(self._kept.tail[start - first : start - first + most], size, start)
 
 
 @operation
@@ -218,7 +211,9 @@ def last_lines_anywhere(session: Session, task: TaskInstanceView, *, lines: int)
         return "".join(log.rest()).splitlines()
 
 
-def _at_workers(session: Session, task: TaskInstanceView, tried: list[str], *, waits: bool) -> Log:
+def _at_workers(
+    session: Session, task: TaskInstanceView, tried: list[str], patience: timedelta
+) -> LogSource:
     try:
         key = read_key(key_file(session.config))
     except SchedulerError as error:
@@ -226,9 +221,14 @@ def _at_workers(session: Session, task: TaskInstanceView, tried: list[str], *, w
     else:
         cluster = cluster_token(session.engine)
         ids = (task.process_instance_id, task.id)
-        for address in _addresses(session, task, tried):
+        clock = SystemClock()
+        until = clock.monotonic() + 2 * patience.total_seconds()
+        for address in _addresses(session, task, tried, patience):
+            if clock.monotonic() >= until:
+                tried.append("other workers of its host (for as long as there was time)")
+                break
             try:
-                return WorkerLog(address, ids, key=key, cluster=cluster, waits=waits)
+                return WorkerLog(address, ids, key=key, cluster=cluster, patience=patience)
             except WorkerLogError as error:
                 tried.append(str(error))
     with session.engine.connect() as db:
@@ -238,12 +238,14 @@ def _at_workers(session: Session, task: TaskInstanceView, tried: list[str], *, w
     raise _nowhere(task, [*tried, "its last words (none are kept)"])
 
 
-def _addresses(session: Session, task: TaskInstanceView, tried: list[str]) -> Iterator[str]:
+def _addresses(
+    session: Session, task: TaskInstanceView, tried: list[str], patience: timedelta
+) -> Iterator[str]:
     """Yield the holder, then the other living workers of its host."""
     holder = task.host or ""
     yield holder
     try:
-        with registry(session.config, patience=_PATIENCE) as opened:
+        with registry(session.config, patience=patience) as opened:
             nodes = sorted(opened.membership.nodes(NodeKind.WORKER))
     except ServiceUnreachableError:
         tried.append("other workers of its host (ZooKeeper does not answer)")

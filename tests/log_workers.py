@@ -11,7 +11,7 @@ from pathlib import Path
 from common.clock import SystemClock
 from common.log_access import PATH, LogGuard, LogQuestion
 from common.runtime.health import HealthServer, Problem
-from operations import worker_logs
+from operations.log_pieces import Log, Piece
 from operations.worker_logs import WorkerLog, ask
 from worker.log_server import LogServer
 
@@ -42,10 +42,10 @@ class Worker:
         self.server.start()
         self.address = f"127.0.0.1:{self.server.port}"
 
-    def log(self) -> WorkerLog:
-        return WorkerLog(self.address, (12, 34), key=KEY, cluster=CLUSTER, waits=False)
+    def log(self) -> Log:
+        return Log(WorkerLog(self.address, (12, 34), key=KEY, cluster=CLUSTER))
 
-    def ask(self, **changes: int) -> worker_logs.Piece:
+    def ask(self, **changes: int) -> Piece:
         question = replace(LogQuestion(instance=12, task=34), **changes)
         return ask(self.address, question, key=KEY, cluster=CLUSTER)
 

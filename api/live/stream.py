@@ -49,7 +49,7 @@ class EventStream(Response):
                 loop.call_soon_threadsafe(news.set)
 
         mailbox.notify_by(notify)
-        leaving = asyncio.create_task(_await_leaving(receive))
+        leaving = asyncio.create_task(await_leaving(receive))
         leaving.add_done_callback(lambda _: news.set())
         try:
             headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
@@ -81,6 +81,6 @@ class EventStream(Response):
             self._streams.close(self._stream)
 
 
-async def _await_leaving(receive: Receive) -> None:
+async def await_leaving(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -105,41 +105,70 @@ class Stream:
         self.mailbox: Final = Mailbox()
 
 
-class Streams:
-    """All open streams of a server. Any thread may use it."""
+class Seats:
+    """The open streams of a server, counted. Any thread may use it."""
 
     def __init__(self, *, most: int = MOST_STREAMS, most_of_user: int = MOST_OF_USER) -> None:
         self._most = most
         self._most_of_user = most_of_user
+        self._lock = threading.Lock()
+        self._taken: Counter[int] = Counter()
+
+    def take(self, user_id: int) -> None:
+        """Count one; `TooManyError` if the server or the user has as many as there may be."""
+        with self._lock:
+            if self._taken[user_id] >= self._most_of_user:
+                raise TooManyError(
+                    f"you have {self._most_of_user} streams open; close one of them first"
+                )
+            if self._taken.total() >= self._most:
+                raise TooManyError(
+                    f"this server has {self._most} streams open; ask another one, or try again"
+                    " later"
+                )
+            self._taken[user_id] += 1
+
+    def leave(self, user_id: int) -> None:
+        with self._lock:
+            self._taken[user_id] -= 1
+            self._taken += Counter()  # Forgets those who have none.
+
+
+class Streams:
+    """The open streams of events of a server. Any thread may use it."""
+
+    def __init__(self, *, most: int = MOST_STREAMS, most_of_user: int = MOST_OF_USER) -> None:
+        self.seats: Final = Seats(most=most, most_of_user=most_of_user)
+        """Of all streams, those of logs too."""
         self._lock = threading.Lock()
         self._open: list[Stream] = []
         self._last: bytes | None = None
         self.wake: Callable[[], None] = lambda: None
         """Has the looker look at once; set by whoever makes the looker."""
 
+    @property
+    def last(self) -> bytes | None:
+        """The event that ends all streams, once the server stops."""
+        return self._last
+
     def open(self, stream: Stream) -> None:
         """Add a stream; `TooManyError` if the server or the user has as many as there may be."""
+        self.seats.take(stream.principal.user_id)
         with self._lock:
-            of_user = Counter(each.principal.user_id for each in self._open)
-            if of_user[stream.principal.user_id] >= self._most_of_user:
-                raise TooManyError(
-                    f"you have {self._most_of_user} streams open; close one of them first"
-                )
-            if len(self._open) >= self._most:
-                raise TooManyError(
-                    f"this server has {self._most} streams open; ask another one, or try again"
-                    " later"
-                )
-            if self._last is not None:
-                stream.mailbox.end(self._last)
-                return
             self._open.append(stream)
+            last = self._last
+        if last is not None:
+            self.close(stream)
+            stream.mailbox.end(last)
+            return
         self.wake()
 
     def close(self, stream: Stream) -> None:
         with self._lock:
-            if stream in self._open:
-                self._open.remove(stream)
+            if stream not in self._open:
+                return
+            self._open.remove(stream)
+        self.seats.leave(stream.principal.user_id)
 
     def all(self) -> list[Stream]:
         with self._lock:
@@ -149,6 +178,6 @@ class Streams:
         """End all streams, and those that are opened from now on, with this event."""
         with self._lock:
             self._last = last
-            ended, self._open = self._open, []
-        for stream in ended:
+        for stream in self.all():
             stream.mailbox.end(last)
+            self.close(stream)

@@ -31,6 +31,7 @@ class Chosen:
 OVER_HTTP: Final = frozenset(
     {
         *("run", "server list", "task list", "task why", "command list", "command show"),
+        *("task log", "task force-success"),
         *("instance list", "instance why", "instance stop", "instance pause", "instance resume"),
         *("instance rerun", "instance recover", "instance watch"),
     }
@@ -48,7 +49,6 @@ ANYWHERE: Final = frozenset(
 _NO_ROUTE: Final = "its operations have no route yet"
 _OWNER: Final = "only the owner of the database does this"
 _COMPUTER: Final = "it is about the daemons and the files of this computer"
-_LOG: Final = "logs are read from the computers of the workers"
 
 OF_COMPUTER: Final = frozenset(
     {"doctor", "server start", "server stop", "server restart", "server status"}
@@ -60,7 +60,7 @@ LOCAL_ONLY: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
             *("instance show", "instance execute", "instance delete"),
-            *("task render", "task force-success"),
+            *("task render",),
             *("definition import", "definition list", "definition show", "definition export"),
             *("definition online", "definition offline", "definition delete"),
             *("definition set",),
@@ -82,7 +82,6 @@ LOCAL_ONLY: Final[Mapping[str, str]] = {
         ),
         _NO_ROUTE,
     ),
-    **dict.fromkeys(("task log",), _LOG),
     **dict.fromkeys(
         (
             *("db upgrade", "db check", "db schema", "purge", "datasource encrypt"),

@@ -57,6 +57,16 @@ class Client:
         """Give an order, and return its answer."""
         return self._ask("POST", path, {} if body is None else body)
 
+    def get_bytes(
+        self, path: str, query: Mapping[str, Any]
+    ) -> tuple[bytes, http.client.HTTPMessage]:
+        """Return the bytes at a path, with the headers of the answer."""
+        place = f"{path}?{urlencode(query)}"
+        status, answer, headers = self._exchange("GET", place, None, accept="*/*")
+        if status < 400:
+            return answer, headers
+        raise _error(self._document(status, answer), status, self.url)
+
     def version(self) -> str:
         """The version that the server is of; `unknown` if it does not say."""
         try:
@@ -65,33 +75,41 @@ class Client:
             return "unknown"
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        status, answer, _ = self._exchange(method, path, body, accept="application/json")
+        document = self._document(status, answer)
+        if status < 400:
+            return document
+        raise _error(document, status, self.url)
+
+    def _document(self, status: int, answer: bytes) -> Any:
+        try:
+            return json.loads(answer)
+        except (ValueError, RecursionError):
+            raise SchedulerError(
+                f"what answers at {self.url} is no api-server (status {status}); look at --server"
+            ) from None
+
+    def _exchange(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, accept: str
+    ) -> tuple[int, bytes, http.client.HTTPMessage]:
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
         sent = None
         if body is not None:
             headers["Content-Type"] = "application/json"
             sent = json.dumps(body).encode()
         place = f"{self._parts.path.rstrip('/')}{BASE}{path}"
         try:
-            status, answer = self._send(method, place, sent, headers)
+            return self._send(method, place, sent, headers)
         except (OSError, http.client.HTTPException) as error:
             unsure = "" if body is None else "; it may have carried the order out: look before you"
             raise ServiceUnreachableError(
                 f"no api-server answers at {self.url}: {str(error) or type(error).__name__}"
                 + (f"{unsure} give it again" if unsure else "; is it started there?")
             ) from None
-        try:
-            document = json.loads(answer)
-        except (ValueError, RecursionError):
-            raise SchedulerError(
-                f"what answers at {self.url} is no api-server (status {status}); look at --server"
-            ) from None
-        if status < 400:
-            return document
-        raise _error(document, status, self.url)
 
     def _send(
         self, method: str, place: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, bytes, http.client.HTTPMessage]:
         host, port = self._parts.hostname or "", self._parts.port
         connection = (
             http.client.HTTPSConnection(
@@ -103,7 +121,7 @@ class Client:
         try:
             connection.request(method, place, body=body, headers=dict(headers))
             answer = connection.getresponse()
-            return answer.status, answer.read(_MAX_ANSWER)
+            return answer.status, answer.read(_MAX_ANSWER), answer.headers
         finally:
             connection.close()
 

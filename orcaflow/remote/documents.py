@@ -15,10 +15,12 @@ from common.model.cluster import Heartbeat, NodeKind
 from common.model.commands import CommandOutcome, CommandType
 from common.model.offers import Offer
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
+from common.store.people.families import Relative
 from common.store.people.ledger import CommandView
 from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from common.why import Cause, CauseKind
 from operations.commands import WAITING
+from operations.control_decisions import ControlDecision, LookedAt
 from operations.members import Member, MemberHealth
 
 
@@ -70,6 +72,30 @@ _OF_TASK: Final = (
 _MOMENTS_OF_TASK: Final = (
     *("submit_time", "start_time", "end_time", "retry_at", "due_at", "lost_at"),
 )
+
+
+def decision_from(document: Mapping[str, Any]) -> ControlDecision:
+    """The decision of a control task."""
+    branch, child = document["branch"], document["child"]
+    return ControlDecision(
+        task=task_of(document["task"]),
+        branch=None if branch is None else tuple(branch),
+        looked_at=tuple(
+            LookedAt(task=each["task"], wanted=each["wanted"], state=each["state"])
+            for each in document["looked_at"]
+        ),
+        evidence=tuple(document["evidence"]),
+        child=None
+        if child is None
+        else Relative(
+            process_instance_id=child["process_instance_id"],
+            definition_name=child["definition"],
+            state=child["state"]["code"],
+            task_instance_id=document["task"]["id"],
+            task_name=document["task"]["name"],
+            attempt=document["task"]["attempt"],
+        ),
+    )
 
 
 def command_of(row: Mapping[str, Any]) -> CommandView:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, insert, select, text
+from sqlalchemy import Engine, insert, select, text, update
 
 from api import matrix, openapi
 from api.app import ROUTES, build
@@ -71,6 +71,17 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
             insert(t.command)
             .values(command_type=0, process_definition_id=number)
             .returning(t.command.c.id)
+        )
+        # Its log is out of reach, and its worker has kept the end of it.
+        connection.execute(
+            update(t.task_instance)
+            .where(t.task_instance.c.id == task)
+            .values(host="127.0.0.1:1", log_path=f"/logs/1/{run}/{task}.log")
+        )
+        connection.execute(
+            insert(t.task_log_tail).values(
+                task_instance_id=task, size=9, tail=f"of {name}".encode()
+            )
         )
     assert None not in (schedule, complement, command)
     return World(

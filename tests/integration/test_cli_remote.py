@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, update
 from typer.main import get_command
 
 from api.app import build
@@ -180,6 +180,11 @@ SAME: Final = (
     "run nobody --wait",
 )
 """Commands that change nothing, refused orders among them."""
+LOGS: Final = (
+    *("task log 2", "task log 2 -n 1", "task log 2 -n 0", "task log 2 -n 9 --follow"),
+    *("task log 1", "task log 99", "task log 3 -n 1"),
+    *("task force-success 99", "task force-success 3"),
+)
 ORDERS: Final = (
     *("run nightly", "run nightly -o json -p day=1 --priority high --depend post"),
     *("instance stop 2", "instance pause 2 -o json", "instance rerun 1", "instance rerun 3"),
@@ -228,18 +233,43 @@ def test_orders_are_carried_out_by_a_server_as_they_are_at_the_database(
     assert len(made_there) == 1
 
 
-def test_the_failures_of_a_watched_run_are_told_and_the_cure_for_their_logs(
-    cli: Cli, remote: Cli, db: Engine
+def test_logs_and_the_ends_of_those_that_failed_are_told_by_a_server(
+    cli: Cli, remote: Cli, db: Engine, tmp_path: Path
 ) -> None:
     a_cluster(db)
+    log = tmp_path / "home" / "tasks" / "logs" / "1" / "1" / "2.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"one\n\x1b[31mtwo\x1b[0m\x07\n" + "fünf".encode() * 50_000 + b"\nlast")
+    decided = an_attempt(
+        db, 1, TaskState.SUCCESS, name="way", task_type="SWITCH", branch='["b"]', flag=1
+    )
+    with db.begin() as connection:
+        connection.execute(
+            update(t.task_instance).where(t.task_instance.c.id == 2).values(log_path=str(log))
+        )
+    different = []
+    for line in (*LOGS, f"task log {decided}", f"task log {decided} --follow"):
+        here, there = cli(*line.split()), remote(*line.split())
+        if here != there:
+            different.append((line, here, there))
+    assert different == []
     # A line tells the moment at which something was seen.
     here, there = (numbered(each("instance", "watch", "1")) for each in (cli, remote))
-    assert (here[0], there[0]) == (1, 1)
-    log = [line for line in there[1].splitlines() if "its log is not told by" in line]
-    assert len(log) == 1
-    assert "orcaflow task log N" in log[0]
-    missing = "  the attempt has no log: no worker has started it"
-    assert there[1].replace(log[0], missing) == here[1]
+    assert here == there
+    assert "| last" in there[1]
+    # Of a log that is out of reach there are the last words, in the place of the whole.
+    with db.begin() as connection:
+        connection.execute(
+            update(t.task_instance)
+            .where(t.task_instance.c.id == 2)
+            .values(host="127.0.0.1:1", log_path="/tasks/logs/1/1/2.log")
+        )
+        connection.execute(
+            insert(t.task_log_tail).values(task_instance_id=2, size=40, tail=b"last\nwords\n")
+        )
+    for line in ("task log 2", "task log 2 -n 1", "task log 2 -n 2", "task log 2 -n 3"):
+        assert cli(*line.split()) == remote(*line.split()), line
+    assert "29 bytes before this are out of reach" in remote("task", "log", "2")[1]
     late = numbered(cli("instance", "watch", "2", "--timeout", "0.000001"))
     assert numbered(remote("instance", "watch", "2", "--timeout", "0.000001")) == late
     assert late[0] == 124
@@ -257,7 +287,7 @@ def test_every_command_is_done_by_a_server_or_says_why_not() -> None:
     known = set(commands_of(get_command(command_line)))
     assert known == OVER_HTTP | ANYWHERE | LOCAL_ONLY.keys()
     assert len(known) == len(OVER_HTTP) + len(ANYWHERE) + len(LOCAL_ONLY)
-    tested = [line.split() for line in (*SAME, *ORDERS)]
+    tested = [line.split() for line in (*SAME, *LOGS, *ORDERS)]
     done = {" ".join(words[:2]) for words in tested if words[0] != "run"}
     assert done == OVER_HTTP - {"run", "server list"}
     chosen = Chosen(url="http://127.0.0.1:1", token_file="x")  # A path.

@@ -21,6 +21,7 @@ from api.live.changes import (
     question,
     stale,
 )
+from api.live.log_texts import viewable
 from api.live.looker import LOOK_EVERY, RIGHTS_EVERY, LiveLoop
 from api.live.stream import EventStream
 from api.live.streams import Mailbox, Stream, Streams
@@ -557,3 +558,31 @@ def test_a_reader_who_leaves_or_does_not_read_frees_the_place() -> None:
     stuck.mailbox.post_snapshot(b"S")
     asyncio.run(unread())
     assert streams.all() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "taken"),
+    [
+        ("fünf\n".encode(), "fünf\n", 6),
+        ("f\u00fc".encode()[:-1], "f", 1),
+        ("\U0001f40b".encode()[:-1], "", 0),
+        (b"\xff\xfe\n", "\ufffd\ufffd\n", 3),
+        (b"\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m", 12),
+        (b"a\x1b[2Jb\x1b[1;1Hc", "abc", 13),
+        (b"\x1b]8;;http://evil\x07link\x1b]8;;\x1b\\.", "link.", 29),
+        (b"a\x1b]0;title", "a", 1),
+        (b"a\x1b[3", "a", 1),
+        (b"a\x1b", "a", 1),
+        (b"50 %\r60 %\r\n", "50 %\n60 %\n", 11),
+        (b"half\r", "half", 4),
+        (b"\x00\x07\x08b\xc2\x9b1m", "b1m", 8),
+        (b"\x1b(Ba\x1bcb", "ab", 7),
+        (b"\x1b]" + b"x" * 2000, "]" + "x" * 2000, 2002),
+    ],
+)
+def test_of_the_escapes_of_a_log_colours_are_left_and_nothing_is_torn(
+    body: bytes, text: str, taken: int
+) -> None:
+
+    assert viewable(body, is_end=False) == (text, taken)
+    assert viewable(body, is_end=True)[1] == len(body)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from common.log_access import (
     read_key,
     token,
 )
-from operations import worker_logs
+from operations.log_pieces import Piece
 from operations.worker_logs import WorkerLogError, ask
 from tests.log_workers import CLUSTER, KEY, Worker
 
@@ -132,13 +133,13 @@ def test_a_log_is_read_from_a_worker_as_from_a_file(worker: Worker, root: Path) 
     again.skip_to_last(2)
     # The size as of its opening counts.
     assert "".join(again.rest()) == "fünf\nsechs"
-    assert worker.ask(start=5, most=4) == worker_logs.Piece(b"zwei", 21)
-    assert worker.ask(start=1000) == worker_logs.Piece(b"", 21)
+    assert worker.ask(start=5, most=4) == Piece(b"zwei", 21, 5)
+    assert worker.ask(start=1000) == Piece(b"", 21, 21)
 
 
 def test_who_waits_is_answered_when_there_is_something(worker: Worker, root: Path) -> None:
     worker.running.add(34)
-    answers: list[worker_logs.Piece] = []
+    answers: list[Piece] = []
     asking = threading.Thread(
         target=lambda: answers.append(worker.ask(start=16, wait_seconds=20)), daemon=True
     )
@@ -150,12 +151,12 @@ def test_who_waits_is_answered_when_there_is_something(worker: Worker, root: Pat
         writer.write(b"six")
     worker.logs.run_once()
     asking.join(30)
-    assert answers == [worker_logs.Piece(b"six", 19)]
+    assert answers == [Piece(b"six", 19, 16)]
 
 
 def test_who_waits_for_an_attempt_that_ends_is_answered_too(worker: Worker) -> None:
     worker.running.add(34)
-    answers: list[worker_logs.Piece] = []
+    answers: list[Piece] = []
     asking = threading.Thread(
         target=lambda: answers.append(worker.ask(start=16, wait_seconds=20)), daemon=True
     )
@@ -164,7 +165,7 @@ def test_who_waits_for_an_attempt_that_ends_is_answered_too(worker: Worker) -> N
     worker.running.clear()
     worker.logs.run_once()
     asking.join(30)
-    assert answers == [worker_logs.Piece(b"", 16)]
+    assert answers == [Piece(b"", 16, 16)]
 
 
 def _link(path: Path) -> None:
@@ -215,6 +216,7 @@ _HEAD = b"HTTP/1.0 200 OK\r\nLog-Size: "
         (_HEAD + b"10\r\nContent-Length: 4294967296\r\n\r\n" + b"x" * 1_000_000, "something else"),
         (_HEAD + b"-1\r\n\r\n", "something else"),
         (_HEAD + b"9" * 40 + b"\r\n\r\n", "something else"),
+        (_HEAD + b"9" * 19 + b"\r\n\r\n", "something else"),
         (b"HTTP/1.0 200 OK\r\n\r\nhello", "something else"),
         (b"HTTP/1.0 500 Oops\r\n\r\n" + b"[" * 100_000, "refuses: HTTP 500"),
         (b"GARBAGE\r\n\r\n", "does not answer"),
@@ -247,3 +249,25 @@ def test_a_worker_that_is_gone_is_named() -> None:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     with pytest.raises(WorkerLogError, match=f"{address} does not answer"):
         ask(address, LogQuestion(instance=1, task=2), key=KEY, cluster=CLUSTER)
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.0 200 OK\r\nLog-Si", _HEAD + b"9\r\n\r\nx"])
+def test_a_worker_that_does_not_go_on_is_not_waited_for(sent: bytes) -> None:
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def begin() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(sent)
+                while connection.recv(10_000):
+                    """Until the reader hangs up."""
+
+        thread = threading.Thread(target=begin, daemon=True)
+        thread.start()
+        stack.callback(thread.join, 30)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        question = LogQuestion(instance=1, task=2, most=1000)
+        patience = timedelta(milliseconds=50)
+        with pytest.raises(WorkerLogError, match="answers too slowly"):
+            ask(address, question, key=KEY, cluster=CLUSTER, patience=patience)

@@ -17,8 +17,8 @@ from orcaflow.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from operations.log_pieces import Log
     from operations.session import Session
-    from operations.worker_logs import Log
 
 app = typer.Typer(
     help="Look at attempts at tasks, their logs and parameters.",
@@ -227,15 +227,13 @@ def _follow(session: Session, task_instance_id: int, opened_file: Log) -> None:
     from datetime import timedelta
 
     from common.clock import SystemClock
-    from common.store.listen import Channel, Notifications
+    from common.store.listen import Channel
     from operations.tasks import find_task
 
     clock = SystemClock()
     unfinished = ""
     look_at = 0.0
-    with Notifications(
-        session.url, (Channel.TASK,), application_name="orcaflow-log"
-    ) as notifications:
+    with session.news((Channel.TASK,), application_name="orcaflow-log") as notifications:
         ended = False
         while not ended:
             if clock.monotonic() >= look_at:
