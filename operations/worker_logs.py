@@ -1,8 +1,9 @@
 """Reads logs of tasks wherever they are: in this home, else at the workers that may have them.
 
 The order: this computer's file; the worker that held the attempt; the other living workers of its
-host; the last words of a failure, which its worker has kept in the tables. An error names all that
-were tried. A worker is not believed: what it sends is bounded in size and in time.
+host; the store of logs, if there is one; the last words of a failure, which its worker has kept in
+the tables. An error names all that were tried. A worker is not believed: what it sends is bounded
+in size and in time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from common.store.people.views import TaskInstanceView
 from operations.log_pieces import Log, LogSource, Piece
 from operations.members import registry
 from operations.session import Session, operation
+from operations.stored_logs import stored_log
 from operations.task_log import LogElsewhereError, LogMissingError, opened_file
 
 PATIENCE: Final = timedelta(seconds=5)
@@ -231,6 +233,9 @@ def _at_workers(
                 return WorkerLog(address, ids, key=key, cluster=cluster, patience=patience)
             except WorkerLogError as error:
                 tried.append(str(error))
+    stored = stored_log(session, (task.process_instance_id, task.id), tried, patience=patience)
+    if stored is not None:
+        return stored
     with session.engine.connect() as db:
         kept = log_tail(db, task.id)
     if kept is not None:

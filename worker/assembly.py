@@ -141,8 +141,9 @@ class Worker:
         )
 
     def _reported(self, ends: Sequence[AttemptEnd]) -> None:
-        self.attempts.forget(ends)
+        # First, since what is to be done for them must be known while their records are there.
         self._tell_reported(ends)
+        self.attempts.forget(ends)
 
     def _ended(self, end: AttemptEnd) -> None:
         self.reporter.ended(end)

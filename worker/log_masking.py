@@ -84,6 +84,12 @@ class LogMask:
         self._spared: list[tuple[int, int]] = []
         self._done = 0
 
+    @property
+    def settled(self) -> int:
+        """The offset before which nothing will be masked any more; not while it masks."""
+        spared = min((start for start, _ in self._spared), default=self._done)
+        return max(0, min(self._done - self._overlap, spared))
+
     def is_behind(self, log: int) -> bool:
         """True if the log has grown since it was masked."""
         return os.fstat(log).st_size != self._done

@@ -19,7 +19,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
@@ -39,6 +39,7 @@ from common.host import host_load
 from common.log_access import PATH as LOG_PATH
 from common.log_access import LogGuard, read_key
 from common.log_access import key_file as log_key_file
+from common.log_store.process import LogStoreProcess
 from common.model.cluster import NodeKind, ip_number
 from common.model.offers import names_of
 from common.registry.config import registry_config
@@ -63,6 +64,7 @@ from common.runtime.service import Service, StopRequestedError
 from common.runtime.wakes import Wakes
 from common.store import schema
 from common.store.cluster import cluster_token
+from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
 from common.store.worker.worker_groups import ensure_worker_groups
 from worker import tenants
@@ -78,6 +80,7 @@ from worker.loops.folder_loop import FolderLoop
 from worker.loops.heartbeat import HeartbeatLoop
 from worker.loops.host_loop import HostLoop
 from worker.loops.lease_loop import LeaseLoop
+from worker.loops.log_store_loop import LogStoreLoop
 from worker.loops.look_loop import LookLoop
 from worker.loops.lost_loop import LostLoop
 from worker.loops.sweep_loop import SweepLoop, configured
@@ -147,6 +150,8 @@ class WorkerServer:
         self._host: HostLoop
         self._fitness: Fitness
         self._tails: TailLoop
+        self._log_store: LogStoreProcess | None = None
+        self._stored: LogStoreLoop | None = None
         self._cutter = LogCutter(
             limit_bytes=config.worker.log_limit_bytes,
             wake=lambda: self._wakes.wake(LogCutter.name),
@@ -183,6 +188,9 @@ class WorkerServer:
             registry = service.reach(
                 lambda: connect_registry(registry_config(config), clock=self._clock)
             )
+            if config.log_store:
+                self._log_store = LogStoreProcess(config.log_store, cluster=cluster)
+                stack.callback(self._log_store.close)
             supervisor, worker = self._parts(store, group_ids, cluster, registry)
             # Once in the foreground: who may not join says so and ends, and what was left here is
             # adopted or killed before any claim is taken.
@@ -199,12 +207,16 @@ class WorkerServer:
             health.add(LOG_PATH, logs_of_tasks.answer)
             stack.callback(logs_of_tasks.close)
             self._wakes.by_name[TailLoop.name] = service.add(OutageTolerant(self._tails)).wake
+            if self._stored is not None:
+                loop = service.add(OutageTolerant(self._stored))
+                self._wakes.by_name[LogStoreLoop.name] = loop.wake
             folders = FolderLoop(
                 store,
                 tasks=config.home / "tasks",
                 cluster=cluster,
                 clock=self._clock,
                 removes_directories=settings.working_directory_policy != "never",
+                drop_stored=None if self._log_store is None else self._log_store.drop,
             )
             service.add(OutageTolerant(folders))
             self._add_spark(service, store, cluster)
@@ -271,6 +283,16 @@ class WorkerServer:
             store, logs=tasks / "logs", wake=lambda: self._wakes.wake(TailLoop.name)
         )
         made: list[Supervisor] = []
+        if self._log_store is not None:
+            self._stored = LogStoreLoop(
+                self._log_store,
+                store,
+                logs=tasks / "logs",
+                marks=tasks / "unstored" / str(settings.port),
+                running=lambda: made[0].running(),  # noqa: PLW0108  # It is made below.
+                clock=self._clock,
+                wake=lambda: self._wakes.wake(LogStoreLoop.name),
+            )
         keep_apart(closed_folder(tasks, mode=PASSABLE))
         closed_folder(tasks / "records")
         fitness = self._fitness = Fitness(
@@ -294,6 +316,7 @@ class WorkerServer:
                 limits=limits,
                 blame=fitness.blame,
                 fork_servers=ForkServers(environment=seen, clock=self._clock) if forks else None,
+                settled=None if self._stored is None else self._stored.settled,
             )
             made.append(supervisor)
             return supervisor
@@ -318,9 +341,16 @@ class WorkerServer:
             version=product_version(),
             ip=_ip(settings.host),
             admitted=lambda: fitness() and admission(),
-            reported=self._tails.reported,
+            reported=self._reported,
         )
+        if self._stored is not None:
+            self._stored.left_behind(made[0].leftovers())
         return made[0], worker
+
+    def _reported(self, ends: Sequence[AttemptEnd]) -> None:
+        if self._stored is not None:
+            self._stored.reported(ends)
+        self._tails.reported(ends)
 
     def _add_loops(
         self,

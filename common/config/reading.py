@@ -234,11 +234,14 @@ def _home_from(named: str | None) -> Path:
     return Path(named or DEFAULT_HOME).expanduser().absolute()
 
 
+_SECRET_KEYS = ("database.url", "zookeeper.digest", "log_store")
+
+
 def _mistake(field: str, detail: ErrorDetails, origins: Mapping[str, str]) -> str:
     """Say in one line the place, key and problem; and the value, unless it may hold a secret."""
     key = ".".join(str(part) for part in (field, *detail["loc"]))
     message = detail["msg"]
-    value = "" if key in ("database.url", "zookeeper.digest") else f" (it is {detail['input']!r})"
+    value = "" if key in _SECRET_KEYS else f" (it is {detail['input']!r})"
     return f"{origins.get(key, 'default')}: {key}: {message[:1].lower()}{message[1:]}{value}"
 
 

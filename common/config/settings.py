@@ -251,6 +251,8 @@ class Config:
     """Key file of encrypted passwords of data sources; empty is $ORCAFLOW_HOME/datasource.key."""
     log_key_file: str = ""
     """Key file for logs of other hosts' tasks; empty is $ORCAFLOW_HOME/keys/log.key."""
+    log_store: str = field(default="", repr=False)
+    """Store for task logs: file:///srv/logs, s3://bucket/logs, gs://…, hdfs://…; empty is none."""
     database: DatabaseConfig = field(default_factory=DatabaseConfig)
     zookeeper: ZookeeperConfig = field(default_factory=ZookeeperConfig)
     command: CommandConfig = field(default_factory=CommandConfig)

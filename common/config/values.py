@@ -68,6 +68,8 @@ def shown(key: str, value: object) -> str:
     text = as_text(value)
     if key == "database.url":
         return mask_text(text, [unquote(urlsplit(text).password or "")], mask=SHORT_MASK)
+    if key == "log_store":
+        return mask_text(text, mask=SHORT_MASK)
     if key == "zookeeper.digest" and text:
         return SHORT_MASK
     return text

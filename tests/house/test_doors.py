@@ -22,6 +22,8 @@ DOORS = {
     "networkx": ("common/dag.py",),
     "croniter": ("common/cron/",),
     "psutil": ("common/host.py",),
+    # A process of its own.
+    "pyarrow": ("common/log_store/program.py",),
     "pyspark": ("worker/spark/",),
     "pydantic": ("common/config/reading.py", "api/answers.py"),
     "pydantic_core": ("common/config/reading.py",),
@@ -86,7 +88,7 @@ def test_a_worker_daemon_imports_nothing_that_only_its_tasks_need() -> None:
     )
     loaded = done.stdout.split()
     assert "worker.tasks.sql" in loaded
-    unwanted = {"httpx", "httpcore", "pyspark", "rich", "worker.runners"}
+    unwanted = {"httpx", "httpcore", "pyarrow", "pyspark", "rich", "worker.runners"}
     assert not unwanted.intersection(loaded)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +26,7 @@ import pytest
 from sqlalchemy import make_url
 
 from common.clock import SystemClock
+from common.config import Config, DatabaseConfig, ZookeeperConfig
 from common.embedded.addresses import ZookeeperAddress
 from common.log_access import LogQuestion, read_key
 from common.model.cluster import KillEntry, QueueEntry
@@ -33,7 +35,11 @@ from common.ports import free_port
 from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
-from operations.worker_logs import ask
+from operations.session import Session
+from operations.stored_logs import close_stores
+from operations.task_log import LogMissingError
+from operations.tasks import find_task
+from operations.worker_logs import ask, opened_anywhere
 from tests.conftest import ZookeeperRoot
 from tests.integration.spark_accounts import AS_ROOT, accounts, bare_python
 from tests.integration.task_kinds import own_url
@@ -267,6 +273,56 @@ def test_a_worker_without_room_on_its_disk_claims_nothing_and_is_not_ready(
         )
     )
     assert leaves(cluster, cluster.submit("true"))
+
+
+def test_a_log_outlives_the_host_that_ran_the_task(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = f"file://{tmp_path}/store"
+    monkeypatch.setenv("ORCAFLOW_LOG_STORE", store)
+    # Another home at another address; a reader has no more of it than a copy of its key.
+    cluster.start(HOST="127.0.0.2", HTTP_HOST="127.0.0.2")
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    running = cluster.submit(f"echo begun; read line < {go}; echo ended $line; exit 3")
+    quiet = cluster.submit("echo quiet")
+    assert cluster.end_of(quiet) is TaskState.SUCCESS
+    here = tmp_path / "here"
+    (here / "keys").mkdir(parents=True, mode=0o700)
+    shutil.copy(cluster.home / "keys" / "log.key", here / "keys")
+    with closing(Session()) as session:
+        config = Config(
+            home=here,
+            log_store=store,
+            database=DatabaseConfig(url=cluster.url),
+            zookeeper=ZookeeperConfig(hosts=cluster.zookeeper.hosts, root=cluster.zookeeper.root),
+        )
+        session.__dict__["config"] = config
+
+        def text(task: int) -> str:
+            with opened_anywhere(session, find_task(session, task)) as found:
+                return "".join(found.rest())
+
+        # Its worker has it while it runs, and so has the store soon.
+        until(lambda: "begun\n" in text(running))
+        spool = cluster.home / "tasks" / "unstored" / str(cluster.port)
+        go.write_text("well\n")
+        assert cluster.end_of(running) is TaskState.FAILURE
+        whole = text(running)
+        assert "ended well\n" in whole
+        tails = "SELECT tail FROM t_ds_task_log_tail WHERE task_instance_id = %s"
+        until(lambda: cluster.sql(tails, running) and not any(spool.iterdir()))
+        cluster.close()
+        shutil.rmtree(cluster.home)
+        try:
+            assert text(running) == whole
+            assert "\nquiet\n" in text(quiet)
+        finally:
+            close_stores()
+        session.__dict__["config"] = replace(config, log_store="")
+        assert text(running) == whole  # Shorter than the last words that are kept.
+        with pytest.raises(LogMissingError, match="none are kept"):
+            text(quiet)
 
 
 def leaves(cluster: Cluster, task: int) -> bool:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from common.clock import Clock
+from common.log_store.process import LogStoreError
 from common.store.worker.ports import TaskStore
 from worker.workspace import remove_directory
 
@@ -29,6 +30,7 @@ _LEAST_AGE: Final = timedelta(days=1)
 _PAGE: Final = 500
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,9}")
 _OWNER: Final = "database"
+_LOGS: Final = "logs"
 
 
 class FolderLoop:
@@ -44,8 +46,14 @@ class FolderLoop:
         cluster: str,
         clock: Clock,
         removes_directories: bool = True,
+        drop_stored: Callable[[int], None] | None = None,
     ) -> None:
-        """`cluster` is the database's token; `removes_directories`: those of attempts, too."""
+        """`cluster` is the database's token; `removes_directories`: those of attempts, too.
+
+        `drop_stored` removes the logs of a run from where else they are kept; if that fails, a
+        folder stays until it succeeds.
+        """
+        self._drop_stored = drop_stored
         self._store = store
         self._tasks = tasks
         self._cluster = cluster
@@ -91,7 +99,7 @@ class FolderLoop:
     def _old_folders(self) -> Iterator[Path]:
         """Yield the folders of runs that nothing was added to for a day."""
         limit = self._clock.now().timestamp() - _LEAST_AGE.total_seconds()
-        for top in (self._tasks / "logs", self._tasks):
+        for top in (self._tasks / _LOGS, self._tasks):
             for definition in _numbered(top):
                 for run in _numbered(definition):
                     try:
@@ -106,6 +114,12 @@ class FolderLoop:
         existing = self._store.existing({int(path.name) for path in runs})
         for path in runs:
             if int(path.name) not in existing:
+                if self._drop_stored is not None and path.parent.parent.name == _LOGS:
+                    try:
+                        self._drop_stored(int(path.name))
+                    except LogStoreError as error:
+                        log.warning("stored logs stay", extra={"cause": str(error)})
+                        continue
                 _remove(path)
                 log.info("folder of a deleted run was removed", extra={"folder": str(path)})
         if self._removes_directories:

@@ -32,6 +32,18 @@ Blame: TypeAlias = Callable[[BaseException], None]
 """Told of what kept attempts from running for the worker's own reasons. It must not wait."""
 
 _LONG_LIVED_SECONDS = 0.2
+_LINE_AT_A_CUT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SettledLog:
+    """The part of a running attempt's log that stays as it is.
+
+    `puts_out`: values that it puts out may be masked in it at its end.
+    """
+
+    end: int
+    puts_out: bool
 
 
 class Leader(Protocol):
@@ -150,6 +162,13 @@ class LiveAttempt:
                 "task log could not be written",
                 extra={"task_instance_id": self.id, "error": str(error)},
             )
+
+    def settled_log(self, limit_bytes: int) -> SettledLog:
+        """Return what nothing is masked in any more, nor cut out of; not while it is being cut."""
+        size = os.fstat(self.log).st_size
+        end = size if self.log_mask is None else self.log_mask.settled
+        puts_out = self.outputs is not None and self.outputs.log_from is not None
+        return SettledLog(min(end, limit_bytes // 2 - _LINE_AT_A_CUT_BYTES), puts_out)
 
     def take_cut(self, cut: task_log.Cut | None) -> None:
         """Go on with a log that was cut."""

@@ -25,7 +25,7 @@ from worker.processes.clearing import Clearing, DirectoryPolicy
 from worker.processes.ending import Ending
 from worker.processes.fork_servers import ForkServers
 from worker.processes.limits import NO_LIMITS, Limits
-from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts
+from worker.processes.live_attempts import Blame, LiveAttempt, LiveAttempts, SettledLog
 from worker.processes.log_cutting import LogCutter
 from worker.processes.marks import can_mark
 from worker.processes.orphans import Orphans
@@ -89,8 +89,11 @@ class Supervisor:
         limits: Limits = NO_LIMITS,
         blame: Blame = lambda _: None,
         fork_servers: ForkServers | None = None,
+        settled: Callable[[Mapping[int, SettledLog]], None] | None = None,
     ) -> None:
         """`blame` is told of starts that fail for the worker's own reasons.
+
+        `settled` is told about once a second which parts of running logs stay as they are.
 
         `fork_servers` fork PYTHON tasks, and are closed with this; without them none is forked.
 
@@ -122,6 +125,7 @@ class Supervisor:
             fork_servers=fork_servers,
         )
         self._fork_servers = fork_servers
+        self._tell_settled = settled
         self._ending = Ending(
             live=self._live,
             accepted=self._accepted,
@@ -217,6 +221,14 @@ class Supervisor:
         self._ending.end_overdue(now)
         self._ending.step(now)
         if self._live and now >= self._check_logs_at:
+            if self._tell_settled is not None:
+                self._tell_settled(
+                    {
+                        each.id: each.settled_log(self._cutter.limit_bytes)
+                        for each in self._live
+                        if not (each.is_being_cut or each.stale)
+                    }
+                )
             # All are looked at, one that was cut a moment ago soon again.
             cut = [self._cut_log(attempt) for attempt in self._live if attempt.reading is None]
             self._check_logs_at = now + (_SOON_SECONDS if any(cut) else _LOG_CHECK_SECONDS)
