@@ -23,9 +23,8 @@ from common.embedded import addresses as embedded
 from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableError
 from common.store.connect import Connection
 from common.store.people import datasources as store
-from common.store.people import views
+from common.store.people.datasources import DatasourceView
 from common.store.people.definitions import definitions
-from common.store.people.views import DatasourceView
 from common.store.reading import allow_reading
 from operations.datasource_params import (
     POSTGRESQL,
@@ -161,7 +160,7 @@ def create_own_datasource(
 def list_datasources(session: Session) -> list[DatasourceView]:
     """All data sources."""
     with session.engine.connect() as db:
-        return views.datasources(db)
+        return store.datasources(db)
 
 
 def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDatasource]:
@@ -172,7 +171,7 @@ def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDat
         if new_key:
             keys.add()
         done = []
-        for each in views.datasources(db):
+        for each in store.datasources(db):
             try:
                 params = keys.sealed(each.connection_params)
             except DatasourceKeyError as error:
@@ -197,7 +196,7 @@ def _keys(session: Session, db: Connection) -> DatasourceKeys:
     """Return the keys, with a first one made unless another host's has encrypted rows already."""
     keys = DatasourceKeys(key_file(session.config))
     if not keys.exist() and not any(
-        is_sealed(each.connection_params) for each in views.datasources(db)
+        is_sealed(each.connection_params) for each in store.datasources(db)
     ):
         keys.make()
     return keys
@@ -247,13 +246,13 @@ def try_datasource(session: Session, name: str) -> DatasourceAnswer:
 
 
 def _found(db: Connection, name: str) -> DatasourceView:
-    found = views.datasources(db, name=name) if "\0" not in name else []
+    found = store.datasources(db, name=name) if "\0" not in name else []
     if len(found) == 1:
         return found[0]
     if found:
         ids = ", ".join(str(each.id) for each in found)
         raise NotAllowedError(f"{name!r:.100} is ambiguous: data sources {ids}")
-    near = difflib.get_close_matches(name, [each.name for each in views.datasources(db)], n=1)
+    near = difflib.get_close_matches(name, [each.name for each in store.datasources(db)], n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow datasource list`"
     raise NotFoundError(f"there is no data source {name!r:.100}{perhaps}")
 

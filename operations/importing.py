@@ -18,7 +18,7 @@ from common.errors import NotAllowedError
 from common.model.rights import Action, Principal
 from common.model.states import ReleaseState
 from common.store.connect import Connection
-from common.store.people.datasources import datasource_names
+from common.store.people.datasources import datasource_names, datasources
 from common.store.people.definitions import (
     DefinitionRow,
     NamedDefinition,
@@ -39,7 +39,6 @@ from common.store.people.pools import known_pools
 from common.store.people.rights import Thing
 from common.store.people.schedule_requests import take_schedules_offline
 from common.store.people.schedule_views import schedules
-from common.store.people.views import datasources
 from common.store.people.worker_groups import (
     make_worker_group,
     tenant_ids,

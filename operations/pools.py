@@ -8,8 +8,7 @@ from common.clock import SystemClock
 from common.errors import NotAllowedError, NotFoundError
 from common.store.connect import Connection
 from common.store.people import pools as store
-from common.store.people import views
-from common.store.people.views import PoolView
+from common.store.people.pools import PoolView
 from operations.limits import MAX_POOL_NAME_LENGTH, check_name, check_pool_size
 from operations.rights import noted
 from operations.session import Session
@@ -32,7 +31,7 @@ def create_pool(session: Session, name: str, *, size: int, description: str | No
 def list_pools(session: Session) -> list[PoolView]:
     """All pools, with the attempts that hold and await their slots."""
     with session.engine.connect() as db:
-        return views.pools(db)
+        return store.pools(db)
 
 
 def pool_named(session: Session, name: str) -> PoolView:
@@ -68,9 +67,9 @@ def remove_pool(session: Session, name: str) -> None:
 
 def _found(db: Connection, name: str) -> PoolView:
     # PostgreSQL takes no NUL, and so has no row with one.
-    found = views.pools(db, name=name) if "\0" not in name else []
+    found = store.pools(db, name=name) if "\0" not in name else []
     if found:
         return found[0]
-    near = difflib.get_close_matches(name, [pool.name for pool in views.pools(db)], n=1)
+    near = difflib.get_close_matches(name, [pool.name for pool in store.pools(db)], n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow pool list`"
     raise NotFoundError(f"there is no pool {name!r:.200}{perhaps}")

@@ -34,8 +34,8 @@ from common.store.people.durations import (
     recent_peaks,
     shapes,
 )
+from common.store.people.pools import pools
 from common.store.people.schedule_views import ScheduleView, schedules
-from common.store.people.views import pools
 from common.task_types import known_task_types
 from operations.errors import UsageError
 from operations.lookup import definition_named

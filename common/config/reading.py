@@ -169,15 +169,16 @@ def _validated(
         if key not in known:
             mistakes.append(f"{origins[key]}: {key} is not a setting{_perhaps(key, known)}")
             continue
+        # One of another type, as 30 for 30.0, is not what it is once it is checked.
+        if key in usual and type(value) is type(usual[key]) and value == usual[key]:
+            continue
         if is_conf(key):
             try:
                 value = conf_from(value)
             except ValueError as error:
                 mistakes.append(f"{origins[key]}: {key}: {error}")
                 continue
-        # One of another type, as 30 for 30.0, is not what it is once it is checked.
-        if key not in usual or type(value) is not type(usual[key]) or value != usual[key]:
-            differing[key] = value
+        differing[key] = value
     for key, check in _CHECKS.items():
         if isinstance(value := differing.get(key), str) and value:
             try:

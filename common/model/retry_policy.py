@@ -15,10 +15,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from common.model.failures import FailureReason
-from common.model.task_type import TaskTypeSpec
+
+if TYPE_CHECKING:
+    from common.model.task_type import TaskTypeSpec
 
 MAX_MEMORY_FACTOR: Final = 1024.0
 MIN_CEILING_MB: Final = 128
@@ -95,8 +97,8 @@ def read_retry_policy(
     ]
     if not given:
         return RETRIES_ALL
-    spec = task_types[task_type] if task_type in task_types else TaskTypeSpec(name=task_type)
-    if not spec.is_retried:
+    spec = task_types.get(task_type)
+    if spec is not None and not spec.is_retried:
         mistakes.append(f"{place}, {given[0]}: a {task_type} is never tried again; take it out")
         return RETRIES_ALL
     retry_on = _reasons(entry.get("retryOn"), f"{place}, retryOn", mistakes)
@@ -113,7 +115,7 @@ def read_retry_policy(
     )
     if policy.memory is None:
         return policy
-    if not spec.memory_retry:
+    if spec is None or not spec.memory_retry:
         known = ", ".join(sorted(name for name in task_types if task_types[name].memory_retry))
         mistakes.append(
             f"{place}, memoryRetry: the memory of a {task_type} is not Orcaflow's to raise"

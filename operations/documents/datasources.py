@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from operations.datasource_params import TYPES, fault_of, shown
 
 if TYPE_CHECKING:
-    from common.store.people.views import DatasourceView
+    from common.store.people.datasources import DatasourceView
 
 
 def datasource_row(view: DatasourceView, *, data_dir: str) -> dict[str, object]:

@@ -20,7 +20,6 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
-from operations.documents.applications import progress_row, usage_row
 
 if TYPE_CHECKING:
     from common.store.people.families import Relative
@@ -77,6 +76,9 @@ def parameter_fields(detail: ProcessInstanceDetail) -> dict[str, object]:
 
 def task_row(view: TaskInstanceView, *, now: datetime) -> dict[str, object]:
     """One attempt. `valid` is false once another attempt has taken its place."""
+    # Here, since a list of runs has no use for it.
+    from operations.documents.applications import progress_row, usage_row
+
     return {
         "id": view.id,
         "process_instance_id": view.process_instance_id,

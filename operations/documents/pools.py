@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.store.people.views import PoolUse, PoolView
+from common.store.people.pools import PoolUse, PoolView
 
 
 def pool_row(pool: PoolView) -> dict[str, object]:

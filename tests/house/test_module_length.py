@@ -6,7 +6,6 @@ from tests.house.tree import PACKAGES, ROOT, modules
 
 LIMIT = 600
 LONGER = {
-    "common/store/tables.py": "the tables of the schema, column by column",
     "common/model/spark_settings.py": "the tables of Spark's settings, name by name",
 }
 """Modules that can't be parted, each with the reason."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, Table, text
 
 import sql
 from common.model import commands, states
@@ -98,6 +99,21 @@ def test_the_code_knows_every_revision_in_order() -> None:
     scripts = ScriptDirectory.from_config(config)
     newest_first = [script.revision for script in scripts.walk_revisions()]
     assert tuple(reversed(newest_first)) == schema.REVISIONS
+
+
+def test_each_table_is_imported_from_the_package_by_the_name_that_its_module_has() -> None:
+    of_modules = {
+        name: value
+        for subject in tables._SUBJECTS
+        for name, value in vars(import_module(f"{tables.__name__}.{subject}")).items()
+        if isinstance(value, Table)
+    }
+    assert set(of_modules.values()) == set(tables.metadata.tables.values())
+    assert {name: getattr(tables, name) for name in of_modules} == of_modules
+    # A module that is imported becomes an attribute of its package, in the place of any other.
+    assert not tables._SUBJECTS.keys() & tables._PLACES.keys()
+    with pytest.raises(AttributeError, match="no_such_table"):
+        _ = tables.no_such_table
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,18 @@ def test_a_list_imports_the_database_driver_the_settings_and_nothing_else_that_i
     assert (code, imported & HEAVY) == (5, {"sqlalchemy", "psycopg2", "pydantic"})
 
 
+def test_a_list_makes_no_table_that_it_does_not_read() -> None:
+    program = (
+        "import sys, operations.instances\n"
+        "place = 'common.store.tables.'\n"
+        "sys.exit(' '.join(sorted(n.removeprefix(place) for n in sys.modules if n.startswith(place))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == "columns definitions runs\n"
+
+
 def test_no_garbage_is_looked_for_while_a_command_starts_and_after_it() -> None:
     program = (
         "import gc, sys\n"

@@ -1,10 +1,11 @@
-"""Data sources (`t_ds_datasource`): saved and removed by people, and tried from here.
+"""Data sources (`t_ds_datasource`): saved, removed and listed by people, and tried from here.
 
 `connection_params` holds a password: it never gets into an error or a log line.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import (
@@ -26,6 +27,38 @@ from common.errors import ServiceUnreachableError
 from common.store.tables import datasource
 
 _DATASOURCE_LOCK = "orcaflow data sources"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasourceView:
+    """A data source. `connection_params` holds a password: it is masked before it is shown."""
+
+    id: int
+    name: str
+    note: str | None
+    type: int
+    connection_params: str = field(repr=False)
+    create_time: datetime
+    update_time: datetime
+
+
+def datasources(db: Connection, *, name: str | None = None) -> list[DatasourceView]:
+    """List all data sources by name, or those of this name."""
+    statement = select(datasource).order_by(datasource.c.name, datasource.c.id)
+    if name is not None:
+        statement = statement.where(datasource.c.name == name)
+    return [
+        DatasourceView(
+            id=row.id,
+            name=row.name,
+            note=row.note,
+            type=row.type,
+            connection_params=row.connection_params,
+            create_time=row.create_time,
+            update_time=row.update_time,
+        )
+        for row in db.execute(statement)
+    ]
 
 
 def datasource_names(db: Connection) -> dict[int, str]:

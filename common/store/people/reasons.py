@@ -28,8 +28,8 @@ from common.model.states import (
 from common.model.task_type import TaskTypeSpec
 from common.store.command_turns import turn
 from common.store.people.offers import offers
+from common.store.people.pools import pool_users
 from common.store.people.rights import seen_instances, seen_projects
-from common.store.people.views import pool_users
 from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
     command,

@@ -1,4 +1,4 @@
-"""Rows as people see them: process instances, attempts, commands, pools and data sources.
+"""Rows as people see them: process instances and attempts.
 
 Read only, and tolerant: a state is given as its number, since a row may hold a code that this
 version has no word for. No daemon decides anything by these views.
@@ -7,23 +7,18 @@ version has no word for. No daemon decides anything by these views.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import Connection, Row, Select, or_, select
 
 from common.masking import shown_reason
 from common.model.rights import DATABASE, Principal
-from common.model.states import FINISHED_TASK_CODES, TaskState
-from common.store.people.rights import seen_projects
-from common.store.queue_entries import IS_COMPLEMENT
+from common.model.states import FINISHED_TASK_CODES
 from common.store.tables import (
-    datasource,
     process_definition,
     process_instance,
-    task_group,
-    task_group_queue,
     task_instance,
 )
 
@@ -104,166 +99,6 @@ class ProcessInstanceDetail:
     tasks: tuple[TaskInstanceView, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolUse:
-    """An attempt that holds slots of a pool, or waits for them, submitted at `since`.
-
-    `ahead`: the number of those that wait in the same pool and go before it.
-    """
-
-    task_instance_id: int
-    task_name: str
-    process_instance_id: int
-    slots: int
-    holds: bool
-    priority: int
-    since: datetime | None
-    ahead: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolView:
-    """A pool with its users: holders first, then those that wait, the next one first."""
-
-    id: int
-    name: str
-    description: str | None
-    size: int
-    users: tuple[PoolUse, ...]
-
-    @property
-    def used(self) -> int:
-        """The number of slots taken."""
-        return sum(use.slots for use in self.users if use.holds)
-
-    @property
-    def waiting(self) -> int:
-        """The number of waiting attempts."""
-        return sum(not use.holds for use in self.users)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasourceView:
-    """A data source. `connection_params` holds a password: it is masked before it is shown."""
-
-    id: int
-    name: str
-    note: str | None
-    type: int
-    connection_params: str = field(repr=False)
-    create_time: datetime
-    update_time: datetime
-
-
-def pools(db: Connection, *, name: str | None = None) -> list[PoolView]:
-    """List all pools by name, or the one of this name."""
-    statement = select(
-        task_group.c.id, task_group.c.name, task_group.c.description, task_group.c.group_size
-    ).order_by(task_group.c.name)
-    if name is not None:
-        statement = statement.where(task_group.c.name == name)
-    rows = db.execute(statement).all()
-    users: dict[int, list[PoolUse]] = {row.id: [] for row in rows}
-    for group_id, use in pool_users(db, list(users)):
-        users[group_id].append(use)
-    return [
-        PoolView(
-            id=row.id,
-            name=row.name,
-            description=row.description,
-            size=row.group_size,
-            users=tuple(users[row.id]),
-        )
-        for row in rows
-    ]
-
-
-def pool_users(
-    db: Connection, ids: Collection[int], *, waiting: Collection[int] | None = None
-) -> list[tuple[int, PoolUse]]:
-    """List the holders of these pools' slots and those waiting, in the order of the slots' award.
-
-    A holder is an attempt that was given slots and may still run: nothing else takes a slot. Of
-    those that wait, `waiting` names the ones to be listed; without it all are.
-    """
-    holds = task_group_queue.c.status == 1
-    turn = (
-        process_instance.c.process_instance_priority,
-        IS_COMPLEMENT,
-        task_group_queue.c.priority.desc(),
-        task_instance.c.id,
-    )
-    users = (
-        select(
-            task_group_queue.c.group_id,
-            task_group_queue.c.priority,
-            task_group_queue.c.weight,
-            holds.label("holds"),
-            task_instance.c.id,
-            task_instance.c.name,
-            task_instance.c.process_instance_id,
-            task_instance.c.submit_time,
-            func.row_number()
-            .over(partition_by=(task_group_queue.c.group_id, holds), order_by=turn)
-            .label("place"),
-        )
-        .join_from(
-            task_group_queue, task_instance, task_instance.c.id == task_group_queue.c.task_id
-        )
-        .join(process_instance, process_instance.c.id == task_instance.c.process_instance_id)
-        .where(task_group_queue.c.group_id.in_(ids))
-        .where(
-            or_(
-                and_(holds, task_instance.c.state.in_((TaskState.SUBMITTED, TaskState.RUNNING))),
-                and_(
-                    task_group_queue.c.status == -1,
-                    task_instance.c.state == TaskState.WAITING_DEPEND,
-                ),
-            )
-        )
-        .subquery("users")
-    )
-    statement = select(users).order_by(users.c.holds.desc(), users.c.place, users.c.group_id)
-    if waiting is not None:
-        statement = statement.where(or_(users.c.holds, users.c.id.in_(waiting)))
-    rows = db.execute(statement)
-    return [
-        (
-            row.group_id,
-            PoolUse(
-                task_instance_id=row.id,
-                task_name=row.name,
-                process_instance_id=row.process_instance_id,
-                slots=row.weight,
-                holds=row.holds,
-                priority=row.priority,
-                since=row.submit_time,
-                ahead=row.place - 1,
-            ),
-        )
-        for row in rows
-    ]
-
-
-def datasources(db: Connection, *, name: str | None = None) -> list[DatasourceView]:
-    """List all data sources by name, or those of this name."""
-    statement = select(datasource).order_by(datasource.c.name, datasource.c.id)
-    if name is not None:
-        statement = statement.where(datasource.c.name == name)
-    return [
-        DatasourceView(
-            id=row.id,
-            name=row.name,
-            note=row.note,
-            type=row.type,
-            connection_params=row.connection_params,
-            create_time=row.create_time,
-            update_time=row.update_time,
-        )
-        for row in db.execute(statement)
-    ]
-
-
 def process_instances(
     db: Connection,
     *,
@@ -281,6 +116,9 @@ def process_instances(
     """
     statement = _INSTANCES.order_by(process_instance.c.id.desc()).limit(limit)
     if not principal.owns_database:
+        # Here, since who reads the tables themselves has no use for rights.
+        from common.store.people.rights import seen_projects
+
         statement = statement.where(seen_projects(principal, process_definition.c.project_id))
     if definition_id is not None:
         statement = statement.where(process_instance.c.process_definition_id == definition_id)

@@ -1,7 +1,7 @@
 """The first schema: all tables, indexes and triggers, and the rows that every installation needs.
 
 The DDL stands beside this module, frozen as text: a migration must go on doing what it did, while
-`common/store/tables.py` moves on.
+`common/store/tables` moves on.
 """
 
 from __future__ import annotations

@@ -1,0 +1,47 @@
+"""Projects, and the rights that people hold in them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Column, Index, String, Table, UniqueConstraint
+
+from common.store.tables.columns import (
+    code,
+    code_is_no_other_id,
+    known,
+    metadata,
+    not_empty,
+    number,
+    own_code,
+    own_id,
+    times,
+)
+
+project: Final = Table(
+    "t_ds_project",
+    metadata,
+    own_id(),
+    Column("name", String(100), nullable=False),
+    Column("description", String(200)),
+    number("user_id", 1),
+    code("flag", 1),
+    *times(),
+    own_code(),
+    UniqueConstraint("code"),
+    not_empty("name"),
+    known("flag", range(2)),
+    code_is_no_other_id(),
+)
+Index("t_ds_project_user_id_index", project.c.user_id)
+
+relation_project_user: Final = Table(
+    "t_ds_relation_project_user",
+    metadata,
+    own_id(),
+    number("user_id"),
+    number("project_id", nullable=True),
+    number("perm", 1),
+    *times(),
+)
+Index("t_ds_relation_project_user_user_id_index", relation_project_user.c.user_id)

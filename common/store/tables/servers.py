@@ -1,0 +1,70 @@
+"""Daemons, the groups of workers, and the cluster itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Identity,
+    Integer,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+from common.store.tables.columns import metadata, not_empty, number, own_id, time, times
+
+worker_group: Final = Table(
+    "t_ds_worker_group",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("name", String(256), nullable=False),
+    Column("ip_list", String(256)),
+    *times(),
+    not_empty("name"),
+)
+
+# One row: what this database is called in places that others use too, as the tags of Spark
+# applications. Drawn once, so that it outlives moves and new names.
+cluster: Final = Table(
+    "t_ds_cluster",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False, server_default="1"),
+    Column(
+        "token",
+        String(12),
+        nullable=False,
+        server_default=text("substr(md5(gen_random_uuid()::text), 1, 12)"),
+    ),
+    CheckConstraint("id = 1", name="t_ds_cluster_one"),
+)
+
+# Kept for compatibility: no daemon reads or writes it, servers are listed from ZooKeeper.
+master_server: Final = Table(
+    "t_ds_master_server",
+    metadata,
+    own_id(),
+    Column("host", String(45)),
+    number("port", nullable=True),
+    Column("zk_directory", String(64)),
+    Column("res_info", String(256)),
+    time("create_time"),
+    time("last_heartbeat_time"),
+)
+
+worker_server: Final = Table(
+    "t_ds_worker_server",
+    metadata,
+    own_id(),
+    Column("host", String(255)),
+    number("port", nullable=True),
+    Column("zk_directory", String(64)),
+    Column("res_info", Text),
+    time("create_time"),
+    time("last_heartbeat_time"),
+    Column("incarnation", BigInteger),
+)
