@@ -6,11 +6,11 @@ number beside its name. Times are RFC 3339 in UTC, durations are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 
 _Row = Mapping[str, object]
 Model = TypeVar("Model", bound="Shape")
@@ -27,6 +27,12 @@ class Answer(Shape):
     """The base of answers: taken from rows, which may have more fields."""
 
     model_config = ConfigDict(extra="ignore", ser_json_timedelta="float", frozen=True)
+
+
+def writer(answer: Any) -> Callable[[object], bytes]:
+    """Return what checks a document against the shape of an answer, and writes it as JSON."""
+    shape: TypeAdapter[Any] = TypeAdapter(answer)
+    return lambda found: shape.dump_json(shape.validate_python(found))
 
 
 class State(Answer):

@@ -16,9 +16,10 @@ from api.asking import check_parameters, session_of
 from api.cookies import COOKIE, CSRF_HEADER
 from api.dolphinscheduler import serving as dolphinscheduler
 from api.gate import Gate
+from api.handling import HandledRoute, handler
 from api.live.log_stream import threads
 from api.live.streams import Streams
-from api.pace import Pace, check_pace
+from api.pace import Pace
 from api.patience import MORE_SECONDS, Patience
 from api.policy import BASE, POLICIES, Policy, Who
 from api.problems import (
@@ -94,15 +95,16 @@ def build(
     _check(policies)
     for route in ROUTES:
         policy = policies[f"{route.method} {BASE}{route.path}"]
-        app.add_api_route(
+        app.router.add_api_route(
             f"{BASE}{route.path}",
-            route.serve,
+            handler(route, policy),
             methods=[route.method],
             response_model=route.answer,
             response_class=route.stream or JSONResponse,
             status_code=route.status,
             operation_id=route.serve.__name__ + "_" + _resource(route.path),
             tags=[_resource(route.path)],
+            route_class_override=HandledRoute,
             dependencies=_dependencies(policy),
             responses=_documented(policy, route),
             openapi_extra=None
@@ -146,7 +148,7 @@ def _check(policies: Mapping[str, Policy]) -> None:
 def _dependencies(policy: Policy) -> Sequence[Any]:
     if policy.takes is Who.ANYONE:
         return [Depends(check_parameters)]
-    return [Depends(session_of), Depends(check_pace), Depends(check_parameters)]
+    return [Depends(session_of), Depends(check_parameters)]
 
 
 def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from api import cookies
 from api.problems import UnauthenticatedError, request_id
 from common.config import Config
-from common.model.rights import Principal
+from common.model.rights import NOTHING, Principal
 from common.store.connect import Engine
 from operations.errors import UsageError
 from operations.log_ins import principal_of_session
@@ -17,6 +17,7 @@ from operations.session import Session
 from operations.tokens import principal_of
 
 _SCHEME: Final = "bearer "
+_NOBODY: Final = Principal(user_id=0, user_name="nobody", scope=NOTHING)
 
 
 class RequestSession(Session):
@@ -29,8 +30,36 @@ class RequestSession(Session):
         self.__dict__["engine"] = engine
 
 
-def session_of(request: Request) -> Session:
-    """Return the session of the request's token or cookie; `UnauthenticatedError` without one.
+class AskedSession(RequestSession):
+    """The session of a request whose principal is not known before `tell`; until then it is nobody.
+
+    It is told in the thread that then works with it, since it takes a statement.
+    """
+
+    def __init__(self, request: Request) -> None:
+        state = request.app.state
+        super().__init__(state.config, state.engine, _NOBODY)
+        self._request = request
+
+    def tell(self) -> None:
+        """Tell who asks, by the token or the cookie, and count the request.
+
+        `UnauthenticatedError` without one, `TooManyError` for a user who asks too often. Later
+        calls do nothing.
+        """
+        if self.principal is _NOBODY:
+            self.principal = _principal_of(self._request)
+            self._request.app.state.pace.take(self.principal.user_id)
+
+
+async def session_of(request: Request) -> Session:
+    """Return the session of the request, which is nobody's yet: `api.handling` has it told."""
+    session = request.scope["state"]["session"] = AskedSession(request)
+    return session
+
+
+def _principal_of(request: Request) -> Principal:
+    """Read the principal of the request's token or cookie; `UnauthenticatedError` without one.
 
     A token goes before a cookie. What a cookie changes takes proof that a page of ours sends it.
     """
@@ -44,7 +73,7 @@ def session_of(request: Request) -> Session:
         if principal is None:
             raise UnauthenticatedError("the session has ended; log in again")
         cookies.check_change(request, cookie)
-        return RequestSession(app.config, app.engine, principal)
+        return principal
     given = given or ""
     if given[: len(_SCHEME)].lower() != _SCHEME:
         raise UnauthenticatedError(
@@ -58,7 +87,7 @@ def session_of(request: Request) -> Session:
     )
     if principal is None:
         raise UnauthenticatedError("the token is unknown, expired or revoked")
-    return RequestSession(app.config, app.engine, principal)
+    return principal
 
 
 def address_of(request: Request) -> str | None:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import Depends, Request
-
-from api.asking import session_of
 from api.problems import TooManyError
 from common.clock import Clock
-from operations.session import Session
 
 _BURST_SECONDS: Final = 2.0
 _MANY_USERS: Final = 10_000
@@ -52,8 +48,3 @@ class Pace:
             self._taken_until = {
                 user: until for user, until in self._taken_until.items() if until > now
             }
-
-
-async def check_pace(request: Request, session: Annotated[Session, Depends(session_of)]) -> None:
-    """Refuse a user who asks too often."""
-    request.app.state.pace.take(session.principal.user_id)

@@ -174,6 +174,7 @@ def _engine(config: Config) -> Engine:
         statement_timeout=timedelta(seconds=settings.statement_timeout_seconds),
         lock_timeout=timedelta(seconds=settings.statement_timeout_seconds),
         pool_timeout=_CONNECT_PATIENCE,
+        by_statement=True,
     )
 
 
@@ -195,9 +196,9 @@ class _HttpServer:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                http="h11",
+                http="httptools",
                 ws="none",
-                loop="asyncio",
+                loop="uvloop",
                 lifespan="off",
                 log_config=None,
                 access_log=False,

@@ -68,11 +68,18 @@ def list_instances(
         )
 
 
-def instance_detail(session: Session, process_instance_id: int) -> ProcessInstanceDetail:
-    """An instance with its parameters and every attempt at its tasks."""
+def instance_detail(
+    session: Session, process_instance_id: int, *, with_tasks: bool = True
+) -> ProcessInstanceDetail:
+    """An instance with its parameters and every attempt at its tasks, unless these are left out."""
+    # A list has no use for them.
+    from common.model.rights import Action
+    from common.store.people.rights import Thing
+    from operations.rights import seen
+
     with session.engine.connect() as db:
-        instance_with_id(db, session.principal, process_instance_id)
-        detail = views.process_instance_detail(db, process_instance_id)
+        seen(db, session.principal, Action.VIEW, Thing.INSTANCE, process_instance_id)
+        detail = views.process_instance_detail(db, process_instance_id, with_tasks=with_tasks)
     if detail is None:
         raise no_instance(process_instance_id)
     return detail

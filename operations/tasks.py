@@ -13,11 +13,12 @@ from common.model.rights import Action
 from common.model.states import ProcessState, TaskState
 from common.store.people import runs as store
 from common.store.people import views
+from common.store.people.rights import Thing
 from common.store.people.views import TaskInstanceView
 from operations.documents.instances import name_of
 from operations.lookup import instance_with_id, state_named, task_with_id
 from operations.rendering import Rendered, rendered
-from operations.rights import change
+from operations.rights import change, seen
 from operations.session import Session, operation
 
 _FAILED = (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
@@ -40,7 +41,10 @@ def list_tasks(
     codes = [state_named(TaskState, each) for each in states]
     with session.engine.connect() as db:
         if process_instance_id is not None:
-            instance_with_id(db, session.principal, process_instance_id)
+            if session.principal.owns_database:
+                instance_with_id(db, session.principal, process_instance_id)
+            else:
+                seen(db, session.principal, Action.VIEW, Thing.INSTANCE, process_instance_id)
         return views.task_instances(
             db,
             process_instance_id=process_instance_id,

@@ -105,11 +105,12 @@ def principal_of(
     """The principal of a presented token; None if it is unknown, expired, or of a disabled user."""
     if not _FORM.fullmatch(token):
         return None
-    with engine.begin() as db:
+    with engine.connect() as db:
         holder = store.holder_of(db, _hash(token))
-        if holder is None:
-            return None
-        if holder.is_use_due:
+    if holder is None:
+        return None
+    if holder.is_use_due:
+        with engine.begin() as db:
             store.note_use(db, holder.token_id)
     return Principal(
         user_id=holder.user_id,

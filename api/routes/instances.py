@@ -100,7 +100,7 @@ def begin(
 
 def show_run(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002  # The path's name.
     """Show a run with its parameters."""
-    detail = instance_detail(session, id)
+    detail = instance_detail(session, id, with_tasks=False)
     return {**_row(detail.instance), **parameter_fields(detail)}
 
 

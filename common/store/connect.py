@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -70,12 +71,16 @@ def engine(
     statement_timeout: timedelta = timedelta(seconds=30),
     lock_timeout: timedelta = timedelta(seconds=10),
     pool_timeout: timedelta = timedelta(seconds=10),
+    by_statement: bool = False,
 ) -> Engine:
     """Make a lazy engine: it connects when it is first used.
 
     A connection is not probed before each use, which would cost a round trip; one that was lost
     is noticed by the statement that fails on it, and the whole pool is renewed at that moment.
     The time-outs are the server's own, so that a stuck statement ends there too.
+
+    `by_statement`: each statement on a connection that `connect` opens is a transaction of its own,
+    which saves the round trips of BEGIN and ROLLBACK around reads. `begin` opens one as ever.
     """
     address = _read(url)
     made = create_engine(
@@ -98,9 +103,47 @@ def engine(
             lock_timeout=lock_timeout,
         ),
     )
+    if by_statement:
+        made = _StatementEngine(made.pool, made.dialect, made.url, hide_parameters=True)
     event.listen(made, "handle_error", _translate_error)
     event.listen(made, "connect", _read_any_moment)
     return made
+
+
+class _StatementEngine(Engine):
+    """An engine whose connections are in autocommit mode, unless `begin` opens a transaction.
+
+    The mode is the driver's alone and set each time that a connection leaves the pool; to set and
+    reset it as an isolation level of SQLAlchemy's would ask the server.
+    """
+
+    def connect(self) -> Connection:
+        """Open a connection on which nothing lasts longer than a statement."""
+        return self._opened(autocommit=True)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """Open a transaction, which is committed unless it fails."""
+        with self._opened(autocommit=False) as db, db.begin():
+            yield db
+
+    def _opened(self, *, autocommit: bool) -> Connection:
+        db = super().connect()
+        try:
+            driver: Any = db.connection.driver_connection
+            if driver.autocommit is not autocommit:
+                driver.autocommit = autocommit
+        except BaseException:
+            db.invalidate()
+            db.close()
+            raise
+        return db
+
+
+def is_by_statement(db: Connection) -> bool:
+    """Return True if each statement on this connection is a transaction of its own."""
+    driver: Any = db.connection.driver_connection
+    return bool(driver.autocommit)
 
 
 def server_time(db: Connection) -> datetime:

@@ -16,12 +16,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from psycopg2.extensions import adapt
 from sqlalchemy import ClauseElement, Connection, CursorResult
 from sqlalchemy.dialects.postgresql import psycopg2
 from sqlalchemy.sql.compiler import SQLCompiler
+
+from common.store.connect import is_by_statement
 
 _NUMBERS: Final = itertools.count(1)
 _TYPED: Final = re.compile(r"CAST\(%\((\w+)\)s AS ([A-Z ]+(?:\[\])?)\)")
@@ -79,6 +82,29 @@ class FixedStatement:
     def types(self) -> dict[str, str]:
         """Return the types of those parameters that its text names with one."""
         return dict(_TYPED.findall(self._text))
+
+
+class FixedRead:
+    """A statement that reads few rows by indexes, for every request.
+
+    It is prepared where each statement is a transaction of its own; where it is a part of one, the
+    settings of its plan would go on for what follows.
+    """
+
+    def __init__(self, statement: ClauseElement) -> None:
+        self._statement = statement
+
+    @cached_property
+    def _alone(self) -> FixedStatement:
+        return FixedStatement(self._statement, prepared=True)
+
+    @cached_property
+    def _within(self) -> FixedStatement:
+        return FixedStatement(self._statement)
+
+    def execute(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
+        """Execute it with a value for each of its parameters."""
+        return (self._alone if is_by_statement(db) else self._within).execute(db, values)
 
 
 class _Prepared:

@@ -140,15 +140,18 @@ def app() -> FastAPI:
 
 
 @pytest.fixture
-def client(app: FastAPI, config: Config, db: Engine) -> TestClient:
+def client(app: FastAPI, config: Config, emptied_url: str) -> Iterator[TestClient]:
+    """Somebody who asks the application, which reads statement by statement, as it is served."""
     from fastapi.testclient import TestClient
 
     from api.pace import Pace
 
-    app.state.config, app.state.engine = config, db
+    made = engine(emptied_url, pool_size=3, by_statement=True)
+    app.state.config, app.state.engine = config, made
     app.state.pace = Pace(per_second=0, clock=VirtualClock())
     app.state.patience_seconds = 60
-    return TestClient(app, base_url="http://127.0.0.1:12345", raise_server_exceptions=False)
+    yield TestClient(app, base_url="http://127.0.0.1:12345", raise_server_exceptions=False)
+    made.dispose()
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, insert, select, text, update
+from sqlalchemy import Engine, event, insert, select, text, update
 
 from api import matrix, openapi
 from api.app import ROUTES, build
@@ -311,6 +312,48 @@ def test_a_list_is_read_page_by_page(client: TestClient, admin: dict[str, str], 
     ] == [200, 422, 422, 422, 422, 422]
     cursor = client.get(f"{BASE}/instances?limit=2", headers=admin).json()["next"]
     assert client.get(f"{BASE}/complements?after={cursor}", headers=admin).status_code == 422
+
+
+def test_a_read_is_one_thread_and_few_statements_without_a_transaction(
+    client: TestClient, admin: dict[str, str], db: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = a_world(db, 1, "ours").objects
+    run = f"{BASE}/instances/{ours['instance']}"
+    threads: list[object] = []
+    hand_over = to_thread.run_sync
+
+    async def counted(work: Any, *values: Any, **options: Any) -> Any:
+        threads.append(work)
+        return await hand_over(work, *values, **options)
+
+    modes: list[bool] = []
+
+    def noted(made: Any, *_: Any) -> None:
+        modes.append(made.connection.driver_connection.autocommit)
+
+    def work_of(path: str) -> tuple[int, int]:
+        threads.clear()
+        modes.clear()
+        assert client.get(path, headers=admin).status_code == 200
+        assert all(modes)
+        return len(threads), len(modes)
+
+    paths = {run: 3, f"{run}/tasks": 3, f"{BASE}/instances": 2, f"{BASE}/definitions": 2}
+    for path in paths:
+        assert client.get(path, headers=admin).status_code == 200  # Prepares its statements.
+    monkeypatch.setattr(to_thread, "run_sync", counted)
+    served: Engine = client.app.state.engine  # type: ignore[attr-defined]  # Typed as any callable.
+    event.listen(served, "before_cursor_execute", noted)
+    assert {path: work_of(path) for path in paths} == {
+        path: (1, statements) for path, statements in paths.items()
+    }
+
+
+@pytest.mark.parametrize("query", ["?limit=x", "?stat=RUNNING"])
+def test_who_may_not_ask_is_told_nothing_of_the_mistakes(client: TestClient, query: str) -> None:
+    answer = client.get(f"{BASE}/instances{query}", headers={"Authorization": "Bearer of_none"})
+    assert (answer.status_code, "mistakes" in answer.text) == (401, True)
+    assert answer.json()["mistakes"] == []
 
 
 @pytest.mark.parametrize(

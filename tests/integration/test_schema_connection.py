@@ -15,6 +15,7 @@ from common.store.connect import (
     LATEST,
     connect,
     engine,
+    is_by_statement,
     is_transient,
     place_of,
     retrying,
@@ -50,6 +51,35 @@ def test_a_server_that_is_not_there_is_named_by_host_and_port(database_url: str)
             unreachable()
         assert SECRET not in str(caught.value)
         assert is_transient(caught.value)
+
+
+def test_by_statement_a_read_is_no_transaction_and_a_change_is_one(database_url: str) -> None:
+    # One connection, which changes its mode with each use.
+    made = engine(database_url, pool_size=1, max_overflow=0, by_statement=True)
+    count = text("SELECT count(*) FROM made_by_statement")
+    began = text("SELECT now() = statement_timestamp()")
+    with made.begin() as db:
+        db.execute(text("CREATE TABLE made_by_statement (id integer)"))
+        assert db.scalar(began) is False
+
+    def fail_halfway() -> None:
+        with made.begin() as db:
+            db.execute(text("INSERT INTO made_by_statement VALUES (1)"))
+            raise ValueError("changed my mind")
+
+    with pytest.raises(ValueError, match="changed my mind"):
+        fail_halfway()
+    with made.connect() as db:
+        assert (db.scalar(began), db.scalar(began), db.scalar(count)) == (True, True, 0)
+        assert is_by_statement(db)
+    with made.begin() as db:
+        db.execute(text("INSERT INTO made_by_statement VALUES (2)"))
+        assert not is_by_statement(db)
+    with made.connect() as db:
+        assert db.scalar(count) == 1
+    with made.begin() as db:
+        db.execute(text("DROP TABLE made_by_statement"))
+    made.dispose()
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Connection, Engine, event, text
 
 from common.model.cluster import Node
 from common.model.decisions import FinishTask
 from common.model.instances import Ownership
+from common.model.rights import Principal
 from common.model.states import TaskState
 from common.model.upstream import Question
 from common.store.connect import engine
@@ -24,6 +25,13 @@ from common.store.master.holds import PostgresHoldStore
 from common.store.master.ports import Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.people.rights import Thing, held
+from common.store.people.users import holder_of
+from common.store.people.views import (
+    process_instance_detail,
+    process_instances,
+    task_instances,
+)
 from common.store.transaction import StoreConflictError
 from common.store.worker.ports import AttemptEnd, AttemptFolders
 from common.store.worker.tasks import PostgresTaskStore
@@ -172,6 +180,34 @@ def test_a_slow_look_reads_nothing_of_what_has_ended(
     made: Engine, look: Callable[[Engine], object]
 ) -> None:
     assert_few(rows_read(made, lambda: look(made)))
+
+
+PERSON = Principal(user_id=1, user_name="admin")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda db: process_instances(db, limit=20, principal=PERSON),
+        lambda db: process_instances(db, limit=20, principal=PERSON, before=ENDED_RUNS // 2),
+        lambda db: process_instances(db, limit=20),
+        lambda db: held(db, PERSON, Thing.INSTANCE, ENDED_RUNS // 2),
+        lambda db: held(db, PERSON, Thing.TASK, ENDED_RUNS // 2),
+        lambda db: task_instances(db, process_instance_id=ENDED_RUNS // 2, limit=500),
+        lambda db: process_instance_detail(db, ENDED_RUNS // 2, with_tasks=False),
+        lambda db: holder_of(db, "of nobody"),
+    ],
+    ids=["page", "later page", "owner's page", "run", "attempt", "attempts", "detail", "token"],
+)
+def test_a_prepared_read_for_people_reads_few_rows_of_what_has_ended(
+    made: Engine, read: Callable[[Connection], object]
+) -> None:
+    served = engine(made.url.render_as_string(hide_password=False), by_statement=True)
+    with served.connect() as db:
+        found = rows_read(served, lambda: read(db))
+    served.dispose()
+    assert all("EXECUTE" in statement for statement in found)
+    assert_few(found)
 
 
 def test_a_statement_prepared_on_empty_tables_reads_few_rows_of_those_that_follow(

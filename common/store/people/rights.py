@@ -7,16 +7,19 @@ limit both. The owner of the database is asked for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Connection,
+    Integer,
     Select,
+    bindparam,
     case,
     false,
     func,
@@ -26,6 +29,7 @@ from sqlalchemy import (
 )
 
 from common.model.rights import EVERYTHING, NOTHING, Action, Principal
+from common.store.fixed_statement import FixedRead
 from common.store.tables import (
     command,
     command_ledger,
@@ -40,7 +44,7 @@ from common.store.tables import (
     user,
 )
 
-_LARGEST_ID: Final = 2**31 - 1
+LARGEST_ID: Final = 2**31 - 1
 _ADMINISTRATOR: Final = 0
 _ENABLED: Final = 1
 
@@ -67,16 +71,16 @@ class Held:
 
 def held(db: Connection, principal: Principal, thing: Thing, object_id: int) -> Held | None:
     """Read the principal's actions on an object, by one statement; None if there is no object."""
-    if not 0 < object_id <= _LARGEST_ID:
+    if not 0 < object_id <= LARGEST_ID:
         return None
-    owners = _owners(thing, object_id).subquery("owners")
-    # A command may have several lines: its actions are those that all of them allow.
-    row = db.execute(
-        select(
-            func.min(owners.c.project_id).label("project_id"),
-            func.bit_and(actions_in(principal, owners.c.project_id)).label("actions"),
-        )
-    ).one()
+    if principal.projects is None and not principal.owns_database:
+        row = _held_by_told(thing).execute(db, {**told(principal), "object_id": object_id}).one()
+    else:
+        row = db.execute(
+            _held_of(
+                _owners(thing, literal(object_id)), lambda project: actions_in(principal, project)
+            )
+        ).one()
     if row.actions is None:
         return None
     return Held(actions=Action(row.actions), project_id=row.project_id)
@@ -91,7 +95,7 @@ def seen_projects(principal: Principal, project_id: ColumnElement[Any]) -> Colum
 
 def seen_instances(db: Connection, principal: Principal, ids: Collection[int]) -> frozenset[int]:
     """Read those of these process instances that exist and that the principal may see."""
-    wanted = {each for each in ids if 0 < each <= _LARGEST_ID}
+    wanted = {each for each in ids if 0 < each <= LARGEST_ID}
     if not wanted:
         return frozenset()
     seen = _of_definition(process_instance, column=process_instance.c.id)
@@ -108,6 +112,31 @@ def actions_in(principal: Principal, project_id: ColumnElement[Any]) -> ColumnEl
     """Build the expression of the actions that the principal has in a row's project."""
     if principal.owns_database:
         return literal(int(EVERYTHING))
+    all_of_them = _actions_of(literal(principal.user_id), literal(int(principal.scope)), project_id)
+    if principal.projects is None:
+        return all_of_them
+    # A deleted definition leaves runs without a project, which no token for projects covers.
+    among = project_id.in_(principal.projects) if principal.projects else false()
+    return case((among, all_of_them), else_=int(NOTHING))
+
+
+def told_actions(project_id: ColumnElement[Any]) -> ColumnElement[int]:
+    """Build the same for a fixed statement, which is given the values of `told`."""
+    return _actions_of(
+        bindparam("user_id", type_=Integer), bindparam("scope", type_=Integer), project_id
+    )
+
+
+def told(principal: Principal) -> dict[str, int]:
+    """Return the values of a principal who is not limited to some projects."""
+    assert principal.projects is None
+    assert not principal.owns_database
+    return {"user_id": principal.user_id, "scope": int(principal.scope)}
+
+
+def _actions_of(
+    user_id: ColumnElement[int], scope: ColumnElement[int], project_id: ColumnElement[Any]
+) -> ColumnElement[int]:
     grants = (
         select(func.coalesce(func.bit_or(relation_project_user.c.perm), 0))
         .where(relation_project_user.c.user_id == user.c.id)
@@ -119,21 +148,14 @@ def actions_in(principal: Principal, project_id: ColumnElement[Any]) -> ColumnEl
     )
     of_user = (
         select(
-            case((user.c.user_type == _ADMINISTRATOR, int(EVERYTHING)), else_=grants).op("&")(
-                int(principal.scope)
-            )
+            case((user.c.user_type == _ADMINISTRATOR, int(EVERYTHING)), else_=grants).op("&")(scope)
         )
-        .where(user.c.id == principal.user_id)
+        .where(user.c.id == user_id)
         .where(user.c.state == _ENABLED)
         .correlate_except(user)
         .scalar_subquery()
     )
-    all_of_them = func.coalesce(of_user, int(NOTHING))
-    if principal.projects is None:
-        return all_of_them
-    # A deleted definition leaves runs without a project, which no token for projects covers.
-    among = project_id.in_(principal.projects) if principal.projects else false()
-    return case((among, all_of_them), else_=int(NOTHING))
+    return func.coalesce(of_user, int(NOTHING))
 
 
 def is_administrator(db: Connection, principal: Principal) -> bool:
@@ -150,7 +172,24 @@ def is_administrator(db: Connection, principal: Principal) -> bool:
     return found == _ADMINISTRATOR
 
 
-def _owners(thing: Thing, object_id: int) -> Select[Any] | CompoundSelect[Any]:
+@cache
+def _held_by_told(thing: Thing) -> FixedRead:
+    return FixedRead(_held_of(_owners(thing, bindparam("object_id", type_=Integer)), told_actions))
+
+
+def _held_of(
+    rows: Select[Any] | CompoundSelect[Any],
+    actions: Callable[[ColumnElement[Any]], ColumnElement[int]],
+) -> Select[Any]:
+    owners = rows.subquery("owners")
+    # A command may have several lines: its actions are those that all of them allow.
+    return select(
+        func.min(owners.c.project_id).label("project_id"),
+        func.bit_and(actions(owners.c.project_id)).label("actions"),
+    )
+
+
+def _owners(thing: Thing, object_id: ColumnElement[int]) -> Select[Any] | CompoundSelect[Any]:
     """The rows of an object, each with its project; NULL if its definition is gone."""
     match thing:
         case Thing.PROJECT:
@@ -190,7 +229,7 @@ def _of_definition(table: Any, *, column: Any = process_definition.c.project_id)
     )
 
 
-def _of_command(command_id: int) -> CompoundSelect[Any]:
+def _of_command(command_id: ColumnElement[int]) -> CompoundSelect[Any]:
     """A command wherever it is on record; one that names only an instance belongs to that."""
     found = []
     for table, key in (

@@ -8,11 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, delete, func, insert, literal, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from common.model.rights import Action
+from common.store.fixed_statement import FixedRead
 from common.store.tables import access_token, project, relation_project_user, session, user
 
 _ENABLED: Final = 1
@@ -268,22 +281,7 @@ def delete_token(db: Connection, token_id: int) -> bool:
 
 def holder_of(db: Connection, token_hash: str) -> TokenHolder | None:
     """Read the holder of a token that has not expired and whose user is enabled."""
-    row = db.execute(
-        select(
-            user.c.id.label("user_id"),
-            user.c.user_name,
-            access_token.c.id,
-            access_token.c.scopes,
-            access_token.c.projects,
-            _IS_USE_DUE.label("is_use_due"),
-        )
-        .join_from(access_token, user, user.c.id == access_token.c.user_id)
-        .where(access_token.c.token == token_hash)
-        .where(access_token.c.expire_time > func.now())
-        .where(user.c.state == _ENABLED)
-        .order_by(access_token.c.id)
-        .limit(1)
-    ).first()
+    row = _holder().execute(db, {"token": token_hash}).first()
     if row is None:
         return None
     return TokenHolder(
@@ -293,6 +291,26 @@ def holder_of(db: Connection, token_hash: str) -> TokenHolder | None:
         scopes=row.scopes,
         projects=None if row.projects is None else tuple(row.projects),
         is_use_due=row.is_use_due,
+    )
+
+
+@cache
+def _holder() -> FixedRead:
+    return FixedRead(
+        select(
+            user.c.id.label("user_id"),
+            user.c.user_name,
+            access_token.c.id,
+            access_token.c.scopes,
+            access_token.c.projects,
+            _IS_USE_DUE.label("is_use_due"),
+        )
+        .join_from(access_token, user, user.c.id == access_token.c.user_id)
+        .where(access_token.c.token == bindparam("token"))
+        .where(access_token.c.expire_time > func.now())
+        .where(user.c.state == _ENABLED)
+        .order_by(access_token.c.id)
+        .limit(1)
     )
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, or_, select
+from sqlalchemy import BigInteger, Connection, Integer, Row, Select, bindparam, or_, select
 
 from common.masking import shown_reason
-from common.model.rights import DATABASE, Principal
+from common.model.rights import DATABASE, Action, Principal
 from common.model.states import FINISHED_TASK_CODES
+from common.store.fixed_statement import FixedRead
 from common.store.tables import (
     process_definition,
     process_instance,
@@ -114,6 +116,9 @@ def process_instances(
 
     `before`: only those with smaller ids. `ids`: only these.
     """
+    filters = (definition_name, states, definition_id, ids)
+    if all(each is None for each in filters) and principal.projects is None:
+        return _newest_instances(db, principal, limit=limit, before=before)
     statement = _INSTANCES.order_by(process_instance.c.id.desc()).limit(limit)
     if not principal.owns_database:
         # Here, since who reads the tables themselves has no use for rights.
@@ -133,23 +138,66 @@ def process_instances(
     return [_instance(row) for row in db.execute(statement)]
 
 
+def _newest_instances(
+    db: Connection, principal: Principal, *, limit: int, before: int | None
+) -> list[ProcessInstanceView]:
+    last = _LARGEST_ID if before is None else min(before - 1, _LARGEST_ID)
+    values = {"limit": limit, "last": last}
+    if principal.owns_database:
+        found = _newest(by_owner=True).execute(db, values)
+    else:
+        from common.store.people.rights import told
+
+        found = _newest(by_owner=False).execute(db, {**values, **told(principal)})
+    return [_instance(row) for row in found]
+
+
+@cache
+def _newest(*, by_owner: bool) -> FixedRead:
+    statement = (
+        _INSTANCES.where(process_instance.c.id <= bindparam("last", type_=Integer))
+        .order_by(process_instance.c.id.desc())
+        .limit(bindparam("limit", type_=BigInteger))
+    )
+    if not by_owner:
+        from common.store.people.rights import told_actions
+
+        seen = told_actions(process_definition.c.project_id).op("&")(int(Action.VIEW)) != 0
+        statement = statement.where(seen)
+    return FixedRead(statement)
+
+
 def process_instance_by_id(db: Connection, process_instance_id: int) -> ProcessInstanceView | None:
     """Read a process instance without its tasks: cheap enough to poll."""
-    found = db.execute(_INSTANCES.where(process_instance.c.id == process_instance_id)).first()
+    if not 0 < process_instance_id <= _LARGEST_ID:
+        return None
+    found = _by_id().execute(db, {"id": process_instance_id}).first()
     return None if found is None else _instance(found)
 
 
-def process_instance_detail(
-    db: Connection, process_instance_id: int
-) -> ProcessInstanceDetail | None:
-    """Read a process instance with its tasks; None if there is no such instance."""
-    found = db.execute(
+@cache
+def _by_id() -> FixedRead:
+    return FixedRead(_INSTANCES.where(process_instance.c.id == bindparam("id", type_=Integer)))
+
+
+@cache
+def _detail_by_id() -> FixedRead:
+    return FixedRead(
         _INSTANCES.add_columns(
             process_instance.c.process_instance_json,
             process_instance.c.command_param,
             process_instance.c.global_params,
-        ).where(process_instance.c.id == process_instance_id)
-    ).first()
+        ).where(process_instance.c.id == bindparam("id", type_=Integer))
+    )
+
+
+def process_instance_detail(
+    db: Connection, process_instance_id: int, *, with_tasks: bool = True
+) -> ProcessInstanceDetail | None:
+    """Read a process instance with its tasks; None if there is no such instance."""
+    if not 0 < process_instance_id <= _LARGEST_ID:
+        return None
+    found = _detail_by_id().execute(db, {"id": process_instance_id}).first()
     if found is None:
         return None
     return ProcessInstanceDetail(
@@ -157,7 +205,9 @@ def process_instance_detail(
         process_instance_json=found.process_instance_json,
         command_param=found.command_param,
         global_params=found.global_params,
-        tasks=tuple(task_instances(db, process_instance_id=process_instance_id)),
+        tasks=tuple(task_instances(db, process_instance_id=process_instance_id))
+        if with_tasks
+        else (),
     )
 
 
@@ -171,6 +221,9 @@ def task_instances(
     ids: Collection[int] | None = None,
 ) -> list[TaskInstanceView]:
     """List attempts in the order in which they were made; with a `limit`, the newest."""
+    if process_instance_id is not None and states is None and ids is None and not valid_only:
+        values = {"process_instance_id": process_instance_id, "limit": limit}
+        return [_task(row) for row in reversed(_attempts().execute(db, values).all())]
     statement = select(*_TASK_COLUMNS).order_by(task_instance.c.id.desc()).limit(limit)
     if ids is not None:
         statement = statement.where(task_instance.c.id.in_(ids))
@@ -184,6 +237,18 @@ def task_instances(
             or_(task_instance.c.flag == 1, task_instance.c.lost_at.is_not(None))
         )
     return [_task(row) for row in reversed(db.execute(statement).all())]
+
+
+@cache
+def _attempts() -> FixedRead:
+    return FixedRead(
+        select(*_TASK_COLUMNS)
+        .where(
+            task_instance.c.process_instance_id == bindparam("process_instance_id", type_=Integer)
+        )
+        .order_by(task_instance.c.id.desc())
+        .limit(bindparam("limit", type_=BigInteger))
+    )
 
 
 def lost_task_instances(db: Connection) -> list[TaskInstanceView]:
@@ -202,6 +267,8 @@ def task_instance_by_id(db: Connection, task_instance_id: int) -> TaskInstanceVi
     found = db.execute(select(*_TASK_COLUMNS).where(task_instance.c.id == task_instance_id)).first()
     return None if found is None else _task(found)
 
+
+_LARGEST_ID: Final = 2**31 - 1
 
 _INSTANCES: Final[Select[Any]] = select(
     process_instance.c.id,

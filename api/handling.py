@@ -1,0 +1,78 @@
+"""Carries a request out in one thread: who asks, the pace, the work, and the text of the answer.
+
+The framework would take a thread for each of them, and every hand-over costs as much as a short
+statement. Mistakes in parameters are found before that thread; whoever has no right to ask is told
+so all the same, and nothing of the mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Final
+
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from api.answers import writer
+from api.asking import AskedSession
+from api.policy import Policy, Who
+from api.route import Route
+from operations.errors import UsageError
+
+_JSON: Final = "application/json"
+
+
+def handler(route: Route, policy: Policy) -> Callable[..., Any]:
+    """Return what serves the route, to be called in a thread, with the parameters of the route."""
+    write = None if route.answer is None else writer(route.answer)
+
+    @wraps(route.serve)
+    def handle(**given: Any) -> Response:
+        if policy.takes is not Who.ANYONE:
+            _asked(given).tell()
+        found = route.serve(**given)
+        if write is None or isinstance(found, Response):
+            made: Response = found
+            return made
+        return _written(write(found), route.status, given)
+
+    return handle
+
+
+class HandledRoute(APIRoute):
+    """A route that says who may not ask before it says what was asked wrongly."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap the framework's own."""
+        handle = super().get_route_handler()
+
+        async def served(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (RequestValidationError, UsageError):
+                session = request.scope["state"].get("session")
+                if session is not None:
+                    await run_in_threadpool(session.tell)
+                raise
+
+        return served
+
+
+def _asked(given: dict[str, Any]) -> AskedSession:
+    (session,) = (each for each in given.values() if isinstance(each, AskedSession))
+    return session
+
+
+def _written(body: bytes, status: int, given: dict[str, Any]) -> Response:
+    """Build the answer, with the status and the headers that the route has set."""
+    answer = Response(body, status_code=status, media_type=_JSON)
+    for each in given.values():
+        if isinstance(each, Response):
+            answer.status_code = each.status_code or status
+            answer.raw_headers.extend(
+                pair for pair in each.raw_headers if pair[0] != b"content-length"
+            )
+    return answer
