@@ -27,6 +27,7 @@ import uvicorn
 from setproctitle import setproctitle
 
 from api.app import build
+from api.gateway import responder
 from api.live.looker import CHANNELS, LiveLoop
 from api.live.streams import Streams
 from api.live.texts import event
@@ -99,6 +100,12 @@ def run(config: Config) -> int:
         service.reach(lambda: schema.check_as_daemon(made))
         service.ready_if("postgresql", lambda: _database_problem(made))
         service.on_stop("http", server.stop)
+        if settings.gateway_port:
+            gateway = responder(config, made, listen(settings.http_host, settings.gateway_port))
+            gateway.start()
+            service.on_stop("gateway", gateway.stop)
+            stack.callback(gateway.stop)
+            log.info("gateway opened", extra={"gateway_port": settings.gateway_port})
         _watch(service, app.state.streams, made, url=configuration.database_url(config))
         return service.run()
 
@@ -156,7 +163,7 @@ def listen(host: str, port: int) -> socket.socket:
         taken.close()
         raise ConfigurationError(
             f"can't listen on {host}:{port} ({error.strerror}): end the program that has the "
-            "port, or choose another with --port or api.port"
+            "port, or choose another with --port, api.port or api.gateway_port"
         ) from error
     return taken
 

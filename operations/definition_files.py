@@ -1,7 +1,8 @@
 """Process definitions as files: read strictly, with every mistake in every file found at once.
 
-A file holds one JSON object, a list of them, or a bare 1.2 JSON that gets its name elsewhere. An
-object has `name` and `processDefinitionJson` (an object, or text that holds one), and may have
+A file holds one JSON object, a list of them, or a bare 1.2 JSON that gets its name elsewhere; one
+whose name ends in `.yaml` has the same in YAML. An object has `name` and `processDefinitionJson`
+(an object, or text that holds one), and may have
 `description`, `globalParams`, `timeout` (minutes), `tenantId`, `executionType` and `schedules`.
 Exports of DolphinScheduler are read too: 1.x is told apart by the key `processDefinitionName`, 2.x
 and 3.x by the lists of tasks and relations (`operations.later_exports`). Their ids are those of
@@ -269,7 +270,7 @@ def _entries(
 ) -> list[_Entry]:
     file = Place(file=path)
     try:
-        document = strict_json(standard_input if str(path) == STANDARD_INPUT else content_of(path))
+        document = _content(path, standard_input)
     except InvalidDefinitionError as error:
         mistakes.extend(Mistake(place=file, text=text) for text in error.mistakes)
         return []
@@ -288,6 +289,15 @@ def _entries(
         if made is not None:
             found.append(made)
     return found
+
+
+def _content(path: Path, standard_input: bytes) -> Any:
+    if path.suffix.lower() in (".yaml", ".yml"):
+        # Most files are JSON, and reading YAML takes a while to import.
+        from operations.strict_yaml import strict_yaml
+
+        return strict_yaml(content_of(path))
+    return strict_json(standard_input if str(path) == STANDARD_INPUT else content_of(path))
 
 
 def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake]) -> _Entry | None:

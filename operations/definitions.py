@@ -33,6 +33,7 @@ from operations.session import Session
 from operations.times import cluster_zone
 
 _SHOWN_MISTAKES = 5
+_SHOWN_FINDINGS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +84,16 @@ def import_definitions(
     project_id: int = store.DEFAULT_PROJECT,
     replaces: int | None = None,
     only_new: bool = False,
+    whole: bool = False,
+    own_codes: bool = False,
 ) -> list[Imported]:
     """Import the documents into a project, all or none; `online` is the release state afterwards.
 
     Without `online` a new definition is ONLINE, and a known one stays as it is. References to
     secrets are looked up in `environment`. `replaces` is the definition of the project whose place
     the only document takes, by whatever name. `only_new` refuses names that are there
-    (`NameTakenError`).
+    (`NameTakenError`), `whole` what would be kept OFFLINE for want of a part.
+    With `own_codes` codes of definitions are those of this database.
     """
     names = ", ".join(each.name for each in documents)
     with change(session, "definition.import", "definition", object_name=names) as made:
@@ -103,7 +107,7 @@ def import_definitions(
         if replaces is not None:
             made.object_id = replaces
             _rename(db, session, replaces, documents[0].name, project_id=project_id)
-        return importing.import_documents(
+        imported = importing.import_documents(
             db,
             documents,
             principal=session.principal,
@@ -113,7 +117,12 @@ def import_definitions(
             zone=cluster_zone(session.config),
             environment=environment,
             data_dir=str(session.config.data_dir),
+            own_codes=own_codes,
         )
+        lost = [each for one in imported for each in one.findings if each.keeps_offline]
+        if whole and lost:
+            raise InvalidDefinitionError(tuple(str(each) for each in lost[:_SHOWN_FINDINGS]))
+        return imported
 
 
 def _rename(
@@ -196,6 +205,19 @@ def definition_detail(session: Session, definition: str | int) -> DefinitionDeta
         zone=cluster_zone(session.config),
         mistakes=mistakes,
     )
+
+
+def definition_with_code(session: Session, code: int) -> DefinitionRow | None:
+    """The definition of any project that has this code; None if the principal sees none."""
+    with session.engine.connect() as db:
+        number = store.id_of_code(db, code)
+        try:
+            if number is not None:
+                seen(db, session.principal, Action.VIEW, Thing.DEFINITION, number)
+                return store.definition_by_id(db, number)
+        except NotFoundError:
+            pass
+    return None
 
 
 def execution_type(session: Session, definition_id: int) -> ExecutionType:

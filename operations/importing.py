@@ -1,7 +1,7 @@
 """Brings definitions from files into the database: all of them or, if anything is wrong, none.
 
-References by name are given this database's ids here; so are those to definitions of the same
-import, whose ids are drawn before any row is written, since dependents may look at each other.
+References by name are given this database's ids here; those to definitions of the same import too,
+whose ids are drawn before any row is written: dependents may look at each other.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from common.store.people.definitions import (
     NamedDefinition,
     definition_by_name,
     definitions_named,
+    definitions_of_codes,
     definitions_with_codes,
     definitions_with_ids,
     insert_definition,
@@ -98,6 +99,7 @@ def import_documents(
     zone: ZoneInfo,
     environment: Mapping[str, str],
     data_dir: str,
+    own_codes: bool = False,
 ) -> list[Imported]:
     """Save the documents within the caller's transaction; `InvalidFilesError` if any is wrong.
 
@@ -105,7 +107,7 @@ def import_documents(
     stays as it is. One that goes OFFLINE takes its schedules along, and so does one that lacks what
     it needs, whatever `online` says. Schedules of files are always made OFFLINE, with times that
     name no zone read in `zone`. References to secrets get these from `environment`, else from the
-    definition that is there.
+    definition that is there. With `own_codes` codes of definitions are those of this database.
     """
     lock_imports(db)
     before = {
@@ -115,9 +117,8 @@ def import_documents(
     ids = {
         name: new_definition_id(db) if known is None else known.id for name, known in before.items()
     }
-    catalog, made_groups = _catalog(
-        db, [wanted(each.document) for each in documents], ids, project_id
-    )
+    needed = [wanted(each.document) for each in documents]
+    catalog, made_groups = _catalog(db, needed, ids, project_id, own_codes=own_codes)
     mistakes: list[Mistake] = []
     numbered: dict[str, dict[str, Any]] = {}
     lost: dict[str, list[Finding]] = {}
@@ -345,11 +346,8 @@ def _unknown_tasks(db: Connection, inner: Mapping[str, Any]) -> list[Finding]:
 
 def _names_of_codes(document: Mapping[str, Any]) -> dict[int, str]:
     """Return the names of the tasks that keep their codes, by these."""
-    return {
-        code: name_of(node)
-        for node in nodes_of(document)
-        if (code := code_in(node.get("code"))) is not None
-    }
+    coded = ((code_in(node.get("code")), name_of(node)) for node in nodes_of(document))
+    return {code: name for code, name in coded if code is not None}
 
 
 def _of_new_group(name: str) -> Finding:
@@ -362,7 +360,12 @@ def _of_new_group(name: str) -> Finding:
 
 
 def _catalog(
-    db: Connection, wanted: Sequence[Wanted], ids: Mapping[str, int], project_id: int
+    db: Connection,
+    wanted: Sequence[Wanted],
+    ids: Mapping[str, int],
+    project_id: int,
+    *,
+    own_codes: bool,
 ) -> tuple[Catalog, list[str]]:
     """Return the targets of the documents' references, and the worker groups made for them."""
     names = sorted({name for each in wanted for name in each.definition_names})
@@ -395,7 +398,10 @@ def _catalog(
         Catalog(
             definitions=definitions,
             definition_ids=frozenset(row.id for row in definitions_with_ids(db, numbers)),
-            definition_codes=_by_code(definitions_with_codes(db, codes_wanted)),
+            definition_codes=_by_code(
+                definitions_with_codes(db, codes_wanted),
+                definitions_of_codes(db, codes_wanted if own_codes else ()),
+            ),
             datasources=sources,
             datasource_ids=frozenset(source_names),
             worker_groups=groups,
@@ -405,14 +411,15 @@ def _catalog(
     )
 
 
-def _by_code(rows: Iterable[NamedDefinition]) -> dict[int, Target]:
-    """Return the definitions that keep the codes of another system; the first of each code."""
-    found: dict[int, Target] = {}
+def _by_code(
+    rows: Iterable[NamedDefinition], own: Mapping[int, NamedDefinition]
+) -> dict[int, Target]:
+    """Return `own`, and those that keep codes of another system; the first of each code."""
+    found = dict(own)
     for row in rows:
-        code = code_in(_read(row).get("code"))
-        if code is not None:
-            found.setdefault(code, Target(id=row.id, project_id=row.project_id))
-    return found
+        if (code := code_in(_read(row).get("code"))) is not None:
+            found.setdefault(code, row)
+    return {code: Target(id=row.id, project_id=row.project_id) for code, row in found.items()}
 
 
 def _check_awaited(

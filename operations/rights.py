@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from common.errors import NotAllowedError, NotFoundError
 from common.model.rights import Action, Principal, role_of
 from common.store.people import audit
-from common.store.people.rights import Held, Thing, held, is_administrator
+from common.store.people.rights import Held, Thing, held, is_administrator, may_anywhere
 from operations.errors import ForbiddenError, UsageError
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ def check_administrator(db: Connection, principal: Principal) -> None:
     """Refuse whoever is no administrator, or asks by a token with limits."""
     if not is_administrator(db, principal):
         raise ForbiddenError("this is for administrators, by a token without limits")
+
+
+def check_author(db: Connection, principal: Principal) -> None:
+    """Refuse whoever is author of no project."""
+    if not may_anywhere(db, principal, Action.AUTHOR):
+        raise ForbiddenError("this is for authors of a project: ask one of its admins")
 
 
 @dataclass(slots=True, kw_only=True)

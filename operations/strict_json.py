@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -67,10 +67,15 @@ def strict_json(content: bytes) -> Any:
     except ValueError as error:
         # A whole number of thousands of digits is refused by Python itself.
         _refuse(str(error))
-    mistakes.extend(f"{where}: {bad}" for where, bad in _unstorable(document, ""))
-    if mistakes:
-        raise InvalidDefinitionError(tuple(mistakes))
+    check_storable(document, mistakes)
     return document
+
+
+def check_storable(document: object, mistakes: Sequence[str] = ()) -> None:
+    """Refuse texts that PostgreSQL or a process can't be given, with the mistakes so far."""
+    found = [f"{where}: {bad}" for where, bad in _unstorable(document, "")]
+    if mistakes or found:
+        raise InvalidDefinitionError((*mistakes, *found))
 
 
 def _check_depth(content: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +11,7 @@ from fastapi.responses import Response
 
 from api.dolphinscheduler.call import Call
 from api.dolphinscheduler.envelope import RefusedError, Status, moment, page
-from api.dolphinscheduler.graph import children_of, document_of, graph_of, relations, tasks
+from api.dolphinscheduler.graph import children_of, relations, tasks
 from api.dolphinscheduler.table import Row
 from common.errors import InvalidDefinitionError
 from common.model.rights import Action
@@ -27,10 +26,9 @@ from operations.deleting import delete_definitions
 from operations.errors import NameTakenError, UsageError
 from operations.projects import definition_in
 from operations.session import Session
+from operations.task_codes import document_of, graph_of, new_code
 
 _MOST_CODES: Final = 100
-_CODE_BITS: Final = 52
-_FIRST_CODE: Final = 2**40
 _STANDARD_INPUT: Final = Path("-")
 
 
@@ -199,7 +197,7 @@ def generate_codes(call: Call) -> list[int]:
     number = call.needed_number("genNum")
     if not 1 <= number <= _MOST_CODES:
         raise UsageError("genNum", f"is a whole number from 1 to {_MOST_CODES}")
-    return [_FIRST_CODE + secrets.randbits(_CODE_BITS) for _ in range(number)]
+    return [new_code() for _ in range(number)]
 
 
 def shown(call: Call, rows: Sequence[DefinitionRow]) -> list[dict[str, Any]]:
@@ -314,6 +312,7 @@ def _saved(call: Call, name: str, *, replaces: DefinitionRow | None = None) -> i
         project_id=project.id,
         replaces=None if replaces is None else replaces.id,
         only_new=replaces is None,
+        own_codes=True,
     )
     return made.id
 
@@ -352,7 +351,7 @@ def _read(content: bytes, session: Session) -> list[DefinitionDocument]:
     """Read definitions as a file is; paths in them are those of the folder of resources."""
     return read_definition_files(
         [_STANDARD_INPUT],
-        resources=session.config.data_dir / "resources",
+        resources=session.config.home / "resources",
         strict=False,
         standard_input=content,
     )

@@ -1,66 +1,15 @@
-"""Definitions in the shape of the later dialects: tasks and the relations between their codes.
-
-A task that was imported keeps its code. Any other has one that is worked out from the definition's
-id and the task's name, so that it stays the same as long as these do.
-"""
+"""Definitions in the shape of the later dialects: tasks and the relations between their codes."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from operations.definition_document import (
-    CHILD_ID,
-    code_in,
-    id_in,
-    listed,
-    name_of,
-    nodes_of,
-    object_of,
-    type_of,
-)
+from operations.definition_document import CHILD_ID, id_in, listed, object_of, type_of
+from operations.task_codes import Graph
 
-_OUR_CODES: Final = 2**52
 _NAMES: Final = {"WARN": "WARN", "FAILED": "FAILED", "WARNFAILED": "WARNFAILED"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
-    """The tasks of a definition with their codes, by name."""
-
-    nodes: Mapping[str, Mapping[str, Any]]
-    codes: Mapping[str, int]
-
-    def names_of(self, codes: list[int]) -> list[str]:
-        """Return the names of tasks by their codes; an unknown code stands for itself."""
-        names = {code: name for name, code in self.codes.items()}
-        return [names.get(each, str(each)) for each in codes]
-
-
-def task_code(definition_id: int, name: str) -> int:
-    """Return the code of a task that has none of its own: a number that JavaScript can hold."""
-    said = f"{definition_id}/{name}".encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(said, digest_size=6).digest()
-    return _OUR_CODES + int.from_bytes(digest, "big")
-
-
-def graph_of(definition_id: int, text: str | None) -> Graph:
-    """Read the tasks of a definition; none from a JSON that can't be read."""
-    nodes = {name_of(node): node for node in nodes_of(document_of(text))}
-    return Graph(
-        nodes=nodes,
-        codes={
-            name: code_in(node.get("code")) or task_code(definition_id, name)
-            for name, node in nodes.items()
-        },
-    )
-
-
-def document_of(text: str | None) -> Mapping[str, Any]:
-    return object_of(text or "{}")
 
 
 def relations(graph: Graph, word: str, definition_code: int, version: int) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from api.dolphinscheduler.call import Call
 from api.dolphinscheduler.definitions import dag
 from api.dolphinscheduler.envelope import RefusedError, Status, moment, page, span
-from api.dolphinscheduler.graph import task_code
 from api.dolphinscheduler.runs import COMPLEMENTS
 from api.dolphinscheduler.table import Row
 from common.model.command_param import ParamKey
@@ -23,6 +22,7 @@ from operations.deleting import delete_instances
 from operations.errors import UsageError
 from operations.instances import child_of, family_of, find_instance, instance_detail
 from operations.projects import check_in, definition_in
+from operations.task_codes import task_code
 from operations.tasks import find_task, list_tasks
 
 _MOST_ATTEMPTS: Final = 10_000

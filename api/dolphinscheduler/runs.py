@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from api.dolphinscheduler.call import Call
 from api.dolphinscheduler.envelope import RefusedError, Status
-from api.dolphinscheduler.graph import graph_of
 from api.dolphinscheduler.table import Row
 from api.waiting import LONGEST_SECONDS, await_instance, await_some
 from common.clock import SystemClock
@@ -33,6 +32,7 @@ from operations.instance_commands import execute_tasks, put_command
 from operations.instances import find_instance
 from operations.projects import check_in, definition_in
 from operations.runs import begin_run
+from operations.task_codes import graph_of
 
 COMPLEMENTS: Final = 2**40
 """Trigger codes from here on are those of complements; smaller ones are ids of commands."""

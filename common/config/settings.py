@@ -231,6 +231,8 @@ class ApiConfig:
     """A request whose statement takes longer is answered with 503."""
     requests_per_second: Annotated[int, Ge(0)] = 50
     """Requests of one user, at each server; twice as many at once. 0 is any number."""
+    gateway_port: Annotated[int, Ge(0), Le(65_535)] = 0
+    """Takes workflows of pydolphinscheduler, whose own default is 25333. 0 is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

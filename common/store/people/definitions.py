@@ -400,6 +400,22 @@ def definitions_with_codes(db: Connection, codes: Collection[int]) -> list[Named
     return _named_definitions(db, column.like(any_(cast(texts, ARRAY(Text))))) if texts else []
 
 
+def definitions_of_codes(db: Connection, codes: Collection[int]) -> dict[int, NamedDefinition]:
+    """Read the definitions that have these codes, by them."""
+    wanted = [each for each in codes if 0 < each <= LARGEST_CODE]
+    if not wanted:
+        return {}
+    ids = {
+        row.id: row.code
+        for row in db.execute(
+            select(process_definition.c.id, process_definition.c.code).where(
+                process_definition.c.code.in_(wanted)
+            )
+        )
+    }
+    return {ids[row.id]: row for row in definitions_with_ids(db, sorted(ids))}
+
+
 def _named_definitions(db: Connection, which: ColumnElement[bool]) -> list[NamedDefinition]:
     return [
         NamedDefinition(

@@ -86,6 +86,12 @@ def held(db: Connection, principal: Principal, thing: Thing, object_id: int) -> 
     return Held(actions=Action(row.actions), project_id=row.project_id)
 
 
+def may_anywhere(db: Connection, principal: Principal, action: Action) -> bool:
+    """Return True if there is a project in which the principal may do this."""
+    allowed = actions_in(principal, project.c.id).op("&")(int(action)) != 0
+    return bool(db.scalar(select(select(project.c.id).where(allowed).exists())))
+
+
 def seen_projects(principal: Principal, project_id: ColumnElement[Any]) -> ColumnElement[bool]:
     """Build the condition of lists: the row's project is one that the principal may see."""
     if principal.owns_database:

@@ -1,0 +1,1 @@
+"""DolphinScheduler's Python gateway: what files of pydolphinscheduler ask and submit."""

@@ -1,0 +1,386 @@
+"""The Python gateway on a real database, driven by py4j's own client as pydolphinscheduler does."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
+from sqlalchemy import Engine, select
+
+from api.gateway import responder
+from api.server import listen
+from common.clock import SystemClock
+from common.config import Config, DatabaseConfig, ZookeeperConfig
+from common.model.states import ReleaseState
+from common.py4j.responder import Responder
+from common.store import tables as t
+from operations.session import Session
+from operations.tokens import MadeToken, create_token, revoke_token
+from operations.users import create_user, grant
+
+USER = "userPythonGateway"
+PROJECT = "default"
+SCHEDULE = {
+    "startTime": "2021-01-01 00:00:00",
+    "endTime": "9999-12-31 23:59:59",
+    "crontab": "0 0 3 * * ? *",
+    "timezoneId": "Asia/Shanghai",
+}
+
+
+class Stage:
+    """A gateway with its database, and clients of it."""
+
+    def __init__(self, db: Engine, config: Config, port: int) -> None:
+        self.db = db
+        self.config = config
+        self.port = port
+        self.owner = Session()
+        self.owner.__dict__.update(config=config, engine=db)
+
+    def a_token(self, user: str, *, role: str = "author", is_admin: bool = False) -> MadeToken:
+        create_user(self.owner, user, is_admin=is_admin, password=None, tenant=None)
+        if not is_admin:
+            grant(self.owner, user, project=PROJECT, role=role)
+        life = timedelta(days=1)
+        now = datetime.now(UTC)
+        return create_token(
+            self.owner, user, name="t", role="admin", projects=(), life=life, now=now
+        )
+
+    def entry(self, token: str | None) -> Any:
+        """The entry point, as `pydolphinscheduler.java_gateway` has it."""
+        parameters = GatewayParameters(
+            port=self.port, auto_convert=True, auth_token=token, read_timeout=20
+        )
+        return JavaGateway(gateway_parameters=parameters).entry_point
+
+    def an_author(self) -> Any:
+        return self.entry(self.a_token("ada").text)
+
+    def said(self, *lines: str, token: str) -> str:
+        """Log in and send lines as they are; return what comes until the server hangs up."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            connection.sendall("".join(f"{each}\n" for each in ("A", token, *lines)).encode())
+            answered = b""
+            while chunk := connection.recv(65_536):
+                answered += chunk
+        return answered.decode().removeprefix("!yv\n")
+
+    def definition(self, name: str) -> Any:
+        with self.db.connect() as connection:
+            return connection.execute(
+                select(t.process_definition).where(t.process_definition.c.name == name)
+            ).one_or_none()
+
+    def schedules(self) -> list[tuple[str, int]]:
+        with self.db.connect() as connection:
+            rows = connection.execute(select(t.schedule).order_by(t.schedule.c.id))
+            return [(row.crontab, row.release_state) for row in rows]
+
+
+@contextmanager
+def opened(made: Responder) -> Iterator[None]:
+    made.start()
+    try:
+        yield
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def stage(db: Engine, tmp_path: Path) -> Iterator[Stage]:
+    url = db.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    config = Config(
+        home=tmp_path,
+        time_zone="UTC",
+        database=DatabaseConfig(url=url),
+        zookeeper=ZookeeperConfig(hosts="127.0.0.1:1"),
+    )
+    taken = listen("127.0.0.1", 0)
+    with opened(responder(config, db, taken)):
+        yield Stage(db, config, taken.getsockname()[1])
+
+
+def a_task(code: int, name: str, kind: str = "SHELL", **params: Any) -> dict[str, Any]:
+    """A task as `Task.get_define` of the 4.1 has it."""
+    return {
+        "code": code,
+        "name": name,
+        "version": 1,
+        "taskType": kind,
+        "taskParams": {
+            "rawScript": f"echo {name}",
+            "localParams": [],
+            "resourceList": [],
+            "dependence": {},
+            "waitStartTimeout": {},
+            "conditionResult": {"successNode": [""], "failedNode": [""]},
+            **params,
+        },
+        "description": None,
+        "flag": "YES",
+        "taskPriority": "MEDIUM",
+        "workerGroup": "default",
+        "environmentCode": None,
+        "delayTime": 0,
+        "failRetryTimes": 0,
+        "failRetryInterval": 1,
+        "taskGroupId": 0,
+        "taskGroupPriority": 0,
+        "timeoutFlag": "CLOSE",
+        "timeoutNotifyStrategy": None,
+        "timeout": 0,
+        "isCache": "NO",
+    }
+
+
+def submit(
+    entry: Any,
+    name: str,
+    tasks: list[dict[str, Any]],
+    *edges: tuple[int, int],
+    online: int = 1,
+    schedule: dict[str, str] | None = None,
+    project: str = PROJECT,
+) -> int:
+    """Submit as `Workflow.submit` of the 4.1 does."""
+    relations = [
+        {"name": "", "preTaskCode": before, "postTaskCode": after, "conditionType": 0}
+        for before, after in edges
+    ]
+    code: int = entry.createOrUpdateWorkflow(
+        *(USER, project, name, "", "[]", None if schedule is None else json.dumps(schedule)),
+        *(schedule is not None, "NONE", 0, 0, "default", online),
+        *(json.dumps(relations), json.dumps(tasks), None, "PARALLEL"),
+    )
+    return code
+
+
+def test_a_workflow_of_4_1_is_submitted_twice_scheduled_and_run(stage: Stage) -> None:
+    entry = stage.an_author()
+    assert entry.getGatewayVersion() == "3.2.2"
+    assert entry.createTenant("tenant_pydolphin", None, "queue").getTenantCode()
+    user = entry.createUser(USER, "secret", "a@b", "1", "tenant_pydolphin", "queue", 1)
+    # Whoever the arguments name: the token says who it is.
+    assert user.getUserName() == "ada"
+    assert entry.createOrGrantProject(USER, PROJECT, None) is None
+
+    def submitted(edges: list[tuple[int, int]]) -> int:
+        codes = [
+            entry.getCodeAndVersion(PROJECT, "nightly", name).get("code") for name in ("a", "b")
+        ]
+        third = entry.getCodeAndVersion(PROJECT, "nightly", "c").get("code")
+        tasks = [a_task(code, name) for code, name in zip([*codes, third], "abc", strict=True)]
+        those = [(tasks[one]["code"], tasks[other]["code"]) for one, other in edges]
+        roots = [(0, tasks[0]["code"]), (0, tasks[1]["code"])]
+        return submit(entry, "nightly", tasks, *those, *roots, schedule=SCHEDULE)
+
+    code = submitted([(0, 2), (1, 2)])
+    found = stage.definition("nightly")
+    assert (found.code, found.release_state, found.version) == (code, ReleaseState.ONLINE, 1)
+    assert stage.schedules() == [(SCHEDULE["crontab"], ReleaseState.ONLINE)]
+    # The client's relations are a set, whose order differs from process to process.
+    assert submitted([(1, 2), (0, 2)]) == code
+    assert stage.definition("nightly").version == 1
+    at_four = {**SCHEDULE, "crontab": "0 0 4 * * ? *"}
+    tasks = [a_task(7, "a")]
+    assert submit(entry, "nightly", tasks, (0, 7), schedule=at_four) == code
+    assert stage.schedules() == [("0 0 4 * * ? *", ReleaseState.ONLINE)]
+
+    entry.execWorkflowInstance(USER, PROJECT, "nightly", "", "default", "NONE", 0, 86_400)
+    with stage.db.connect() as connection:
+        command = connection.execute(select(t.command)).one()
+        audit = connection.execute(select(t.audit_log.c.user_name, t.audit_log.c.action)).all()
+    assert command.process_definition_id == found.id
+    assert ("ada", "definition.import") in [tuple(each) for each in audit]
+    assert ("ada", "definition.run") in [tuple(each) for each in audit]
+
+
+def test_a_workflow_of_3_1_is_submitted_under_the_names_of_then(stage: Stage) -> None:
+    entry = stage.an_author()
+    relations = json.dumps([{"preTaskCode": 0, "postTaskCode": 5}])
+    code = entry.createOrUpdateProcessDefinition(
+        *(USER, PROJECT, "old", "of then", '[{"prop": "p", "value": "1"}]', json.dumps(SCHEDULE)),
+        *("FAILURE", 0, 60, "default", "tenant_pydolphin", 1),
+        *(relations, json.dumps([a_task(5, "only")]), None, None),
+    )
+    found = stage.definition("old")
+    assert (found.code, found.timeout, found.description) == (code, 60, "of then")
+    assert stage.schedules() == [(SCHEDULE["crontab"], ReleaseState.ONLINE)]
+    entry.execProcessInstance(USER, PROJECT, "old", "", "default", "NONE", 0, 86_400)
+    assert entry.getProcessDefinitionInfo(USER, PROJECT, "old").get("code") == code
+
+
+def test_sub_workflows_and_awaited_tasks_are_found_by_the_codes_that_the_gateway_gave(
+    stage: Stage,
+) -> None:
+    entry = stage.an_author()
+    submit(entry, "child", [a_task(5, "only")], (0, 5))
+    child = stage.definition("child")
+    code = entry.getWorkflowInfo(USER, PROJECT, "child").get("code")
+    awaited = entry.getDependentInfo(PROJECT, "child", "only")
+    # The client asks if the map has anything in it.
+    assert len(awaited) == 3
+    item = {
+        "projectCode": awaited.get("projectCode"),
+        "definitionCode": awaited.get("processDefinitionCode"),
+        "depTaskCode": awaited.get("taskDefinitionCode"),
+        "cycle": "day",
+        "dateValue": "today",
+    }
+    group = {"relation": "AND", "dependItemList": [item]}
+    tasks = [
+        a_task(6, "sub", "SUB_WORKFLOW", processDefinitionCode=code),
+        a_task(8, "wait", "DEPENDENT", dependence={"relation": "AND", "dependTaskList": [group]}),
+    ]
+    submit(entry, "parent", tasks, (0, 6), (0, 8))
+    nodes = json.loads(stage.definition("parent").process_definition_json)["tasks"]
+    assert nodes[0]["params"]["processDefinitionId"] == child.id
+    (made,) = nodes[1]["dependence"]["dependTaskList"][0]["dependItemList"]
+    assert (made["definitionId"], made["depTasks"]) == (child.id, "only")
+    with pytest.raises(Py4JError, match="no definition 'later' in project 'default'"):
+        entry.getWorkflowInfo(USER, PROJECT, "later")
+
+
+def test_what_has_no_place_here_refuses_the_submission_unless_it_is_to_be_offline(
+    stage: Stage,
+) -> None:
+    entry = stage.an_author()
+    tasks = [a_task(5, "lake", "DATAX")]
+    with pytest.raises(Py4JError, match=r"'DATAX' is no task type .*release_state='offline'"):
+        submit(entry, "datax", tasks, (0, 5))
+    assert stage.definition("datax") is None
+    submit(entry, "datax", tasks, (0, 5), online=0)
+    assert stage.definition("datax").release_state == ReleaseState.OFFLINE
+    with pytest.raises(Py4JError, match="no environment 'conda'"):
+        entry.getEnvironmentInfo("conda")
+    with pytest.raises(Py4JError, match="no data source 'metadata'"):
+        entry.getDatasource("metadata", None)
+
+
+def test_rights_are_those_of_the_token_at_each_call(stage: Stage) -> None:
+    viewer = stage.a_token("vera", role="viewer")
+    entry = stage.entry(viewer.text)
+    with pytest.raises(Py4JError, match="you are viewer; this takes the right to author"):
+        submit(entry, "nightly", [a_task(5, "a")], (0, 5))
+    with pytest.raises(Py4JError, match="for authors of a project"):
+        entry.createOrUpdateResource(USER, "main.py", "print(1)")
+    with pytest.raises(Py4JError, match="for administrators"):
+        entry.createOrGrantProject(USER, "project-pydolphin", None)
+    boss = stage.entry(stage.a_token("root", is_admin=True).text)
+    boss.createOrGrantProject(USER, "project-pydolphin", None)
+    submit(boss, "secret", [a_task(5, "a")], (0, 5), project="project-pydolphin")
+    # Foreign is missing.
+    for ask in (
+        lambda: entry.getWorkflowInfo(USER, "project-pydolphin", "secret"),
+        lambda: submit(entry, "x", [a_task(5, "a")], (0, 5), project="project-pydolphin"),
+    ):
+        with pytest.raises(Py4JError, match="no project 'project-pydolphin'"):
+            ask()
+    with pytest.raises(Py4JError, match="for administrators"):
+        entry.createOrGrantProject(USER, "project-pydolphin", None)
+    revoke_token(stage.owner, viewer.view.id)
+    with pytest.raises(Py4JError, match="unknown, expired or revoked"):
+        entry.getGatewayVersion()
+
+
+def test_resources_of_a_user_are_files_of_that_user_alone(stage: Stage) -> None:
+    entry = stage.an_author()
+    entry.createOrUpdateResource(USER, "lib/main.py", "print('ü')")
+    path = entry.queryResourcesFileInfo(USER, "lib/main.py").getFullName()
+    file = stage.config.home / "resources" / path
+    assert file.read_text(encoding="utf-8") == "print('ü')"
+    entry.createOrUpdateResource(USER, "lib/main.py", None, "print(2)")
+    assert file.read_text(encoding="utf-8") == "print(2)"
+    other = stage.entry(stage.a_token("bob").text)
+    # A file of nobody, or of all.
+    assert other.queryResourcesFileInfo(USER, "lib/main.py").getFullName() == "lib/main.py"
+    assert entry.getResourcesFileInfo("PYTHON", "lib/main.py").get("id") == path
+    outside = stage.config.home / "outside"
+    outside.mkdir()
+    (file.parent / "link").symlink_to(outside)
+    for name in ("../../x", "lib/../../x", "", "/", "a\x00b", "a\nb", "lib/link/x", "x" * 300):
+        with pytest.raises(Py4JError):
+            entry.createOrUpdateResource(USER, name, "x")
+    assert list(outside.iterdir()) == []
+    assert sorted(each.name for each in stage.config.home.rglob("*.py")) == ["main.py"]
+
+
+@pytest.mark.parametrize("token", [None, "", "jwUDzpLsNKEFER4*a8gruBH_GsAurNxU7A@Xc", "of_x"])
+def test_nobody_gets_in_without_a_token_of_a_user(stage: Stage, token: str | None) -> None:
+    with pytest.raises(Py4JError):
+        stage.entry(token).getGatewayVersion()
+
+
+def test_only_the_methods_of_submission_are_served(stage: Stage) -> None:
+    token = stage.a_token("ada").text
+    refused = [
+        *(("r", "u", "java", "rj", "e"), ("i", "java.util.HashMap", "e"), ("j", "i", "e")),
+        *(("a", "g", "o1", "i0", "e"), ("h", "o", "t", "e"), ("x",), ("", "e"), ("c", "t", "e")),
+        ("f", "g", "t", "x", "e"),
+    ]
+    for lines in refused:
+        assert stage.said(*lines, token=token).startswith("!xs"), lines
+    entry = stage.entry(token)
+    for call in (
+        lambda: entry.deleteUser("ada", 1),
+        entry.getClass,
+        lambda: entry.getGatewayVersion(1),
+        lambda: entry.createOrGrantProject(1, 2, 3),
+        lambda: entry.execWorkflowInstance(*[None] * 8),
+        lambda: entry.createOrUpdateWorkflow(*["x"] * 16),
+        lambda: entry.createOrUpdateWorkflow(*[1] * 16),
+    ):
+        with pytest.raises(Py4JError, match="while calling t"):
+            call()
+    assert stage.said("c", "xforeign", "getId", "e", "r", "e", token=token).startswith("!xs")
+
+
+def test_what_is_too_long_is_answered_and_others_go_on(stage: Stage) -> None:
+    token = stage.a_token("ada").text
+    assert "more than 1 MB" in stage.said("c", "t", "x" * 2_000_000, "e", token=token)
+    assert "too long" in stage.said("c", "t", "x", *["n"] * 50, "e", token=token)
+    entry = stage.entry(token)
+    for deep in ("[" * 100_000, '{"a":1,"a":2}', "NaN", '"\\ud800"', "1"):
+        with pytest.raises(Py4JError, match=r"taskDefinition(Json|List)"):
+            entry.createOrUpdateWorkflow(
+                *(USER, PROJECT, "deep", "", "[]", None, False, "NONE", 0, 0, "default", 1),
+                *("[]", deep, None, "PARALLEL"),
+            )
+    assert entry.getGatewayVersion() == "3.2.2"
+
+
+class Hurried(SystemClock):
+    """A clock on which half a minute passes at every look."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+
+    def monotonic(self) -> float:
+        self._at += 31
+        return self._at
+
+
+@pytest.mark.parametrize("begun", [b"", b"A\nof_", b"c\nt\ngetGat"])
+def test_half_a_command_ends_with_the_connection(begun: bytes) -> None:
+    taken = listen("127.0.0.1", 0)
+
+    def never(_token: str, _address: str) -> None:
+        return None
+
+    with (
+        opened(Responder(taken, never, clock=Hurried())),
+        socket.create_connection(taken.getsockname(), timeout=20) as connection,
+    ):
+        connection.sendall(begun)
+        with suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
