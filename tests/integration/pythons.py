@@ -52,6 +52,22 @@ class Pythons:
                 ready, _, _ = select.select([server.link], [], [], PATIENCE_SECONDS)
                 assert ready, server.last_words()
 
+    def ahead(self, **changes: Any) -> tuple[int, int]:
+        """Have a leader wait for such a task; its pid, and that of the process it has forked."""
+        self.warm(**changes)
+        assert self.run("print(1)", **changes)[1] == ["1"]
+        [server] = self.host.fork_servers._servers.values()
+
+        def waits() -> bool:
+            return server.ahead is not None and server.ahead.is_there() and bool(server.ahead.pid)
+
+        self.host.until(waits)
+        assert server.ahead is not None
+        assert server.ahead.pid is not None
+        leader = server.ahead.pid
+        [runner] = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+        return leader, int(runner)
+
     def task(self, script: str | None, **changes: Any) -> ClaimedTask:
         self._next += 1
         return self.host.task(self._next, script, task_type="PYTHON", **changes)

@@ -25,6 +25,8 @@ from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.processes import fork_servers
 from worker.processes.fork_servers import ForkServers
+from worker.processes.limits import Limits
+from worker.processes.marks import HELPER, mark_seen
 
 
 @pytest.fixture
@@ -93,6 +95,61 @@ def test_a_fork_server_that_stands_still_keeps_nobody_waiting_and_nothing_runs_t
     assert pythons.run(script)[0].state is TaskState.SUCCESS
     assert (tmp_path / "ran").read_text() == "ran\n" * 3
     pythons.host.supervisor.close()
+
+
+def test_a_leader_and_its_task_are_forked_ahead(forking: Pythons) -> None:
+    leader, runner = forking.ahead()
+    assert {mark_seen(leader), mark_seen(runner)} == {HELPER}
+    _, printed = forking.run("import os\nprint(os.getppid(), os.getpid(), os.getsid(0))")
+    assert printed == [f"{leader} {runner} {leader}"]
+
+
+@pytest.mark.parametrize("of", ["leader", "runner"])
+def test_one_that_was_forked_ahead_and_killed_costs_no_task(forking: Pythons, of: str) -> None:
+    leader, runner = forking.ahead()
+    killed = leader if of == "leader" else runner
+    os.kill(killed, signal.SIGKILL)
+    if of == "leader":
+        os.waitid(os.P_PID, leader, os.WEXITED | os.WNOWAIT)
+    else:
+        # Its leader can take nothing over, so a new interpreter is started.
+        wait_until_gone(killed)
+        forking.kind = "fresh"
+    assert forking.run("print(2)")[1] == ["2"]
+    forking.kind = "forked"
+    assert forking.run("print(3)")[1] == ["3"]
+    forking.host.until(lambda: str(leader) not in _children())
+
+
+def test_a_signal_that_came_before_a_task_is_not_for_it(forking: Pythons) -> None:
+    leader, runner = forking.ahead()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(runner, number)
+        os.kill(leader, number)
+    assert forking.run("import os\nprint(os.getpid())")[1] == [str(runner)]
+
+
+def test_a_task_with_a_limit_on_processes_is_forked_below_it(tmp_path: Path) -> None:
+    pythons = Pythons(tmp_path, "forked", limits=Limits(processes=5_000, by_account=True))
+    leader, runner = pythons.ahead()
+    _, printed = pythons.run("import os\nprint(os.getppid(), os.getpid())")
+    assert printed != [f"{leader} {runner}"]
+    assert printed[0].startswith(f"{leader} ")
+    wait_until_gone(runner)
+    pythons.host.supervisor.close()
+
+
+def test_what_is_forked_ahead_ends_with_its_daemon_and_when_nobody_asks(tmp_path: Path) -> None:
+    clock = SetClock()
+    pythons = Pythons(tmp_path, "forked", clock=clock)
+    leader, runner = pythons.ahead()
+    clock.ahead = timedelta(seconds=fork_servers.IDLE_SECONDS)
+    pythons.host.until(lambda: str(leader) not in _children())
+    wait_until_gone(runner)
+    leader, runner = pythons.ahead()
+    pythons.host.supervisor.close()
+    wait_until_gone(runner)
+    os.waitpid(leader, 0)
 
 
 _TAKES = """

@@ -295,3 +295,23 @@ def test_a_task_is_its_tenants(kind: str) -> None:
             made = pythons.host.directory(end.task_instance_id) / "made"
             assert made.stat().st_uid == account.uid
         pythons.host.supervisor.close()
+
+
+@AS_ROOT
+def test_no_tenant_can_look_into_what_is_forked_ahead_for_its_tasks() -> None:
+    with tempfile.TemporaryDirectory(prefix="orcaflow-") as directory:
+        home = Path(directory)
+        home.chmod(0o711)
+        alice, _ = accounts(home)
+        pythons = Pythons(
+            home,
+            "forked",
+            tenant_mode="tenant",
+            account_of={"alice": alice}.__getitem__,
+            settings=TaskSettings(environment=seen_by_tasks(os.environ), python=bare_python(alice)),
+        )
+        for pid in pythons.ahead(tenant_code="alice"):
+            assert f"Uid:\t{alice.uid}\t" in Path(f"/proc/{pid}/status").read_text()
+            # A process that its own account may look into has files of that account.
+            assert Path(f"/proc/{pid}/environ").stat().st_uid == 0
+        pythons.host.supervisor.close()

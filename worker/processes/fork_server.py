@@ -1,12 +1,13 @@
 """The fork server: forks a Python for each PYTHON task, so that no task waits for an interpreter.
 
-    PYTHON -u fork_server.py LINK BLANKS
+    PYTHON -u fork_server.py LINK MARK BLANKS
 
 It has imported what most scripts import, has one thread, and runs as the account whose tasks it
 serves. Run as a program by the interpreter of the tasks, so it uses the standard library alone and
 nothing of Orcaflow's; `worker/processes/fork_servers.py` starts it. LINK is the number of a socket,
-on which each message brings another one, the *gate* of an attempt; BLANKS is room for a command
-line. The end of the link is the end of the server, and of nothing else.
+on which each message brings another one, the *gate* of an attempt; MARK is what the worker's own
+bear, or 0; BLANKS is room for a command line. The end of the link is the end of the server, and of
+nothing else.
 
 For a gate it makes a *leader*, a child of the daemon, which takes everything else from the gate
 itself: the server never knows what a task was given. The leader does what the wrapper of a new
@@ -15,6 +16,10 @@ task begins and the exit code after it, and takes limits, niceness, mark and mar
 it is ready, and forks the task once it is told to go on; without that word it ends, and nothing has
 run. The task runs its script as `python -u SCRIPT` would; where only a new interpreter can do that,
 it becomes one.
+
+A leader that is made *ahead* has forked the task's process before there is a task, its *runner*;
+both have touched the memory that they are going to write to, and wait. The runner takes the attempt
+over as the leader does, and ends with it if nothing comes of it.
 """
 
 from __future__ import annotations
@@ -23,17 +28,22 @@ import sys
 
 _FIRST_MODULES = frozenset(sys.modules)
 _MAIN = {name: value for name, value in globals().items() if name.startswith("__")}
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from worker.processes import forked_script
+else:
+    import forked_script
+
+    del sys.modules["forked_script"]
 # The folder of this program is not for scripts, nor for the imports that come now.
 sys.path[:1] = []
 
 import array
-import atexit
-import builtins
 import contextlib
 import ctypes
 import gc
 import importlib
-import io
 import json
 import os
 import resource
@@ -41,14 +51,12 @@ import signal
 import site
 import socket
 import threading
-import types
-import weakref
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 MARKER = "ORCAFLOW_EXECUTE_PATH"
 MARKER_BYTES = 4096
-READY, STALE, REFUSED, GO = b"+", b"s", b"-", b"+"
+AHEAD, WAITING, READY, STALE, REFUSED, GO = b"a", b"w", b"+", b"s", b"-", b"+"
 
 _PRELOADED = (
     "argparse",
@@ -73,7 +81,6 @@ _CLONE_PARENT = 0x00008000
 _PR_SET_DUMPABLE = 4
 _RLIMIT_LOCKS = 10
 _OUT_OF_MEMORY_SCORE = b"300"
-_LARGEST_FILE = 2**31 - 1
 _HEAD = 4
 _FILES = 2
 _CANT_FORK = 2  # As of dash.
@@ -108,31 +115,88 @@ class Areas:
         ctypes.memmove(self._arguments, shown, self._size)
 
 
-class Attempt:
-    """The document of an attempt, and its open files: the record and the log."""
+class Server(NamedTuple):
+    """The things that a fork server has when it is ready, and hands down to what it forks."""
 
-    def __init__(self, gate: socket.socket) -> None:
-        read, rights, _, _ = gate.recvmsg(
-            262_144, socket.CMSG_SPACE(4 * _FILES), socket.MSG_CMSG_CLOEXEC
-        )
-        files = array.array("i")
-        for _, _, content in rights:
-            files.frombytes(content)
-        self.record, self.log = files
-        parts = [read]
-        left = _HEAD + int.from_bytes(read[:_HEAD], "big") - len(read)
-        while left > 0:
-            parts.append(gate.recv(262_144))
-            if not parts[-1]:
-                raise EOFError
-            left -= len(parts[-1])
-        document: dict[str, Any] = json.loads(b"".join(parts)[_HEAD:])
+    areas: Areas
+    seen: dict[str, object]
+    """The files that its interpreter has read at its start."""
+    interpreter: forked_script.Interpreter
+
+
+class Attempt:
+    """The things that an attempt is given: a document, the log and, for a leader, the record."""
+
+    def __init__(self, frame: bytes, files: Iterable[int]) -> None:
+        *self.record, self.log = files
+        document: dict[str, Any] = json.loads(frame[_HEAD:])
         self.argv: list[str] = document["argv"]
         self.environment: dict[str, str] = document["environment"]
         self.directory: str = document["directory"]
         self.niceness: int = document["niceness"]
-        self.mark: int | None = document["mark"]
+        self.mark: int = document["mark"] or 0
         self.limits: list[tuple[int, int]] = document["limits"]
+        self.is_enclosed: bool = document["is_enclosed"]
+
+    def must_fork(self) -> bool:
+        """Return whether its runner has to be forked after the leader has taken its limits."""
+        return self.is_enclosed or any(kind == resource.RLIMIT_NPROC for kind, _ in self.limits)
+
+
+class Runner:
+    """The leader's side of its runner: the pid, and the link on which that waits."""
+
+    def __init__(self, pid: int, link: socket.socket) -> None:
+        self.pid = pid
+        self._link = link
+
+    def offer(self, frame: bytes, log: int) -> None:
+        """Send an attempt; what becomes of a runner that has died is seen by its answer."""
+        with contextlib.suppress(OSError):
+            _send(self._link, frame, [log])
+
+    def is_ready(self) -> bool:
+        """Wait for the answer; False if it has died, or can't take over what it was sent."""
+        try:
+            return self._link.recv(1) == READY
+        except OSError:
+            return False
+
+    def begin(self) -> int:
+        """Let it begin; its pid. It may have been killed; that is the attempt's end then."""
+        with contextlib.suppress(OSError):
+            self._link.send(GO)
+        self._link.close()
+        return self.pid
+
+    def dismiss(self) -> None:
+        """Have it end, which has run nothing."""
+        self._link.close()
+        os.waitpid(self.pid, 0)
+
+
+def _send(link: socket.socket, frame: bytes, files: Iterable[int]) -> None:
+    rights = array.array("i", files).tobytes()
+    sent = link.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    link.sendall(frame[sent:])
+
+
+def _received(link: socket.socket) -> tuple[bytes, list[int]]:
+    """Wait for a frame and its files; `EOFError` if nobody is left who could send any."""
+    read, rights, _, _ = link.recvmsg(
+        262_144, socket.CMSG_SPACE(4 * _FILES), socket.MSG_CMSG_CLOEXEC
+    )
+    files = array.array("i")
+    for _, _, content in rights:
+        files.frombytes(content)
+    parts = [read]
+    left = _HEAD + int.from_bytes(read[:_HEAD], "big") - len(read)
+    while left > 0:
+        if not parts[-1]:
+            raise EOFError
+        parts.append(link.recv(262_144))
+        left -= len(parts[-1])
+    return b"".join(parts), files.tolist()
 
 
 def main() -> int:
@@ -143,20 +207,21 @@ def main() -> int:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     areas, known = Areas(), frozenset(sys.modules)
+    interpreter = forked_script.Interpreter(_MAIN, known, known - _FIRST_MODULES)
     if len(os.listdir("/proc/self/task")) != 1:
         raise RuntimeError("the interpreter's own start has left a thread")
     # No task of this account can change the server that makes the next one.
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    seen = _look()
+    server = Server(areas, _look(), interpreter)
     # What is never collected is never written to, and stays shared.
     gc.collect()
     gc.freeze()
     link.sendall(READY)
-    attempt = _serve(link, areas, seen)
-    return 0 if attempt is None else _run(attempt, known)
+    attempt = _serve(link, server)
+    return 0 if attempt is None else forked_script.run(attempt.argv, interpreter)
 
 
-def _serve(link: socket.socket, areas: Areas, seen: dict[str, Any]) -> Attempt | None:
+def _serve(link: socket.socket, server: Server) -> Attempt | None:
     """Make leaders; return None at the end of the link, and an attempt in its task's process."""
     number = _CLONE[os.uname().machine]
     while True:
@@ -171,7 +236,7 @@ def _serve(link: socket.socket, areas: Areas, seen: dict[str, Any]) -> Attempt |
         )
         if pid == 0:
             try:
-                return _lead(link, gate, areas, seen)
+                return _lead(link, gate, server, is_ahead=word == AHEAD)
             except BaseException:  # noqa: BLE001  # It must never go on as a second server.
                 os._exit(1)
         if pid < 0:
@@ -180,49 +245,107 @@ def _serve(link: socket.socket, areas: Areas, seen: dict[str, Any]) -> Attempt |
         gate.close()
 
 
-def _lead(link: socket.socket, gate: socket.socket, areas: Areas, seen: dict[str, Any]) -> Attempt:
+def _lead(link: socket.socket, gate: socket.socket, server: Server, *, is_ahead: bool) -> Attempt:
     """Lead an attempt to its end; return it in the task's process alone."""
     usual = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
-    os.setsid()
-    _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
-    attempt = Attempt(gate)
-    try:
-        _take_over(attempt, areas)
-    except (OSError, ValueError):
-        gate.send(REFUSED)
-        os._exit(1)
-    if _look() != seen:
-        gate.send(STALE)
-        os._exit(1)
-    gate.send(READY)
-    if gate.recv(1) != GO:
-        os._exit(1)
-    os.write(attempt.record, b"pid %d\n" % os.getpid())
-    try:
-        pid = os.fork()
-    except OSError as error:
-        os.write(attempt.log, f"orcaflow: cannot fork: {error.strerror}\n".encode())
-        os._exit(_CANT_FORK)
-    if pid == 0:
-        gate.detach()
-        link.detach()
-        _become(attempt, usual)
-        return attempt
-    gate.close()
     link.close()
+    os.setsid()
+    # Until it has an attempt it is a part of the worker.
+    _bear(int(sys.argv[2]))
+    runner: Runner | None = None
+    if is_ahead:
+        made = _runner(gate, server, usual)
+        if isinstance(made, Attempt):
+            return made
+        runner = made
+        _rehearse(server.areas)
+        gate.send(WAITING)
+    answer, attempt = REFUSED, None
+    with contextlib.suppress(OSError, EOFError, ValueError):
+        frame, files = _received(gate)
+        if runner is not None:
+            # Before anything else: it does the most.
+            runner.offer(frame, files[-1])
+        attempt = Attempt(frame, files)
+        # From here on it may be looked at, as any process of the account: it is this attempt's.
+        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        is_ahead = runner is not None and not attempt.must_fork()
+        _take_over(attempt, server.areas)
+        if _look() != server.seen:
+            answer = STALE
+        elif runner is None or not is_ahead or runner.is_ready():
+            answer = READY
+    if attempt is not None:
+        gate.send(answer)
+    if attempt is None or answer != READY or gate.recv(1) != GO:
+        if runner is not None:
+            runner.dismiss()
+        os._exit(1)
+    [record] = attempt.record
+    os.write(record, b"pid %d\n" % os.getpid())
+    if runner is not None and is_ahead:
+        pid = runner.begin()
+    else:
+        if runner is not None:
+            runner.dismiss()
+        pid = _forked(attempt)
+        if pid == 0:
+            _become(attempt)
+            signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+            return attempt
+    gate.close()
     _, status = os.waitpid(pid, 0)
     code = _SIGNALLED + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     with contextlib.suppress(OSError):
-        os.write(attempt.record, b"exit %d\n" % code)
+        os.write(record, b"exit %d\n" % code)
     os._exit(code)
+
+
+def _forked(attempt: Attempt) -> int:
+    """Fork the task's process after all; its pid, or 0 in it."""
+    try:
+        return os.fork()
+    except OSError as error:
+        os.write(attempt.log, f"orcaflow: cannot fork: {error.strerror}\n".encode())
+        os._exit(_CANT_FORK)
+
+
+def _runner(gate: socket.socket, server: Server, usual: set[Any]) -> Runner | Attempt | None:
+    """Make a runner, if possible; return the attempt to be run in the runner's process alone."""
+    link, theirs = socket.socketpair()
+    try:
+        pid = os.fork()
+    except OSError:
+        pid = -1
+    if pid != 0:
+        theirs.close()
+        return Runner(pid, link) if pid > 0 else None
+    try:
+        link.close()
+        gate.close()
+        _rehearse(server.areas)
+        forked_script.rehearse(server.interpreter)
+        attempt = Attempt(*_received(theirs))
+        # What was sent to everybody before was not meant for this attempt.
+        while signal.sigtimedwait(_DEAF_TO, 0) is not None:
+            pass
+        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        _take_over(attempt, server.areas)
+        _become(attempt, but=theirs.fileno())
+        theirs.send(READY)
+        if theirs.recv(1) != GO:
+            os._exit(1)
+        theirs.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+    except BaseException:  # noqa: BLE001  # The leader sees it by the end of the link.
+        os._exit(1)
+    return attempt
 
 
 def _take_over(attempt: Attempt, areas: Areas) -> None:
     """Take over what the wrapper of a new interpreter has from its daemon."""
     areas.write(os.fsencode(attempt.directory), [*map(os.fsencode, attempt.argv)])
-    if attempt.mark is not None:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(_RLIMIT_LOCKS, (attempt.mark, attempt.mark))
+    _bear(attempt.mark)
     if attempt.niceness:
         _write("/proc/self/autogroup", b"%d" % attempt.niceness)  # Not on every kernel.
         with contextlib.suppress(OSError):
@@ -231,6 +354,13 @@ def _take_over(attempt: Attempt, areas: Areas) -> None:
     for kind, limit in attempt.limits:
         resource.setrlimit(kind, (limit, limit))
     os.chdir(attempt.directory)
+
+
+def _bear(mark: int) -> None:
+    if not mark:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(_RLIMIT_LOCKS, (mark, mark))
 
 
 def _write(path: str, content: bytes) -> None:
@@ -242,19 +372,52 @@ def _write(path: str, content: bytes) -> None:
             os.close(file)
 
 
-def _become(attempt: Attempt, usual: set[Any]) -> None:
-    """Make this process that of the task, but for the script."""
+def _become(attempt: Attempt, *, but: int = -1) -> None:
+    """Make this process that of the task, but for the script and the signals it is deaf to.
+
+    All files are closed `but` one.
+    """
     nothing = os.open(os.devnull, os.O_RDONLY)
     for standard, file in enumerate((nothing, attempt.log, attempt.log)):
         os.dup2(file, standard)
     for file in map(int, os.listdir("/proc/self/fd")):
-        if file > 2:
+        if file > 2 and file != but:
             with contextlib.suppress(OSError):  # The listing's own is gone.
                 os.close(file)
     os.environ.clear()
     os.environ.update(attempt.environment, PWD=attempt.directory)  # As a shell's children have it.
     threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001
-    signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+
+
+_REHEARSED_FRAME = json.dumps(
+    {
+        "argv": sys.argv,
+        "environment": dict(os.environ),
+        "directory": "/",
+        "niceness": 0,
+        "mark": 0,
+        "limits": [],
+        "is_enclosed": False,
+    }
+).encode()
+_REHEARSED_FRAME = len(_REHEARSED_FRAME).to_bytes(_HEAD, "big") + _REHEARSED_FRAME
+
+
+def _rehearse(areas: Areas) -> None:
+    """Do what is to be done with an attempt, so that the memory written to is this process's own.
+
+    A page that is shared is copied at the first write, which takes longer than most writing.
+    """
+    ours, theirs = socket.socketpair()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    _send(ours, _REHEARSED_FRAME, [nothing, nothing])
+    attempt = Attempt(*_received(theirs))
+    _take_over(attempt, areas)
+    _look()
+    for file in (nothing, *attempt.record, attempt.log):
+        os.close(file)
+    ours.close()
+    theirs.close()
 
 
 def _look() -> dict[str, object]:
@@ -278,191 +441,6 @@ def _read_at_start() -> Iterator[str]:
     for name in ("sitecustomize", "usercustomize"):
         if file := getattr(sys.modules.get(name), "__file__", None):
             yield str(file)
-
-
-# In the task's process.
-
-
-def _run(attempt: Attempt, known: frozenset[str]) -> int:
-    path = attempt.argv[2]
-    sys.argv[:] = attempt.argv[2:]
-    sys.orig_argv[:] = attempt.argv
-    folder = os.path.dirname(os.path.realpath(path))
-    sys.path.insert(0, folder)
-    code = _compiled(path)
-    if code is None or _has_own(folder, known - _FIRST_MODULES):
-        # A file of its own has the name of a module that was imported ahead, or the script is none:
-        # an archive, compiled code, not there, wrong. A new interpreter does what is right then.
-        os.execv(attempt.argv[0], attempt.argv)  # noqa: S606
-    _own_main(path)
-    return _end(_exit_code(_execute(code)), known)
-
-
-def _compiled(path: str) -> types.CodeType | None:
-    """Return a script's code; None if it can't be read, or is none."""
-    try:
-        with io.open_code(path) as file:
-            source = file.read()
-        return None if b"\0" in source else compile(source, path, "exec", dont_inherit=True)
-    except (OSError, ValueError, SyntaxError):
-        return None
-
-
-def _has_own(folder: str, names: frozenset[str]) -> bool:
-    tops = {name.partition(".")[0] for name in names}
-    try:
-        return any(entry.partition(".")[0] in tops for entry in os.listdir(folder))
-    except OSError:
-        return True
-
-
-def _own_main(path: str) -> None:
-    """Have a `__main__` as an interpreter has that runs the file."""
-    module = types.ModuleType("__main__")
-    module.__dict__.clear()
-    module.__dict__.update(_MAIN)
-    fresh: dict[str, object] = {
-        **({"__annotations__": {}} if "__annotations__" in _MAIN else {}),
-        "__doc__": None,
-        "__loader__": type(_MAIN["__loader__"])("__main__", path),
-        "__builtins__": builtins,
-        "__file__": path,
-    }
-    module.__dict__.update(fresh)
-    sys.modules["__main__"] = module
-
-
-def _execute(code: types.CodeType) -> BaseException | None:
-    """Run the script; return what it raises, since a hook must not find it being handled."""
-    try:
-        exec(code, sys.modules["__main__"].__dict__)  # noqa: S102
-    except BaseException as error:  # noqa: BLE001
-        return error
-    return None
-
-
-def _exit_code(raised: BaseException | None) -> int:
-    """Tell what the script has raised; return the exit code, negative for a signal."""
-    if raised is None:
-        return 0
-    if isinstance(raised, SystemExit):
-        return _code_of_exit(raised)
-    trace = _own_part(raised)
-    sys.last_type, sys.last_value, sys.last_traceback = type(raised), raised, trace
-    sys.last_exc = raised  # type: ignore[attr-defined, unused-ignore]
-    other: BaseException | None = None
-    try:
-        sys.excepthook(type(raised), raised, trace)
-    except BaseException as error:  # noqa: BLE001
-        other = error
-    if isinstance(other, SystemExit):
-        return _code_of_exit(other)
-    if other is not None:
-        sys.stderr.write("Error in sys.excepthook:\n")
-        sys.__excepthook__(type(other), other, _own_part(other))
-        sys.stderr.write("\nOriginal exception was:\n")
-        sys.__excepthook__(type(raised), raised, trace)
-    return -signal.SIGINT if isinstance(raised, KeyboardInterrupt) else 1
-
-
-def _own_part(error: BaseException) -> types.TracebackType | None:
-    """Take this program's function out of a traceback; return the rest."""
-    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-    return error.__traceback__
-
-
-def _code_of_exit(end: SystemExit) -> int:
-    if end.code is None:
-        return 0
-    if isinstance(end.code, int):
-        return end.code & 0xFF if -(2**63) <= end.code < 2**63 else 0xFF
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
-    with contextlib.suppress(Exception):
-        sys.stderr.write(f"{end.code}\n")
-    return 1
-
-
-def _end(code: int, known: frozenset[str]) -> int:
-    """End as an interpreter does: threads, callbacks, what the script's modules hold, the streams.
-
-    The rest of an interpreter's end nobody could see, and it takes longer than a short script. A
-    script that has used more than the standard library, or has left threads, gets all of it.
-    """
-    try:
-        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
-    except BaseException as error:  # noqa: BLE001
-        sys.__excepthook__(type(error), error, error.__traceback__)
-    own = [name for name in sys.modules if name not in known]
-    if code >= 0 and threading.active_count() == 1 and all(map(_is_standard, own)):
-        atexit._run_exitfuncs()  # noqa: SLF001
-        if _flush() and _take_down(own) and _flush():
-            _exit(code)
-    if code >= 0:
-        return code
-    sys.excepthook = lambda *_: None
-    raise KeyboardInterrupt  # It has been told; the interpreter ends by the signal.
-
-
-def _is_standard(name: str) -> bool:
-    """Return whether a module is one of the standard library or of the script's own."""
-    file = str(getattr(sys.modules[name], "__file__", None) or "")
-    is_third = "site-packages" in file or "dist-packages" in file
-    if is_third:
-        return name.partition(".")[0] == "orcaflow"
-    return not file.endswith(".so") or "lib-dynload" in file
-
-
-def _flush() -> bool:
-    """Flush the streams; False if one can't be, which the interpreter's own end tells of."""
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None and not stream.closed:
-                stream.flush()
-    except Exception:  # noqa: BLE001
-        return False
-    return True
-
-
-def _take_down(names: list[str]) -> bool:
-    """Let go of what the script's modules hold, so that files are written out and closed.
-
-    False if something is left whose end could be seen, because somebody else holds it.
-    """
-    sys.last_type = sys.last_value = sys.last_traceback = None
-    sys.last_exc = None  # type: ignore[attr-defined, unused-ignore]
-    sys.stdout, sys.stderr, sys.stdin = sys.__stdout__, sys.__stderr__, sys.__stdin__
-    for kind in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
-        for each in gc.get_objects():
-            # Of objects that end together, the file might be closed before its buffer is empty.
-            if type(each) is kind and not each.closed:
-                with contextlib.suppress(Exception):
-                    each.flush()
-    del each
-    modules = [sys.modules.pop(name) for name in ("__main__", *names)]
-    left = [weakref.ref(each) for each in modules if isinstance(each, types.ModuleType)]
-    modules.clear()
-    gc.collect()
-    namespaces = [each.__dict__ for each in (get() for get in reversed(left)) if each is not None]
-    # A module that is gone may have left its names to functions that others hold.
-    namespaces += [
-        each
-        for each in gc.get_objects()
-        if type(each) is dict and "__builtins__" in each and "__name__" in each
-    ]
-    for each in namespaces:
-        each.update(dict.fromkeys(name for name in [*each] if name != "__builtins__"))
-    namespaces.clear()
-    gc.collect()
-    return not any(
-        isinstance(each, types.GeneratorType) or hasattr(type(each), "__del__")
-        for each in gc.get_objects()
-    )
-
-
-def _exit(code: int) -> NoReturn:
-    _libc.exit(code)
-    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 A *fork server* (`worker/processes/fork_server.py`) serves one account with one interpreter. It is
 started when the first task asks for it, which runs in a new interpreter meanwhile, and ends with
-this daemon, or when nobody has asked for long. What it has forked is a child of the daemon, which
+this daemon, or when nobody has asked for long. One leader is always forked ahead, for the task that
+comes next. What it has forked is a child of the daemon, which
 watches, limits and reaps it like any wrapper, and which outlives both. Every failure of a server
 has the same answer: nothing of the attempt has run, and a new interpreter is started for it.
 
@@ -20,7 +21,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ from typing import Final
 
 from common.clock import Clock
 from worker.processes.attempt_processes import MARKER
-from worker.processes.marks import mark_seen
+from worker.processes.marks import HELPER, mark_seen
 from worker.workspace import Account
 
 log = logging.getLogger(__name__)
@@ -39,12 +40,13 @@ AGAIN_SECONDS: Final = 60.0
 """The time without a server after one that was of no use."""
 IDLE_SECONDS: Final = 600.0
 
-_READY, _STALE, _REFUSED, _GO = b"+", b"s", b"-", b"+"
+_NOW, _AHEAD = b"n", b"a"
+_WAITING, _READY, _STALE, _REFUSED, _GO = b"w", b"+", b"s", b"-", b"+"
 """The words of `fork_server.py`; the first is also the server's own when it has started."""
 _MARKER_BYTES: Final = 4096
 
 _PROGRAM: Final = str(Path(__file__).with_name("fork_server.py"))
-_ROOM_FOR_A_COMMAND: Final = 480
+_ROOM_FOR_A_COMMAND: Final = 480 * " "
 _CREDENTIALS: Final = struct.Struct("3i")
 _HEAD: Final = 4
 _WORDS_BYTES: Final = 16_384
@@ -67,6 +69,8 @@ class ToFork:
     mark: int | None
     limits: Sequence[tuple[int, int]]
     """Resource limits, each by its number."""
+    is_enclosed: bool = False
+    """Its leader is moved into a cgroup, so that what it forks from then on is in there too."""
 
     def frame(self) -> bytes:
         """Return the document as the leader reads it, behind its length."""
@@ -78,6 +82,7 @@ class ToFork:
                 "niceness": self.niceness,
                 "mark": self.mark,
                 "limits": self.limits,
+                "is_enclosed": self.is_enclosed,
             }
         ).encode()
         return len(document).to_bytes(_HEAD, "big") + document
@@ -112,20 +117,55 @@ class _UselessServerError(Exception):
     """The server can't be used any more."""
 
 
+class _Ahead:
+    """A leader that has no attempt yet, and never gets one if its gate is closed before."""
+
+    def __init__(self, gate: socket.socket) -> None:
+        self.gate = gate
+        self.pid: int | None = None
+        """None until it has told that it waits."""
+
+    def is_there(self) -> bool:
+        """Return whether it may still be given an attempt; reap it if it has ended."""
+        if self.pid is None:
+            self.gate.setblocking(False)
+            try:
+                answer, pid, _ = _answer(self.gate)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if answer != _WAITING:
+                return False
+            self.pid = pid
+        return not self.has_ended()
+
+    def has_ended(self) -> bool:
+        """Reap it if it has ended; True then, and if it is not known or no child of ours."""
+        try:
+            return self.pid is None or os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return True
+
+
 class _Server:
     """One server's process and the link to it."""
 
-    def __init__(self, python: str, environment: Mapping[str, str], account: Account | None):
+    def __init__(
+        self, python: str, environment: Mapping[str, str], account: Account | None, *, marks: bool
+    ) -> None:
+        self.ahead: _Ahead | None = None
         self._words = os.memfd_create("fork-server", os.MFD_CLOEXEC)
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.link.setblocking(False)
         self.is_ready = False
         self.has_served = False
         self.used_at = 0.0
+        mark = str(HELPER if marks else 0)
         try:
             with theirs:
                 self.process = subprocess.Popen(
-                    (python, "-u", _PROGRAM, str(theirs.fileno()), " " * _ROOM_FOR_A_COMMAND),
+                    (python, "-u", _PROGRAM, str(theirs.fileno()), mark, _ROOM_FOR_A_COMMAND),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=self._words,
@@ -142,6 +182,27 @@ class _Server:
             os.close(self._words)
             raise
 
+    def take(self) -> _Ahead:
+        """Return the leader that was forked ahead, or have one forked now."""
+        ahead, self.ahead = self.ahead, None
+        if ahead is not None and ahead.is_there():
+            return ahead
+        if ahead is not None:
+            ahead.gate.close()
+        return self.order(_NOW)
+
+    def order(self, word: bytes = _AHEAD) -> _Ahead:
+        """Have a leader forked: for an attempt that waits, or ahead."""
+        gate, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            gate.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            with theirs:
+                _send(self.link, word, (theirs.fileno(),))
+        except BaseException:
+            gate.close()
+            raise
+        return _Ahead(gate)
+
     def last_words(self) -> str:
         """Return the last line that it has written."""
         size = os.fstat(self._words).st_size
@@ -154,6 +215,8 @@ class _Server:
         self.process.kill()
         self.process.wait()
         self.link.close()
+        if self.ahead is not None:
+            self.ahead.gate.close()
         os.close(self._words)
 
 
@@ -175,6 +238,8 @@ class ForkServers:
         self._not_before: dict[tuple[int, str], float] = {}
         self._strays: dict[int, float] = {}
         """Marks of attempts whose server was given up before it had answered, with a time limit."""
+        self._dismissed: list[_Ahead] = []
+        """Leaders that end without an attempt."""
 
     def fork(
         self, asked: ToFork, *, record: int, output: int, known: Collection[int]
@@ -188,22 +253,41 @@ class ForkServers:
         environment = {**self._environment, **variables}
         if _read_at_start(asked.environment) != _read_at_start(environment):
             return None
-        server = self._servers.get(key) or self._start(key, environment, asked.account)
+        server = self._servers.get(key) or self._start(key, environment, asked)
         if server is None or not self._is_ready(key, server):
             return None
+        if server.process.poll() is not None:
+            self._give_up(key, "it has ended")
+            return None
         server.used_at = self._clock.monotonic()
-        known = {*known, *(each.process.pid for each in self._servers.values())}
+        ahead: _Ahead | None = None
+        leader: ForkedLeader | None = None
         try:
-            leader = _forked(
-                server, asked, record=record, output=output, known=known, within=self._patience
+            ahead = server.take()
+            leader = _handed_over(
+                ahead,
+                asked,
+                record=record,
+                output=output,
+                known={*known, *self._pids()},
+                within=self._patience,
             )
         except (_UselessServerError, OSError) as error:
             if asked.mark is not None:
                 self._strays[asked.mark] = self._clock.monotonic() + AGAIN_SECONDS
             self._give_up(key, str(error), is_stuck=isinstance(error, TimeoutError))
-            return None
-        server.has_served = server.has_served or leader is not None
+        if leader is not None:
+            server.has_served = True
+        elif ahead is not None:
+            self._dismissed.append(ahead)
         return leader
+
+    def prepare(self) -> None:
+        """Have a leader forked ahead in the place of one that was taken."""
+        for server in self._servers.values():
+            if server.has_served and server.ahead is None:
+                with suppress(OSError):  # What has become of the server shows when it is asked.
+                    server.ahead = server.order()
 
     def tend(self, known: Collection[int]) -> None:
         """End the servers that nobody has asked for long, and reap what was given up."""
@@ -213,7 +297,11 @@ class ForkServers:
                 self._give_up(key, "it has ended")
             elif now - server.used_at >= IDLE_SECONDS:
                 del self._servers[key]
-                server.end()
+                self._end(server)
+            elif server.ahead is not None and not server.ahead.is_there():
+                server.ahead.gate.close()
+                server.ahead = None
+        self._dismissed = [each for each in self._dismissed if not each.has_ended()]
         self._reap_strays(known)
 
     def close(self) -> None:
@@ -223,13 +311,14 @@ class ForkServers:
         self._servers.clear()
 
     def _start(
-        self, key: tuple[int, str], environment: Mapping[str, str], account: Account | None
+        self, key: tuple[int, str], environment: Mapping[str, str], asked: ToFork
     ) -> _Server | None:
+        account, marks = asked.account, asked.mark is not None
         now = self._clock.monotonic()
         if now < self._not_before.get(key, now):
             return None
         try:
-            server = self._servers[key] = _Server(key[1], environment, account)
+            server = self._servers[key] = _Server(key[1], environment, account, marks=marks)
         except OSError as error:
             self._not_before[key] = now + AGAIN_SECONDS
             log.warning("fork server could not be started", extra={"error": str(error)})
@@ -251,11 +340,22 @@ class ForkServers:
                 self._give_up(key, "it did not start")
         return server.is_ready
 
+    def _pids(self) -> Iterator[int]:
+        for server in self._servers.values():
+            yield server.process.pid
+            if server.ahead is not None and server.ahead.pid is not None:
+                yield server.ahead.pid
+
+    def _end(self, server: _Server) -> None:
+        if server.ahead is not None:
+            self._dismissed.append(server.ahead)
+        server.end()
+
     def _give_up(self, key: tuple[int, str], why: str, *, is_stuck: bool = False) -> None:
         """End a server; the next one is started at once only if this one was of use."""
         server = self._servers.pop(key)
         told = {"pid": server.process.pid, "why": why, "said": server.last_words()}
-        server.end()
+        self._end(server)
         if is_stuck or not server.has_served:
             self._not_before[key] = self._clock.monotonic() + AGAIN_SECONDS
         log.warning("fork server was given up", extra=told)
@@ -271,8 +371,8 @@ class ForkServers:
                         os.waitpid(pid, os.WNOHANG)
 
 
-def _forked(
-    server: _Server,
+def _handed_over(
+    ahead: _Ahead,
     asked: ToFork,
     *,
     record: int,
@@ -280,24 +380,23 @@ def _forked(
     known: Collection[int],
     within: float,
 ) -> ForkedLeader | None:
-    """Have a leader forked; None if it can't take over what is asked.
+    """Give an attempt to a leader; None if that can't take over what is asked.
 
     Raises `_UselessServerError` or `OSError` if the server is to be given up.
     """
-    gate, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    gate = ahead.gate
     leader = None
     try:
         gate.settimeout(within)
-        gate.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        with theirs:
-            _send(server.link, b"f", (theirs.fileno(),))
         frame = asked.frame()
         with suppress(BrokenPipeError, ConnectionResetError):  # What is to be read says more.
             sent = _send(gate, frame, (record, output))
             gate.sendall(frame[sent:])
-        answer, rights, _, _ = gate.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+        answer, pid, uid = _answer(gate)
+        if answer == _WAITING:
+            ahead.pid = pid
+            answer, pid, uid = _answer(gate)
         if answer == _READY:
-            pid, uid, _ = _CREDENTIALS.unpack(rights[0][2])
             _check(pid, uid, asked.account, known)
             leader = ForkedLeader(pid, gate)
         elif answer == _STALE:
@@ -308,6 +407,13 @@ def _forked(
         if leader is None:
             gate.close()
     return leader
+
+
+def _answer(gate: socket.socket) -> tuple[bytes, int, int]:
+    """Return the next word, with the pid and the account of who has sent it; b"" at the end."""
+    answer, rights, _, _ = gate.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+    pid, uid, _ = _CREDENTIALS.unpack(rights[0][2]) if rights else (0, -1, -1)
+    return answer, pid, uid
 
 
 def _send(link: socket.socket, content: bytes, files: Sequence[int]) -> int:

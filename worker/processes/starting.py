@@ -219,7 +219,7 @@ class Starter:
         try:
             leader: Leader
             if forked := self._forked(
-                record_file, prepared, output, limits=limits, niceness=niceness, mark=mark
+                record, record_file, prepared, output, limits=limits, niceness=niceness, mark=mark
             ):
                 leader = gate = forked
             else:
@@ -253,6 +253,7 @@ class Starter:
 
     def _forked(
         self,
+        record: Record,
         record_file: int,
         prepared: Prepared,
         output: int,
@@ -271,6 +272,7 @@ class Starter:
             niceness=niceness,
             mark=mark,
             limits=limits.resource_limits(),
+            is_enclosed=record.cgroup is not None,
         )
         known = self._live.leaders()
         return self._fork_servers.fork(asked, record=record_file, output=output, known=known)

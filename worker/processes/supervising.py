@@ -7,6 +7,7 @@ attempt: there is no thread, no poll and no pipe per task. Other threads send it
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ _LONGEST_REST = 1.0
 _LOG_CHECK_SECONDS = 1.0
 _SOON_SECONDS = 0.1
 _REAP_SECONDS = 1.0
+_UNDISTURBED_SECONDS = 0.004
+"""The time for which a start has the processors, before the next one is prepared."""
 _REMEMBERED_KILLS = 10_000
 
 
@@ -154,6 +157,7 @@ class Supervisor:
         self._kills_before_start: OrderedDict[int, None] = OrderedDict()
         self._check_logs_at = 0.0
         self._reap_at = 0.0
+        self._prepare_at = math.inf
 
     # The port, for any thread.
 
@@ -237,6 +241,9 @@ class Supervisor:
             self._orphans.reap(self._live)
             if self._fork_servers is not None:
                 self._fork_servers.tend(self._live.leaders())
+        if now >= self._prepare_at and self._fork_servers is not None and not self._messages:
+            self._prepare_at = math.inf
+            self._fork_servers.prepare()
         return timedelta()
 
     def close(self) -> None:
@@ -250,7 +257,7 @@ class Supervisor:
         if self._messages or self._put_off or self._kill_all_asked or self._ending.is_reading:
             return 0.0
         now = self._clock.monotonic()
-        due = list(self._live.due())
+        due = [*self._live.due(), self._prepare_at]
         if self._live:
             due.append(self._check_logs_at)
         return min(max(0.0, min(due, default=now + _LONGEST_REST) - now), _LONGEST_REST)
@@ -286,6 +293,7 @@ class Supervisor:
             self._starter.refuse(task, TaskState.KILL, "killed before it was started")
         else:
             self._starter.start(task)
+            self._prepare_at = self._clock.monotonic() + _UNDISTURBED_SECONDS
 
     def _kill(self, task_instance_id: int) -> None:
         attempt = self._live.get(task_instance_id)
