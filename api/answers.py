@@ -374,11 +374,45 @@ class Released(Answer):
     changed: bool
 
 
+Id = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=500)]
+
+
+class DeleteInstancesRequest(Shape):
+    """Runs to delete, all or none; `force` those too of whose tasks processes may still run."""
+
+    ids: Ids
+    force: bool = False
+
+
+class DeletedInstances(Answer):
+    """Runs that are gone; `hosts` are those where logs stay."""
+
+    deleted: list[int]
+    task_instances: int
+    folders: int
+    left: list[str]
+    hosts: list[str]
+
+
+class ActionRequest(Shape):
+    """An order to several runs, all or none."""
+
+    ids: Ids
+    action: Literal["stop", "pause", "resume", "rerun", "recover"]
+
+
 class Accepted(Answer):
     """A command that was put for a run; a master carries it out."""
 
     command_id: int
     process_instance_id: int
+
+
+class AcceptedList(Answer):
+    """Commands that were put, one for each tree of runs."""
+
+    items: list[Accepted]
 
 
 class Begun(Answer):

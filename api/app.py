@@ -107,9 +107,7 @@ def build(
             route_class_override=HandledRoute,
             dependencies=_dependencies(policy),
             responses=_documented(policy, route),
-            openapi_extra=None
-            if policy.takes is Who.ANYONE
-            else {"security": [{"token": []}, {"session": []}]},
+            openapi_extra=_extra(policy, route),
         )
     _add_base(app, problems)
     dolphinscheduler.add_to(app)
@@ -151,6 +149,16 @@ def _dependencies(policy: Policy) -> Sequence[Any]:
     return [Depends(session_of), Depends(check_parameters)]
 
 
+def _extra(policy: Policy, route: Route) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    if policy.takes is not Who.ANYONE:
+        made["security"] = [{"token": []}, {"session": []}]
+    if route.body is not None:
+        content = {"application/json": {"schema": dict(route.body)}}
+        made["requestBody"] = {"required": True, "content": content}
+    return made
+
+
 def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]:
     other: dict[int | str, dict[str, Any]] = {}
     if route.other_status is not None:
@@ -177,6 +185,8 @@ def _kinds(policy: Policy, route: Route) -> Iterator[str]:
     yield "unauthenticated"
     if policy.thing is not None or "{id}" in route.path:
         yield "not-found"
+    if route.is_conditional:
+        yield from ("changed", "unconditional")
     if route.other_status == HTTPStatus.PARTIAL_CONTENT:
         yield "range"
     if route.method != "GET":

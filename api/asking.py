@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 
 from api import cookies
-from api.problems import UnauthenticatedError, request_id
+from api.problems import UnauthenticatedError, UnconditionalError, request_id
 from common.config import Config
 from common.model.rights import NOTHING, Principal
 from common.store.connect import Engine
@@ -104,4 +104,27 @@ async def check_parameters(request: Request) -> None:
             raise UsageError(f"{name!r:.100}", f"is no parameter here; known are: {options}")
 
 
+async def content_of(request: Request) -> bytes:
+    return await request.body()
+
+
+def needed(condition: str | None) -> str:
+    """Return the tags of `If-Match`; `UnconditionalError` without one."""
+    if condition is None or not condition.strip():
+        raise UnconditionalError(
+            "say by If-Match what you have read; its ETag is in the answer to GET"
+        )
+    return condition
+
+
+Content: TypeAlias = Annotated[bytes, Depends(content_of)]
+"""The body of a request, as it is."""
+Condition: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        max_length=1000,
+        description="The `ETag` of what was read, which it needs; or `*`.",
+    ),
+]
 Asked: TypeAlias = Annotated[Session, Depends(session_of)]

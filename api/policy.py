@@ -51,6 +51,10 @@ def _author(thing: str) -> Policy:
     return Policy(takes=Action.AUTHOR, thing=thing)
 
 
+def _admin(thing: str) -> Policy:
+    return Policy(takes=Action.ADMIN, thing=thing)
+
+
 BASE: Final = "/api/v1"
 POLICIES: Final[Mapping[str, Policy]] = {
     "GET /livez": ANYONE,
@@ -66,11 +70,22 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"POST {BASE}/sessions/{{id}}/end": USER,
     f"GET {BASE}/servers": USER,
     f"GET {BASE}/definitions": LIST,
+    f"POST {BASE}/definitions": _author("project"),
+    f"POST {BASE}/definitions/import": _author("project"),
+    f"POST {BASE}/definitions/lint": USER,
+    f"POST {BASE}/definitions/release": _author("definition"),
+    f"POST {BASE}/definitions/execution-type": _author("definition"),
+    f"POST {BASE}/definitions/delete": _admin("definition"),
     f"GET {BASE}/definitions/{{id}}": _view("definition"),
+    f"GET {BASE}/definitions/{{id}}/export": _view("definition"),
+    f"PUT {BASE}/definitions/{{id}}": _author("definition"),
+    f"DELETE {BASE}/definitions/{{id}}": _admin("definition"),
     f"POST {BASE}/definitions/{{id}}/online": _author("definition"),
     f"POST {BASE}/definitions/{{id}}/offline": _author("definition"),
     f"GET {BASE}/instances": LIST,
     f"POST {BASE}/instances": _operate("definition"),
+    f"POST {BASE}/instances/actions": _operate("instance"),
+    f"POST {BASE}/instances/delete": _admin("instance"),
     f"GET {BASE}/instances/{{id}}": _view("instance"),
     f"GET {BASE}/instances/{{id}}/tasks": _view("instance"),
     f"GET {BASE}/instances/{{id}}/why": _view("instance"),

@@ -26,13 +26,21 @@ from common.errors import (
     ServiceUnreachableError,
 )
 from common.store.connect import is_transient
-from operations.errors import CommandFailedError, ForbiddenError, UsageError
+from operations.definition_files import InvalidFilesError
+from operations.errors import (
+    ChangedMeanwhileError,
+    CommandFailedError,
+    ForbiddenError,
+    UsageError,
+)
 from operations.log_ins import LogInBlockedError
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
 _RETRY_SECONDS: Final = 1
+_MOST_MISTAKES: Final = 1000
+_SHOWN_MISTAKES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,12 @@ KINDS: Final[Mapping[str, Kind]] = {
         title="Not in this state",
         text="The request is understood, and the state of the object forbids it at present.",
     ),
+    "changed": Kind(
+        status=412,
+        title="Changed meanwhile",
+        text="Somebody else has saved the object since you read it. Read it again, and send your"
+        " change with the `ETag` of what you have read then.",
+    ),
     "too-large": Kind(
         status=413, title="Too large", text="A body has at most 10 MB, and JSON a depth of 64."
     ),
@@ -91,6 +105,18 @@ KINDS: Final[Mapping[str, Kind]] = {
         status=422,
         title="Invalid input",
         text="A parameter, a header or a field is wrong; `mistakes` names each with its place.",
+    ),
+    "definition": Kind(
+        status=422,
+        title="A definition with mistakes",
+        text="`mistakes` names each with its place: the definition, the task and its key. Nothing"
+        " was saved. `POST /api/v1/definitions/lint` finds them too.",
+    ),
+    "unconditional": Kind(
+        status=428,
+        title="A condition is needed",
+        text="Send `If-Match` with the `ETag` of what you have read, so that nobody's change is"
+        " lost; `*` takes whatever there is.",
     ),
     "too-many": Kind(
         status=429,
@@ -123,6 +149,10 @@ class OutOfRangeError(SchedulerError):
     def __init__(self, size: int) -> None:
         super().__init__(f"the log has {size} bytes")
         self.size: Final = size
+
+
+class UnconditionalError(SchedulerError):
+    """The request does not say what it is about to replace. Answer 428."""
 
 
 class TooManyError(SchedulerError):
@@ -196,9 +226,19 @@ def on_scheduler_error(request: Request, error: Exception) -> JSONResponse:
                 f"{place}: {error.message}" if place else error.message,
                 mistakes=[{"place": place, "message": error.message}],
             )
+        case InvalidFilesError():
+            rows = [(_place(each.row()), each) for each in error.found]
+            found = [
+                {"place": place, "message": str(each.row()["problem"])} for place, each in rows
+            ]
+            return problem(request, "definition", _short(error), mistakes=found[:_MOST_MISTAKES])
         case InvalidDefinitionError():
             found = [{"place": "", "message": each} for each in error.mistakes]
-            return problem(request, "invalid", str(error), mistakes=found)
+            return problem(request, "definition", _short(error), mistakes=found[:_MOST_MISTAKES])
+        case UnconditionalError():
+            return problem(request, "unconditional", str(error))
+        case ChangedMeanwhileError():
+            return problem(request, "changed", str(error), headers={"ETag": f'"{error.tag}"'})
         case ForbiddenError():
             return problem(request, "forbidden", str(error))
         case NotFoundError():
@@ -216,6 +256,19 @@ def on_scheduler_error(request: Request, error: Exception) -> JSONResponse:
             return unavailable(request, str(error))
         case _:
             return on_any_error(request, error)
+
+
+def _place(row: Mapping[str, object]) -> str:
+    """The place of a mistake: the definition, the task, the key, as far as it names them."""
+    node = row["node"]
+    parts = (row["definition"], None if node is None else f"task {node}", row["key"])
+    return ", ".join(str(each)[:200] for each in parts if each is not None)
+
+
+def _short(error: InvalidDefinitionError) -> str:
+    more = len(error.mistakes) - _SHOWN_MISTAKES
+    shown = "; ".join(each[:500] for each in error.mistakes[:_SHOWN_MISTAKES])
+    return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def on_invalid_request(request: Request, error: Exception) -> JSONResponse:

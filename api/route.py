@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -24,6 +24,10 @@ class Route:
     """A second success, with the same body."""
     stream: type[Response] | None = None
     """The class of an answer that is no document."""
+    body: Mapping[str, Any] | None = None
+    """The JSON schema of a body that the route reads itself."""
+    is_conditional: bool = False
+    """True if it takes `If-Match`."""
 
 
 def get(path: str, serve: Callable[..., Any], answer: Any) -> Route:
@@ -37,6 +41,7 @@ def post(
     *,
     status: int = 200,
     other_status: int | None = None,
+    body: Mapping[str, Any] | None = None,
 ) -> Route:
     """Return the route of an order; `other_status` is a second success, with the same body."""
     return Route(
@@ -46,6 +51,24 @@ def post(
         answer=answer,
         status=status,
         other_status=other_status,
+        body=body,
+    )
+
+
+def put(
+    path: str, serve: Callable[..., Any], answer: Any, *, body: Mapping[str, Any] | None = None
+) -> Route:
+    """Return the route of a replacement, which says by `If-Match` what it replaces."""
+    return Route(
+        method="PUT", path=path, serve=serve, answer=answer, body=body, is_conditional=True
+    )
+
+
+def delete(
+    path: str, serve: Callable[..., Any], answer: Any, *, is_conditional: bool = False
+) -> Route:
+    return Route(
+        method="DELETE", path=path, serve=serve, answer=answer, is_conditional=is_conditional
     )
 
 

@@ -24,12 +24,13 @@ from common.task_types import known_task_types
 from operations import exporting, importing
 from operations.definition_document import nodes_of, object_of
 from operations.definition_files import DefinitionDocument
-from operations.errors import NameTakenError
+from operations.definition_tags import check_tag, definition_tag
+from operations.errors import ForbiddenError, NameTakenError
 from operations.exporting import Export
 from operations.importing import Imported
-from operations.lookup import definition_given, definition_named
+from operations.lookup import definition_given
 from operations.rights import change, seen
-from operations.session import Session
+from operations.session import Session, operation
 from operations.times import cluster_zone
 
 _SHOWN_MISTAKES = 5
@@ -50,6 +51,7 @@ class DefinitionDetail:
     schedules: tuple[ScheduleView, ...]
     zone: ZoneInfo
     mistakes: tuple[str, ...]
+    tag: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ def import_definitions(
     environment: Mapping[str, str],
     project_id: int = store.DEFAULT_PROJECT,
     replaces: int | None = None,
+    expected: str | None = None,
     only_new: bool = False,
     whole: bool = False,
     own_codes: bool = False,
@@ -91,9 +94,10 @@ def import_definitions(
 
     Without `online` a new definition is ONLINE, and a known one stays as it is. References to
     secrets are looked up in `environment`. `replaces` is the definition of the project whose place
-    the only document takes, by whatever name. `only_new` refuses names that are there
-    (`NameTakenError`), `whole` what would be kept OFFLINE for want of a part.
-    With `own_codes` codes of definitions are those of this database.
+    the only document takes, by whatever name; `expected` is the tag that it has to have
+    (`ChangedMeanwhileError`). `only_new` refuses names that are there (`NameTakenError`), `whole`
+    what would be kept OFFLINE for want of a part. With `own_codes` codes of definitions are those
+    of this database.
     """
     names = ", ".join(each.name for each in documents)
     with change(session, "definition.import", "definition", object_name=names) as made:
@@ -106,7 +110,14 @@ def import_definitions(
                 _check_free(db, each.name, project_id=project_id)
         if replaces is not None:
             made.object_id = replaces
-            _rename(db, session, replaces, documents[0].name, project_id=project_id)
+            _rename(
+                db,
+                session,
+                replaces,
+                documents[0].name,
+                project_id=project_id,
+                expected=expected,
+            )
         imported = importing.import_documents(
             db,
             documents,
@@ -122,17 +133,50 @@ def import_definitions(
         lost = [each for one in imported for each in one.findings if each.keeps_offline]
         if whole and lost:
             raise InvalidDefinitionError(tuple(str(each) for each in lost[:_SHOWN_FINDINGS]))
+        if len(imported) == 1:
+            made.object_id = imported[0].id
         return imported
 
 
+def replace_definition(
+    session: Session,
+    definition_id: int,
+    document: DefinitionDocument,
+    *,
+    expected: str,
+    online: bool | None,
+) -> Imported:
+    """Put a document in the place of a definition that has this tag, and is OFFLINE."""
+    with session.engine.connect() as db:
+        project_id = definition_given(db, session.principal, Action.VIEW, definition_id).project_id
+    (imported,) = import_definitions(
+        session,
+        [document],
+        online=online,
+        environment={},
+        project_id=project_id,
+        replaces=definition_id,
+        expected=expected,
+    )
+    return imported
+
+
 def _rename(
-    db: Connection, session: Session, definition_id: int, name: str, *, project_id: int
+    db: Connection,
+    session: Session,
+    definition_id: int,
+    name: str,
+    *,
+    project_id: int,
+    expected: str | None,
 ) -> None:
     """Give the definition a name, by which the import then finds it."""
     store.lock_imports(db)
     row = definition_given(db, session.principal, Action.AUTHOR, definition_id)
     if row.project_id != project_id:
         raise NotFoundError(f"there is no process definition {definition_id} in this project")
+    if expected is not None:
+        check_tag(db, row, expected)
     if row.release_state is ReleaseState.ONLINE:
         raise NotAllowedError(
             f"process definition {row.name!r} is ONLINE and can't be changed; take it OFFLINE first"
@@ -148,21 +192,30 @@ def _check_free(db: Connection, name: str, *, project_id: int) -> None:
         raise NameTakenError(f"there is a process definition {name!r} already")
 
 
-def export_definition(session: Session, name: str, *, with_secrets: bool) -> Export:
+@operation
+def export_definition(
+    session: Session, definition: str | int, *, with_secrets: bool = False
+) -> Export:
     """The definition as a document that an import takes, here or elsewhere.
 
-    References to the environment stand for its secrets, unless these are asked for.
+    References to the environment stand for its secrets, unless the database's owner asks for them.
     """
+    if with_secrets and not session.principal.owns_database:
+        raise ForbiddenError("secrets are exported by the command line at the database alone")
     with session.engine.connect() as db:
-        found, zone = definition_named(db, name), cluster_zone(session.config)
+        found = definition_given(db, session.principal, Action.VIEW, definition)
+        zone = cluster_zone(session.config)
         if with_secrets:
             return Export(document=exporting.exported(db, found, zone=zone), references=())
         return exporting.exported_with_references(db, found, zone=zone)
 
 
+@operation
 def list_definitions(session: Session) -> list[DefinitionRow]:
     """All definitions."""
     with session.engine.connect() as db:
+        if not session.principal.owns_database:
+            raise ForbiddenError("only the command line lists all definitions, at the database")
         return store.definitions(db)
 
 
@@ -181,12 +234,14 @@ def definition_page(
         )
 
 
+@operation
 def definition_detail(session: Session, definition: str | int) -> DefinitionDetail:
     """The definition of this name or id with everything that belongs to it."""
     with session.engine.connect() as db:
         found = definition_given(db, session.principal, Action.VIEW, definition)
         kind = ExecutionType(store.execution_type_of(db, found.id))
         views = schedules(db, definition_id=found.id)
+        tag = definition_tag(db, found)
     nodes: tuple[TaskNode, ...] = ()
     mistakes: tuple[str, ...] = ()
     try:
@@ -204,6 +259,7 @@ def definition_detail(session: Session, definition: str | int) -> DefinitionDeta
         schedules=tuple(views),
         zone=cluster_zone(session.config),
         mistakes=mistakes,
+        tag=tag,
     )
 
 
@@ -235,6 +291,7 @@ def codes_of(session: Session, ids: Sequence[int]) -> dict[int, int]:
         return store.codes_of(db, session.principal, ids)
 
 
+@operation
 def release(
     session: Session, definitions: Sequence[str | int], wanted: ReleaseState
 ) -> list[Released]:
@@ -300,16 +357,25 @@ def _check_tasks(found: DefinitionRow) -> None:
         ) from error
 
 
+@operation
 def set_execution_type(
-    session: Session, names: Sequence[str], wanted: ExecutionType
+    session: Session, definitions: Sequence[str | int], wanted: ExecutionType
 ) -> list[ExecutionTypeSet]:
     """Set how new runs of definitions behave while another run goes on; all or none."""
     with change(
-        session, "definition.execution-type", "definition", object_name=", ".join(names)
+        session,
+        "definition.execution-type",
+        "definition",
+        object_name=", ".join(map(str, definitions)),
     ) as made:
         db = made.db
         made.detail = wanted.name
-        found = [definition_given(db, session.principal, Action.AUTHOR, name) for name in names]
+        found = [
+            definition_given(db, session.principal, Action.AUTHOR, name) for name in definitions
+        ]
+        if len(found) == 1:
+            made.object_id, made.object_name = found[0].id, found[0].name
+            made.project_id = found[0].project_id
         return [
             ExecutionTypeSet(
                 row=each,

@@ -28,10 +28,11 @@ from operations.definition_document import (
     definition_references,
     object_of,
 )
+from operations.definition_tags import check_tag
 from operations.documents.instances import name_of
 from operations.lookup import definition_given, no_instance
 from operations.rights import change, seen
-from operations.session import Session
+from operations.session import Session, operation
 
 _BEING_ENDED = frozenset({ProcessState.READY_STOP, ProcessState.READY_PAUSE})
 
@@ -61,6 +62,7 @@ class DeletedDefinitions:
     kept_instances: int
 
 
+@operation
 def delete_instances(session: Session, ids: Sequence[int], *, force: bool) -> Deleted:
     """Delete instances that have ended, with their sub processes; `NotAllowedError` names the cure.
 
@@ -79,12 +81,19 @@ def delete_instances(session: Session, ids: Sequence[int], *, force: bool) -> De
     return _deleted(session, gone)
 
 
+@operation
 def delete_definitions(
-    session: Session, definitions: Sequence[str | int], *, with_instances: bool, force: bool
+    session: Session,
+    definitions: Sequence[str | int],
+    *,
+    with_instances: bool,
+    force: bool,
+    expected: str | None = None,
 ) -> DeletedDefinitions:
     """Delete definitions that are OFFLINE and that nothing needs, with their schedules.
 
-    Runs that have ended stay as history unless `with_instances` deletes them too.
+    Runs that have ended stay as history unless `with_instances` deletes them too. `expected` is the
+    tag that a single one has to have (`ChangedMeanwhileError`).
     """
     listed = ", ".join(map(str, definitions))
     with change(
@@ -96,7 +105,11 @@ def delete_definitions(
         found = [
             definition_given(db, session.principal, Action.ADMIN, each) for each in definitions
         ]
-        asked.project_id = found[0].project_id if len(found) == 1 else None
+        if len(found) == 1:
+            asked.project_id = found[0].project_id
+            asked.object_id, asked.object_name = found[0].id, found[0].name
+        for each in found if expected is not None else ():
+            check_tag(db, each, expected or "")
         rows = {row.id: row for row in found}
         runs = store.instances_of(db, rows)
         gone = None

@@ -37,6 +37,17 @@ class NameTakenError(NotAllowedError):
     """Another object has the name already. Report it; the sender has to choose another one."""
 
 
+class ChangedMeanwhileError(NotAllowedError):
+    """Somebody else has saved the object since it was read. Read it again, and decide anew.
+
+    `tag` is that of the object as it is now.
+    """
+
+    def __init__(self, message: str, *, tag: str) -> None:
+        super().__init__(message)
+        self.tag: Final = tag
+
+
 class PendingCommandError(NotAllowedError):
     """A command to the same instance waits for a master. Report it; it may be put again later."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from common.errors import NotAllowedError
 from common.model.commands import CommandOutcome, CommandType
-from common.model.rights import Action
+from common.model.rights import Action, Principal
 from common.model.states import ProcessState, TaskDependType
 from common.store.connect import Connection
 from common.store.people.commands import (
@@ -28,7 +28,7 @@ from operations import commands
 from operations.documents.instances import name_of
 from operations.errors import CommandFailedError, PendingCommandError
 from operations.lookup import instance_with_id, nodes_named
-from operations.rights import change
+from operations.rights import Change, change
 from operations.session import Session, operation
 
 _ENDED = frozenset(int(state) for state in ProcessState if state.is_terminal)
@@ -84,51 +84,94 @@ def put_command(
     """
     word = f"instance.{_WORDS[command_type]}"
     with change(session, word, "instance", object_id=process_instance_id) as made:
-        db, principal = made.db, session.principal
-        named = instance_with_id(db, principal, process_instance_id, action=Action.OPERATE)
-        made.object_name = named.name
-        found = named
-        if named.root_id not in (0, named.id):
-            if command_type is CommandType.EXECUTE_TASK:
-                raise NotAllowedError(
-                    f"process instance {named.id} is a sub process of {named.root_id}; single tasks"
-                    " can be executed in the root of a tree only"
-                )
-            # It may be of another project.
-            found = instance_with_id(db, principal, named.root_id, action=Action.OPERATE)
-            notify(
-                f"process instance {named.id} is a sub process: the command goes to the root of its"
-                f" tree, {found.id}"
-            )
-        if command_type in (CommandType.PAUSE, CommandType.STOP):
-            _check_live(found, command_type)
-            signal = put_stop if command_type is CommandType.STOP else put_pause
-            command_id = signal(
-                db,
-                process_definition_id=found.process_definition_id,
-                process_instance_id=found.id,
-                executor_id=principal.user_id,
-            )
-            made.detail = f"command {command_id}"
-            return PutCommand(
-                id=command_id, process_instance_id=found.id, command_type=command_type
-            )
-        _check_ended(found, command_type)
-        _check_definition(db, found)
-        outcome = put_recovery(
-            db,
-            command_type=command_type,
-            process_definition_id=found.process_definition_id,
-            process_instance_id=found.id,
+        return _put(
+            made,
+            session.principal,
+            process_instance_id,
+            command_type,
             start_node_names=start_node_names,
             task_depend_type=task_depend_type,
-            priority=found.priority,
+            notify=notify,
+        )
+
+
+@operation
+def put_commands(
+    session: Session, process_instance_ids: Sequence[int], command_type: CommandType | None
+) -> list[PutCommand]:
+    """Put the command to all of these instances or to none; one for each tree of runs.
+
+    None is the command that goes on where each of them ended.
+    """
+    ids = sorted(set(process_instance_ids))
+    word = "instance.recover" if command_type is None else f"instance.{_WORDS[command_type]}"
+    listed = ", ".join(map(str, ids))
+    put: dict[int, PutCommand] = {}
+    with change(session, word, "instance", object_name=listed) as made:
+        for number in ids:
+            found = instance_with_id(made.db, session.principal, number, action=Action.OPERATE)
+            if (found.root_id or number) not in put:
+                kind = command_type or _recovery_of(made.db, session.principal, found)
+                done = _put(made, session.principal, number, kind)
+                put[done.process_instance_id] = done
+        made.object_name = listed
+        made.detail = f"commands {', '.join(str(each.id) for each in put.values())}"
+    return list(put.values())
+
+
+def _put(
+    made: Change,
+    principal: Principal,
+    process_instance_id: int,
+    command_type: CommandType,
+    *,
+    start_node_names: Sequence[str] = (),
+    task_depend_type: TaskDependType = TaskDependType.TASK_POST,
+    notify: Callable[[str], None] = lambda _: None,
+) -> PutCommand:
+    db = made.db
+    named = instance_with_id(db, principal, process_instance_id, action=Action.OPERATE)
+    made.object_name = named.name
+    found = named
+    if named.root_id not in (0, named.id):
+        if command_type is CommandType.EXECUTE_TASK:
+            raise NotAllowedError(
+                f"process instance {named.id} is a sub process of {named.root_id}; single tasks"
+                " can be executed in the root of a tree only"
+            )
+        # It may be of another project.
+        found = instance_with_id(db, principal, named.root_id, action=Action.OPERATE)
+        notify(
+            f"process instance {named.id} is a sub process: the command goes to the root of its"
+            f" tree, {found.id}"
+        )
+    if command_type in (CommandType.PAUSE, CommandType.STOP):
+        _check_live(found, command_type)
+        signal = put_stop if command_type is CommandType.STOP else put_pause
+        command_id = signal(
+            db,
+            process_definition_id=found.process_definition_id,
+            process_instance_id=found.id,
             executor_id=principal.user_id,
         )
-        if isinstance(outcome, PendingRecovery):
-            raise PendingCommandError(_first_come(found.id, outcome))
-        made.detail = f"command {outcome}"
-        return PutCommand(id=outcome, process_instance_id=found.id, command_type=command_type)
+        made.detail = f"command {command_id}"
+        return PutCommand(id=command_id, process_instance_id=found.id, command_type=command_type)
+    _check_ended(found, command_type)
+    _check_definition(db, found)
+    outcome = put_recovery(
+        db,
+        command_type=command_type,
+        process_definition_id=found.process_definition_id,
+        process_instance_id=found.id,
+        start_node_names=start_node_names,
+        task_depend_type=task_depend_type,
+        priority=found.priority,
+        executor_id=principal.user_id,
+    )
+    if isinstance(outcome, PendingRecovery):
+        raise PendingCommandError(_first_come(found.id, outcome))
+    made.detail = f"command {outcome}"
+    return PutCommand(id=outcome, process_instance_id=found.id, command_type=command_type)
 
 
 @operation
@@ -139,11 +182,15 @@ def recover(
     # What may only be seen is refused by `put_command`, which notes it.
     with session.engine.connect() as db:
         named = instance_with_id(db, session.principal, process_instance_id)
-        root = instance_with_id(db, session.principal, named.root_id or named.id)
-    kind = CommandType.RECOVER_SUSPENDED_PROCESS
-    if root.state == ProcessState.FAILURE:
-        kind = CommandType.START_FAILURE_TASK_PROCESS
+        kind = _recovery_of(db, session.principal, named)
     return put_command(session, process_instance_id, kind, notify=notify)
+
+
+def _recovery_of(db: Connection, principal: Principal, named: ProcessInstanceView) -> CommandType:
+    root = instance_with_id(db, principal, named.root_id or named.id)
+    if root.state == ProcessState.FAILURE:
+        return CommandType.START_FAILURE_TASK_PROCESS
+    return CommandType.RECOVER_SUSPENDED_PROCESS
 
 
 def execute_tasks(

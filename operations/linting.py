@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.config import home, spark_profiles, splices_scripts
-from operations.definition_files import DefinitionDocument, read_definition_files
+from operations.definition_files import (
+    STANDARD_INPUT,
+    DefinitionDocument,
+    read_definition_files,
+)
 from operations.errors import UsageError
 from operations.references import Kind
 
@@ -34,6 +38,30 @@ def read_files(
         profiles=spark_profiles(),
         splices_scripts=splices_scripts(),
         standard_input=standard_input,
+    )
+
+
+def read_content(
+    content: bytes,
+    *,
+    resources: Path,
+    name: str | None = None,
+    mapped: Sequence[str] = (),
+    strict: bool | None = None,
+) -> list[DefinitionDocument]:
+    """All definitions of what a file would hold; raises as `read_files` does.
+
+    Paths in them are absolute, or of the folder of resources.
+    """
+    return read_definition_files(
+        [Path(STANDARD_INPUT)],
+        resources=resources,
+        name=name,
+        given=_given(mapped),
+        strict=strict,
+        profiles=spark_profiles(),
+        splices_scripts=splices_scripts(),
+        standard_input=content,
     )
 
 

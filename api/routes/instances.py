@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import Header, Query, Response
@@ -10,8 +11,12 @@ from fastapi import Header, Query, Response
 from api import cursors, waiting
 from api.answers import (
     Accepted,
+    AcceptedList,
+    ActionRequest,
     Begun,
     CauseList,
+    DeletedInstances,
+    DeleteInstancesRequest,
     InstanceDetail,
     InstancePage,
     RunRequest,
@@ -26,11 +31,13 @@ from common.model.commands import CommandType
 from common.model.states import FailureStrategy, Priority, TaskDependType
 from common.store.people.views import ProcessInstanceView
 from operations.commands import command_with_id
+from operations.deleting import delete_instances
 from operations.documents.causes import cause_rows
 from operations.documents.commands import command_row
+from operations.documents.deletions import deleted_row
 from operations.documents.instances import instance_row, parameter_fields, task_row
 from operations.explaining import explain_instance
-from operations.instance_commands import PutCommand, put_command
+from operations.instance_commands import PutCommand, put_command, put_commands
 from operations.instance_commands import recover as put_recovery
 from operations.instances import find_instance, instance_detail, list_instances
 from operations.repeating import Once
@@ -163,12 +170,36 @@ def _once(key: str, request: RunRequest) -> Once:
     return Once(key=key, request_sha256=hashlib.sha256(b"run " + said).hexdigest())
 
 
+def act(given: ActionRequest, session: Asked) -> dict[str, Any]:
+    """Give an order to several runs, to all or to none; runs of one tree have one command."""
+    put = put_commands(session, given.ids, _ACTIONS[given.action])
+    return {
+        "items": [
+            {"command_id": each.id, "process_instance_id": each.process_instance_id} for each in put
+        ]
+    }
+
+
+def delete(given: DeleteInstancesRequest, session: Asked) -> dict[str, object]:
+    """Delete runs that have ended, with their sub processes, for good: all or none."""
+    return deleted_row(delete_instances(session, given.ids, force=given.force))
+
+
+_ACTIONS: Final[Mapping[str, CommandType | None]] = {
+    "stop": CommandType.STOP,
+    "pause": CommandType.PAUSE,
+    "resume": CommandType.RECOVER_SUSPENDED_PROCESS,
+    "rerun": CommandType.REPEAT_RUNNING,
+    "recover": None,
+}
 ROUTES: Final[tuple[Route, ...]] = (
     get("/instances", list_runs, InstancePage),
     post("/instances", begin, Begun, status=201, other_status=202),
     get("/instances/{id}", show_run, InstanceDetail),
     get("/instances/{id}/tasks", list_attempts, TaskList),
     get("/instances/{id}/why", explain_run, CauseList),
+    post("/instances/actions", act, AcceptedList, status=202),
+    post("/instances/delete", delete, DeletedInstances),
     post("/instances/{id}/stop", stop, Accepted, status=202),
     post("/instances/{id}/pause", pause, Accepted, status=202),
     post("/instances/{id}/resume", resume, Accepted, status=202),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, event, insert, select, text, update
+from sqlalchemy import Engine, event, insert, select, text
 
 from api import matrix, openapi
 from api.app import ROUTES, build
@@ -22,7 +21,6 @@ from api.policy import BASE, LIST, POLICIES
 from api.server import check_loopback, listen
 from common.config import Config
 from common.errors import ConfigurationError
-from common.model.complement_states import ComplementState
 from common.model.rights import ROLES as IN_PROJECT
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
@@ -32,69 +30,11 @@ from operations.tokens import create_token
 from operations.users import create_user, grant, set_enabled
 from tests.builders import a_definition_json
 from tests.house.tree import ROOT
+from tests.integration.api_worlds import a_request, a_world, worlds
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 from tests.simulation.virtual_clock import VirtualClock
 
 PORT = 12345
-
-
-@dataclass(frozen=True)
-class World:
-    """A project with one object of each kind, by the kind's name."""
-
-    objects: dict[str, int]
-
-
-def a_world(db: Engine, project_id: int, name: str) -> World:
-    number = a_definition(
-        db, name=name, project_id=project_id, process_definition_json=a_definition_json("a >> b")
-    )
-    run = an_instance(db, ProcessState.FAILURE, process_definition_id=number, name=name)
-    task = an_attempt(db, run, TaskState.FAILURE, process_definition_id=number, name="a", flag=1)
-    with db.begin() as connection:
-        schedule = connection.scalar(
-            insert(t.schedule)
-            .values(
-                process_definition_id=number,
-                crontab="0 0 3 * * ? *",
-                start_time=datetime(2013, 1, 1, tzinfo=UTC),
-            )
-            .returning(t.schedule.c.id)
-        )
-        complement = connection.scalar(
-            insert(t.complement)
-            .values(
-                process_definition_id=number, timezone_id="UTC", state=int(ComplementState.RUNNING)
-            )
-            .returning(t.complement.c.id)
-        )
-        command = connection.scalar(
-            insert(t.command)
-            .values(command_type=0, process_definition_id=number)
-            .returning(t.command.c.id)
-        )
-        # Its log is out of reach, and its worker has kept the end of it.
-        connection.execute(
-            update(t.task_instance)
-            .where(t.task_instance.c.id == task)
-            .values(host="127.0.0.1:1", log_path=f"/logs/1/{run}/{task}.log")
-        )
-        connection.execute(
-            insert(t.task_log_tail).values(
-                task_instance_id=task, size=9, tail=f"of {name}".encode()
-            )
-        )
-    assert None not in (schedule, complement, command)
-    return World(
-        objects={
-            "definition": number,
-            "instance": run,
-            "task": task,
-            "schedule": schedule or 0,
-            "complement": complement or 0,
-            "command": command or 0,
-        }
-    )
 
 
 def a_token(owner: Session, user: str, **limits: Any) -> str:
@@ -124,15 +64,6 @@ def people(owner: Session) -> dict[str, dict[str, str]]:
     return headers
 
 
-def worlds(db: Engine) -> tuple[World, World]:
-    """One in the project of the roles, and one in a foreign project."""
-    with db.begin() as connection:
-        foreign = connection.scalar(
-            insert(t.project).values(name="foreign").returning(t.project.c.id)
-        )
-    return a_world(db, 1, "ours"), a_world(db, foreign or 0, "theirs")
-
-
 def test_every_route_answers_every_role_as_its_policy_says(
     client: TestClient, owner: Session, db: Engine
 ) -> None:
@@ -145,14 +76,16 @@ def test_every_route_answers_every_role_as_its_policy_says(
         for role in CALLERS:
             for own, world in ((False, theirs), (True, ours)):
                 number = world.objects.get(policy.thing or "", 1)
-                body = {"definition_id": number} if name == f"POST {BASE}/instances" else None
-                topics = {"topics": f"instance:{number},overview"}
+                if name.endswith("/instances/delete"):
+                    made = {"process_definition_id": world.objects["definition"]}
+                    number = an_instance(db, ProcessState.FAILURE, **made)
+                body, params = a_request(name, number, f"{role} in {number}")
                 answer = client.request(
                     method,
                     path.format(id=number, kind="invalid"),
                     json=body,
-                    params=topics if path.endswith("/events") else None,
-                    headers=headers[role],
+                    params=params,
+                    headers={**headers[role], "If-Match": "*"},
                 )
                 wanted = outcome(policy, role, own=own)
                 # 409: allowed, but not in the present state. 503: ZooKeeper is away.

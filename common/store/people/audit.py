@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, insert
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, insert, select
 
 from common.model.rights import Principal
 from common.store.tables import audit_log
@@ -38,3 +41,19 @@ def add_line(
             detail=None if detail is None else storable(detail),
         )
     )
+
+
+def last_change(
+    db: Connection, object_type: str, object_id: int, *, actions: Collection[str]
+) -> tuple[str, datetime] | None:
+    """Read who has done one of these to the object last, and when; None if nobody is known."""
+    found = db.execute(
+        select(audit_log.c.user_name, audit_log.c.at)
+        .where(audit_log.c.object_type == object_type)
+        .where(audit_log.c.object_id == object_id)
+        .where(audit_log.c.action.in_(actions))
+        .where(audit_log.c.outcome == "done")
+        .order_by(audit_log.c.id.desc())
+        .limit(1)
+    ).first()
+    return None if found is None else (found.user_name, found.at)

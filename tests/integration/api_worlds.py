@@ -1,0 +1,109 @@
+"""A project with one object of each kind, and the requests about them, for tests of rights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Engine, insert, update
+
+from api.policy import BASE
+from common.model.complement_states import ComplementState
+from common.model.states import ProcessState, TaskState
+from common.store import tables as t
+from tests.builders import a_definition_json
+from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+
+
+@dataclass(frozen=True)
+class World:
+    """A project with one object of each kind, by the kind's name."""
+
+    objects: dict[str, int]
+
+
+def a_world(db: Engine, project_id: int, name: str) -> World:
+    number = a_definition(
+        db, name=name, project_id=project_id, process_definition_json=a_definition_json("a >> b")
+    )
+    run = an_instance(db, ProcessState.FAILURE, process_definition_id=number, name=name)
+    task = an_attempt(db, run, TaskState.FAILURE, process_definition_id=number, name="a", flag=1)
+    with db.begin() as connection:
+        schedule = connection.scalar(
+            insert(t.schedule)
+            .values(
+                process_definition_id=number,
+                crontab="0 0 3 * * ? *",
+                start_time=datetime(2013, 1, 1, tzinfo=UTC),
+            )
+            .returning(t.schedule.c.id)
+        )
+        complement = connection.scalar(
+            insert(t.complement)
+            .values(
+                process_definition_id=number, timezone_id="UTC", state=int(ComplementState.RUNNING)
+            )
+            .returning(t.complement.c.id)
+        )
+        command = connection.scalar(
+            insert(t.command)
+            .values(command_type=0, process_definition_id=number)
+            .returning(t.command.c.id)
+        )
+        # Its log is out of reach, and its worker has kept the end of it.
+        connection.execute(
+            update(t.task_instance)
+            .where(t.task_instance.c.id == task)
+            .values(host="127.0.0.1:1", log_path=f"/logs/1/{run}/{task}.log")
+        )
+        connection.execute(
+            insert(t.task_log_tail).values(
+                task_instance_id=task, size=9, tail=f"of {name}".encode()
+            )
+        )
+    assert None not in (schedule, complement, command)
+    return World(
+        objects={
+            "project": project_id,
+            "definition": number,
+            "instance": run,
+            "task": task,
+            "schedule": schedule or 0,
+            "complement": complement or 0,
+            "command": command or 0,
+        }
+    )
+
+
+def worlds(db: Engine) -> tuple[World, World]:
+    """One in the project of the roles, and one in a foreign project."""
+    with db.begin() as connection:
+        foreign = connection.scalar(
+            insert(t.project).values(name="foreign").returning(t.project.c.id)
+        )
+    return a_world(db, 1, "ours"), a_world(db, foreign or 0, "theirs")
+
+
+def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
+    """The body and the parameters of a request about an object, or about a new one."""
+    document = {"name": new, "processDefinitionJson": json.loads(a_definition_json("a >> b"))}
+    match name.removeprefix(f"POST {BASE}/").removeprefix(f"PUT {BASE}/"):
+        case "instances":
+            return {"definition_id": number}, {}
+        case "instances/actions":
+            return {"ids": [number], "action": "stop"}, {}
+        case "definitions" | "definitions/import":
+            return document, {"project_id": number}
+        case "definitions/lint" | "definitions/{id}":
+            return document, {}
+        case "definitions/release":
+            return {"ids": [number], "release_state": "OFFLINE"}, {}
+        case "definitions/execution-type":
+            return {"ids": [number], "execution_type": "PARALLEL"}, {}
+        case "definitions/delete" | "instances/delete":
+            return {"ids": [number]}, {}
+    if name.endswith("/events"):
+        return None, {"topics": f"instance:{number},overview"}
+    return None, {}

@@ -1,0 +1,292 @@
+"""Definitions over HTTP: made, replaced by one of two authors, imported, linted, deleted."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import Engine, select
+
+from api.policy import BASE
+from common.model.states import ProcessState
+from common.store import tables as t
+from operations.session import Session
+from operations.tokens import create_token
+from operations.users import create_user, grant
+from tests.builders import a_definition_json
+from tests.integration.cli_rows import a_definition, an_instance
+
+PATH = f"{BASE}/definitions"
+
+
+def headers_of(owner: Session, user: str, role: str) -> dict[str, str]:
+    if user != "admin":
+        create_user(owner, user, is_admin=False, password=None, tenant=None)
+        grant(owner, user, project="default", role=role)
+    life, now = timedelta(days=1), datetime.now(UTC)
+    made = create_token(owner, user, name="t", role="admin", projects=(), life=life, now=now)
+    return {"Authorization": f"Bearer {made.text}"}
+
+
+@pytest.fixture
+def ada(owner: Session) -> dict[str, str]:
+    """The headers of an author."""
+    return headers_of(owner, "ada", "author")
+
+
+def a_document(name: str = "nightly", graph: str = "a >> b", **more: Any) -> dict[str, Any]:
+    return {"name": name, "processDefinitionJson": json.loads(a_definition_json(graph)), **more}
+
+
+def names(client: TestClient, headers: dict[str, str]) -> list[str]:
+    return [each["name"] for each in client.get(PATH, headers=headers).json()["items"]]
+
+
+def test_a_definition_is_made_read_replaced_and_released(
+    client: TestClient, ada: dict[str, str]
+) -> None:
+    made = client.post(PATH, json=a_document(), headers=ada)
+    assert made.status_code == 201, made.text
+    number, tag = made.json()["id"], made.headers["etag"]
+    assert made.headers["location"] == f"{PATH}/{number}"
+    assert (made.json()["version"], made.json()["release_state"]) == (1, "OFFLINE")
+    path = f"{PATH}/{number}"
+    read = client.get(path, headers=ada)
+    assert (read.headers["etag"], [each["name"] for each in read.json()["tasks"]]) == (
+        tag,
+        ["a", "b"],
+    )
+    again = client.post(PATH, json=a_document(), headers=ada)
+    assert (again.status_code, "already" in again.json()["detail"]) == (409, True)
+    exported = client.get(f"{path}/export", headers=ada)
+    assert exported.headers["etag"] == tag
+    document = exported.json()["document"] | {"name": "daily", "description": "d"}
+    assert client.put(path, json=document, headers=ada).status_code == 428
+    changed = client.put(path, json=document, headers={**ada, "If-Match": tag})
+    assert changed.status_code == 200, changed.text
+    # The same graph is no new version, and another document all the same.
+    assert (changed.json()["version"], changed.json()["name"]) == (1, "daily")
+    assert changed.headers["etag"] != tag
+    late = client.put(path, json=a_document(graph="a >> c"), headers={**ada, "If-Match": tag})
+    assert (late.status_code, late.headers["etag"]) == (412, changed.headers["etag"])
+    assert "saved by ada at" in late.json()["detail"]
+    wrong = client.put(path, json=document, headers={**ada, "If-Match": f"W/{tag}"})
+    assert wrong.status_code == 412
+    assert client.post(f"{path}/online", headers=ada).json()["changed"] is True
+    online = client.put(path, json=document, headers={**ada, "If-Match": "*"})
+    assert (online.status_code, "OFFLINE first" in online.text) == (409, True)
+    both = {"ids": [number], "release_state": "OFFLINE"}
+    assert client.post(f"{PATH}/release", json=both, headers=ada).json()["items"][0]["changed"]
+    kind = {"ids": [number], "execution_type": "SERIAL_WAIT"}
+    set_ = client.post(f"{PATH}/execution-type", json=kind, headers=ada).json()["items"]
+    assert set_[0]["execution_type"] == "SERIAL_WAIT"
+    assert client.get(path, headers=ada).headers["etag"] != changed.headers["etag"]
+
+
+def test_of_two_authors_who_save_at_once_one_is_told_of_the_other(
+    client: TestClient, owner: Session, ada: dict[str, str]
+) -> None:
+    bob = headers_of(owner, "bob", "author")
+    made = client.post(PATH, json=a_document(), headers=ada)
+    path = f"{PATH}/{made.json()['id']}"
+    answers: dict[str, httpx.Response] = {}
+    ready = threading.Barrier(2)
+
+    def save(name: str, headers: dict[str, str]) -> None:
+        ready.wait(30)
+        answers[name] = client.put(
+            path,
+            json=a_document(graph=f"a >> {name}"),
+            headers={**headers, "If-Match": made.headers["etag"]},
+        )
+
+    saving = [threading.Thread(target=save, args=each) for each in (("ada", ada), ("bob", bob))]
+    for each in saving:
+        each.start()
+    for each in saving:
+        each.join(60)
+    first, second = sorted(answers, key=lambda name: answers[name].status_code)
+    assert [answers[each].status_code for each in (first, second)] == [200, 412]
+    assert f"at version 2, saved by {first} at" in answers[second].json()["detail"]
+    read = client.get(path, headers=ada)
+    assert [each["name"] for each in read.json()["tasks"]] == ["a", first]
+    assert read.headers["etag"] == answers[first].headers["etag"] == answers[second].headers["etag"]
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"", ""),
+        (b"null", ""),
+        (b"[]", ""),
+        (b"{", ""),
+        (b'{"name": "x"}', "x"),
+        (b'{"name": "x", "name": "y"}', ""),
+        (b'{"name": NaN}', ""),
+        (b"[" * 100_000, ""),
+        (b'{"name": "\\ud800", "tasks": []}', ""),
+        (b'{"name": "a\\u0000", "tasks": []}', ""),
+        (json.dumps(a_document("n" * 256)).encode(), "n" * 200 + ", name"),
+        (json.dumps(a_document("line\nend")).encode(), "line\nend, name"),
+        (json.dumps(a_document("red \x1b[31m")).encode(), "red \x1b[31m, name"),
+        (json.dumps(a_document(graph="a >> b >> a")).encode(), "nightly"),
+    ],
+)
+def test_a_document_that_is_wrong_is_refused_with_its_place(
+    client: TestClient, ada: dict[str, str], content: bytes, place: str
+) -> None:
+    as_json = {**ada, "Content-Type": "application/json"}
+    for path in (PATH, f"{PATH}/import"):
+        answer = client.post(path, content=content, headers=as_json)
+        assert (answer.status_code, answer.json()["title"]) == (
+            422,
+            "A definition with mistakes",
+        ), answer.text
+        assert answer.json()["mistakes"][0]["place"].startswith(place[:200]), answer.text
+        assert "\x1b" not in answer.text
+    linted = client.post(f"{PATH}/lint", content=content, headers=as_json)
+    assert linted.status_code == 200
+    assert linted.json()["mistakes"]
+    assert names(client, ada) == []
+
+
+def test_names_of_all_scripts_are_kept_as_they_are(client: TestClient, ada: dict[str, str]) -> None:
+    given = ["n" * 200, "日报", "\u062a\u0642", '"><script>alert(1)</script>', "' OR 1=1 --"]
+    body = [a_document(each) for each in given]
+    made = client.post(f"{PATH}/import", json=body, headers=ada)
+    assert made.status_code == 200, made.text
+    for each in given:
+        (found,) = client.get(PATH, params={"name": each}, headers=ada).json()["items"]
+        assert found["name"] == each
+    # One that turns the text around it is refused.
+    turned = client.post(PATH, json=a_document("a\u202eb"), headers=ada)
+    assert turned.status_code == 422
+
+
+def test_an_import_tells_what_has_no_place_and_is_all_or_nothing(
+    client: TestClient, ada: dict[str, str], db: Engine
+) -> None:
+    exported = {
+        "processDefinitionName": "old",
+        "projectName": "p",
+        "processDefinitionJson": a_definition_json("a >> b"),
+        "processDefinitionLocations": "{}",
+        "scheduleCrontab": "0 0 3 * * ? *",
+        "scheduleStartTime": "2013-01-01 00:00:00",
+        "scheduleEndTime": "2113-01-01 00:00:00",
+        "scheduleWarningType": "ALL",
+        "scheduleFailureStrategy": "CONTINUE",
+    }
+    answer = client.post(f"{PATH}/import?online=false", json=[exported, a_document()], headers=ada)
+    assert answer.status_code == 200, answer.text
+    old, new = answer.json()["items"]
+    assert (old["name"], new["name"]) == ("old", "nightly")
+    assert [each["crontab"] for each in old["schedules"]] == ["0 0 3 * * ? *"]
+    assert all(each["key"] and each["problem"] for each in old["unmapped"])
+    broken = a_document("other")
+    broken["processDefinitionJson"]["tasks"][0]["type"] = "NOTHING"
+    refused = client.post(f"{PATH}/import", json=[a_document("third"), broken], headers=ada)
+    assert refused.status_code == 422
+    assert refused.json()["mistakes"][0]["place"].startswith("other, task a")
+    assert sorted(names(client, ada)) == ["nightly", "old"]
+    with db.connect() as connection:
+        lines = connection.execute(
+            select(t.audit_log.c.user_name, t.audit_log.c.action, t.audit_log.c.outcome).order_by(
+                t.audit_log.c.id.desc()
+            )
+        ).all()
+    assert [tuple(each) for each in lines[:1]] == [("ada", "definition.import", "done")]
+    viewing = {"project_id": 2**31 - 1}
+    foreign = client.post(f"{PATH}/import", params=viewing, json=a_document(), headers=ada)
+    assert foreign.status_code == 404
+
+
+def test_a_secret_stays_here_and_is_kept_by_a_change(
+    client: TestClient, ada: dict[str, str], db: Engine
+) -> None:
+    document = a_document(
+        globalParams=[
+            {"prop": "db_password", "direct": "IN", "type": "VARCHAR", "value": "hunter2"}
+        ]
+    )
+    made = client.post(PATH, json=document, headers=ada)
+    path = f"{PATH}/{made.json()['id']}"
+    exported = client.get(f"{path}/export", headers=ada)
+    assert "hunter2" not in exported.text
+    assert exported.json()["references"] != []
+    again = exported.json()["document"] | {"description": "more"}
+    changed = client.put(path, json=again, headers={**ada, "If-Match": made.headers["etag"]})
+    assert changed.status_code == 200, changed.text
+    assert "hunter2" not in changed.text + client.get(path, headers=ada).text
+    with db.connect() as connection:
+        kept = connection.scalar(select(t.process_definition.c.global_params))
+    assert "hunter2" in str(kept)
+
+
+def test_a_definition_is_deleted_as_it_was_read(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    admin = headers_of(owner, "eve", "admin")
+    made = client.post(PATH, json=a_document(), headers=admin)
+    path = f"{PATH}/{made.json()['id']}"
+    assert client.delete(path, headers=admin).status_code == 428
+    assert client.delete(path).status_code == 401
+    assert client.delete(path, headers={**admin, "If-Match": '"v1-0"'}).status_code == 412
+    done = client.delete(path, headers={**admin, "If-Match": made.headers["etag"]})
+    assert [each["name"] for each in done.json()["deleted"]] == ["nightly"]
+    assert client.get(path, headers=admin).status_code == 404
+    # Several: all or none.
+    online = a_definition(db, name="online", process_definition_json=a_definition_json("a"))
+    other = client.post(PATH, json=a_document("other"), headers=admin).json()["id"]
+    both = {"ids": [other, online]}
+    assert client.post(f"{PATH}/delete", json=both, headers=admin).status_code == 409
+    assert names(client, admin) == ["online", "other"]
+
+
+def test_an_order_to_several_runs_is_carried_out_for_all_or_for_none(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    eve = headers_of(owner, "eve", "admin")
+    number = a_definition(db, process_definition_json=a_definition_json("a"))
+    failed, stopped, live = (
+        an_instance(db, state, process_definition_id=number)
+        for state in (ProcessState.FAILURE, ProcessState.STOP, ProcessState.RUNNING)
+    )
+    child = an_instance(db, ProcessState.STOP, process_definition_id=number, root_id=failed)
+    with db.begin() as connection:
+        other = connection.scalar(
+            t.project.insert().values(name="foreign").returning(t.project.c.id)
+        )
+    foreign = an_instance(
+        db,
+        ProcessState.FAILURE,
+        process_definition_id=a_definition(db, project_id=other, name="theirs"),
+    )
+
+    def act(action: str, *ids: int) -> tuple[int, int]:
+        body = {"action": action, "ids": list(ids)}
+        answer = client.post(f"{BASE}/instances/actions", json=body, headers=eve)
+        with db.connect() as connection:
+            put = connection.execute(select(t.command.c.id)).all()
+        return answer.status_code, len(put)
+
+    assert act("recover", failed, live) == (409, 0)
+    assert act("recover", failed, foreign) == (404, 0)
+    assert act("recover", failed, 2**31 - 1) == (404, 0)
+    assert act("stop", failed, live) == (409, 0)
+    assert act("stop") == (422, 0)
+    assert act("recover", failed, stopped, child, failed) == (202, 2)
+    assert act("stop", live) == (202, 3)
+
+    def delete(*ids: int) -> httpx.Response:
+        return client.post(f"{BASE}/instances/delete", json={"ids": list(ids)}, headers=eve)
+
+    assert delete(stopped, live).status_code == 409
+    assert delete(foreign).status_code == 404
+    more = an_instance(db, ProcessState.SUCCESS, process_definition_id=number)
+    assert delete(more).json()["deleted"] == [more]
