@@ -203,9 +203,9 @@ class _HttpServer:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http="auto",
                 ws="none",
-                loop="uvloop",
+                loop="auto",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
