@@ -25,6 +25,7 @@ from common.store.master.holds import PostgresHoldStore
 from common.store.master.ports import Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.people.numbered_pages import Slice, instance_slice, task_slice
 from common.store.people.rights import Thing, held
 from common.store.people.users import holder_of
 from common.store.people.views import (
@@ -207,6 +208,43 @@ def test_a_prepared_read_for_people_reads_few_rows_of_what_has_ended(
         found = rows_read(served, lambda: read(db))
     served.dispose()
     assert all("EXECUTE" in statement for statement in found)
+    assert_few(found)
+
+
+@pytest.mark.parametrize("state", [3, 5, 6])
+def test_the_few_runs_that_have_not_succeeded_are_found_without_the_others(
+    made: Engine, state: int
+) -> None:
+    with made.connect() as db:
+        assert_few(rows_read(made, lambda: process_instances(db, states=[state])))
+
+
+@pytest.mark.parametrize("state", [3, 6, 8, 9])
+def test_the_few_attempts_that_have_not_succeeded_are_found_without_the_others(
+    made: Engine, state: int
+) -> None:
+    with made.connect() as db:
+        assert_few(rows_read(made, lambda: task_instances(db, states=[state], limit=50)))
+
+
+@pytest.mark.parametrize("read", [instance_slice, task_slice])
+def test_a_page_by_number_reads_hardly_more_than_is_before_it(
+    made: Engine, read: Callable[..., object]
+) -> None:
+    with made.connect() as db:
+        found = rows_read(made, lambda: read(db, 1, Slice(offset=100, limit=10)))
+    # The total takes as many rows as there are, to a bound.
+    assert len([each for each in found if "count(" in each]) == 1
+    assert_few({each: rows for each, rows in found.items() if "count(" not in each})
+
+
+@pytest.mark.parametrize("read", [instance_slice, task_slice])
+def test_a_page_by_number_that_is_the_last_needs_no_count(
+    made: Engine, read: Callable[..., object]
+) -> None:
+    with made.connect() as db:
+        found = rows_read(made, lambda: read(db, 1, Slice(offset=0, limit=100), states=[1]))
+    assert not any("count(" in each for each in found)
     assert_few(found)
 
 

@@ -56,6 +56,13 @@ from common.store.tables.columns import (
 # Attempts that the master itself carries out: they run without a worker.
 WORKERLESS_TASK_TYPES: Final = ("SUB_PROCESS", "DEPENDENT")
 
+_RARE_ENDS_OF_RUNS: Final = tuple(
+    each for each in TERMINAL_PROCESS_CODES if each != ProcessState.SUCCESS
+)
+_RARE_ENDS_OF_ATTEMPTS: Final = tuple(
+    each for each in FINISHED_TASK_CODES if each != TaskState.SUCCESS
+)
+
 process_instance: Final = Table(
     "t_ds_process_instance",
     metadata,
@@ -149,6 +156,13 @@ Index(
     "t_ds_process_instance_live_idx",
     process_instance.c.host,
     postgresql_where=text(f"state IN ({listed(LIVE_PROCESS_CODES)})"),
+)
+# People look for what has failed or was stopped: the few among many that succeeded.
+Index(
+    "t_ds_process_instance_rare_end_idx",
+    process_instance.c.state,
+    process_instance.c.id,
+    postgresql_where=text(f"state IN ({listed(_RARE_ENDS_OF_RUNS)})"),
 )
 # An owner's slow look for pauses and stops whose notification it missed.
 Index(
@@ -281,6 +295,13 @@ Index(
     "t_ds_task_instance_live_idx",
     task_instance.c.host,
     postgresql_where=text(f"state IN ({listed(LIVE_TASK_CODES)})"),
+)
+# The same of attempts.
+Index(
+    "t_ds_task_instance_rare_end_idx",
+    task_instance.c.state,
+    task_instance.c.id,
+    postgresql_where=text(f"state IN ({listed(_RARE_ENDS_OF_ATTEMPTS)})"),
 )
 # The attempts of missing workers, until none of their processes is left.
 Index(
