@@ -18,11 +18,11 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from common.model.failures import FailureReason
+from common.model.memory_factor import MAX_MEMORY_FACTOR
 
 if TYPE_CHECKING:
     from common.model.task_type import TaskTypeSpec
 
-MAX_MEMORY_FACTOR: Final = 1024.0
 MIN_CEILING_MB: Final = 128
 MAX_CEILING_MB: Final = 16 * 1024 * 1024
 

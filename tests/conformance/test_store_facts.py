@@ -13,8 +13,8 @@ from common.model.decisions import FinishProcess, GiveUpRetry, RetryTask
 from common.model.definitions import PoolShare, TaskTimeout
 from common.model.failures import FailureReason
 from common.model.instances import Ownership
+from common.model.memory_factor import MAX_MEMORY_FACTOR
 from common.model.plans import Restart
-from common.model.retry_policy import MAX_MEMORY_FACTOR
 from common.model.spark import Progress, SparkFacts, Usage, progress_from, usage_from
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.store import tables as t

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 from common.model.cluster import Node
 from common.model.commands import OWN_RECOVERIES, RESTARTING_COMMANDS, CommandType
 from common.model.instances import Ownership
-from common.model.retry_policy import MAX_MEMORY_FACTOR
+from common.model.memory_factor import MAX_MEMORY_FACTOR
 from common.model.schedules import MisfirePolicy
 from common.model.states import TERMINAL_PROCESS_STATES, TaskState
 from common.store.listen import Channel

@@ -10,7 +10,8 @@ import pytest
 from common.model.decisions import RetryTask, SubmitTask
 from common.model.definitions import Backoff
 from common.model.failures import FailureReason
-from common.model.retry_policy import MAX_MEMORY_FACTOR, MemoryRetry, RetryPolicy
+from common.model.memory_factor import MAX_MEMORY_FACTOR
+from common.model.retry_policy import MemoryRetry, RetryPolicy
 from common.model.states import ProcessState, TaskState
 from master.engine.events import RunOpened, TaskFailed, TaskKilled
 from master.engine.retries import retry_due

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from common.errors import InvalidDefinitionError
 from common.model.definitions import TaskNode
 from common.model.failures import FailureReason
+from common.model.memory_factor import MAX_MEMORY_FACTOR
 from common.model.retry_policy import (
-    MAX_MEMORY_FACTOR,
     RETRIES_ALL,
     MemoryRetry,
     RetryPolicy,

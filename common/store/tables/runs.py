@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-from common.model.retry_policy import MAX_MEMORY_FACTOR
+from common.model.memory_factor import MAX_MEMORY_FACTOR
 from common.model.states import (
     FINISHED_TASK_CODES,
     HELD_TASK_STATES,
