@@ -44,6 +44,7 @@ from common.runtime.service import Service, StopRequestedError
 from common.store import schema
 from common.store.connect import Engine, engine, server_time
 from common.store.listen import Notifications
+from common.store.transaction import observe_transactions
 from operations.live import WatchedTables
 
 NAME = "api-server"
@@ -169,6 +170,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _engine(config: Config) -> Engine:
+    observe_transactions(metrics.db_transaction_seconds.observe)
     settings = config.api
     return engine(
         configuration.database_url(config),

@@ -6,6 +6,7 @@ Their logs are read by `operations.task_log`, their delays explained by `operati
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from common.clock import SystemClock
 from common.errors import NotAllowedError, NotFoundError
@@ -17,9 +18,11 @@ from common.store.people.rights import Thing
 from common.store.people.views import TaskInstanceView
 from operations.documents.instances import name_of
 from operations.lookup import instance_with_id, state_named, task_with_id
-from operations.rendering import Rendered, rendered
 from operations.rights import change, seen
 from operations.session import Session, operation
+
+if TYPE_CHECKING:
+    from operations.rendering import Rendered
 
 _FAILED = (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
 _LONGEST_REASON = 4000
@@ -63,6 +66,9 @@ def find_task(session: Session, task_instance_id: int) -> TaskInstanceView:
 
 def render_task(session: Session, task_instance_id: int) -> tuple[TaskInstanceView, Rendered]:
     """The attempt, and its parameters and texts as its worker renders them."""
+    # Here, since a list of attempts is shown without what reads their scripts.
+    from operations.rendering import rendered
+
     with session.engine.connect() as db:
         task = task_with_id(db, session.principal, task_instance_id)
         document = store.task_document(db, task_instance_id)

@@ -26,7 +26,6 @@ from common.store.cluster import cluster_token
 from common.store.people.runs import KeptTail, log_tail
 from common.store.people.views import TaskInstanceView
 from operations.log_pieces import Log, LogSource, Piece
-from operations.members import registry
 from operations.session import Session, operation
 from operations.stored_logs import stored_log
 from operations.task_log import LogElsewhereError, LogMissingError, opened_file
@@ -249,6 +248,9 @@ def _addresses(
     """Yield the holder, then the other living workers of its host."""
     holder = task.host or ""
     yield holder
+    # Here, since most logs are where the attempt ran, and ZooKeeper's client takes long to import.
+    from operations.members import registry
+
     try:
         with registry(session.config, patience=patience) as opened:
             nodes = sorted(opened.membership.nodes(NodeKind.WORKER))

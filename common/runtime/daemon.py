@@ -18,6 +18,7 @@ from common.model.cluster import Heartbeat
 from common.registry.protocol import Registry, Standing
 from common.runtime import metrics
 from common.store.connect import Engine, engine
+from common.store.transaction import observe_transactions
 
 
 def zone_of(config: Config) -> ZoneInfo:
@@ -34,7 +35,8 @@ def product_version() -> str:
 
 
 def engine_of(config: Config, *, application_name: str) -> Engine:
-    """The database, as a daemon of this name reaches it."""
+    """The database, as a daemon of this name reaches it, which measures its transactions."""
+    observe_transactions(metrics.db_transaction_seconds.observe)
     return engine(
         configuration.database_url(config),
         pool_size=config.database.pool_size,

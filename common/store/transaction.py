@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from time import perf_counter
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg2
@@ -32,7 +33,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.types import TypeEngine
 
 from common.errors import SchedulerError, ServiceUnreachableError
-from common.runtime.metrics import db_transaction_seconds
 from common.store.connect import is_transient, retrying
 
 MESSAGE_LIMIT: Final = 4000
@@ -45,6 +45,17 @@ _PASSING_CLASSES: Final = ("25", "53", "57", "58")
 
 Answer = TypeVar("Answer")
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+
+
+_OBSERVERS: Final[set[Callable[[float], object]]] = set()
+
+
+def observe_transactions(observe: Callable[[float], object]) -> None:
+    """Have each transaction's seconds told to this function, from now on.
+
+    Daemons pass them to their metrics, which commands would import for nothing.
+    """
+    _OBSERVERS.add(observe)
 
 
 class StoreConflictError(SchedulerError):
@@ -108,15 +119,18 @@ def single(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
+    begun = perf_counter()
     try:
-        with db_transaction_seconds.time():
-            yield
+        yield
     except (DBAPIError, PoolTimeoutError) as error:
         if not passes(error):
             raise
         raise ServiceUnreachableError(
             f"PostgreSQL could not carry a transaction out just now: {refusal(error)}"
         ) from error
+    finally:
+        for observe in _OBSERVERS:
+            observe(perf_counter() - begun)
 
 
 def passes(error: Exception) -> bool:

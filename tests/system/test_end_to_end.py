@@ -120,6 +120,8 @@ def test_a_row_typed_with_psql_runs_and_everything_tells_the_same_story(
     until(lambda: _counted(cluster, Kind.WORKER, attempts) == before[1] + 2)
     until(lambda: _counted(cluster, Kind.MASTER, "ds_runs") == 0)
     until(lambda: _counted(cluster, Kind.WORKER, 'ds_slots{state="used"}') == 0)
+    for kind in (Kind.MASTER, Kind.WORKER):
+        assert _counted(cluster, kind, "ds_db_transaction_seconds_count") > 0
 
 
 def test_a_stop_typed_as_a_row_ends_a_run_with_all_its_processes(cluster: PrivateCluster) -> None:

@@ -128,11 +128,12 @@ def test_settings_other_than_the_defaults_import_what_validates_them_and_nothing
     assert (code, imported & HEAVY) == (0, {"pydantic"})
 
 
-def test_a_list_imports_the_database_driver_the_settings_and_nothing_else_that_is_heavy() -> None:
+@pytest.mark.parametrize("arguments", ["instance list", "task list", "run some"])
+def test_a_command_imports_the_database_driver_the_settings_and_nothing_else_that_is_heavy(
+    arguments: str,
+) -> None:
     # Nothing listens there, so the command fails after its imports.
-    code, imported = imported_by(
-        "instance list", ORCAFLOW_DATABASE__URL="postgresql://127.0.0.1:1/none"
-    )
+    code, imported = imported_by(arguments, ORCAFLOW_DATABASE__URL="postgresql://127.0.0.1:1/none")
     assert (code, imported & HEAVY) == (5, {"sqlalchemy", "psycopg2", "pydantic"})
 
 

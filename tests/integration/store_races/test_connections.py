@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event, text, update
+from sqlalchemy.exc import ProgrammingError
 
 from common.errors import ServiceUnreachableError
 from common.model.decisions import FinishProcess, FinishTask
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from common.store.master.runs import PostgresRunStore
-from common.store.transaction import transaction
+from common.store.transaction import _OBSERVERS, observe_transactions, transaction
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
@@ -72,6 +73,20 @@ def test_what_follows_a_look_on_its_connection_is_a_transaction_again(here: Engi
         db.execute(change)
         db.rollback()
     assert instance(here, owned.process_instance_id).state_reason is None
+
+
+def test_the_seconds_of_each_transaction_are_told_also_of_one_that_fails(here: Engine) -> None:
+    told: list[float] = []
+    observe_transactions(told.append)
+    try:
+        with transaction(here) as db:
+            db.execute(text("SELECT pg_sleep(0.01)"))
+        with pytest.raises(ProgrammingError), transaction(here) as db:
+            db.execute(text("SELECT nothing"))
+    finally:
+        _OBSERVERS.remove(told.append)
+    assert len(told) == 2
+    assert told[0] > 0.01
 
 
 def test_a_lost_connection_costs_a_look_nothing_and_a_save_a_clear_error(
