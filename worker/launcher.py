@@ -47,7 +47,7 @@ from worker.launching.datasource import passwords_of
 from worker.log_masking import PARAMETERS_FILE, maskable
 from worker.processes import outputs
 from worker.processes.starting import Prepared
-from worker.workspace import Account, make_directory, write_file
+from worker.workspace import Account, Crowds, make_directory, write_file
 
 # Everything else of the daemon's environment stays with the daemon: it holds passwords and tokens.
 _SEEN_BY_TASKS = frozenset(
@@ -107,6 +107,7 @@ class Launcher:
         self._account_of = account_of
         self._wants_host = wants_host
         self._opened = opened
+        self._crowds = Crowds()
         self._resources = home / "resources"
         self._servers_data = home / "postgres"
         self._data_dir = data_dir
@@ -141,6 +142,7 @@ class Launcher:
         )
         directory = Path(task.execute_path)
         make_directory(directory, account)
+        self._crowds.add(directory)
         spec = task_type_spec(task.task_type)
         given = _parameters_file(spec, parameters, directory, account)
         launch = task_type.launch(

@@ -13,6 +13,7 @@ import os
 import stat
 import sys
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _PARENT_MODE = 0o711
 _PRIVATE_MODE = 0o700
 _TRIES = 10
 _MOST_LEVELS = 100_000
+_CROWD = 50
+_RUNS_COUNTED = 1_000
 
 # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of linux/fs.h.
 _GET_FLAGS: Final = 0x80086601
@@ -102,6 +105,26 @@ def make_artefact(path: Path, account: Account | None) -> None:
     """A new, empty file that the attempt may write, in the folder of logs, where it may not."""
     path.unlink(missing_ok=True)
     write_file(path, "", account)
+
+
+class Crowds:
+    """Notices runs of which so many attempts begin here that their directories are kept apart too.
+
+    For a few it is cheaper to have them side by side.
+    """
+
+    def __init__(self) -> None:
+        self._begun: OrderedDict[Path, int] = OrderedDict()
+
+    def add(self, directory: Path) -> None:
+        """Count an attempt, by its directory, which was made."""
+        run = directory.parent
+        begun = self._begun[run] = self._begun.pop(run, 0) + 1
+        if begun % _CROWD == 0:
+            # More than once, since a run's folder goes whenever it is empty.
+            keep_apart(run)
+        if len(self._begun) > _RUNS_COUNTED:
+            self._begun.popitem(last=False)
 
 
 def make_directory(path: Path, account: Account | None) -> None:

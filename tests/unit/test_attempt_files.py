@@ -16,6 +16,7 @@ from worker import task_log
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
 from worker.workspace import (
+    Crowds,
     artefact_path,
     attempt_folders,
     keep_apart,
@@ -55,6 +56,22 @@ def test_the_directories_of_runs_are_kept_apart_where_the_file_system_can(tmp_pa
     make_directory(tmp_path / "1" / "2" / "3", None)
     assert _flags(tmp_path / "1") == _flags(marked)
     assert _flags(tmp_path / "1" / "2") == _flags(plain)
+
+
+def test_the_attempts_of_a_run_are_kept_apart_once_they_are_many(tmp_path: Path) -> None:
+    marked, few, many = tmp_path / "marked", tmp_path / "1" / "2", tmp_path / "1" / "3"
+    for folder in (marked, few, many):
+        folder.mkdir(parents=True)
+    plain = _flags(many)
+    keep_apart(marked)
+    crowds = Crowds()
+    for number in range(49):
+        crowds.add(few / str(number))
+        crowds.add(many / str(number))
+    assert _flags(many) == plain
+    crowds.add(many / "49")
+    assert _flags(many) == _flags(marked)
+    assert _flags(few) == plain
 
 
 @pytest.mark.parametrize("folder", ["/proc/self", "/nowhere"])
