@@ -30,6 +30,7 @@ from api.problems import (
     on_invalid_request,
     on_scheduler_error,
 )
+from api.reach import reach_of
 from api.route import Route
 from api.routes import (
     cluster,
@@ -88,6 +89,7 @@ def build(
     )
     app.state.config = config
     app.state.engine = engine
+    app.state.reach = reach_of(config.api)
     app.state.streams = Streams()
     app.state.log_threads = threads()
     app.state.patience_seconds = config.api.statement_timeout_seconds + MORE_SECONDS

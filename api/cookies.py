@@ -8,7 +8,6 @@ know which may read our answers. No header says that another site may read them.
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 
@@ -50,7 +49,8 @@ def check_origin(request: Request) -> None:
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     if (site is not None and site not in _OWN_SITES) or (
-        origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+        origin is not None
+        and not request.app.state.reach.is_own_origin(origin, request.headers.get("host"))
     ):
         raise ForbiddenError(
             "the request comes from a page of another origin, which orders nothing"

@@ -1,4 +1,4 @@
-"""The gate before all routes: an id for each request, the host's name, the size of the body."""
+"""The gate before all routes: an id for each request, its address, host's name and size."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from fastapi import Request
 
 from api.problems import problem
+from api.reach import NotThroughProxyError, Reach
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -17,7 +18,6 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LARGEST_BODY: Final = 10_000_000
-_OWN_NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -48,23 +48,38 @@ class Gate:
                 ]
             await send(message)
 
-        headers = dict(scope["headers"])
-        fault = _fault(headers)
+        fault = _fault(scope)
         if fault is not None:
             await problem(Request(scope), *fault)(scope, receive, answer)
             return
         await self._app(scope, _limited(receive), answer)
 
 
-def _fault(headers: dict[bytes, bytes]) -> tuple[str, str] | None:
-    host = headers.get(b"host", b"").decode("latin-1").lower()
-    # The port is of no account: the server may be reached through a tunnel.
-    if (host if host.endswith("]") else host.rpartition(":")[0] or host) not in _OWN_NAMES:
+def _fault(scope: Scope) -> tuple[str, str] | None:
+    """Return the reason to refuse a request; set the address that it comes from."""
+    reach: Reach = scope["app"].state.reach
+    headers = dict(scope["headers"])
+    if not reach.is_own(headers.get(b"host", b"").decode("latin-1")):
         return "host", "the name in the Host header is none of this server's"
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length[:20]) > LARGEST_BODY:
         return "too-large", "the body has more than 10 MB"
+    if reach.proxies is not None:
+        peer = scope.get("client")
+        try:
+            client = reach.client_of(
+                None if peer is None else peer[0],
+                _lines(scope, b"x-forwarded-for"),
+                _lines(scope, b"x-forwarded-proto"),
+            )
+        except NotThroughProxyError as error:
+            return "forbidden", str(error)
+        scope["client"] = None if client is None else (client, 0)
     return None
+
+
+def _lines(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
 def _limited(receive: Receive) -> Receive:

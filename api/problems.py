@@ -98,8 +98,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "host": Kind(
         status=421,
         title="Another host's name",
-        text="The server answers to its loopback names alone, so that no web page can reach it by"
-        " a name of its own.",
+        text="The server answers to its loopback names and those of `api.url` and"
+        " `api.allowed_hosts` alone, so that no web page can reach it by a name of its own.",
     ),
     "invalid": Kind(
         status=422,

@@ -1,7 +1,7 @@
 """The api-server daemon: the HTTP API, health and metrics at one port.
 
 `python -m api.server --home DIR --port N`. It keeps nothing but connections, so any number may run.
-It listens on loopback alone: there is no TLS yet, and a token in the clear is anybody's.
+It listens on loopback alone, unless it has TLS or a proxy that has it (`api.reach`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ if __name__ == "__main__":
     gc.disable()
 
 import argparse
-import ipaddress
 import logging
 import socket
 import sys
@@ -31,9 +30,10 @@ from api.gateway import responder
 from api.live.looker import CHANNELS, LiveLoop
 from api.live.streams import Streams
 from api.live.texts import event
+from api.reach import reach_of
 from common import config as configuration
 from common.clock import SystemClock
-from common.config import Config
+from common.config import ApiConfig, Config
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.runtime import log as logs
 from common.runtime import metrics
@@ -88,14 +88,14 @@ def run(config: Config) -> int:
     logs.configure(home=config.home, name=NAME, port=settings.port, level=config.log_level)
     setproctitle(f"orcaflow {NAME} {settings.http_host}:{settings.port}")
     metrics.tell_build(daemon=NAME, version=product_version())
-    check_loopback(settings.http_host)
+    reach_of(settings)  # Before anything listens.
     with ExitStack() as stack:
         stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
         service = Service(clock=SystemClock())
         made = _engine(config)
         stack.callback(made.dispose)
         app = build(config, made, version=product_version(), problems=service.problems)
-        server = _HttpServer(app, host=settings.http_host, port=settings.port)
+        server = _HttpServer(app, settings)
         server.start()
         stack.callback(server.stop)
         service.reach(lambda: schema.check_as_daemon(made))
@@ -132,20 +132,6 @@ def _watch(service: Service, streams: Streams, made: Engine, *, url: str) -> Non
 
     streams.wake = wake
     service.on_stop("streams", end)
-
-
-def check_loopback(host: str) -> None:
-    """Refuse an address that others can reach."""
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise ConfigurationError(
-            f"api.http_host is {host!r}, which is no loopback address: the api-server has no TLS"
-            " yet, so it listens on this computer alone; set 127.0.0.1, and let a proxy with TLS on"
-            " this computer pass requests on"
-        )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -199,9 +185,9 @@ def _database_problem(made: Engine) -> str | None:
 class _HttpServer:
     """uvicorn in a thread of its own; signals are the service's business."""
 
-    def __init__(self, app: Any, *, host: str, port: int) -> None:
+    def __init__(self, app: Any, settings: ApiConfig) -> None:
         """Takes the port at once, which makes it the daemon's."""
-        self._socket = listen(host, port)
+        self._socket = listen(settings.http_host, settings.port)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -213,6 +199,8 @@ class _HttpServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                ssl_certfile=settings.tls_cert_file or None,
+                ssl_keyfile=settings.tls_key_file or None,
                 timeout_keep_alive=_IDLE_CONNECTION_SECONDS,
                 timeout_graceful_shutdown=_STOP_PATIENCE_SECONDS,
                 limit_concurrency=_MOST_CONNECTIONS,

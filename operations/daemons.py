@@ -550,7 +550,8 @@ class Cluster:
         return self.config.master if kind is Kind.MASTER else self.config.worker
 
     def _health(self, kind: Kind, port: int) -> tuple[str, str | None]:
-        return health(self._settings(kind).http_host, port)
+        certificate = self.config.api.tls_cert_file if kind is Kind.API else ""
+        return health(self._settings(kind).http_host, port, certificate=certificate)
 
     def _host(self, kind: Kind) -> str:
         settings = self._settings(kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from datetime import timedelta
 
 AWAITED = "servers"
@@ -15,13 +16,24 @@ WAITING = "degraded"
 
 
 def health(
-    host: str, port: int, *, within: timedelta = timedelta(seconds=2)
+    host: str,
+    port: int,
+    *,
+    within: timedelta = timedelta(seconds=2),
+    certificate: str = "",
 ) -> tuple[str, str | None]:
-    """The answer of `/readyz`: ready, degraded or not ready with the reason, or not answering."""
+    """The answer of `/readyz`: ready, degraded or not ready with the reason, or not answering.
+
+    `certificate` is the file of the daemon's own, if it speaks TLS: no other is accepted.
+    """
     # A wildcard is an address to listen on, not to talk to.
     place = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
     connection = http.client.HTTPConnection(place, port, timeout=within.total_seconds())
     try:
+        if certificate:
+            connection = http.client.HTTPSConnection(
+                place, port, timeout=within.total_seconds(), context=_pinned(certificate)
+            )
         connection.request("GET", "/readyz")
         answer = connection.getresponse()
         body = answer.read(100_000)
@@ -39,3 +51,12 @@ def health(
     except (ValueError, KeyError, TypeError):
         reason = f"/readyz answers {answer.status}"
     return NOT_READY, reason
+
+
+def _pinned(certificate: str) -> ssl.SSLContext:
+    """Return what trusts this certificate itself, by whatever name the daemon is reached."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(certificate)
+    return context

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -249,7 +248,8 @@ def _check_origin(request: Request) -> None:
     site = request.headers.get("sec-fetch-site", "none")
     origin = request.headers.get("origin")
     if site not in ("none", "same-origin") or (
-        origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+        origin is not None
+        and not request.app.state.reach.is_own_origin(origin, request.headers.get("host"))
     ):
         raise UnauthenticatedError("the request comes from a page of another origin")
 

@@ -13,7 +13,12 @@ _TLS_WORDS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
 def api_url(config: Config) -> str:
-    """Return the address of the api-server that runs in this home, at the configured port first."""
+    """Return the address of the api-server: `api.url`, else that which runs in this home.
+
+    Of several there, the one at the configured port.
+    """
+    if config.api.url:
+        return config.api.url.rstrip("/")
     from common.runtime.pid_file import running_pid
 
     ports = []
@@ -28,8 +33,12 @@ def api_url(config: Config) -> str:
             " everything: orcaflow server start standalone-server)"
         )
     port = config.api.port if config.api.port in ports else ports[0]
-    host = config.api.http_host
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    # A wildcard is an address to listen on, not to talk to.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(  # noqa: S104
+        config.api.http_host, config.api.http_host
+    )
+    scheme = "https" if config.api.tls_cert_file else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def database_url(config: Config) -> str:

@@ -224,7 +224,19 @@ class ApiConfig:
     port: Port = 12345
     """Serves the API, health and metrics; several api-servers on one host differ by it."""
     http_host: str = "127.0.0.1"
-    """The loopback address to listen on; no other is possible yet, since there is no TLS."""
+    """Address to listen on; other than loopback it takes TLS, or a proxy that has it."""
+    url: str = ""
+    """The address that people use, as https://orcaflow.example.org; empty: by loopback alone."""
+    allowed_hosts: str = ""
+    """Names of this server in requests besides that of url, as a,b."""
+    tls_cert_file: str = ""
+    """The file with the certificate, and those between it and the authority's, for https."""
+    tls_key_file: str = ""
+    """The file with its key, readable by the daemons' account alone."""
+    behind_proxy: bool = False
+    """Believe trusted_proxies about who asks (X-Forwarded-For), and answer what comes by https."""
+    trusted_proxies: str = "127.0.0.1,::1"
+    """Addresses and networks of the proxies, as 127.0.0.1,10.0.0.0/8."""
     pool_size: Positive = 10
     """Connections to the database, and so requests that it works on at the same time."""
     statement_timeout_seconds: Seconds = 5.0

@@ -71,6 +71,12 @@ def _root(
         str | None,
         typer.Option("--token-file", metavar="FILE", help="Holds the token; yours alone (0600)."),
     ] = None,
+    ca_file: Annotated[
+        str | None,
+        typer.Option(
+            "--ca-file", metavar="FILE", help="Certificates to check the server's by, in PEM."
+        ),
+    ] = None,
     version: Annotated[
         bool,
         typer.Option(
@@ -79,7 +85,7 @@ def _root(
     ] = False,
 ) -> None:
     del version  # Printed by its callback.
-    ctx.obj = Chosen(url=server, token_file=token_file)
+    ctx.obj = Chosen(url=server, token_file=token_file, ca_file=ca_file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -26,6 +26,7 @@ class Chosen:
 
     url: str | None
     token_file: str | None
+    ca_file: str | None = None
 
 
 OVER_HTTP: Final = frozenset(
@@ -121,7 +122,9 @@ def _server(command: str, chosen: Chosen | None) -> Server | None:
             )
         from orcaflow.remote.contexts import Server
 
-        return Server(url=chosen.url, token_file=chosen.token_file)
+        return Server(url=chosen.url, token_file=chosen.token_file, ca_file=chosen.ca_file or "")
+    if chosen is not None and chosen.ca_file is not None:
+        raise UsageError("ca-file", "it goes together with --server URL and --token-file FILE")
     if command in OF_COMPUTER or not _has_contexts():
         return None
     from orcaflow.remote.contexts import read_contexts

@@ -46,6 +46,7 @@ class Client:
         self.url = server.url.rstrip("/")
         self._parts = parts
         self._token = server.token()
+        self._tls = _tls(server) if parts.scheme == "https" else None
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Return the document at a path below `/api/v1`; parameters that are None are left out."""
@@ -112,10 +113,8 @@ class Client:
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         host, port = self._parts.hostname or "", self._parts.port
         connection = (
-            http.client.HTTPSConnection(
-                host, port, timeout=_PATIENCE_SECONDS, context=ssl.create_default_context()
-            )
-            if self._parts.scheme == "https"
+            http.client.HTTPSConnection(host, port, timeout=_PATIENCE_SECONDS, context=self._tls)
+            if self._tls is not None
             else http.client.HTTPConnection(host, port, timeout=_PATIENCE_SECONDS)
         )
         try:
@@ -124,6 +123,16 @@ class Client:
             return answer.status, answer.read(_MAX_ANSWER), answer.headers
         finally:
             connection.close()
+
+
+def _tls(server: Server) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=server.ca_file or None)
+    except OSError as error:  # An error of TLS is one, too.
+        raise ConfigurationError(
+            f"{server.ca_file}: no certificates can be read from it"
+            f" ({error.strerror or type(error).__name__}); it is a file in PEM"
+        ) from None
 
 
 def _error(document: Any, status: int, url: str) -> SchedulerError:

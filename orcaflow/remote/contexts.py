@@ -29,6 +29,8 @@ class Server:
 
     url: str
     token_file: str
+    ca_file: str = ""
+    """The file with the certificates that the server's is checked by; else the system's."""
 
     def token(self) -> str:
         """Read the token; `ConfigurationError` if others may read its file, or it holds none."""
@@ -78,7 +80,11 @@ def read_contexts() -> Contexts:
     try:
         written = json.loads(text)
         servers = {
-            str(name): Server(url=str(each["url"]), token_file=str(each["token_file"]))
+            str(name): Server(
+                url=str(each["url"]),
+                token_file=str(each["token_file"]),
+                ca_file=str(each.get("ca_file", "")),
+            )
             for name, each in written["contexts"].items()
         }
         current = written["current"]
@@ -133,7 +139,7 @@ def _write(contexts: Contexts) -> None:
     document = {
         "current": contexts.current,
         "contexts": {
-            name: {"url": each.url, "token_file": each.token_file}
+            name: {"url": each.url, "token_file": each.token_file, "ca_file": each.ca_file}
             for name, each in contexts.servers.items()
         },
     }

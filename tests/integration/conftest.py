@@ -145,9 +145,11 @@ def client(app: FastAPI, config: Config, emptied_url: str) -> Iterator[TestClien
     from fastapi.testclient import TestClient
 
     from api.pace import Pace
+    from api.reach import reach_of
 
     made = engine(emptied_url, pool_size=3, by_statement=True)
     app.state.config, app.state.engine = config, made
+    app.state.reach = reach_of(config.api)
     app.state.pace = Pace(per_second=0, clock=VirtualClock())
     app.state.patience_seconds = 60
     yield TestClient(app, base_url="http://127.0.0.1:12345", raise_server_exceptions=False)

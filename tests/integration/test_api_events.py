@@ -19,6 +19,7 @@ from api.pace import Pace
 from api.policy import BASE
 from api.server import _HttpServer
 from common.clock import SystemClock
+from common.config import ApiConfig
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from common.store.listen import Notifications
@@ -41,7 +42,7 @@ class Server:
             lambda: Notifications(url, CHANNELS),
             clock=SystemClock(),
         )
-        self.http = _HttpServer(app, host="127.0.0.1", port=0)
+        self.http = _HttpServer(app, ApiConfig(port=0))
         self.url = f"http://127.0.0.1:{self.http._socket.getsockname()[1]}"
 
     def step_until(self, done: Callable[[], bool]) -> None:

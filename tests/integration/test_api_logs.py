@@ -21,7 +21,7 @@ from api.pace import Pace
 from api.policy import BASE
 from api.server import _HttpServer
 from common.clock import SystemClock
-from common.config import Config
+from common.config import ApiConfig, Config
 from common.log_access import read_key
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
@@ -229,7 +229,7 @@ def test_a_revoked_token_ends_its_stream_of_a_log_and_a_user_has_ten_of_them(
 @contextmanager
 def served(app: FastAPI) -> Iterator[str]:
     app.state.patience_seconds = 60
-    http = _HttpServer(app, host="127.0.0.1", port=0)
+    http = _HttpServer(app, ApiConfig(port=0))
     http.start()
     try:
         yield f"http://127.0.0.1:{http._socket.getsockname()[1]}"

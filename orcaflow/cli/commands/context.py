@@ -34,6 +34,12 @@ def add(
         str,
         typer.Option("--token-file", metavar="FILE", help="Holds its token; yours alone (0600)."),
     ],
+    ca_file: Annotated[
+        str | None,
+        typer.Option(
+            "--ca-file", metavar="FILE", help="Certificates to check the server's by, in PEM."
+        ),
+    ] = None,
 ) -> None:
     """Add a context, or change the one of this name. The token stays in its file.
 
@@ -44,7 +50,11 @@ def add(
     from orcaflow.remote.client import Client
     from orcaflow.remote.contexts import Server, add_context
 
-    wanted = Server(url=server, token_file=str(Path(token_file).expanduser().absolute()))
+    wanted = Server(
+        url=server,
+        token_file=str(Path(token_file).expanduser().absolute()),
+        ca_file=str(Path(ca_file).expanduser().absolute()) if ca_file else "",
+    )
     Client(wanted)  # Refuses what no command could use.
     add_context(name, wanted)
     write(escaped(f"context {name} is there; take it: orcaflow context use {name}"))

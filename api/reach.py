@@ -1,0 +1,212 @@
+"""From where the api-server is reached: by which names, through which proxies, how encrypted.
+
+`reach_of` refuses settings by which a token or a password would cross a network in the clear. Who
+asks is told by the connection, unless it is a trusted proxy's: then by what that has added to
+`X-Forwarded-For`, read from the end, so that what a client writes there itself counts for nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+from common.config import ApiConfig
+from common.errors import ConfigurationError
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_MOST_HOPS: Final = 50
+_OTHERS: Final = 0o077
+
+
+class NotThroughProxyError(Exception):
+    """The request has not come by a trusted proxy, or not encrypted; the text says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """The names in `Host` that are ours, and the proxies whose headers are believed, if any."""
+
+    names: frozenset[str]
+    origin: str | None = None
+    """The host and port of `api.url`, of which pages are ours whatever `Host` a proxy sends."""
+    proxies: tuple[Network, ...] | None = None
+    """None believes no header."""
+    tls: bool = False
+
+    def is_own(self, host: str) -> bool:
+        """Return whether a `Host` header names this server. The port is of no account: tunnels."""
+        host = host.lower()
+        return (host if host.endswith("]") else host.rpartition(":")[0] or host) in self.names
+
+    def is_own_origin(self, origin: str, host: str | None) -> bool:
+        """Return whether a page of this origin is ours, in a request with this `Host`."""
+        place = urlsplit(origin).netloc
+        return place == host or (self.origin is not None and place.lower() == self.origin)
+
+    def client_of(
+        self, peer: str | None, forwarded_for: Sequence[str], protocol: Sequence[str]
+    ) -> str | None:
+        """Return the address of who asks; `NotThroughProxyError` if it is not safe to answer.
+
+        Of the headers, each line is given in its order.
+        """
+        if self.proxies is None:
+            return peer
+        if peer is None or not _lies_in(peer, self.proxies):
+            if self.tls or peer is None:
+                return peer
+            raise NotThroughProxyError(
+                "the request does not come from a proxy of api.trusted_proxies"
+            )
+        hops = [each.strip() for line in forwarded_for for each in line.split(",")]
+        if not hops:
+            return peer  # The proxy's own, or that of somebody on this computer.
+        if [each.strip().lower() for each in protocol] != ["https"] and not self.tls:
+            raise NotThroughProxyError(
+                "the proxy was not asked by https, or does not say so: let it set X-Forwarded-Proto"
+            )
+        client = peer
+        for hop in reversed(hops[-_MOST_HOPS:]):
+            address = _address(hop)
+            if address is None:
+                break  # Whoever wrote that is no proxy of ours.
+            client = address
+            if not _lies_in(address, self.proxies):
+                break
+        return client
+
+
+def reach_of(settings: ApiConfig) -> Reach:
+    """Return what the settings say; `ConfigurationError` if it is not safe, with the cure."""
+    tls = _has_tls(settings)
+    proxies = _networks(settings.trusted_proxies) if settings.behind_proxy else None
+    if proxies == ():
+        raise ConfigurationError(
+            "api.behind_proxy needs the addresses of the proxies: set api.trusted_proxies"
+        )
+    names = {_name(each) for each in settings.allowed_hosts.split(",") if each.strip()}
+    origin = None
+    if settings.url:
+        origin, name = _origin(settings.url)
+        names.add(name)
+    host = settings.http_host
+    if not _is_loopback(host):
+        if not tls and proxies is None:
+            raise ConfigurationError(
+                f"api.http_host is {host!r}, which is no loopback address, and tokens would cross"
+                " the network in the clear: set api.tls_cert_file and api.tls_key_file, or let a"
+                " proxy with TLS pass requests on and set api.behind_proxy; or set 127.0.0.1"
+            )
+        if _is_any(host) and not names:
+            raise ConfigurationError(
+                f"api.http_host is {host!r}: set api.url to the address that people use, so that"
+                " the server knows its name"
+            )
+        if not _is_any(host):
+            names.add(_name(host))
+    return Reach(names=_LOOPBACK | names, origin=origin, proxies=proxies, tls=tls)
+
+
+def _has_tls(settings: ApiConfig) -> bool:
+    """Check certificate and key, and return whether there are any."""
+    certificate, key = settings.tls_cert_file, settings.tls_key_file
+    if not certificate and not key:
+        return False
+    if not certificate or not key:
+        raise ConfigurationError("api.tls_cert_file and api.tls_key_file go together: set both")
+    try:
+        if stat.S_IMODE(Path(key).stat().st_mode) & _OTHERS:
+            raise ConfigurationError(
+                f"others may read the key {key} (api.tls_key_file); close it: chmod 600 {key}"
+            )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # A key with a passphrase is refused; nobody is there to type it.
+        context.load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"api.tls_cert_file {certificate} and api.tls_key_file {key} are no certificate and"
+            f" its key, in PEM and without a passphrase ({type(error).__name__}:"
+            f" {getattr(error, 'strerror', None) or error})"
+        ) from error
+    return True
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    found = []
+    for each in filter(None, (each.strip() for each in text.split(","))):
+        try:
+            found.append(ipaddress.ip_network(each))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"api.trusted_proxies: {each!r:.100} is no network ({error}); it is like"
+                " 127.0.0.1,10.0.0.0/8"
+            ) from error
+    return tuple(found)
+
+
+def _origin(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("https", "http") and parts.hostname and not parts.username
+        if not good or parts.path not in ("", "/") or parts.query or parts.fragment:
+            raise ValueError(url)
+        port = parts.port
+    except ValueError:
+        raise ConfigurationError(
+            f"api.url is {url!r:.200}, which is no address like https://orcaflow.example.org"
+        ) from None
+    name = _name(parts.hostname or "")
+    return (name if port is None else f"{name}:{port}"), name
+
+
+def _name(text: str) -> str:
+    """Return a host as it stands in a `Host` header."""
+    name = text.strip().lower()
+    if ":" in name and not name.startswith("["):
+        name = f"[{name}]"
+    if not name or any(each in name for each in "/@ \t*") or (":" in name and "]" not in name):
+        raise ConfigurationError(f"api.allowed_hosts: {text!r:.100} is no name of a host")
+    return name
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _address(hop: str) -> str | None:
+    """Return the address of an entry of `X-Forwarded-For`, which may have a port."""
+    if hop.startswith("["):
+        hop = hop[1:].partition("]")[0]
+    elif hop.count(":") == 1:
+        hop = hop.partition(":")[0]
+    try:
+        return str(ipaddress.ip_address(hop))
+    except ValueError:
+        return None
+
+
+def _lies_in(address: str, networks: Iterable[Network]) -> bool:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return any(each in network for network in networks for each in (found, mapped) if each)

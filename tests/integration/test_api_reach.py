@@ -1,0 +1,126 @@
+"""The api-server from other computers: TLS of its own, and a proxy that tells who asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from httpx import Response
+
+from api.policy import BASE
+from api.reach import reach_of
+from api.server import _HttpServer
+from common.config import ApiConfig, Config
+from common.errors import ConfigurationError, ServiceUnreachableError
+from common.ports import free_port
+from operations.health import health
+from operations.session import Session
+from operations.tokens import create_token
+from orcaflow.remote.client import Client
+from orcaflow.remote.contexts import Server
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+
+
+@pytest.fixture
+def admin(owner: Session) -> dict[str, str]:
+    """The headers of an administrator."""
+    token = create_token(
+        owner,
+        "admin",
+        name="test",
+        role="admin",
+        projects=(),
+        life=timedelta(days=1),
+        now=datetime.now(UTC),
+    )
+    return {"Authorization": f"Bearer {token.text}"}
+
+
+def _key(tmp_path: Path, name: str = "server") -> Path:
+    """A key that is the daemons' account's alone, as one from a checkout is not."""
+    path = tmp_path / "own.key"
+    path.write_bytes((CERTIFICATES / f"{name}.key").read_bytes())
+    path.chmod(0o600)
+    return path
+
+
+def test_a_server_with_tls_is_asked_by_its_name_and_no_other_certificate(
+    app: FastAPI, client: TestClient, config: Config, admin: dict[str, str], tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(admin["Authorization"].partition(" ")[2])
+    token.chmod(0o600)
+    certificate = str(CERTIFICATES / "server.pem")
+    settings = replace(
+        config.api, port=free_port(), tls_cert_file=certificate, tls_key_file=str(_key(tmp_path))
+    )
+    assert reach_of(settings).tls
+    server = _HttpServer(app, settings)
+    server.start()
+    begun = Event()
+    while not server._server.started:
+        assert server._thread.is_alive()
+        begun.wait(0.01)
+    try:
+        url = f"https://127.0.0.1:{settings.port}"
+        known = Server(url=url, token_file=str(token), ca_file=str(CERTIFICATES / "ca.pem"))
+        assert Client(known).get("/me")["name"] == "admin"
+        others = str(CERTIFICATES / "other.pem")
+        for unknown in (replace(known, ca_file=""), replace(known, ca_file=others)):
+            with pytest.raises(ServiceUnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+                Client(unknown).get("/me")
+        with pytest.raises(ConfigurationError, match="no certificates"):
+            Client(replace(known, ca_file=str(token)))
+        assert health("127.0.0.1", settings.port, certificate=certificate)[0] == "ready"
+        assert health("127.0.0.1", settings.port, certificate=others)[0] == "not answering"
+        assert health("127.0.0.1", settings.port)[0] == "not answering"
+    finally:
+        server.stop()
+
+
+def test_a_proxy_that_is_trusted_tells_who_asks_and_no_other_does(
+    app: FastAPI, client: TestClient, admin: dict[str, str]
+) -> None:
+    settings = ApiConfig(
+        behind_proxy=True, trusted_proxies="10.0.0.0/8", url="https://flows.example"
+    )
+    app.state.reach = reach_of(settings)
+
+    def asked(peer: str, **headers: str) -> Response:
+        named = {key.replace("_", "-"): value for key, value in headers.items()}
+        sent = {"Host": "flows.example", **named}
+        return TestClient(app, base_url="http://127.0.0.1", client=(peer, 1)).get(
+            f"{BASE}/me", headers={**admin, **sent}
+        )
+
+    def log_in(address: str) -> Response:
+        through = TestClient(app, base_url="http://127.0.0.1", client=("10.0.0.7", 1))
+        return through.post(
+            f"{BASE}/login",
+            json={"name": "nobody", "password": "wrong"},
+            headers={
+                "Host": "127.0.0.1:12345",  # The proxy's own way to call it.
+                "Origin": "https://flows.example",
+                "X-Forwarded-For": f"192.0.2.1, {address}",
+                "X-Forwarded-Proto": "https",
+            },
+        )
+
+    through = {"X_Forwarded_For": "203.0.113.9", "X_Forwarded_Proto": "https"}
+    assert asked("10.0.0.7", **through).status_code == 200
+    assert asked("10.0.0.7").status_code == 200  # Its own question.
+    assert asked("203.0.113.9", **through).status_code == 403
+    in_the_clear = {**through, "X_Forwarded_Proto": "http"}
+    assert "https" in asked("10.0.0.7", **in_the_clear).json()["detail"]
+    assert asked("10.0.0.7", X_Forwarded_For="203.0.113.9").status_code == 403
+    assert asked("10.0.0.7", **through, Host="evil.example").status_code == 421
+    # Guesses count for the address that the proxy has seen, whatever is written before it.
+    address = "203.0.113.9"
+    answers = [log_in(address).status_code for _ in range(6)]
+    assert answers == [401] * 5 + [429]

@@ -1,0 +1,143 @@
+"""From where an api-server is reached: settings that are not safe, names, and who asks by a proxy."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from api.reach import NotThroughProxyError, reach_of
+from common.config import ApiConfig
+from common.errors import ConfigurationError
+
+CERTIFICATES = Path(__file__).parents[1] / "integration" / "certificates"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "own.key"
+    path.write_bytes((CERTIFICATES / "server.key").read_bytes())
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def tls(key: Path) -> ApiConfig:
+    return ApiConfig(tls_cert_file=str(CERTIFICATES / "server.pem"), tls_key_file=str(key))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", ""])
+def test_an_address_that_others_reach_takes_tls_or_a_proxy(host: str, tls: ApiConfig) -> None:
+    with pytest.raises(ConfigurationError, match="no loopback address"):
+        reach_of(ApiConfig(http_host=host))
+    url = "https://flows.example"
+    for safe in (tls, ApiConfig(behind_proxy=True)):
+        reach = reach_of(replace(safe, http_host=host, url=url))
+        assert reach.is_own("flows.example")
+        assert reach.is_own("Flows.Example:443")
+        assert not reach.is_own("evil.example")
+        if host in ("0.0.0.0", "::", ""):
+            with pytest.raises(ConfigurationError, match=r"set api\.url"):
+                reach_of(replace(safe, http_host=host))
+        else:
+            assert reach_of(replace(safe, http_host=host)).is_own(f"{host}:12345")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"url": "flows.example"}, "no address like https://"),
+        ({"url": "https://user:hunter2@flows.example"}, "no address"),
+        ({"url": "https://flows.example/path"}, "no address"),
+        ({"url": "https://flows.example:port"}, "no address"),
+        ({"allowed_hosts": "a, b/c"}, "no name of a host"),
+        ({"allowed_hosts": "*.example"}, "no name of a host"),
+        ({"behind_proxy": True, "trusted_proxies": " "}, r"set api\.trusted_proxies"),
+        ({"behind_proxy": True, "trusted_proxies": "proxy.example"}, "no network"),
+        ({"behind_proxy": True, "trusted_proxies": "10.0.0.1/8"}, "no network"),
+        ({"tls_cert_file": "/x"}, "go together"),
+        ({"tls_cert_file": "/x", "tls_key_file": "/nonexistent"}, "no certificate and its key"),
+    ],
+)
+def test_settings_that_can_not_be_are_refused(wrong: dict[str, object], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        reach_of(ApiConfig(**wrong))  # type: ignore[arg-type]
+
+
+def test_a_key_is_its_owners_alone_fits_and_has_no_passphrase(
+    tls: ApiConfig, key: Path, tmp_path: Path
+) -> None:
+    assert reach_of(tls).tls
+    key.chmod(0o640)
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        reach_of(tls)
+    key.chmod(0o600)
+    with pytest.raises(ConfigurationError, match="no certificate and its key"):
+        reach_of(replace(tls, tls_cert_file=str(CERTIFICATES / "elsewhere.pem")))
+    closed = [
+        "openssl",
+        "pkey",
+        "-in",
+        key,
+        "-aes128",
+        "-passout",
+        "pass:x",
+        "-out",
+        tmp_path / "c",
+    ]
+    subprocess.run(closed, check=True, capture_output=True)
+    (tmp_path / "c").chmod(0o600)
+    with pytest.raises(ConfigurationError, match="without a passphrase"):
+        reach_of(replace(tls, tls_key_file=str(tmp_path / "c")))
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("10.0.0.1", [], "10.0.0.1"),
+        ("10.0.0.1", ["203.0.113.9"], "203.0.113.9"),
+        ("::ffff:10.0.0.1", ["203.0.113.9"], "203.0.113.9"),
+        ("10.0.0.1", ["192.0.2.1, 203.0.113.9"], "203.0.113.9"),
+        ("10.0.0.1", ["192.0.2.1", "203.0.113.9, 10.9.9.9"], "203.0.113.9"),
+        ("10.0.0.1", ["203.0.113.9:4711"], "203.0.113.9"),
+        ("10.0.0.1", ["[2001:db8::1]:80"], "2001:db8::1"),
+        ("10.0.0.1", ["2001:db8::1"], "2001:db8::1"),
+        ("10.0.0.1", ["192.0.2.1, unknown"], "10.0.0.1"),
+        ("10.0.0.1", ["192.0.2.1, <script>, 10.0.0.2"], "10.0.0.2"),
+        ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+        ("10.0.0.1", ["192.0.2.1," * 100_000 + "203.0.113.9"], "203.0.113.9"),
+    ],
+)
+def test_who_asks_is_what_the_last_trusted_proxy_saw(
+    peer: str, forwarded: list[str], client: str
+) -> None:
+    reach = reach_of(ApiConfig(behind_proxy=True, trusted_proxies="10.0.0.0/8"))
+    assert reach.client_of(peer, forwarded, ["https"]) == client
+
+
+def test_what_comes_by_another_way_or_in_the_clear_is_refused(tls: ApiConfig) -> None:
+    behind = ApiConfig(behind_proxy=True, trusted_proxies="10.0.0.1")
+    for peer, protocol in (
+        ("203.0.113.9", ["https"]),
+        ("no address", ["https"]),
+        ("10.0.0.1", ["http"]),
+        ("10.0.0.1", []),
+        ("10.0.0.1", ["https", "http"]),
+    ):
+        with pytest.raises(NotThroughProxyError):
+            reach_of(behind).client_of(peer, ["192.0.2.1"], protocol)
+    # With TLS of its own nothing is in the clear, and nobody else's header is believed.
+    both = reach_of(replace(behind, tls_cert_file=tls.tls_cert_file, tls_key_file=tls.tls_key_file))
+    assert both.client_of("203.0.113.9", ["192.0.2.1"], ["http"]) == "203.0.113.9"
+    # Without the setting no header counts.
+    assert reach_of(ApiConfig()).client_of("10.0.0.1", ["192.0.2.1"], []) == "10.0.0.1"
+
+
+def test_a_page_is_ours_by_the_host_or_by_the_address_that_people_use() -> None:
+    reach = reach_of(ApiConfig(url="https://flows.example:8443/"))
+    assert reach.is_own_origin("https://flows.example:8443", "127.0.0.1:12345")
+    assert reach.is_own_origin("http://127.0.0.1:12345", "127.0.0.1:12345")
+    for other in ("https://flows.example", "https://evil.example", "null", ""):
+        assert not reach.is_own_origin(other, "127.0.0.1:12345"), other
