@@ -8,13 +8,13 @@ retention loop of a master and by `orcaflow purge`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, assert_never
 
 from common.clock import Clock
-from common.retention import Need, Pace, needs_of
+from common.retention import Need, Pace, Step, needs_of
 from common.store.retention import FIRST, History, Place, RetentionStore
 
 _FRESH: Final = timedelta(seconds=10)
@@ -50,7 +50,7 @@ class Purge:
         before: datetime,
         definition_id: int | None = None,
         histories: tuple[History, ...] = tuple(History),
-        pace: Pace | None = None,
+        paces: Mapping[Step, Pace] | None = None,
     ) -> None:
         """`definition_id`: only what belongs to this definition, so no alerts."""
         self._store = store
@@ -63,21 +63,34 @@ class Purge:
         self._marked: tuple[int, ...] = ()
         self._histories = deque(histories)
         self._after = 0
-        self._next: Callable[[], None] | None = self._mark
-        self.pace = pace or Pace()
+        self._next: Step | None = Step.MARK
+        self.paces = dict(paces or dict.fromkeys(Step, Pace()))
+        chooses = self.paces[Step.MARK]
+        self.paces[Step.MARK] = replace(chooses, most=min(chooses.most, _CHOSEN_AT_ONCE))
         self.done = Purged()
 
     def step(self) -> bool:
         """Carry out one transaction; return False once there is nothing left to do."""
         if self._next is None:
             return False
-        if self._next == self._mark:
+        kind = self._next
+        if kind is Step.MARK:
             self._look_at_waits()
         began = self._clock.monotonic()
-        self._next()
+        match kind:
+            case Step.MARK:
+                self._mark()
+            case Step.ATTEMPTS:
+                self._delete_attempts()
+            case Step.INSTANCES:
+                self._delete_instances()
+            case Step.HISTORY:
+                self._delete_history()
+            case _:
+                assert_never(kind)
         took = timedelta(seconds=self._clock.monotonic() - began)
         self.done.longest = max(self.done.longest, took)
-        self.pace = self.pace.after(took)
+        self.paces[kind] = self.paces[kind].after(took)
         return self._next is not None
 
     def _look_at_waits(self) -> None:
@@ -88,31 +101,31 @@ class Purge:
 
     def _mark(self) -> None:
         if self._place is None:
-            self._next = self._delete_history if self._histories else None
+            self._next = Step.HISTORY if self._histories else None
             return
         marked = self._store.mark(
             before=self._before,
             after=self._place,
-            limit=min(self.pace.rows, _CHOSEN_AT_ONCE),
+            limit=self.paces[Step.MARK].rows,
             needs=self._needs,
             definition_id=self._definition_id,
         )
         self._place, self._marked = marked.place, marked.ids
         if marked.ids:
-            self._next = self._delete_attempts
+            self._next = Step.ATTEMPTS
 
     def _delete_attempts(self) -> None:
-        deleted = self._store.delete_attempts(self._marked, limit=self.pace.rows)
+        deleted = self._store.delete_attempts(self._marked, limit=self.paces[Step.ATTEMPTS].rows)
         self.done.add("t_ds_task_instance", deleted)
         if not deleted:
-            self._next = self._delete_instances
+            self._next = Step.INSTANCES
 
     def _delete_instances(self) -> None:
-        deleted = self._store.delete_instances(self._marked, limit=self.pace.rows)
+        deleted = self._store.delete_instances(self._marked, limit=self.paces[Step.INSTANCES].rows)
         self.done.add("t_ds_process_instance", len(deleted))
         self.done.instances += deleted
         if not deleted:
-            self._marked, self._next = (), self._mark
+            self._marked, self._next = (), Step.MARK
 
     def _delete_history(self) -> None:
         history = self._histories[0]
@@ -120,7 +133,7 @@ class Purge:
             history,
             before=history.limit(self._before, self._clock.now()),
             after=self._after,
-            limit=self.pace.rows,
+            limit=self.paces[Step.HISTORY].rows,
             definition_id=self._definition_id,
         )
         self.done.add(history.value, page.deleted)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any, Final
 
 from common.model.control import Dependent, read_control
@@ -107,7 +108,7 @@ class Pace:
 
     rows: int = 50
     least: int = 25
-    most: int = 500
+    most: int = 250
 
     def after(self, took: timedelta) -> Pace:
         """Return the pace after a transaction that took so long."""
@@ -116,6 +117,15 @@ class Pace:
         if took < _SHORT:
             return replace(self, rows=min(self.most, self.rows + self.rows // 2 + 1))
         return self
+
+
+class Step(Enum):
+    """The kinds of transactions of a purge; a row of one takes longer than of another."""
+
+    MARK = "mark"
+    ATTEMPTS = "attempts"
+    INSTANCES = "instances"
+    HISTORY = "history"
 
 
 _LONG: Final = timedelta(milliseconds=40)

@@ -213,9 +213,10 @@ _TREE: Final = _ROOT.union(
         relation_process_instance.c.parent_process_instance_id == _ROOT.c.id,
     )
 )
-_MEMBERS: Final = select(_TREE.c.root, process_instance.c.id).join_from(
-    _TREE, process_instance, process_instance.c.id == _TREE.c.id
-)
+# Not joined with the instances: of a recursion PostgreSQL expects so many rows that it would read
+# the whole table.
+_MEMBERS: Final = select(_TREE.c.root, _TREE.c.id)
+_EXISTING: Final = select(process_instance.c.id).where(process_instance.c.id == any_of("ids"))
 _ABOUT: Final = (
     select(
         process_instance.c.id,
@@ -425,9 +426,7 @@ def choose(
         place = Place(candidates[-1].start_time, candidates[-1].id)
     if not candidates:
         return Marked(ids=(), place=None)
-    trees: dict[int, list[int]] = {}
-    for row in db.execute(_MEMBERS, {"ids": [row.id for row in candidates]}):
-        trees.setdefault(row.root, []).append(row.id)
+    trees = _trees(db, [row.id for row in candidates])
     ids = sorted({each for tree in trees.values() for each in tree})
     about = _ABOUT.with_for_update(skip_locked=True) if locks else _ABOUT
     known = {row.id: row for row in db.execute(about, {"ids": ids})}
@@ -439,6 +438,18 @@ def choose(
         for each in tree
     }
     return Marked(ids=tuple(sorted(chosen)), place=place)
+
+
+def _trees(db: Connection, roots: Collection[int]) -> dict[int, list[int]]:
+    """Return each of these runs with all of its instances that exist, by the root."""
+    members = db.execute(_MEMBERS, {"ids": sorted(roots)}).all()
+    children = sorted({row.id for row in members}.difference(roots))
+    existing = set(roots).union(db.scalars(_EXISTING, {"ids": children}) if children else ())
+    trees: dict[int, list[int]] = {}
+    for row in members:
+        if row.id in existing:
+            trees.setdefault(row.root, []).append(row.id)
+    return trees
 
 
 def _kept(

@@ -17,7 +17,7 @@ from common.clock import Clock
 from common.model.cluster import NodeKind
 from common.purging import Purge
 from common.registry.protocol import Membership
-from common.retention import Pace
+from common.retention import Pace, Step
 from common.store.retention import History, RetentionStore
 from master.identity import Identity
 
@@ -56,7 +56,7 @@ class RetentionLoop:
         self._clock = clock
         self._config = config
         self._purge: Purge | None = None
-        self._pace = Pace()
+        self._paces = dict.fromkeys(Step, Pace())
 
     def run_once(self) -> timedelta:
         """Carry out the next transaction of a purge, or begin one; return the time to rest."""
@@ -71,7 +71,7 @@ class RetentionLoop:
                 before=self._clock.now() - self._config.kept,
                 # The ledger of commands has an age of its own.
                 histories=tuple(each for each in History if each is not History.COMMANDS),
-                pace=self._pace,
+                paces=self._paces,
             )
         began = self._clock.monotonic()
         try:
@@ -83,7 +83,7 @@ class RetentionLoop:
         if goes_on:
             took = timedelta(seconds=self._clock.monotonic() - began)
             return max(_LEAST_REST, took * _RESTS_FOR_EACH)
-        done, self._pace, self._purge = self._purge.done, self._purge.pace, None
+        done, self._paces, self._purge = self._purge.done, self._purge.paces, None
         if done.rows:
             log.info(
                 "old history was deleted",

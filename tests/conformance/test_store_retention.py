@@ -17,7 +17,7 @@ from common.model.plans import Drop, Restart
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Question
 from common.purging import Purge
-from common.retention import Need, Pace, needs_of
+from common.retention import Need, Pace, Step, needs_of
 from common.store import tables as t
 from common.store.retention import FIRST, History, Marked, Place
 from common.store.worker.ports import LogTail
@@ -76,7 +76,7 @@ def test_an_old_run_goes_with_all_that_is_its_own_and_the_newest_of_its_definiti
     task_id = db.rows(t.task_instance)[0]["id"]
     db.insert(t.task_group_queue, task_id=task_id, group_id=1)
     newest = an_old_run(db, definition, "a")
-    done = purge(db, pace=Pace(rows=1, most=1)).done
+    done = purge(db, paces=dict.fromkeys(Step, Pace(rows=1, most=1))).done
     assert done.rows == {"t_ds_task_instance": 2, "t_ds_process_instance": 1}
     assert done.instances == [(definition, old.process_instance_id)]
     assert ids(db) == [newest.process_instance_id]
@@ -322,7 +322,7 @@ def test_lines_of_history_go_by_their_own_age(db: Tables) -> None:
     # Alerts belong to no definition, and the ledger's lines to another one.
     every = tuple(History)
     assert purge(db, definition_id=7, histories=every).done.rows == {History.FIRES.value: 2}
-    done = purge(db, pace=Pace(rows=1, most=1), histories=every).done
+    done = purge(db, paces=dict.fromkeys(Step, Pace(rows=1, most=1)), histories=every).done
     assert done.rows == {each.value: n for each, n in tables.items() if each is not History.FIRES}
     assert [len(db.rows(each)) for each in (t.alert, t.schedule_fire, t.command_ledger)] == [1] * 3
 

@@ -33,6 +33,7 @@ from common.store.people.views import (
     process_instances,
     task_instances,
 )
+from common.store.retention import FIRST, PostgresRetentionStore
 from common.store.transaction import StoreConflictError
 from common.store.worker.ports import AttemptEnd, AttemptFolders
 from common.store.worker.tasks import PostgresTaskStore
@@ -181,6 +182,17 @@ def test_a_slow_look_reads_nothing_of_what_has_ended(
     made: Engine, look: Callable[[Engine], object]
 ) -> None:
     assert_few(rows_read(made, lambda: look(made)))
+
+
+def test_a_purge_reads_few_runs_besides_those_that_it_marks(made: Engine) -> None:
+    store, before = PostgresRetentionStore(made), NOON + timedelta(days=9000)
+    read = rows_read(made, lambda: store.mark(before=before, after=FIRST, limit=50, needs=()))
+    # The attempts of the fifty are ten times as many, and whatever commands wait are looked through.
+    of_runs = {each: rows for each, rows in read.items() if "t_ds_command" not in each}
+    (recursive,) = (each for each in of_runs if "WITH RECURSIVE" in each)
+    # With a hundred thousand runs a join with a recursion would read all of them.
+    assert "t_ds_process_instance" not in recursive.rpartition(")")[2]
+    assert {each: rows for each, rows in of_runs.items() if rows > 2 * FEW} == {}
 
 
 PERSON = Principal(user_id=1, user_name="admin")

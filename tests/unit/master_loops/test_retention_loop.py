@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from common.model.cluster import NodeKind
-from common.retention import Pace
+from common.purging import Purge
+from common.retention import Pace, Step
 from common.store.retention import History, Marked, Page, RetentionStore
 from master.loops.retention_loop import RetentionConfig, RetentionLoop
 from tests.unit.master_loops.place import SECOND, Place
@@ -92,6 +93,20 @@ def test_one_master_of_several_deletes(place: Place) -> None:
     place.identity.become(None)
     assert loop.run_once() == 10 * SECOND
     assert store.calls == ["mark"]
+
+
+def test_a_slow_choice_of_runs_makes_no_deletion_smaller(place: Place) -> None:
+    class SlowToChoose(Store):
+        """A store whose deletions take no time."""
+
+        def _call(self, name: str) -> None:
+            if name == "mark":
+                super()._call(name)
+
+    purge = Purge(SlowToChoose(place), clock=place.clock, before=place.clock.now())
+    while purge.step():
+        pass
+    assert purge.paces[Step.MARK].rows < Pace().rows < purge.paces[Step.ATTEMPTS].rows
 
 
 def test_a_pace_follows_the_time_that_a_transaction_took() -> None:
