@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ from api.dolphinscheduler.serving import ROWS, Served, served
 from api.policy import Who
 from common.config import ApiConfig, Config
 from common.model.rights import ROLES
-from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from common.store.connect import engine
 from common.store.people.rights import Thing
-from tests.builders import a_definition_json
-from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.integration.api_worlds import a_world
+from tests.integration.cli_rows import a_definition
 from tests.integration.dolphinscheduler_stage import (
     BASE,
     DAILY,
@@ -48,43 +46,15 @@ def stage(app: FastAPI, db: Engine, tmp_path: Path) -> Stage:
     return a_stage(app, db, tmp_path)
 
 
-def a_world(db: Engine, project_id: int, name: str) -> dict[Thing, int]:
-    """A project with one object of each kind."""
-    number = a_definition(
-        db, name=name, project_id=project_id, process_definition_json=a_definition_json("a >> b")
-    )
-    run = an_instance(db, ProcessState.FAILURE, process_definition_id=number, name=name)
-    task = an_attempt(db, run, TaskState.FAILURE, process_definition_id=number, name="a", flag=1)
-    with db.begin() as connection:
-        schedule = connection.scalar(
-            insert(t.schedule)
-            .values(
-                process_definition_id=number,
-                crontab="0 0 3 * * ? *",
-                start_time=datetime(2013, 1, 1, tzinfo=UTC),
-            )
-            .returning(t.schedule.c.id)
-        )
-        command = connection.scalar(
-            insert(t.command)
-            .values(command_type=0, process_definition_id=number)
-            .returning(t.command.c.id)
-        )
-    return {
-        Thing.PROJECT: project_id,
-        Thing.DEFINITION: number,
-        Thing.INSTANCE: run,
-        Thing.TASK: task,
-        Thing.SCHEDULE: schedule or 0,
-        Thing.COMMAND: command or 0,
-    }
-
-
 def some_worlds(db: Engine, foreign: int, suffix: str) -> dict[bool, dict[Thing, int]]:
     """Make one in the project of the roles, and one in a foreign project."""
+    ours, theirs = (
+        a_world(db, project, f"{name}{suffix}")
+        for project, name in ((1, "ours"), (foreign, "theirs"))
+    )
     return {
-        True: a_world(db, 1, f"ours{suffix}"),
-        False: a_world(db, foreign, f"theirs{suffix}"),
+        own: {Thing(kind): number for kind, number in world.objects.items()}
+        for own, world in ((True, ours), (False, theirs))
     }
 
 
