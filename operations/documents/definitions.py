@@ -12,7 +12,10 @@ from common.model.definitions import TaskNode
 from operations.findings import Finding, Severity
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from common.store.people.definitions import DefinitionRow
+    from operations.converting import Conversion
     from operations.definition_files import DefinitionDocument, Mistake
     from operations.definitions import ExecutionTypeSet, Released
     from operations.importing import Imported
@@ -104,6 +107,26 @@ def lint_document(
         "mistakes": [mistake.row() for mistake in mistakes],
         "unmapped": found(Severity.UNMAPPED),
         "warnings": found(Severity.WARNING),
+    }
+
+
+def conversion_document(conversion: Conversion, files: Sequence[Path]) -> dict[str, object]:
+    """The result of converting a file, with the paths of the definitions' files."""
+    return {
+        "definitions": [
+            {
+                "definition": each.definition,
+                "file": str(file),
+                "tasks": each.tasks,
+                "whole": each.is_whole,
+                "unmapped": finding_rows(each.findings, Severity.UNMAPPED),
+                "warnings": finding_rows(each.findings, Severity.WARNING),
+                "notes": list(each.notes),
+            }
+            for each, file in zip(conversion.converted, files, strict=True)
+        ],
+        "resources": list(conversion.resources),
+        "runs": list(conversion.runs),
     }
 
 

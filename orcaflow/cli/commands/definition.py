@@ -36,7 +36,8 @@ app = typer.Typer(
 )
 
 _Files = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", help="JSON files; - is standard input.")
+    list[Path],
+    typer.Argument(metavar="FILE...", help="JSON or YAML; - is JSON of standard input."),
 ]
 _StrictOption = Annotated[
     bool | None,
@@ -94,7 +95,7 @@ def import_(
 
     A file is a JSON object {"name": ..., "description": ..., "processDefinitionJson": {...}}, a
     list of them, the bare 1.2 JSON together with --name, or what DolphinScheduler 1.x, 2.x or 3.x
-    exports.
+    exports. A file that ends in .yaml or .yml has the same in YAML.
     Importing a name again brings it to what the file says, and makes a new version only if
     something changed. Relative paths of scripts and jars are looked for beside the file. A key that
     is nearly a known one is a mistake.
@@ -193,6 +194,69 @@ def lint(
             tasks = counted(document.task_count, "task")
             write(f"ok: {document.name} ({tasks}) in {document.file}")
     if mistakes:
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow definition convert tutorial.py --to definitions\n"
+        "  orcaflow definition convert etl.py --python ~/ds/bin/python -o json\n"
+    )
+)
+def convert(
+    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="A file of pydolphinscheduler.")],
+    *,
+    to: Annotated[
+        Path, typer.Option("--to", metavar="DIR", help="The folder of the YAML files.")
+    ] = Path(),
+    python: Annotated[
+        str,
+        typer.Option("--python", help="An interpreter with apache-dolphinscheduler 4."),
+    ] = "python3",
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="Let the file run no longer.")
+    ] = "60s",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace files that are there.")
+    ] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Write what a file of pydolphinscheduler submits as definition files in YAML.
+
+    The file runs as it is, as a program with your rights, and submits to a gateway that takes
+    notes: no cluster is asked or changed. Data sources and other definitions are named as the file
+    names them, and have to be there when the YAML is imported. Files of the resource centre that it
+    creates are written beside the YAML. What can't run here is listed; exit code 1 then, and the
+    YAML has to be mended.
+
+    Fields: definitions (definition, file, tasks, whole, unmapped, warnings, notes), resources
+    (their paths), runs (names of definitions that the file runs, which is not done).
+    """
+    from datetime import timedelta
+
+    from common.config import home
+    from operations import converting
+    from operations.documents.definitions import conversion_document
+    from operations.times import read_seconds
+
+    within = timedelta(seconds=read_seconds(timeout, field="timeout"))
+    found = converting.convert(file, python=python, within=within, resources=home() / "resources")
+    files = converting.save(found, to, replace=replace)
+    if form is Format.JSON:
+        print_json(conversion_document(found, files))
+    else:
+        for each, path in zip(found.converted, files, strict=True):
+            _report_findings(each.definition, each.findings)
+            for note in each.notes:
+                say(f"unmapped: {each.definition!r:.80}: {note}")
+            write(f"written: {path} ({each.definition}, {counted(each.tasks, 'task')})")
+        for name in found.resources:
+            write(f"written: {to / name}")
+        for name in found.runs:
+            say(f"not run: {name!r}; `orcaflow run {name}` does, once it is imported")
+    if not all(each.is_whole for each in found.converted):
         raise typer.Exit(1)
 
 
