@@ -395,6 +395,91 @@ class DeletedInstances(Answer):
     hosts: list[str]
 
 
+_ShortText = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+_Cron = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+
+class ScheduleChange(Shape):
+    """Settings of a schedule; what is left out stays as it is.
+
+    `first` and `last` are dates or times in the zone of the schedule, `now` or `never`. `deadline`
+    is in seconds, 0 for none; `params` replaces all start-up parameters.
+    """
+
+    cron: _Cron | None = None
+    zone: _ShortText | None = None
+    first: _ShortText | None = None
+    last: _ShortText | None = None
+    misfire_policy: Literal["skip", "fire_once", "fire_all"] | None = None
+    misfire_limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    deadline: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
+    missing_time: Literal["shift", "skip"] | None = None
+    repeated_time: Literal["first", "second", "both"] | None = None
+    execution_type: (
+        Literal["PARALLEL", "SERIAL_WAIT", "SERIAL_DISCARD", "SERIAL_PRIORITY", "definition"] | None
+    ) = None
+    failure_strategy: Literal["END", "CONTINUE"] | None = None
+    worker_group: _ShortText | None = None
+    priority: Literal["HIGHEST", "HIGH", "MEDIUM", "LOW", "LOWEST"] | None = None
+    params: Annotated[dict[Text, Text], Field(max_length=10_000)] | None = None
+    warning_type: Literal["NONE", "SUCCESS", "FAILURE", "ALL"] | None = None
+
+
+class NewSchedule(ScheduleChange):
+    """A schedule to make; it is OFFLINE unless it is to be `online` at once."""
+
+    definition_id: Id
+    cron: _Cron
+    online: bool = False
+
+
+class SavedSchedule(Schedule):
+    """A schedule that was made or changed, with its next fire."""
+
+    next_fire: ComingFire | None
+
+
+class SchedulesRequest(Shape):
+    """Schedules, all or none."""
+
+    ids: Ids
+
+
+class ScheduleRelease(SchedulesRequest):
+    """Schedules to bring ONLINE or OFFLINE, all or none."""
+
+    release_state: Literal["ONLINE", "OFFLINE"]
+
+
+class ReleasedSchedule(Answer):
+    """A release state after a request."""
+
+    id: int
+    definition: str | None
+    release_state: str
+    changed: bool
+
+
+class ReleasedSchedules(Answer):
+    """Schedules after a request."""
+
+    items: list[ReleasedSchedule]
+
+
+class DeletedSchedule(Answer):
+    """A schedule that is gone; its fires stay in the ledger."""
+
+    id: int
+    definition: str | None
+    deleted: bool
+
+
+class DeletedSchedules(Answer):
+    """Schedules that are gone."""
+
+    items: list[DeletedSchedule]
+
+
 class ActionRequest(Shape):
     """An order to several runs, all or none."""
 

@@ -21,7 +21,7 @@ from api.live.log_stream import threads
 from api.live.streams import Streams
 from api.pace import Pace
 from api.patience import MORE_SECONDS, Patience
-from api.policy import BASE, POLICIES, Policy, Who
+from api.policy import BASE, LIST, POLICIES, Policy, Who
 from api.problems import (
     KINDS,
     MEDIA_TYPE,
@@ -185,7 +185,8 @@ def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]
 def _kinds(policy: Policy, route: Route) -> Iterator[str]:
     """The problems that a route may answer with."""
     yield "unauthenticated"
-    if policy.thing is not None or "{id}" in route.path:
+    # A list may be asked for what belongs to a definition that is not there.
+    if policy.thing is not None or policy == LIST or "{id}" in route.path:
         yield "not-found"
     if route.is_conditional:
         yield from ("changed", "unconditional")

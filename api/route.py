@@ -64,6 +64,10 @@ def put(
     )
 
 
+def patch(path: str, serve: Callable[..., Any], answer: Any) -> Route:
+    return Route(method="PATCH", path=path, serve=serve, answer=answer)
+
+
 def delete(
     path: str, serve: Callable[..., Any], answer: Any, *, is_conditional: bool = False
 ) -> Route:

@@ -1,22 +1,62 @@
-"""Schedules and their fires: listed, shown, and brought ONLINE and OFFLINE."""
+"""Schedules and their fires: listed, shown, made, changed, brought ONLINE and OFFLINE, deleted."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from enum import IntEnum
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Query
 
-from api import cursors
-from api.answers import FireList, Released, ScheduleDetail, SchedulePage
+from api import answers, cursors
+from api.answers import (
+    DeletedSchedules,
+    FireList,
+    NewSchedule,
+    Released,
+    ReleasedSchedules,
+    ScheduleChange,
+    ScheduleDetail,
+    SchedulePage,
+    ScheduleRelease,
+    SchedulesRequest,
+)
 from api.asking import Asked
 from api.cursors import After, Limit
-from api.route import Id, Route, get, post
+from api.route import Id, Route, get, patch, post
 from common.clock import SystemClock
-from common.model.states import ReleaseState
-from operations.documents.schedules import details_document, fire_row, released_rows, schedule_row
-from operations.scheduling import details, fires, page, set_release_state
+from common.cron import MissingTime, RepeatedTime
+from common.model.schedules import MisfirePolicy
+from common.model.states import (
+    ExecutionType,
+    FailureStrategy,
+    Priority,
+    ReleaseState,
+    WarningType,
+)
+from operations.documents.schedules import (
+    coming_row,
+    deleted_row,
+    details_document,
+    fire_row,
+    released_rows,
+    schedule_row,
+)
+from operations.scheduling import (
+    SavedSchedule,
+    ScheduleSettings,
+    create,
+    delete,
+    details,
+    edit,
+    fires,
+    page,
+    read_cron,
+    set_release_state,
+)
 from operations.session import Session
-from operations.times import cluster_zone
+from operations.times import cluster_zone, read_zone
+
+Code = TypeVar("Code", bound=IntEnum)
 
 _clock = SystemClock()
 
@@ -62,6 +102,67 @@ def offline(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     return _released(session, id, ReleaseState.OFFLINE)
 
 
+def make(given: NewSchedule, session: Asked) -> dict[str, Any]:
+    """Make a schedule of a definition."""
+    saved = create(
+        session, given.definition_id, _settings(given), online=given.online, now=_clock.now()
+    )
+    return _saved(session, saved)
+
+
+def change(id: Id, given: ScheduleChange, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Change a schedule that is OFFLINE; what is left out stays as it is."""
+    return _saved(session, edit(session, id, _settings(given), now=_clock.now()))
+
+
+def release_all(given: ScheduleRelease, session: Asked) -> dict[str, Any]:
+    """Bring several schedules ONLINE or OFFLINE, all or none."""
+    wanted = ReleaseState[given.release_state]
+    found = set_release_state(session, wanted, ids=given.ids, now=_clock.now())
+    return {"items": released_rows(found, wanted)}
+
+
+def delete_all(given: SchedulesRequest, session: Asked) -> dict[str, Any]:
+    """Delete schedules that are OFFLINE, all or none; their fires stay in the ledger."""
+    return {"items": [deleted_row(each) for each in delete(session, given.ids)]}
+
+
+def _settings(given: ScheduleChange) -> ScheduleSettings:
+    misfire = given.misfire_policy
+    return ScheduleSettings(
+        cron=None if given.cron is None else read_cron(given.cron),
+        zone=None if given.zone is None else read_zone(given.zone),
+        first=given.first,
+        last=given.last,
+        misfire_policy=None if misfire is None else MisfirePolicy(misfire),
+        misfire_limit=given.misfire_limit,
+        deadline=given.deadline,
+        missing_time=None if given.missing_time is None else MissingTime(given.missing_time),
+        repeated_time=None if given.repeated_time is None else RepeatedTime(given.repeated_time),
+        execution_type="definition"
+        if given.execution_type == "definition"
+        else _member(ExecutionType, given.execution_type),
+        failure_strategy=_member(FailureStrategy, given.failure_strategy),
+        worker_group=given.worker_group,
+        priority=_member(Priority, given.priority),
+        start_params=given.params,
+        warning_type=_member(WarningType, given.warning_type),
+    )
+
+
+def _member(kind: type[Code], name: str | None) -> Code | None:
+    return None if name is None else kind[name]
+
+
+def _saved(session: Session, saved: SavedSchedule) -> dict[str, Any]:
+    row = schedule_row(saved.view, zone=cluster_zone(session.config))
+    fire = saved.next_fire
+    return {
+        **row,
+        "next_fire": None if fire is None else coming_row(fire, saved.view.id),
+    }
+
+
 def _released(session: Session, number: int, wanted: ReleaseState) -> dict[str, Any]:
     found = set_release_state(session, wanted, ids=[number], now=_clock.now())
     (row,) = released_rows(found, wanted)
@@ -70,6 +171,10 @@ def _released(session: Session, number: int, wanted: ReleaseState) -> dict[str, 
 
 ROUTES: Final[tuple[Route, ...]] = (
     get("/schedules", list_schedules, SchedulePage),
+    post("/schedules", make, answers.SavedSchedule, status=201),
+    post("/schedules/release", release_all, ReleasedSchedules),
+    post("/schedules/delete", delete_all, DeletedSchedules),
+    patch("/schedules/{id}", change, answers.SavedSchedule),
     get("/schedules/{id}", show_schedule, ScheduleDetail),
     get("/schedules/{id}/fires", list_fires, FireList),
     post("/schedules/{id}/online", online, Released),

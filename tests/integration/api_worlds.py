@@ -30,16 +30,8 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
     )
     run = an_instance(db, ProcessState.FAILURE, process_definition_id=number, name=name)
     task = an_attempt(db, run, TaskState.FAILURE, process_definition_id=number, name="a", flag=1)
+    schedule = a_schedule(db, number)
     with db.begin() as connection:
-        schedule = connection.scalar(
-            insert(t.schedule)
-            .values(
-                process_definition_id=number,
-                crontab="0 0 3 * * ? *",
-                start_time=datetime(2013, 1, 1, tzinfo=UTC),
-            )
-            .returning(t.schedule.c.id)
-        )
         complement = connection.scalar(
             insert(t.complement)
             .values(
@@ -77,6 +69,30 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
     )
 
 
+def a_schedule(db: Engine, definition: int) -> int:
+    with db.begin() as connection:
+        made: int = connection.scalar(
+            insert(t.schedule)
+            .values(
+                process_definition_id=definition,
+                crontab="0 0 3 * * ? *",
+                start_time=datetime(2013, 1, 1, tzinfo=UTC),
+            )
+            .returning(t.schedule.c.id)
+        )
+    return made
+
+
+def to_delete(db: Engine, name: str, world: World) -> int | None:
+    """A new object for a request that deletes it; None for any other request."""
+    if name.endswith("/instances/delete"):
+        definition = world.objects["definition"]
+        return an_instance(db, ProcessState.FAILURE, process_definition_id=definition)
+    if name.endswith("/schedules/delete"):
+        return a_schedule(db, world.objects["definition"])
+    return None
+
+
 def worlds(db: Engine) -> tuple[World, World]:
     """One in the project of the roles, and one in a foreign project."""
     with db.begin() as connection:
@@ -102,8 +118,16 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return {"ids": [number], "release_state": "OFFLINE"}, {}
         case "definitions/execution-type":
             return {"ids": [number], "execution_type": "PARALLEL"}, {}
+        case "schedules":
+            return {"definition_id": number, "cron": "0 0 4 * * ? *"}, {}
+        case "schedules/release":
+            return {"ids": [number], "release_state": "OFFLINE"}, {}
+        case "schedules/delete":
+            return {"ids": [number]}, {}
         case "definitions/delete" | "instances/delete":
             return {"ids": [number]}, {}
+    if name.startswith("PATCH"):
+        return {"cron": "0 0 5 * * ? *"}, {}
     if name.endswith("/events"):
         return None, {"topics": f"instance:{number},overview"}
     return None, {}

@@ -30,7 +30,7 @@ from operations.tokens import create_token
 from operations.users import create_user, grant, set_enabled
 from tests.builders import a_definition_json
 from tests.house.tree import ROOT
-from tests.integration.api_worlds import a_request, a_world, worlds
+from tests.integration.api_worlds import a_request, a_world, to_delete, worlds
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 from tests.simulation.virtual_clock import VirtualClock
 
@@ -76,9 +76,7 @@ def test_every_route_answers_every_role_as_its_policy_says(
         for role in CALLERS:
             for own, world in ((False, theirs), (True, ours)):
                 number = world.objects.get(policy.thing or "", 1)
-                if name.endswith("/instances/delete"):
-                    made = {"process_definition_id": world.objects["definition"]}
-                    number = an_instance(db, ProcessState.FAILURE, **made)
+                number = to_delete(db, name, world) or number
                 body, params = a_request(name, number, f"{role} in {number}")
                 answer = client.request(
                     method,

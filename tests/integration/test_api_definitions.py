@@ -290,3 +290,74 @@ def test_an_order_to_several_runs_is_carried_out_for_all_or_for_none(
     assert delete(foreign).status_code == 404
     more = an_instance(db, ProcessState.SUCCESS, process_definition_id=number)
     assert delete(more).json()["deleted"] == [more]
+
+
+def test_a_schedule_is_made_changed_released_and_deleted(
+    client: TestClient, ada: dict[str, str], db: Engine
+) -> None:
+    number = a_definition(db, process_definition_json=a_definition_json("a"))
+    path = f"{BASE}/schedules"
+    body = {
+        "definition_id": number,
+        "cron": "0  0 3 * * ? *",
+        "zone": "America/New_York",
+        "last": "2100-01-01",
+        "misfire_policy": "fire_once",
+        "execution_type": "SERIAL_WAIT",
+        "params": {"day": "1", "password": "hunter2"},
+    }
+    made = client.post(path, json=body, headers=ada)
+    assert made.status_code == 201, made.text
+    schedule = made.json()
+    assert (schedule["crontab"], schedule["release_state"]) == ("0 0 3 * * ? *", "OFFLINE")
+    assert " 03:00:00-0" in schedule["next_fire"]["local"]
+    assert "hunter2" not in made.text
+    one = f"{path}/{schedule['id']}"
+    changed = client.patch(one, json={"cron": "0 30 4 * * ? *", "params": {}}, headers=ada).json()
+    assert (changed["crontab"], changed["params"], changed["timezone_id"]) == (
+        "0 30 4 * * ? *",
+        {},
+        "America/New_York",
+    )
+    both = {"ids": [schedule["id"]], "release_state": "ONLINE"}
+    assert client.post(f"{path}/release", json=both, headers=ada).json()["items"][0]["changed"]
+    for refused in (
+        client.patch(one, json={"priority": "HIGH"}, headers=ada),
+        client.post(f"{path}/delete", json={"ids": [schedule["id"]]}, headers=ada),
+    ):
+        assert (refused.status_code, "schedule offline" in refused.json()["cure"]) == (409, True)
+    client.post(f"{path}/release", json={**both, "release_state": "OFFLINE"}, headers=ada)
+    missing = {"ids": [schedule["id"], 2**31 - 1]}
+    assert client.post(f"{path}/delete", json=missing, headers=ada).status_code == 404
+    gone = client.post(f"{path}/delete", json={"ids": [schedule["id"]]}, headers=ada)
+    assert gone.json()["items"] == [
+        {"id": schedule["id"], "definition": "nightly", "deleted": True}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"cron": "0 0 0 31 2 ?"}, "cron"),
+        ({"cron": "* * *"}, "cron"),
+        ({"cron": "0 0 3 L-99 * ?"}, "cron"),
+        ({"cron": "x" * 1001}, "body.cron"),
+        ({"zone": "Mars/Olympus"}, "zone"),
+        ({"first": "soon"}, "from"),
+        ({"first": "2100-01-01", "last": "2000-01-01"}, "to"),
+        ({"worker_group": "nobody"}, "worker_group"),
+        ({"misfire_limit": 0}, "body.misfire_limit"),
+        ({"params": {"a": 1}}, "body.params.a"),
+        ({"unknown": 1}, "body.unknown"),
+    ],
+)
+def test_a_schedule_that_could_never_fire_is_refused_with_its_place(
+    client: TestClient, ada: dict[str, str], db: Engine, settings: dict[str, Any], place: str
+) -> None:
+    number = a_definition(db, process_definition_json=a_definition_json("a"))
+    body = {"definition_id": number, "cron": "0 0 3 * * ? *", **settings}
+    answer = client.post(f"{BASE}/schedules", json=body, headers=ada)
+    assert answer.status_code in (404, 422), answer.text
+    if answer.status_code == 422:
+        assert answer.json()["mistakes"][0]["place"] == place, answer.text
+    assert client.get(f"{BASE}/schedules", headers=ada).json()["items"] == []
