@@ -102,6 +102,8 @@ async def check_parameters(request: Request) -> None:
         if name not in known:
             options = ", ".join(sorted(known)) or "none"
             raise UsageError(f"{name!r:.100}", f"is no parameter here; known are: {options}")
+        if any("\0" in value for value in request.query_params.getlist(name)):
+            raise UsageError(name, "it holds a NUL, which no text of the database has")
 
 
 async def content_of(request: Request) -> bytes:

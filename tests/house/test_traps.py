@@ -140,3 +140,14 @@ def test_every_section_that_the_code_cites_stands_in_the_contract() -> None:
     cited = _cited(_CITED_SECTION)
     assert {f"§{one}": where for one, where in cited.items() if one not in sections} == {}
     assert {f"X{one}": w for one, w in _cited(_CITED_RULE).items() if one not in rules} == {}
+
+
+def test_every_test_that_the_page_about_security_names_exists() -> None:
+    names = _tests()
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| X(\d+) \|.*\| ([^|]*) \|$", page, re.MULTILINE)
+    assert len(rows) == len({number for number, _ in rows}) > 20
+    for number, tests in rows:
+        named = re.findall(r"`(test_\w+)`", tests)
+        assert named, f"X{number} has no test"
+        assert [name for name in named if name not in names] == [], f"X{number}"

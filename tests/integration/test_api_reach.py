@@ -1,4 +1,4 @@
-"""The api-server from other computers: TLS of its own, and a proxy that tells who asks."""
+"""The api-server from other computers: TLS of its own, a proxy that tells who asks, and strangers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from httpx import Response
+from sqlalchemy import Engine
 
 from api.policy import BASE
 from api.reach import reach_of
 from api.server import _HttpServer
 from common.config import ApiConfig, Config
 from common.errors import ConfigurationError, ServiceUnreachableError
+from common.model.states import ProcessState
 from common.ports import free_port
 from operations.health import health
 from operations.session import Session
 from operations.tokens import create_token
+from operations.users import create_user
 from orcaflow.remote.client import Client
 from orcaflow.remote.contexts import Server
+from tests.integration.cli_rows import an_instance
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 
@@ -124,3 +128,71 @@ def test_a_proxy_that_is_trusted_tells_who_asks_and_no_other_does(
     address = "203.0.113.9"
     answers = [log_in(address).status_code for _ in range(6)]
     assert answers == [401] * 5 + [429]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//api/v1/instances",
+        "/%61pi/v1/instances",
+        "/api/v1/;x=/instances",
+        "/api/v1/%2e%2e/v1/instances",
+        "/api%2fv1%2finstances",
+        "/api/v1/instances%00",
+        "/%2561pi/v1/instances",
+        "/livez/../api/v1/instances",
+        "/API/V1/INSTANCES",
+    ],
+)
+def test_no_spelling_of_a_path_goes_around_the_rights_x3(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code in (401, 404), answer.text
+    other = {"X-Original-URL": path, "X-Rewrite-URL": path, "X-HTTP-Method-Override": "POST"}
+    assert client.get("/livez", headers=other).json() == {"status": "ok"}
+
+
+def test_no_other_origin_reads_an_answer_or_frames_it_x8(
+    client: TestClient, admin: dict[str, str]
+) -> None:
+    evil = {**admin, "Origin": "https://evil.example"}
+    asked = {**evil, "Access-Control-Request-Method": "POST"}
+    for answer in (
+        client.get(f"{BASE}/me", headers=evil),
+        client.options(f"{BASE}/instances", headers=asked),
+    ):
+        assert not [each for each in answer.headers if each.startswith("access-control-")]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("definition=x'; DROP TABLE t_ds_command; --", 200),
+        ("definition=1) or 1=1", 200),
+        ("definition=" + "%25" * 2_000, 422),
+        ("definition=%25", 200),
+        ("state=1) or 1=1", 422),
+        ("sort=id;--", 422),
+        ("limit=1000000000", 422),
+        ("after=x", 422),
+        ("project_id=1 or 1=1", 422),
+        ("definition=a%00b", 422),
+    ],
+)
+def test_a_filter_is_a_value_and_nothing_else_x14(
+    client: TestClient, admin: dict[str, str], db: Engine, query: str, status: int
+) -> None:
+    an_instance(db, ProcessState.SUCCESS)
+    answer = client.get(f"{BASE}/instances?{query}", headers=admin)
+    assert answer.status_code == status, answer.text
+    if status == 200:
+        assert answer.json()["items"] == []
+
+
+def test_what_everybody_may_read_names_nobody_x21(client: TestClient, owner: Session) -> None:
+    create_user(owner, "ada-lovelace", is_admin=True, password=None, tenant=None)
+    for path in ("/livez", "/readyz", "/metrics", f"{BASE}/openapi.json"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "ada-lovelace" not in answer.text
+    assert client.get("/metrics/../debug").status_code == 404
