@@ -16,7 +16,7 @@ import pytest
 from common.model.states import TaskState
 from common.process_identity import is_alive
 from common.store.worker.ports import ClaimedTask
-from tests.integration.worker_host import Host, Signpost, wait_until_gone
+from tests.integration.worker_host import Host, SetClock, Signpost, wait_until_gone
 from worker.launching.base import TaskSettings
 from worker.processes.ending import KILLED_LATE
 from worker.processes.starting import Prepared
@@ -265,6 +265,19 @@ def test_a_lost_session_ends_everything_at_once_and_blames_no_task(
     host.until(lambda: not host.supervisor.running())
     assert {end.state for end in host.ends.values()} == {TaskState.NEED_FAULT_TOLERANCE}
     assert len(host.ends) == 2
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_it_rests_when_everything_is_done(tmp_path: Path, forks: bool) -> None:
+    clock = SetClock()
+    host = Host(tmp_path, clock=clock, forks=forks)
+    for number, task_type in enumerate(("SHELL", "PYTHON"), 1):
+        host.run(host.task(number, "exit", task_type=task_type))
+        clock.ahead += timedelta(seconds=1)
+        host.supervisor.wake()
+        host.supervisor.run_once()
+        assert host.supervisor._rest() > 0
+    host.supervisor.close()
 
 
 def test_running_tells_an_attempt_from_its_start_until_its_end(host: Host) -> None:

@@ -182,6 +182,10 @@ class _Server:
             os.close(self._words)
             raise
 
+    def lacks_a_leader(self) -> bool:
+        """Return whether it has been of use and has nobody forked ahead."""
+        return self.has_served and self.ahead is None
+
     def take(self) -> _Ahead:
         """Return the leader that was forked ahead, or have one forked now."""
         ahead, self.ahead = self.ahead, None
@@ -282,10 +286,14 @@ class ForkServers:
             self._dismissed.append(ahead)
         return leader
 
+    def lack_a_leader(self) -> bool:
+        """Return whether `prepare` would have one forked."""
+        return any(server.lacks_a_leader() for server in self._servers.values())
+
     def prepare(self) -> None:
         """Have a leader forked ahead in the place of one that was taken."""
         for server in self._servers.values():
-            if server.has_served and server.ahead is None:
+            if server.lacks_a_leader():
                 with suppress(OSError):  # What has become of the server shows when it is asked.
                     server.ahead = server.order()
 

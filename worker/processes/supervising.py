@@ -293,7 +293,8 @@ class Supervisor:
             self._starter.refuse(task, TaskState.KILL, "killed before it was started")
         else:
             self._starter.start(task)
-            self._prepare_at = self._clock.monotonic() + _UNDISTURBED_SECONDS
+            if self._fork_servers is not None and self._fork_servers.lack_a_leader():
+                self._prepare_at = self._clock.monotonic() + _UNDISTURBED_SECONDS
 
     def _kill(self, task_instance_id: int) -> None:
         attempt = self._live.get(task_instance_id)
