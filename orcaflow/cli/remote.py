@@ -32,7 +32,9 @@ class Chosen:
 OVER_HTTP: Final = frozenset(
     {
         *("run", "server list", "task list", "task why", "command list", "command show"),
-        *("task log", "task force-success"),
+        *("task log", "task force-success", "instance delete"),
+        *("definition list", "definition export", "definition online", "definition offline"),
+        *("definition set", "definition delete"),
         *("instance list", "instance why", "instance stop", "instance pause", "instance resume"),
         *("instance rerun", "instance recover", "instance watch"),
     }
@@ -61,11 +63,9 @@ same; they are refused if a server is named with the command itself."""
 LOCAL_ONLY: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
-            *("instance show", "instance execute", "instance delete"),
+            *("instance show", "instance execute"),
             *("task render",),
-            *("definition import", "definition list", "definition show", "definition export"),
-            *("definition online", "definition offline", "definition delete"),
-            *("definition set",),
+            *("definition import", "definition show"),
             *("schedule create", "schedule list", "schedule show", "schedule edit"),
             *("schedule online", "schedule offline", "schedule delete", "schedule preview"),
             *("schedule fires", "schedule simulate"),

@@ -33,7 +33,9 @@ from operations.log_pieces import Log, Piece
 from operations.lookup import state_named
 from operations.members import MemberHealth
 from operations.task_log import LogMissingError
+from orcaflow.remote import definitions
 from orcaflow.remote.client import Client, other_version
+from orcaflow.remote.definitions import definition_named
 from orcaflow.remote.documents import (
     causes_of,
     command_of,
@@ -243,7 +245,7 @@ def begin_run(
     if warning_type is not WarningType.NONE:
         raise UsageError("warning_type", "over HTTP a run can't ask for alerts yet")
     body = {
-        "definition_id": _definition_named(client, definition),
+        "definition_id": definition_named(client, definition).id,
         "params": dict(params),
         "date": date,
         "start_nodes": None if start_nodes is None else start_nodes.split(","),
@@ -312,19 +314,8 @@ def _put(
     return PutCommand(id=put["command_id"], process_instance_id=root, command_type=command_type)
 
 
-def _definition_named(client: Client, name: str) -> int:
-    found = client.get("/definitions", {"name": name, "limit": 2})["items"]
-    if not found:
-        raise NotFoundError(
-            f"there is no process definition {name!r}; see `orcaflow definition list`"
-        )
-    if len(found) > 1:
-        raise NotAllowedError(f"{name!r} is ambiguous: it stands in more than one project")
-    number: int = found[0]["id"]
-    return number
-
-
 ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
+    **definitions.ANSWERS,
     "commands.command_with_id": command_with_id,
     "commands.list_commands": list_commands,
     "commands.outcome": outcome,

@@ -14,13 +14,15 @@ from typing import Any, Final
 from common.model.cluster import Heartbeat, NodeKind
 from common.model.commands import CommandOutcome, CommandType
 from common.model.offers import Offer
-from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
+from common.model.states import FailureStrategy, Priority, ProcessState, ReleaseState, TaskState
+from common.store.people.definitions import DefinitionRow
 from common.store.people.families import Relative
 from common.store.people.ledger import CommandView
 from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from common.why import Cause, CauseKind
 from operations.commands import WAITING
 from operations.control_decisions import ControlDecision, LookedAt
+from operations.deleting import Deleted
 from operations.members import Member, MemberHealth
 
 
@@ -72,6 +74,38 @@ _OF_TASK: Final = (
 _MOMENTS_OF_TASK: Final = (
     *("submit_time", "start_time", "end_time", "retry_at", "due_at", "lost_at"),
 )
+
+
+def definition_of(row: Mapping[str, Any]) -> DefinitionRow:
+    """A definition, without what its document has."""
+    return DefinitionRow(
+        id=row["id"],
+        code=row["id"],
+        project_id=row["project_id"],
+        name=row["name"],
+        version=row["version"],
+        release_state=ReleaseState[row["release_state"]],
+        process_definition_json=None,
+        description=row["description"],
+        global_params=None,
+        timeout_minutes=0,
+        tenant_id=-1,
+        user_id=0,
+        usable=row["usable"],
+        create_time=datetime.fromisoformat(row["create_time"]),
+        update_time=datetime.fromisoformat(row["update_time"]),
+    )
+
+
+def deleted_of(row: Mapping[str, Any]) -> Deleted:
+    """Runs that are gone."""
+    return Deleted(
+        ids=tuple(row["deleted"]),
+        attempts=row["task_instances"],
+        folders=row["folders"],
+        left=tuple(row["left"]),
+        hosts=tuple(row["hosts"]),
+    )
 
 
 def decision_from(document: Mapping[str, Any]) -> ControlDecision:

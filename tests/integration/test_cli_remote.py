@@ -177,7 +177,11 @@ SAME: Final = (
     *("task list --instance 2 --state submitted -o json", "task list --instance 1 --state x"),
     *("task list --instance 1 --all --limit 1", "task list --instance 4"),
     *("instance watch 4", "instance watch 3", "instance watch 99"),
-    "run nobody --wait",
+    *("run nobody --wait", "definition list", "definition list -o json"),
+    *("definition export nightly", "definition export nobody", "definition online nightly"),
+    *("definition online nobody", "definition offline nightly nobody", "definition delete nightly"),
+    *("definition set nightly --execution-type parallel -o json", "definition delete nobody"),
+    *("instance delete 2", "instance delete 99"),
 )
 """Commands that change nothing, refused orders among them."""
 LOGS: Final = (
@@ -273,6 +277,29 @@ def test_logs_and_the_ends_of_those_that_failed_are_told_by_a_server(
     late = numbered(cli("instance", "watch", "2", "--timeout", "0.000001"))
     assert numbered(remote("instance", "watch", "2", "--timeout", "0.000001")) == late
     assert late[0] == 124
+
+
+def test_definitions_are_released_and_deleted_by_a_server(remote: Cli, db: Engine) -> None:
+    a_cluster(db)
+    number = a_definition(db, process_definition_json=a_definition_json("a"), name="other")
+    run = an_instance(db, ProcessState.SUCCESS, process_definition_id=number)
+    assert remote("definition", "offline", "nightly", "other")[1] == (
+        "nightly is now OFFLINE\nother is now OFFLINE\n"
+    )
+    kind = parsed(
+        remote("definition", "set", "other", "--execution-type", "serial-wait", "-o", "json")
+    )
+    assert kind == [
+        {"name": "other", "id": number, "execution_type": "SERIAL_WAIT", "changed": True}
+    ]
+    assert remote("definition", "export", "other", "--with-secrets")[0] == 4
+    gone = parsed(remote("definition", "delete", "other", "--instances", "-o", "json"))
+    assert (gone["deleted"], gone["instances"]["deleted"]) == (
+        [{"id": number, "name": "other"}],
+        [run],
+    )
+    # Runs that are gone with what began them.
+    assert parsed(remote("instance", "delete", "4", "-o", "json"))["deleted"] == [4]
 
 
 def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
