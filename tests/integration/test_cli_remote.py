@@ -327,7 +327,7 @@ def test_every_command_is_done_by_a_server_or_says_why_not() -> None:
 
 def test_a_command_that_no_server_does_touches_nothing_here(remote: Cli, db: Engine) -> None:
     a_cluster(db)
-    code, out, err = remote("instance", "delete", "1")
+    code, out, err = remote("purge", "--older-than", "0d")
     assert (code, out) == (4, "")
     assert "without --server" in err
     with db.connect() as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import signal
@@ -377,6 +378,20 @@ def test_what_runs_with_its_tag_before_it_began_is_ended_first(
     assert left.state == "KILLED"
     bench.kill(1)
     assert not yarn.live(), bench.log()
+
+
+def test_a_stop_is_heard_whichever_thread_the_kernel_gives_it_to(
+    bench: Bench, yarn: FakeYarn
+) -> None:
+    bench.begin()
+    bench.wait_for("is RUNNING")
+    runner = bench.runner()
+    others = [int(thread.name) for thread in Path(f"/proc/{runner}/task").iterdir()]
+    others.remove(runner)
+    tgkill = ctypes.CDLL(None, use_errno=True).tgkill
+    assert tgkill(runner, others[0], signal.SIGTERM) == 0
+    bench.host.until(lambda: not yarn.live())
+    assert bench.host.end_of(1).state is TaskState.FAILURE
 
 
 def test_a_driver_of_our_own_is_not_taken_for_what_bore_its_tag_before(

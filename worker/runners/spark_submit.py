@@ -9,10 +9,10 @@ the workers' sweep does the rest.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
-from queue import SimpleQueue
 from typing import Final
 
 from worker.runners.job import FAILED, Job, read_job
@@ -28,22 +28,28 @@ from worker.spark.managers.rest import HASTY, PATIENT, Limits
 from worker.spark.managers.settings import ManagerSettings
 from worker.spark.progress.facts_file import FactsFile
 
-_ENDED: Final = "ended"
+_ENDED: Final = 0
+"""The news of the thread that follows the application; that of a signal is its number."""
+_MOST_NEWS: Final = 64
 _TROUBLE_SECONDS: Final = 60.0
 """The time to insist on ends when this program itself has failed; the sweep goes on after it."""
 
 
 def main() -> int:
     job = read_job()
-    # Its `put` may interrupt its own `get` in the same thread, as a signal does.
-    news: SimpleQueue[tuple[str, int]] = SimpleQueue()
+    # The kernel may give a signal to any thread, and Python would then run a handler only when this
+    # one wakes up; the pipe is written at once.
+    news, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell)
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda signum, _frame: news.put(("signal", signum)))
+        signal.signal(each, lambda _signum, _frame: None)
     stopping = threading.Event()
     submission = Submission(job.document)
     facts = FactsFile(os.environ.get("ORCAFLOW_SPARK_FACTS"))
     watch = Watch(_manager(job, PATIENT), lambda text: say(job, text))
     follower = Follower(job, watch, submission, facts, stopping)
+    codes: list[int] = []
 
     def follow() -> None:
         try:
@@ -56,15 +62,15 @@ def main() -> int:
             code = job.fail(error)
             if submission.was_started:
                 _end(job, follower, submission, limit_seconds=_TROUBLE_SECONDS)
-        news.put((_ENDED, code))
+        codes.append(code)
+        os.write(tell, bytes([_ENDED]))
 
     threading.Thread(target=follow, name="follow", daemon=True).start()
-    kind, number = news.get()
-    if kind == _ENDED and not news.empty():
-        # A stop ends spark-submit as well, and the other thread was the first to hear of that.
-        kind, number = news.get()
-    if kind == _ENDED:
-        code = number
+    select.select([news], [], [])
+    # A stop ends spark-submit as well, and the other thread may be the first to tell of that.
+    number = next((each for each in os.read(news, _MOST_NEWS) if each != _ENDED), _ENDED)
+    if number == _ENDED:
+        (code,) = codes
     else:
         stopping.set()
         _end(job, follower, submission)
