@@ -20,7 +20,7 @@ import sys
 import textwrap
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
@@ -33,7 +33,7 @@ from worker.loops.host_loop import HostLoop
 from worker.spark.host import folders, task_proxy
 from worker.spark.jvm import doors, properties
 from worker.spark.jvm.installation import home_of_spark
-from worker.spark.session.sessions import Place
+from worker.spark.session.sessions import Place, end_late_jobs
 from worker.spark.session.sharing import ISOLATED
 from worker.workspace import Account
 
@@ -69,6 +69,19 @@ def until(is_so: Callable[[], object], *, within: float = 300) -> None:
         # Between looks at other processes' effects; no test's outcome depends on its length. A look
         # may ask servers, who need the processor for what is awaited.
         time.sleep(0.02 if waited < 1 else 0.1)
+
+
+def late_jobs_end(place: Place, others: Collection[str] = ()) -> bool:
+    """Look for late jobs as the host does: again, if a page takes longer than a look waits."""
+    found: list[bool] = []
+
+    def looks() -> bool:
+        with suppress(TimeoutError):
+            found.append(end_late_jobs(place, others))
+        return bool(found)
+
+    until(looks)
+    return found[0]
 
 
 def a_profile(**changes: Any) -> SparkProfile:

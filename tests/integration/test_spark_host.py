@@ -24,12 +24,12 @@ from tests.integration.spark_host import (
     SparkHost,
     command,
     kill,
+    late_jobs_end,
     lives,
     memory_mb,
     spark_host,
     until,
 )
-from worker.spark.session.sessions import end_late_jobs
 from worker.spark.session.sharing import ISOLATED
 
 pytestmark = pytest.mark.slow
@@ -329,22 +329,10 @@ def test_a_job_that_begins_in_a_session_after_it_was_closed_is_killed(host: Spar
     until(host.running_jobs)
     (place,) = host.places_of_jobs()
     elsewhere = place.beside(str(uuid.uuid4()))
-    assert not end_late_jobs(elsewhere)
-    found: list[bool | None] = []
-
-    def looks() -> bool:
-        # As the host does: again, if a page takes longer than a look waits for it.
-        try:
-            found.append(end_late_jobs(elsewhere, [place.session_id]))
-        except TimeoutError:
-            found.append(None)
-        return found[-1] is not None
-
-    until(looks)
-    # A look that waited too long may have killed it.
-    assert found[-1] or None in found
+    assert not late_jobs_end(elsewhere)
+    assert late_jobs_end(elsewhere, [place.session_id])
     assert attempt.end() == 1
-    assert not end_late_jobs(place)
+    assert not late_jobs_end(place)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
