@@ -33,7 +33,8 @@ _MOST_KNOWN: Final = 2_000
 _WITH_FOLDERS: Final = ("local", "hdfs")
 """Stores with folders that must be made, and in which a file is seen while it is written."""
 _PUTS_OUT: Final = b"{setValue("
-_FAILURES: Final = (OSError, ValueError, KeyError, TypeError, ArrowException, NotImplementedError)
+_FAILURES: Final = (OSError, ValueError, KeyError, TypeError, ArrowException)
+"""The errors of stores and of requests that make no sense: told to the parent, never its end."""
 
 
 class Store:
