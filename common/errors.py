@@ -47,5 +47,13 @@ class InvalidDefinitionError(SchedulerError):
         self.mistakes = mistakes
 
 
+class InvalidSpecError(SchedulerError):
+    """A stream's specification can't be used; `mistakes` lists each with its place."""
+
+    def __init__(self, mistakes: tuple[str, ...]) -> None:
+        super().__init__("; ".join(mistakes))
+        self.mistakes = mistakes
+
+
 class BadCommandError(SchedulerError):
     """A command can't be carried out, now or ever. Move it to the error table with this text."""

@@ -1,0 +1,387 @@
+"""Reads the JSON specification of a Kafka supervisor, with every mistake at once.
+
+Pure. Keys, shapes and defaults are Druid's, in both shapes: parts below `spec`, or at the top.
+`read_spec` returns the specification and the places of keys that are accepted and change nothing
+here, which the answer to a submission lists. Secrets are never in a mistake.
+
+    dataSchema     rows                   `common.model.streams.schema`
+    ioConfig       the stream, its tasks  here
+    tuningConfig   limits, patience       here
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from common.errors import InvalidSpecError
+from common.model.streams.fields import Fields, Findings
+from common.model.streams.formats import read_format, read_parse_spec
+from common.model.streams.schema import partitions_of, read_schema
+from common.model.streams.spec import (
+    Bounds,
+    EnvironmentSecret,
+    IdleRule,
+    InputFormat,
+    IoConfig,
+    ScalingRule,
+    SupervisorSpec,
+    TextFormat,
+    Tombstone,
+    TuningConfig,
+)
+
+MAX_TEXT: Final = 1_048_576
+MAX_TASKS: Final = 10_000
+SERVERS: Final = "bootstrap.servers"
+
+_TYPES: Final = ("kafka", "NoopSupervisorSpec")
+_KAFKA: Final = ("kafka",)
+_SECOND: Final = timedelta(seconds=1)
+_OFTENEST_FETCH: Final = timedelta(seconds=5)
+_PACED_BY_US: Final = frozenset(
+    {"group.id", "enable.auto.commit", "auto.offset.reset", "key.deserializer"}
+    | {"value.deserializer", "enable.auto.offset.store"}
+)
+"""Consumer properties that every task sets itself."""
+
+_IO_IGNORED: Final = (
+    "multiTopic",
+    "configOverrides",
+    "emitTimeLagMetrics",
+    "serverPriorityToReplicas",
+)
+_TUNING_IGNORED: Final = (
+    "workerThreads",
+    "chatAsync",
+    "chatThreads",
+    "chatRetries",
+    "httpTimeout",
+    "maxRowsInMemory",
+    "maxBytesInMemory",
+    "skipBytesInMemoryOverheadCheck",
+    "intermediatePersistPeriod",
+    "maxPendingPersists",
+    "numPersistThreads",
+    "indexSpec",
+    "indexSpecForIntermediatePersists",
+    "appendableIndexSpec",
+    "segmentWriteOutMediumFactory",
+    "basePersistDirectory",
+    "buildV9Directly",
+    "handoffConditionTimeout",
+    "maxColumnsToMerge",
+    "releaseLocksOnHandoff",
+    "recordBufferSize",
+    "recordBufferOfferTimeout",
+    "recordBufferFullWait",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSpec:
+    """A good specification, and the places of its keys that change nothing here."""
+
+    spec: SupervisorSpec | Tombstone
+    ignored: tuple[str, ...]
+
+
+def read_spec(document: str | Mapping[str, Any]) -> ReadSpec:
+    """Read a specification; `InvalidSpecError.mistakes` name every mistake with its place."""
+    findings = Findings()
+    top = Fields(_parsed(document), "", findings)
+    type_ = top.one_of("type", _TYPES, default="kafka") if "type" in top else top.name("type")
+    spec: SupervisorSpec | Tombstone
+    spec = _tombstone(top) if type_ == "NoopSupervisorSpec" else _kafka(top)
+    top.close()
+    if findings.mistakes:
+        raise InvalidSpecError(tuple(dict.fromkeys(findings.mistakes)))
+    return ReadSpec(spec=spec, ignored=tuple(findings.ignored))
+
+
+def _parsed(document: str | Mapping[str, Any]) -> Any:
+    if not isinstance(document, str):
+        return document
+    if len(document) > MAX_TEXT:
+        raise InvalidSpecError((f"the specification is longer than {MAX_TEXT} characters",))
+    try:
+        return json.loads(document, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidSpecError(("the specification is nested too deeply",)) from None
+    except json.JSONDecodeError as error:
+        # The text may hold secrets, so only the position is told.
+        place = f"{error.msg} at line {error.lineno}"
+        raise InvalidSpecError((f"the specification is no JSON: {place}",)) from None
+    except ValueError:
+        raise InvalidSpecError(("the specification holds a number that is no JSON",)) from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _tombstone(top: Fields) -> Tombstone:
+    named = top.texts("dataSources")
+    name = top.text("id") or (named[0] if named else "")
+    if not name:
+        top.wrong("id", "is missing")
+    top.ignore("spec", "source", "suspended")
+    return Tombstone(id=name)
+
+
+def _kafka(top: Fields) -> SupervisorSpec:
+    parts = top
+    if "spec" in top:
+        parts = top.required("spec")
+        for key in ("dataSchema", "ioConfig", "tuningConfig"):
+            if top.raw(key) is not None and key in parts:
+                top.wrong(key, "stands at the top and below spec; keep one of the two")
+    read = read_schema(parts.required("dataSchema"))
+    io = _io(parts.required("ioConfig"), parse_spec=read.parse_spec)
+    tuning_fields = parts.child("tuningConfig")
+    tuning = TuningConfig() if tuning_fields is None else _tuning(tuning_fields)
+    context = top.child("context") or parts.child("context")
+    priority = None if context is None else context.whole("priority", default=75, most=100)
+    parts.raw("context")
+    name = top.text("id", default=read.schema.dataset)
+    if read.schema.dataset and name != read.schema.dataset:
+        top.wrong("id", "must be the name of dataSchema.dataSource, or be left out")
+    spec = SupervisorSpec(
+        schema=read.schema,
+        io=io,
+        tuning=tuning,
+        suspended=top.flag("suspended", default=False),
+        priority=priority,
+    )
+    if parts is not top:
+        parts.raw("suspended")
+        parts.ignore("type")
+        parts.close()
+    return spec
+
+
+def _io(fields: Fields, *, parse_spec: Fields | None) -> IoConfig:
+    fields.one_of("type", _KAFKA, default="kafka")
+    scaling = _scaling(fields)
+    task_count = fields.whole("taskCount", default=_first_count(scaling), least=1, most=MAX_TASKS)
+    late_period = fields.duration("lateMessageRejectionPeriod", default=None)
+    late_start = fields.moment("lateMessageRejectionStartDateTime")
+    if late_period is not None and late_start is not None:
+        fields.wrong(
+            "lateMessageRejectionStartDateTime",
+            "stands beside lateMessageRejectionPeriod; keep one of the two",
+        )
+    stop_tasks = fields.whole("stopTaskCount", default=0, least=1) or None
+    bounds = _bounds(fields)
+    read = IoConfig(
+        topic=_topic(fields),
+        consumer=_consumer(fields),
+        input_format=_input_format(fields, parse_spec),
+        replicas=fields.whole("replicas", default=1, least=1, most=100),
+        task_count=task_count,
+        task_duration=fields.duration("taskDuration", default=timedelta(hours=1), least=_SECOND),
+        start_delay=fields.duration("startDelay", default=timedelta(seconds=5)),
+        period=fields.duration("period", default=timedelta(seconds=30)),
+        use_earliest_offset=_earliest(fields),
+        completion_timeout=fields.duration(
+            "completionTimeout", default=timedelta(minutes=30), least=_SECOND
+        ),
+        late_period=late_period,
+        late_start=late_start,
+        early_period=fields.duration("earlyMessageRejectionPeriod", default=None),
+        poll_timeout=fields.milliseconds(
+            "pollTimeout", default=timedelta(milliseconds=100), least=1
+        ),
+        stop_task_count=stop_tasks,
+        idle=_idle(fields),
+        scaling=scaling,
+        bounds=bounds,
+    )
+    fields.ignore(*_IO_IGNORED)
+    fields.close()
+    return read
+
+
+def _topic(fields: Fields) -> str:
+    if "topicPattern" in fields:
+        fields.raw("topicPattern")
+        fields.wrong("topicPattern", "is not supported; write a supervisor for each topic")
+        return fields.text("topic")
+    if "topic" not in fields and "stream" in fields:
+        return fields.name("stream")
+    fields.raw("stream")
+    return fields.name("topic")
+
+
+def _consumer(fields: Fields) -> dict[str, str | EnvironmentSecret]:
+    found: dict[str, str | EnvironmentSecret] = {}
+    properties = fields.raw("consumerProperties")
+    place = fields.at("consumerProperties")
+    if properties is None:
+        fields.wrong("consumerProperties", f"is missing; it must hold {SERVERS}")
+        return found
+    if not isinstance(properties, Mapping):
+        fields.wrong("consumerProperties", "must be an object")
+        return found
+    for key, value in properties.items():
+        if key in _PACED_BY_US:
+            fields.findings.ignored.append(f"{place}.{key}")
+        elif isinstance(value, bool):
+            found[key] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            found[key] = str(value)
+        elif isinstance(value, Mapping):
+            secret = _secret(value)
+            if secret is None:
+                fields.wrong(
+                    f"consumerProperties.{key}",
+                    'must be a text, or {"type": "environment", "variable": NAME}',
+                )
+            else:
+                found[key] = secret
+        else:
+            fields.wrong(f"consumerProperties.{key}", "must be a text")
+    servers = found.get(SERVERS)
+    if not (isinstance(servers, EnvironmentSecret) or (servers and servers.strip())):
+        fields.wrong("consumerProperties", f"must hold {SERVERS}, as in broker:9092")
+    return found
+
+
+def _secret(value: Mapping[str, Any]) -> str | EnvironmentSecret | None:
+    """Read Druid's providers of passwords; the mistake must not show what is in them."""
+    match value:
+        case {"type": "default", "password": str(password), **rest} if not rest:
+            return password
+        case {"type": "environment", "variable": str(variable), **rest} if variable and not rest:
+            return EnvironmentSecret(variable=variable)
+        case _:
+            return None
+
+
+def _input_format(fields: Fields, parse_spec: Fields | None) -> InputFormat:
+    written = fields.child("inputFormat")
+    if parse_spec is not None:
+        if written is not None:
+            fields.wrong("inputFormat", "stands beside dataSchema.parser; keep one of the two")
+        return read_parse_spec(parse_spec)
+    if written is None:
+        fields.wrong("inputFormat", 'is missing; write {"type": "json"}, for example')
+        return TextFormat(type="json")
+    return read_format(written)
+
+
+def _earliest(fields: Fields) -> bool:
+    """Read `useEarliestOffset`, also by the name that Druid's other streams have for it."""
+    other = fields.flag("useEarliestSequenceNumber", default=False)
+    return fields.flag("useEarliestOffset", default=other)
+
+
+def _idle(fields: Fields) -> IdleRule:
+    config = fields.child("idleConfig")
+    if config is None:
+        return IdleRule()
+    rule = IdleRule(
+        enabled=config.flag("enabled", default=False),
+        inactive_after=config.milliseconds(
+            "inactiveAfterMillis", default=IdleRule().inactive_after, least=1
+        ),
+    )
+    config.close()
+    return rule
+
+
+def _bounds(fields: Fields) -> Bounds | None:
+    config = fields.child("boundedStreamConfig")
+    if config is None:
+        return None
+    starts = partitions_of(config, "startSequenceNumbers")
+    ends = partitions_of(config, "endSequenceNumbers")
+    if starts and ends and set(starts) != set(ends):
+        config.wrong("endSequenceNumbers", "must name the partitions of startSequenceNumbers")
+    for partition in sorted(starts):
+        if partition in ends and ends[partition] < starts[partition]:
+            config.wrong("endSequenceNumbers", f"partition {partition} would end before its start")
+    config.close()
+    return Bounds(starts=starts, ends=ends)
+
+
+def _scaling(fields: Fields) -> ScalingRule | None:
+    config = fields.child("autoScalerConfig")
+    if config is None:
+        return None
+    config.one_of("autoScalerStrategy", ("lagBased",), default="lagBased")
+    enabled = config.flag("enableTaskAutoScaler", default=False)
+    least = config.whole("taskCountMin", default=1, least=1, most=MAX_TASKS)
+    most = config.whole("taskCountMax", default=max(1, least), least=1, most=MAX_TASKS)
+    if enabled and ("taskCountMin" not in config or "taskCountMax" not in config):
+        config.wrong("taskCountMax", "is needed, and so is taskCountMin")
+    if most < least:
+        config.wrong("taskCountMax", f"must be taskCountMin ({least}) or more, not {most}")
+    start = config.whole("taskCountStart", default=least, least=1, most=MAX_TASKS)
+    if "taskCountStart" in config and not least <= start <= max(least, most):
+        config.wrong("taskCountStart", f"must be from {least} to {most}, not {start}")
+    rule = ScalingRule(
+        enabled=enabled,
+        least=least,
+        most=most,
+        start=start,
+        cool_down=config.milliseconds(
+            "minTriggerScaleActionFrequencyMillis", default=timedelta(minutes=10)
+        ),
+        collect_every=config.milliseconds(
+            "lagCollectionIntervalMillis", default=timedelta(seconds=30), least=1
+        ),
+        collect_for=config.milliseconds(
+            "lagCollectionRangeMillis", default=timedelta(minutes=10), least=1
+        ),
+        start_delay=config.milliseconds(
+            "scaleActionStartDelayMillis", default=timedelta(minutes=5)
+        ),
+        act_every=config.milliseconds(
+            "scaleActionPeriodMillis", default=timedelta(minutes=1), least=1
+        ),
+        out_threshold=config.whole("scaleOutThreshold", default=6_000_000),
+        out_share=config.share("triggerScaleOutFractionThreshold", default=0.3),
+        out_step=config.whole("scaleOutStep", default=2, least=1),
+        in_threshold=config.whole("scaleInThreshold", default=1_000_000),
+        in_share=config.share("triggerScaleInFractionThreshold", default=0.9),
+        in_step=config.whole("scaleInStep", default=1, least=1),
+    )
+    config.ignore("stopTaskCountRatio", "lagAggregate")
+    config.close()
+    return rule
+
+
+def _first_count(scaling: ScalingRule | None) -> int:
+    return 1 if scaling is None or not scaling.enabled else scaling.start
+
+
+def _tuning(fields: Fields) -> TuningConfig:
+    fields.one_of("type", _KAFKA, default="kafka")
+    fatal = fields.flag("reportParseExceptions", default=False)
+    most_wrong = fields.whole("maxParseExceptions", default=2**31 - 1, most=2**31 - 1)
+    read = TuningConfig(
+        shutdown_timeout=fields.duration("shutdownTimeout", default=timedelta(seconds=80)),
+        offset_fetch_period=max(
+            _OFTENEST_FETCH, fields.duration("offsetFetchPeriod", default=timedelta(seconds=30))
+        ),
+        repartition_transition=fields.duration(
+            "repartitionTransitionDuration", default=timedelta(minutes=2)
+        ),
+        max_rows_per_segment=fields.whole("maxRowsPerSegment", default=5_000_000, least=1),
+        max_total_rows=fields.whole("maxTotalRows", default=0, least=1) or None,
+        intermediate_handoff_period=fields.duration(
+            "intermediateHandoffPeriod", default=None, least=_SECOND
+        ),
+        reset_offset_automatically=fields.flag("resetOffsetAutomatically", default=False),
+        # The first error is fatal then, as with a limit of none.
+        max_parse_exceptions=0 if fatal else most_wrong,
+        max_saved_parse_exceptions=fields.whole("maxSavedParseExceptions", default=0, most=100_000),
+        log_parse_exceptions=fields.flag("logParseExceptions", default=False),
+    )
+    fields.ignore(*_TUNING_IGNORED)
+    fields.close()
+    return read

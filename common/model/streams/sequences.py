@@ -1,0 +1,78 @@
+"""Names of the work of task groups: equal for the same work, and for nothing else.
+
+Pure. *Work* is all that decides which rows a group publishes: the stream, the format, the schema,
+the cut of segments, the starting offsets and the accepted times. Settings that only pace the
+supervisor are not in it, so changing them leaves running tasks alone. Druid hashes `dataSchema` and
+`tuningConfig` as written; here the values count, so that a default which is spelt out, or the order
+of keys, makes no other work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from common.model.streams.spec import Offsets, SupervisorSpec
+
+_DIGITS: Final = 15
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one text of a JSON value: keys sorted, no spaces."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+
+
+def work_of(spec: SupervisorSpec) -> str:
+    """Return the part of a specification that decides what its tasks publish, as a digest."""
+    parts = {
+        "schema": _plain(spec.schema),
+        "topic": spec.io.topic,
+        "format": _plain(spec.io.input_format),
+        "maxRowsPerSegment": spec.tuning.max_rows_per_segment,
+        "maxTotalRows": spec.tuning.max_total_rows,
+        "intermediateHandoffPeriod": _plain(spec.tuning.intermediate_handoff_period),
+        "maxParseExceptions": spec.tuning.max_parse_exceptions,
+        "ends": _plain(spec.io.bounds.ends) if spec.io.bounds else None,
+    }
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+
+
+def base_sequence_name(
+    spec: SupervisorSpec,
+    work: str,
+    *,
+    starts: Offsets,
+    min_time: datetime | None,
+    max_time: datetime | None,
+) -> str:
+    """Return `index_kafka_<dataset>_<15 hex digits>`; `work` is `work_of` the specification."""
+    offsets = "+".join(f"{partition}({starts[partition]})" for partition in sorted(starts))
+    text = "\n".join((work, offsets, _plain(min_time) or "", _plain(max_time) or ""))
+    digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return f"index_kafka_{spec.schema.dataset}_{digest[:_DIGITS]}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a specification as JSON has it; each class names itself."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)
+        }
+        return {"": type(value).__name__, **fields}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value
