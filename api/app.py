@@ -19,6 +19,7 @@ from api.gate import Gate
 from api.handling import HandledRoute, handler
 from api.live.log_stream import threads
 from api.live.streams import Streams
+from api.oidc.client import CALLBACK, LOGIN, client_of
 from api.pace import Pace
 from api.patience import MORE_SECONDS, Patience
 from api.policy import BASE, LIST, POLICIES, Policy, Who
@@ -41,6 +42,7 @@ from api.routes import (
     instances,
     log_ins,
     logs,
+    oidc,
     schedules,
     tasks,
 )
@@ -90,6 +92,7 @@ def build(
     app.state.config = config
     app.state.engine = engine
     app.state.reach = reach_of(config.api)
+    app.state.oidc = _provider(config)
     app.state.streams = Streams()
     app.state.log_threads = threads()
     app.state.patience_seconds = config.api.statement_timeout_seconds + MORE_SECONDS
@@ -120,6 +123,21 @@ def build(
     app.add_middleware(Patience)
     app.add_middleware(Gate)
     return app
+
+
+def _provider(config: Config) -> Any:
+    """Return the provider of log-ins, None if there is none."""
+    client = client_of(config)
+    if client is None:
+        return None
+    try:
+        from api.oidc.provider import Provider
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"oidc.issuer is set, and the extra oidc is not installed ({error.name} is missing):"
+            " pip install 'orcaflow[oidc]'"
+        ) from error
+    return Provider(client, SystemClock())
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
@@ -209,6 +227,8 @@ _BASE_ROUTES: Final = (
     "GET /problems/{kind}",
     f"GET {BASE}/openapi.json",
     "GET /console",
+    f"GET {LOGIN}",
+    f"GET {CALLBACK}",
 )
 
 
@@ -238,10 +258,11 @@ def _add_base(app: FastAPI, problems: Callable[[], list[NotReady]]) -> None:
     def show_openapi() -> Response:
         return JSONResponse(openapi(app))
 
-    served: tuple[Callable[..., Response], ...] = (
+    served: tuple[Callable[..., Any], ...] = (
         *(livez, readyz, metrics),
         *(show_problem, show_openapi),
         log_ins.open_link,
+        *(oidc.begin, oidc.end),
     )
     for name, serve in zip(_BASE_ROUTES, served, strict=True):
         app.add_api_route(

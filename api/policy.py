@@ -63,6 +63,8 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "GET /problems/{kind}": ANYONE,
     f"GET {BASE}/openapi.json": ANYONE,
     "GET /console": ANYONE,
+    "GET /oidc/login": ANYONE,
+    "GET /oidc/callback": ANYONE,
     f"POST {BASE}/login": ANYONE,
     f"POST {BASE}/logout": USER,
     f"GET {BASE}/me": USER,

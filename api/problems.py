@@ -58,7 +58,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         title="Not logged in",
         text="The request has no token and no session, or one that is unknown, expired, revoked, or"
         " of a disabled user. Send `Authorization: Bearer of_…` (`orcaflow token create` makes a"
-        " token), or log in: `POST /api/v1/login`, `orcaflow console`.",
+        " token), or log in: `POST /api/v1/login`, `/oidc/login`, `orcaflow console`.",
     ),
     "forbidden": Kind(
         status=403,
@@ -124,10 +124,18 @@ KINDS: Final[Mapping[str, Kind]] = {
         text="The server, or you, have as many of these open as there may be, or you ask too often."
         " Try again after the seconds of `Retry-After`.",
     ),
+    "provider": Kind(
+        status=502,
+        title="Not trusted",
+        text="The answer of the login provider is not as it has to be, and nobody was logged in."
+        " `detail` says what is wrong. Begin again at /oidc/login; if it happens again, compare"
+        " `[oidc]` of the api-server with the settings of the provider.",
+    ),
     "unavailable": Kind(
         status=503,
         title="A service is away",
-        text="PostgreSQL or ZooKeeper can't be reached, or is overloaded. Nothing was done,"
+        text="PostgreSQL, ZooKeeper or the login provider can't be reached, or is overloaded."
+        " Nothing was done,"
         " unless `detail` says that it may have been; send the request again after the seconds of"
         " `Retry-After`.",
     ),
@@ -141,6 +149,10 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 class UnauthenticatedError(SchedulerError):
     """The request has no valid token. Answer 401."""
+
+
+class ProviderError(SchedulerError):
+    """The login provider's answer is not as it has to be. Answer 502."""
 
 
 class OutOfRangeError(SchedulerError):
@@ -215,6 +227,8 @@ def on_scheduler_error(request: Request, error: Exception) -> JSONResponse:
                 str(error),
                 headers={"Retry-After": str(error.retry_after)},
             )
+        case ProviderError():
+            return problem(request, "provider", str(error))
         case OutOfRangeError():
             size = {"Content-Range": f"bytes */{error.size}"}
             return problem(request, "range", str(error), headers=size)

@@ -93,7 +93,7 @@ def log_in(
             fits = passwords.matches(stored, password if fits else "") and fits
             weak = known is not None and fits and passwords.is_outdated(stored)
             stronger = passwords.hashed(password) if weak else None
-    text = secrets.token_urlsafe(_RANDOM_BYTES)
+    text = new_text()
     with engine.begin() as db:
         # Whoever has changed the password meanwhile has ended all sessions.
         if known is None or not fits or not store.is_unchanged(db, known):
@@ -104,7 +104,7 @@ def log_in(
                 address=address,
                 request=request,
             )
-            _note(db, who, "session.begin", refused=True, detail="wrong name or password")
+            note(db, who, "session.begin", refused=True, detail="wrong name or password")
             return None
         if stronger is not None:
             store.rehash(db, known.user_id, stronger)
@@ -115,9 +115,54 @@ def log_in(
         who = Principal(
             user_id=known.user_id, user_name=known.user_name, address=address, request=request
         )
-        store.begin_session(db, _hash(text), known.user_id, address=address)
-        _note(db, who, "session.begin", refused=False, detail="by password")
+        begin(db, text, who, detail="by password")
     return text
+
+
+def count_try(engine: Engine, address: str | None) -> None:
+    """Count a try from this address before its outcome is known; `LogInBlockedError` if blocked."""
+    if address is not None:
+        with engine.begin() as db:
+            _charge(db, _place(address))
+
+
+def forgive_try(db: Connection, address: str | None) -> None:
+    """Take back a try that was right, in the transaction of its session; those before it count."""
+    if address is not None:
+        store.uncharge(db, _place(address), free=_FREE)
+
+
+def take_back_try(engine: Engine, address: str | None) -> None:
+    """Take back a try that nobody could judge."""
+    with engine.begin() as db:
+        forgive_try(db, address)
+
+
+def new_text() -> str:
+    return secrets.token_urlsafe(_RANDOM_BYTES)
+
+
+def begin(
+    db: Connection, text: str, who: Principal, *, detail: str, longest: timedelta = store.LONGEST
+) -> None:
+    """Begin the session of this text, with its line of the audit."""
+    store.begin_session(db, _hash(text), who.user_id, address=who.address, longest=longest)
+    note(db, who, "session.begin", refused=False, detail=detail)
+
+
+def note(db: Connection, who: Principal, action: str, *, refused: bool, detail: str) -> None:
+    """Add a line of the audit about a session."""
+    audit.add_line(
+        db,
+        who,
+        action=action,
+        object_type="session",
+        object_id=None,
+        object_name=None,
+        project_id=None,
+        refused=refused,
+        detail=detail,
+    )
 
 
 def make_link(session: Session, user: str | None = None) -> MadeLink:
@@ -126,7 +171,7 @@ def make_link(session: Session, user: str | None = None) -> MadeLink:
     Without a name it is an administrator. For the owner of the database alone, who may do
     everything anyway.
     """
-    text = secrets.token_urlsafe(_RANDOM_BYTES)
+    text = new_text()
     with noted(session, "session.link", user) as db:
         if user is None:
             found = store.first_administrator(db)
@@ -147,7 +192,7 @@ def open_link(engine: Engine, link: str, *, address: str | None, request: str | 
     """Begin the session of a link and return its text; None if it was used, is old or unknown."""
     if not _FORM.fullmatch(link):
         return None
-    text = secrets.token_urlsafe(_RANDOM_BYTES)
+    text = new_text()
     with engine.begin() as db:
         found = store.take_link(db, _link_hash(link))
         if found is None:
@@ -155,8 +200,7 @@ def open_link(engine: Engine, link: str, *, address: str | None, request: str | 
         who = Principal(
             user_id=found.user_id, user_name=found.user_name, address=address, request=request
         )
-        store.begin_session(db, _hash(text), found.user_id, address=address)
-        _note(db, who, "session.begin", refused=False, detail="by a link of the command line")
+        begin(db, text, who, detail="by a link of the command line")
     return text
 
 
@@ -175,7 +219,7 @@ def log_out(
                 address=address,
                 request=request,
             )
-            _note(db, who, "session.end", refused=False, detail="logged out")
+            note(db, who, "session.end", refused=False, detail="logged out")
 
 
 def principal_of_session(
@@ -253,23 +297,13 @@ def _charge(db: Connection, subject: str) -> None:
         )
 
 
-def _note(db: Connection, who: Principal, action: str, *, refused: bool, detail: str) -> None:
-    audit.add_line(
-        db,
-        who,
-        action=action,
-        object_type="session",
-        object_id=None,
-        object_name=None,
-        project_id=None,
-        refused=refused,
-        detail=detail,
-    )
-
-
 def _subjects(name: str, address: str | None) -> tuple[str, str | None]:
     account = hashlib.sha256(name.lower().encode("utf-8", "replace")).hexdigest()
-    return f"user:{account}", None if address is None else f"address:{address:.60}"
+    return f"user:{account}", None if address is None else _place(address)
+
+
+def _place(address: str) -> str:
+    return f"address:{address:.60}"
 
 
 def _is_a_name(name: str) -> bool:

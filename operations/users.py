@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from common.errors import NotAllowedError, NotFoundError
-from common.model.rights import NOTHING, ROLES
+from common.model.rights import DATABASE, NOTHING, ROLES
 from common.store.people import users as store
+from common.store.people.identities import IdentityView, identities_of
 from common.store.people.tenants import tenants
 from common.store.people.users import GrantView, UserView
 from operations import passwords
@@ -34,13 +35,14 @@ class UserDetail:
 
     view: UserView
     grants: tuple[GrantView, ...]
+    identities: tuple[IdentityView, ...] = ()
 
 
 def list_users(session: Session) -> list[UserDetail]:
     """All users, by id, with their grants."""
     with session.engine.connect() as db:
         check_administrator(db, session.principal)
-        return [_detail(db, view) for view in store.users(db)]
+        return [detail_of(db, view) for view in store.users(db)]
 
 
 def create_user(
@@ -50,14 +52,7 @@ def create_user(
 
     Without a password the user can use tokens and nothing else.
     """
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            "name",
-            f"{name!r:.100} is no user's name: letters and digits, then also _ . @ + and -,"
-            " 64 at most",
-        )
-    if name.lower() == session.principal.user_name and session.principal.owns_database:
-        raise UsageError("name", f"{name!r} stands for the command line in the audit")
+    check_name(name)
     password_hash = None
     if password is not None:
         passwords.check_new(password, user_name=name)
@@ -76,7 +71,19 @@ def create_user(
             raise NotAllowedError(f"there is a user {name!r} already: orcaflow user list")
         made.object_id = user_id
         made.detail = "administrator" if is_admin else None
-        return _detail(made.db, _found(made.db, name))
+        return detail_of(made.db, _found(made.db, name))
+
+
+def check_name(name: str) -> None:
+    """Raise `UsageError` for what no user can be called."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            "name",
+            f"{name!r:.100} is no user's name: letters and digits, then also _ . @ + and -,"
+            " 64 at most",
+        )
+    if name.lower() == DATABASE.user_name:
+        raise UsageError("name", f"{name!r} stands for the command line in the audit")
 
 
 def set_enabled(session: Session, name: str, *, enabled: bool, at: datetime) -> bool:
@@ -116,7 +123,7 @@ def grant(session: Session, name: str, *, project: str, role: str) -> UserDetail
         made.project_id = project_id
         made.detail = role
         store.set_grant(made.db, view.id, project_id, ROLES.get(role, NOTHING))
-        return _detail(made.db, view)
+        return detail_of(made.db, view)
 
 
 def own_detail(session: Session) -> UserDetail:
@@ -125,7 +132,7 @@ def own_detail(session: Session) -> UserDetail:
         found = store.users(db, user_id=session.principal.user_id)
         if not found:
             raise NotFoundError("your user is gone")
-        return _detail(db, found[0])
+        return detail_of(db, found[0])
 
 
 def user_named(db: Connection, name: str) -> UserView:
@@ -163,5 +170,9 @@ def _found(db: Connection, name: str) -> UserView:
     raise NotFoundError(f"there is no user {name!r:.200}{perhaps}")
 
 
-def _detail(db: Connection, view: UserView) -> UserDetail:
-    return UserDetail(view=view, grants=tuple(store.grants_of(db, view.id)))
+def detail_of(db: Connection, view: UserView) -> UserDetail:
+    return UserDetail(
+        view=view,
+        grants=tuple(store.grants_of(db, view.id)),
+        identities=tuple(identities_of(db, view.id)),
+    )

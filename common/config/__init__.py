@@ -35,6 +35,7 @@ from common.config.settings import (
     DatabaseConfig,
     EmbeddedConfig,
     MasterConfig,
+    OidcConfig,
     WorkerConfig,
     ZookeeperConfig,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "DatabaseConfig",
     "EmbeddedConfig",
     "MasterConfig",
+    "OidcConfig",
     "WorkerConfig",
     "ZookeeperConfig",
     "database_dsn",

@@ -16,7 +16,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "common.toml": ("", "database", "zookeeper", "command", "embedded"),
     "master.toml": ("master",),
     "worker.toml": ("worker", "spark", f"{PROFILES}.{DEFAULT}"),
-    "api.toml": ("api",),
+    "api.toml": ("api", "oidc"),
 }
 """The sections of each file; the section without a name is the head of the file."""
 

@@ -248,6 +248,34 @@ class ApiConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OidcConfig:
+    """Log-ins at an OpenID provider, for the api-server; they take the extra `oidc`."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    issuer: str = ""
+    """The provider, as https://login.example.org/realms/main; empty: there is none."""
+    client_id: str = ""
+    """The name of this server at the provider; its redirect URI is api.url with /oidc/callback."""
+    client_secret_file: str = ""
+    """The file with the secret, for the daemons' account alone; empty: a public client."""
+    ca_file: str = ""
+    """The file with the authorities for the provider's certificate; empty: the system's."""
+    scopes: str = "openid profile"
+    """Asked of the provider; openid is one of them."""
+    creates_users: bool = False
+    """A first log-in makes a user, without rights; if false, `orcaflow user link` comes first."""
+    name_claim: str = "preferred_username"
+    """The claim that names the user that a first log-in makes."""
+    groups_claim: str = "groups"
+    """The claim with the user's groups, for roles."""
+    roles: str = ""
+    """Roles of groups, as data=default:author;ops=default:operator; set anew at each log-in."""
+    session_hours: Annotated[float, Gt(0), Le(168)] = 12.0
+    """A session that was begun there ends after so long, so that the provider is asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that can be set. Code gets the part it needs."""
 
@@ -275,6 +303,7 @@ class Config:
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)
     api: ApiConfig = field(default_factory=ApiConfig)
+    oidc: OidcConfig = field(default_factory=OidcConfig)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property

@@ -29,6 +29,9 @@ def user_row(user: UserDetail) -> dict[str, object]:
             }
             for each in user.grants
         ],
+        "identities": [
+            {"issuer": each.issuer, "subject": each.subject} for each in user.identities
+        ],
         "create_time": user.view.create_time,
     }
 

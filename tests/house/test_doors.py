@@ -17,7 +17,12 @@ DOORS = {
     "kazoo": ("common/registry/", "common/embedded/zookeeper_rights.py"),
     # SQL tasks open connections of their own, in processes of their own.
     "sqlalchemy": ("common/store/", "sql/migrations/", "worker/runners/database.py"),
-    "httpx": ("worker/runners/http.py", "worker/spark/managers/rest.py"),
+    "httpx": (
+        "worker/runners/http.py",
+        "worker/spark/managers/rest.py",
+        "api/oidc/provider.py",
+    ),
+    "joserfc": ("api/oidc/id_token.py",),
     "httpcore": ("worker/runners/http.py",),
     "networkx": ("common/dag.py",),
     "croniter": ("common/cron/",),

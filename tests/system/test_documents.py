@@ -29,6 +29,9 @@ from tests.system.command_line import forked
 PAGES = (
     "README.md",
     "docs/commands.md",
+    "docs/access.md",
+    "docs/tokens.md",
+    "docs/oidc.md",
     "docs/time.md",
     "docs/tasks.md",
     "docs/spark.md",
@@ -178,8 +181,9 @@ def _pairs_of_free_ports(count: int) -> Iterator[int]:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    master, worker, second, third = _pairs_of_free_ports(4)
+    master, worker, second, third, api = _pairs_of_free_ports(5)
     ports = {"5678": str(master), "1234": str(worker), "1240": str(second), "1241": str(third)}
+    ports["8443"] = str(api)
     home = tmp_path / "home"
     settings = {
         "MASTER__PORT": str(master),

@@ -87,7 +87,14 @@ def rehash(db: Connection, user_id: int, password_hash: str) -> None:
     db.execute(update(user).where(user.c.id == user_id).values(user_password=password_hash))
 
 
-def begin_session(db: Connection, session_hash: str, user_id: int, *, address: str | None) -> None:
+def begin_session(
+    db: Connection,
+    session_hash: str,
+    user_id: int,
+    *,
+    address: str | None,
+    longest: timedelta = LONGEST,
+) -> None:
     """Insert a session, and delete what has expired."""
     db.execute(delete(session).where(session.c.expire_time < func.now()))
     db.execute(
@@ -96,7 +103,7 @@ def begin_session(db: Connection, session_hash: str, user_id: int, *, address: s
             user_id=user_id,
             ip=None if address is None else address[:45],
             last_login_time=func.now(),
-            expire_time=func.now() + LONGEST,
+            expire_time=func.now() + longest,
         )
     )
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from common.store.tables.accounts import session as session
     from common.store.tables.accounts import tenant as tenant
     from common.store.tables.accounts import user as user
+    from common.store.tables.accounts import user_identity as user_identity
     from common.store.tables.alerts import alert as alert
     from common.store.tables.alerts import alertgroup as alertgroup
     from common.store.tables.alerts import relation_user_alertgroup as relation_user_alertgroup
@@ -102,7 +103,15 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "relation_datasource_user",
     ),
     "projects": ("project", "relation_project_user"),
-    "accounts": ("tenant", "queue", "user", "session", "access_token", "login_failure"),
+    "accounts": (
+        "tenant",
+        "queue",
+        "user",
+        "session",
+        "access_token",
+        "user_identity",
+        "login_failure",
+    ),
     "requests": ("audit_log", "idempotency_key"),
     "revisions": ("version",),
 }

@@ -8,6 +8,7 @@ from sqlalchemy import (
     ARRAY,
     CheckConstraint,
     Column,
+    ForeignKey,
     Index,
     Integer,
     String,
@@ -92,6 +93,17 @@ access_token: Final = Table(
     CheckConstraint("scopes BETWEEN 0 AND 15", name="scopes"),
 )
 Index("t_ds_access_token_token_idx", access_token.c.token)
+
+# By which a login provider knows a user: its own name for somebody, which it gives nobody else.
+user_identity: Final = Table(
+    "t_ds_user_identity",
+    metadata,
+    Column("issuer", String(255), primary_key=True),
+    Column("subject", String(255), primary_key=True),
+    Column("user_id", Integer, ForeignKey(user.c.id, ondelete="CASCADE"), nullable=False),
+    time_now("create_time"),
+)
+Index("t_ds_user_identity_user_id_idx", user_identity.c.user_id)
 
 # Failed log-ins in a row, by account and by address: the next is admitted after `blocked_until`.
 login_failure: Final = Table(

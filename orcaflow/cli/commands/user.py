@@ -77,7 +77,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List the users with their roles in projects.
 
     Fields: id, name, admin, enabled, password (true if there is one), projects (project_id,
-    project, role, perm), create_time.
+    project, role, perm), identities (issuer, subject), create_time.
     """
     from operations.documents.users import user_cells, user_row
     from operations.session import opened
@@ -146,6 +146,56 @@ def password(
         print_json({"name": name, "changed": True})
     else:
         write(escaped(f"user {name} has a new password"))
+
+
+@app.command(
+    epilog="Example: orcaflow user link ada --subject 8f14e45f-ceea-467f-9575-0a2b8c3d4e5f"
+)
+def link(
+    name: _Name,
+    *,
+    subject: Annotated[
+        str, typer.Option("--subject", metavar="TEXT", help="The provider's own name (`sub`).")
+    ],
+    issuer: Annotated[
+        str | None,
+        typer.Option("--issuer", metavar="URL", help="The provider; else oidc.issuer."),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Let somebody whom the OpenID provider knows by this subject log in as this user.
+
+    Who tries before that is told the subject. Exit code 4 if it is another user's. Fields: those
+    of `list`.
+    """
+    from operations.documents.users import user_row
+    from operations.identities import link as link_identity
+    from operations.session import opened
+
+    with opened() as session:
+        known = session.config.oidc.issuer if issuer is None else issuer
+        found = link_identity(session, name, issuer=known, subject=subject)
+    if form is Format.JSON:
+        print_json(user_row(found))
+    else:
+        write(escaped(f"user {name} is {subject} at {known} now"))
+
+
+@app.command(epilog="Example: orcaflow user unlink ada")
+def unlink(name: _Name, form: FormatOption = Format.TABLE) -> None:
+    """Take a user's identities at OpenID providers away; the user's sessions end.
+
+    Exit code 3 without any. Fields: name, removed.
+    """
+    from operations.identities import unlink as unlink_identities
+    from operations.session import opened
+
+    with opened() as session:
+        removed = unlink_identities(session, name)
+    if form is Format.JSON:
+        print_json({"name": name, "removed": removed})
+    else:
+        write(escaped(f"user {name} can't log in by a provider any more"))
 
 
 def _enable(name: str, *, enabled: bool, form: Format) -> None:
