@@ -41,10 +41,7 @@ from common.store.reading import allow_reading
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = (
-    *("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010"),
-    "0011",
-)
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 13))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""

@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from common.store.tables.commands import turn_of_command as turn_of_command
     from common.store.tables.complements import complement as complement
     from common.store.tables.complements import complement_date as complement_date
+    from common.store.tables.datasets import dataset_offsets as dataset_offsets
+    from common.store.tables.datasets import pending_segment as pending_segment
+    from common.store.tables.datasets import segment as segment
+    from common.store.tables.datasets import task_lock as task_lock
+    from common.store.tables.datasets import task_lock_holder as task_lock_holder
     from common.store.tables.definitions import process_definition as process_definition
     from common.store.tables.pools import task_group as task_group
     from common.store.tables.pools import task_group_queue as task_group_queue
@@ -87,6 +92,13 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "process_instance",
         "task_instance",
         "relation_process_instance",
+    ),
+    "datasets": (
+        "task_lock",
+        "task_lock_holder",
+        "segment",
+        "pending_segment",
+        "dataset_offsets",
     ),
     "pools": ("task_group", "task_group_queue"),
     "schedules": ("schedule", "schedule_fire"),

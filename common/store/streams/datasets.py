@@ -1,0 +1,38 @@
+"""The turn at a dataset: one lock for each, which all take first that change its locks or segments.
+
+Requests for locks take it alone, and see what others have committed; publications share it, so that
+none happens between the look at a dataset's locks and the grant of another. It is PostgreSQL's own
+advisory lock, and ends with the transaction.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select
+
+# Any number will do that nobody else takes.
+_CLASS: Final = 0x0CAF_1037
+_ALONE: Final = select(func.pg_advisory_xact_lock(_CLASS, bindparam("key")))
+_SHARED: Final = select(func.pg_advisory_xact_lock_shared(_CLASS, bindparam("key")))
+
+
+def take_turn(db: Connection, datasets: Iterable[str], *, shared: bool = False) -> None:
+    """Wait for the turn at these datasets, and keep it until the transaction ends."""
+    # In one order, so that no two wait for each other; equal keys only cost time.
+    for key in sorted({_key(name) for name in datasets}):
+        db.execute(_SHARED if shared else _ALONE, {"key": key})
+
+
+def _key(dataset: str) -> int:
+    number = zlib.crc32(dataset.encode("utf-8", "replace"))
+    return number - 2**32 if number >= 2**31 else number
+
+
+def overlaps(
+    column: ColumnElement[Any], start: ColumnElement[Any], end: ColumnElement[Any]
+) -> ColumnElement[bool]:
+    """Return the condition that a range has a moment between these."""
+    return column.op("&&", is_comparison=True)(func.tstzrange(start, end))

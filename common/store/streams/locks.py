@@ -1,0 +1,281 @@
+"""Grants, joins, revokes and releases locks on intervals of datasets.
+
+`common.model.locks` decides; this reads what stands, under the turn at the datasets, and writes the
+decision. A lock whose holders have all ended counts no more, however they ended, and is removed by
+the next request: so nothing need be released for one to end. Used by masters for their tasks, and
+for the tasks of streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, assert_never
+
+from sqlalchemy import (
+    Connection,
+    DateTime,
+    Integer,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    delete,
+    exists,
+    func,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, insert
+
+from common.model.intervals import Interval
+from common.model.locks import (
+    Busy,
+    Grant,
+    Impossible,
+    Join,
+    Lock,
+    LockGranularity,
+    LockRequest,
+    LockType,
+    Revoked,
+    decide_locks,
+)
+from common.model.states import LIVE_TASK_STATES
+from common.store.streams.datasets import overlaps, take_turn
+from common.store.tables import (
+    pending_segment,
+    segment,
+    task_instance,
+    task_lock,
+    task_lock_holder,
+)
+from common.store.transaction import AnyRow, StoreConflictError, any_of, unnested
+
+_IS_HELD: Final = (
+    exists()
+    .where(task_lock_holder.c.lock_id == task_lock.c.id)
+    .where(task_instance.c.id == task_lock_holder.c.task_id)
+    .where(task_instance.c.state.in_(LIVE_TASK_STATES))
+    .correlate(task_lock)
+)
+_DATASETS: Final = any_(cast(bindparam("datasets"), ARRAY(Text)))
+_DEAD: Final = (
+    delete(task_lock).where(task_lock.c.dataset == _DATASETS).where(~_IS_HELD).cte("dead")
+)
+_TIME: Final = DateTime(timezone=True)
+_ASKED: Final = unnested("asked", place=Integer, dataset=Text, start=_TIME, end=_TIME)
+LOCK_COLUMNS: Final = (
+    task_lock.c.id,
+    task_lock.c.dataset,
+    task_lock.c.group_id,
+    func.lower(task_lock.c.interval).label("start"),
+    func.upper(task_lock.c.interval).label("end"),
+    task_lock.c.version,
+    task_lock.c.type,
+    task_lock.c.priority,
+    task_lock.c.granularity,
+    task_lock.c.partition_num,
+    task_lock.c.revoked,
+)
+
+
+def _newest(table: Any) -> Any:
+    return (
+        select(func.max(table.c.version))
+        .where(table.c.dataset == _ASKED.c.dataset)
+        .where(overlaps(table.c.interval, _ASKED.c.start, _ASKED.c.end))
+        .correlate(_ASKED)
+        .scalar_subquery()
+    )
+
+
+_STANDING: Final = (
+    select(
+        _ASKED.c.place,
+        func.greatest(_newest(segment), _newest(pending_segment)).label("newest"),
+        func.clock_timestamp().label("now"),
+        *LOCK_COLUMNS,
+    )
+    .outerjoin_from(
+        _ASKED,
+        task_lock,
+        and_(
+            task_lock.c.dataset == _ASKED.c.dataset,
+            overlaps(task_lock.c.interval, _ASKED.c.start, _ASKED.c.end),
+            _IS_HELD,
+        ),
+    )
+    .add_cte(_DEAD)
+)
+_IS_LIVE: Final = select(
+    exists()
+    .where(task_instance.c.id == bindparam("task_id"))
+    .where(task_instance.c.state.in_(LIVE_TASK_STATES))
+    .where(task_instance.c.flag == 1)
+)
+_MADE: Final = (
+    insert(task_lock)
+    .values(
+        dataset=bindparam("dataset"),
+        group_id=bindparam("group_id"),
+        interval=func.tstzrange(bindparam("start", type_=_TIME), bindparam("end", type_=_TIME)),
+        version=bindparam("version"),
+        type=bindparam("type"),
+        priority=bindparam("priority"),
+        granularity=bindparam("granularity"),
+        partition_num=bindparam("partition_num"),
+    )
+    .returning(task_lock.c.id)
+    .cte("made")
+)
+_TAKE: Final = (
+    insert(task_lock_holder)
+    .from_select(["lock_id", "task_id"], select(_MADE.c.id, cast(bindparam("task_id"), Integer)))
+    .returning(task_lock_holder.c.lock_id)
+)
+_JOIN: Final = insert(task_lock_holder).on_conflict_do_nothing()
+_REVOKE: Final = (
+    update(task_lock)
+    .where(task_lock.c.id == any_of("ids"))
+    .where(task_lock.c.revoked.is_(False))
+    .values(revoked=True)
+)
+_DATASETS_OF: Final = (
+    select(task_lock.c.dataset)
+    .distinct()
+    .join_from(task_lock, task_lock_holder, task_lock_holder.c.lock_id == task_lock.c.id)
+    .where(task_lock_holder.c.task_id == bindparam("task_id"))
+)
+_LEAVE: Final = delete(task_lock_holder).where(task_lock_holder.c.task_id == bindparam("task_id"))
+_REMOVE_DEAD: Final = delete(task_lock).where(task_lock.c.dataset == _DATASETS).where(~_IS_HELD)
+_OF_TASK: Final = (
+    select(*LOCK_COLUMNS)
+    .join_from(task_lock, task_lock_holder, task_lock_holder.c.lock_id == task_lock.c.id)
+    .where(task_lock_holder.c.task_id == bindparam("task_id"))
+    .order_by(task_lock.c.id)
+)
+_VALID: Final = (
+    select(
+        func.lower(task_lock.c.interval).label("start"),
+        func.upper(task_lock.c.interval).label("end"),
+    )
+    .where(task_lock.c.dataset == bindparam("dataset"))
+    .where(task_lock.c.priority >= bindparam("priority"))
+    .where(task_lock.c.revoked.is_(False))
+    .where(_IS_HELD)
+    .order_by(task_lock.c.interval)
+)
+
+
+def request_locks(
+    db: Connection, task_id: int, requests: Sequence[LockRequest]
+) -> tuple[Lock, ...] | Revoked | Busy | Impossible:
+    """Get all of these locks for an attempt, one for each request, or none of them.
+
+    Part of the caller's transaction, which keeps the turn at the datasets until it ends.
+    """
+    take_turn(db, {request.dataset for request in requests})
+    if not db.scalar(_IS_LIVE, {"task_id": task_id}):
+        return Impossible(reason=f"attempt {task_id} is over, and gets no locks any more")
+    rows = db.execute(_STANDING, _asked(requests)).all()
+    decisions = decide_locks(
+        requests,
+        {row.id: lock_of(row) for row in rows if row.id is not None}.values(),
+        now=rows[0].now,
+        newest={requests[row.place]: row.newest for row in rows if row.newest is not None},
+    )
+    taken: list[Lock] = []
+    for request, decision in zip(requests, decisions, strict=False):
+        match decision:
+            case Grant():
+                taken.append(_take(db, task_id, request, decision))
+            case Join(lock=lock):
+                # One that this call has made is held already; it stands for an equal request.
+                joined = lock if lock.id > 0 else taken[-1 - lock.id]
+                db.execute(_JOIN, {"lock_id": joined.id, "task_id": task_id})
+                taken.append(joined)
+            case Revoked() | Busy() | Impossible():
+                return decision
+            case _:
+                assert_never(decision)
+    return tuple(taken)
+
+
+def release_locks(db: Connection, task_id: int) -> int:
+    """Release all locks of an attempt; return the number of those that nobody holds any more."""
+    datasets = list(db.scalars(_DATASETS_OF, {"task_id": task_id}))
+    take_turn(db, datasets)
+    db.execute(_LEAVE, {"task_id": task_id})
+    return db.execute(_REMOVE_DEAD, {"datasets": datasets}).rowcount
+
+
+def locks_of(db: Connection, task_id: int) -> tuple[Lock, ...]:
+    """Return the locks of an attempt, revoked ones too."""
+    return tuple(lock_of(row) for row in db.execute(_OF_TASK, {"task_id": task_id}))
+
+
+def locked_intervals(db: Connection, dataset: str, *, priority: int) -> tuple[Interval, ...]:
+    """Return the intervals that are held at this priority or a higher one, in order of time."""
+    rows = db.execute(_VALID, {"dataset": dataset, "priority": priority})
+    return tuple(dict.fromkeys(Interval(row.start, row.end) for row in rows))
+
+
+def lock_of(row: AnyRow) -> Lock:
+    """Return the lock that a row of `LOCK_COLUMNS` holds."""
+    return Lock(
+        id=row.id,
+        dataset=row.dataset,
+        group_id=row.group_id,
+        interval=Interval(row.start, row.end),
+        version=row.version,
+        type=LockType(row.type),
+        priority=row.priority,
+        granularity=LockGranularity(row.granularity),
+        partition_num=row.partition_num,
+        revoked=row.revoked,
+    )
+
+
+def _asked(requests: Iterable[LockRequest]) -> dict[str, Any]:
+    asked = list(requests)
+    return {
+        "datasets": sorted({request.dataset for request in asked}),
+        "asked_place": list(range(len(asked))),
+        "asked_dataset": [request.dataset for request in asked],
+        "asked_start": [request.interval.start for request in asked],
+        "asked_end": [request.interval.end for request in asked],
+    }
+
+
+def _take(db: Connection, task_id: int, request: LockRequest, grant: Grant) -> Lock:
+    if grant.revoke:
+        revoked = db.execute(_REVOKE, {"ids": list(grant.revoke)}).rowcount
+        if revoked != len(grant.revoke):
+            raise StoreConflictError("locks have changed though nobody else had the turn at them")
+    lock_id: int = db.execute(
+        _TAKE,
+        {
+            "task_id": task_id,
+            "dataset": request.dataset,
+            "group_id": request.group_id,
+            "start": request.interval.start,
+            "end": request.interval.end,
+            "version": grant.version,
+            "type": request.type.value,
+            "priority": request.priority,
+            "granularity": request.granularity.value,
+            "partition_num": request.partition_num,
+        },
+    ).scalar_one()
+    return Lock(
+        id=lock_id,
+        dataset=request.dataset,
+        group_id=request.group_id,
+        interval=request.interval,
+        version=grant.version,
+        type=request.type,
+        priority=request.priority,
+        granularity=request.granularity,
+        partition_num=request.partition_num,
+    )

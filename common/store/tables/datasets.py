@@ -1,0 +1,149 @@
+"""Datasets: the segments that hold their rows, the offsets of their streams, and locks on them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, TSTZRANGE
+
+from common.model.locks import (
+    BATCH_PRIORITY,
+    HIGHEST_PRIORITY,
+    LOWEST_PRIORITY,
+    LockGranularity,
+    LockType,
+)
+from common.store.tables.columns import (
+    known_words,
+    metadata,
+    not_empty,
+    number,
+    own_id,
+    time,
+    time_now,
+    word,
+)
+from common.store.tables.runs import task_instance
+
+_PRIORITY: Final = f"priority BETWEEN {LOWEST_PRIORITY} AND {HIGHEST_PRIORITY}"
+
+
+def _dataset() -> Column[str]:
+    return Column("dataset", String(255), nullable=False)
+
+
+def _not_empty_interval() -> CheckConstraint:
+    return CheckConstraint(
+        "lower_inc(interval) AND NOT upper_inc(interval) AND NOT upper_inf(interval)",
+        name="interval",
+    )
+
+
+# A *lock* on an interval of a dataset. Valid while it is not revoked and one of its holders is a
+# live attempt: what an ended one leaves behind is removed by whoever next asks for the dataset.
+task_lock: Final = Table(
+    "t_ds_task_lock",
+    metadata,
+    own_id(),
+    _dataset(),
+    Column("group_id", String(255), nullable=False),
+    Column("interval", TSTZRANGE, nullable=False),
+    Column("version", String(32), nullable=False),
+    number("priority", BATCH_PRIORITY),
+    word("type"),
+    word("granularity", LockGranularity.TIME_CHUNK),
+    number("partition_num", nullable=True),
+    Column("revoked", Boolean, server_default=text("false"), nullable=False),
+    time_now("create_time"),
+    not_empty("dataset"),
+    known_words("type", LockType),
+    known_words("granularity", LockGranularity),
+    _not_empty_interval(),
+    CheckConstraint(_PRIORITY, name="priority"),
+    CheckConstraint("(partition_num IS NULL) = (granularity = 'TIME_CHUNK')", name="partition_num"),
+)
+Index("t_ds_task_lock_dataset_idx", task_lock.c.dataset)
+Index("t_ds_task_lock_interval_idx", task_lock.c.interval, postgresql_using="gist")
+
+task_lock_holder: Final = Table(
+    "t_ds_task_lock_holder",
+    metadata,
+    Column("lock_id", Integer, ForeignKey(task_lock.c.id, ondelete="CASCADE"), nullable=False),
+    Column("task_id", Integer, ForeignKey(task_instance.c.id, ondelete="CASCADE"), nullable=False),
+    PrimaryKeyConstraint("lock_id", "task_id"),
+)
+Index("t_ds_task_lock_holder_task_idx", task_lock_holder.c.task_id)
+
+# A *segment*: files with the rows of an interval. A dataset's rows are those of its used segments.
+# `origin_version` and `origin_num` are what it was written as: one that was added while its
+# interval was replaced moves to the version of the replacement.
+segment: Final = Table(
+    "t_ds_segment",
+    metadata,
+    _dataset(),
+    Column("interval", TSTZRANGE, nullable=False),
+    Column("version", String(32), nullable=False),
+    number("partition_num"),
+    Column("sequence", Text, server_default=text("''"), nullable=False),
+    Column("files", JSONB, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("used", Boolean, server_default=text("true"), nullable=False),
+    time_now("created"),
+    number("task_id", nullable=True),
+    number("added_beside", nullable=True),
+    Column("origin_version", String(32), nullable=False),
+    number("origin_num"),
+    PrimaryKeyConstraint("dataset", "interval", "version", "partition_num"),
+    not_empty("dataset"),
+    _not_empty_interval(),
+    CheckConstraint("partition_num >= 0 AND rows >= 0 AND bytes >= 0", name="numbers"),
+    CheckConstraint("jsonb_typeof(files) = 'array'", name="files"),
+)
+Index("t_ds_segment_interval_idx", segment.c.interval, postgresql_using="gist")
+
+# A number that a sequence was given for a segment, so that a replica is given the same.
+pending_segment: Final = Table(
+    "t_ds_pending_segment",
+    metadata,
+    _dataset(),
+    Column("interval", TSTZRANGE, nullable=False),
+    Column("sequence", Text, nullable=False),
+    Column("previous", Text, server_default=text("''"), nullable=False),
+    Column("version", String(32), nullable=False),
+    number("partition_num"),
+    time_now("created"),
+    PrimaryKeyConstraint("dataset", "interval", "version", "partition_num"),
+    UniqueConstraint("dataset", "sequence", "interval", "previous"),
+    not_empty("dataset"),
+    _not_empty_interval(),
+)
+
+# How far a stream has been published into a dataset. `version` counts the publications.
+dataset_offsets: Final = Table(
+    "t_ds_dataset_offsets",
+    metadata,
+    _dataset(),
+    Column("stream", String(255), nullable=False),
+    number("partition"),
+    Column("offset", BigInteger, nullable=False),
+    time("max_event_time"),
+    Column("version", BigInteger, server_default=text("1"), nullable=False),
+    PrimaryKeyConstraint("dataset", "partition"),
+    not_empty("dataset"),
+)
