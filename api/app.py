@@ -17,6 +17,8 @@ from api.cookies import COOKIE, CSRF_HEADER
 from api.dolphinscheduler import serving as dolphinscheduler
 from api.gate import Gate
 from api.handling import HandledRoute, handler
+from api.known_tokens import KnownTokens
+from api.lane import Lane
 from api.live.log_stream import threads
 from api.live.streams import Streams
 from api.oidc.client import CALLBACK, LOGIN, client_of
@@ -97,12 +99,17 @@ def build(
     app.state.log_threads = threads()
     app.state.patience_seconds = config.api.statement_timeout_seconds + MORE_SECONDS
     app.state.pace = Pace(per_second=config.api.requests_per_second, clock=SystemClock())
+    app.state.known_tokens = KnownTokens(clock=SystemClock())
     _check(policies)
+    quick = []
     for route in ROUTES:
         policy = policies[f"{route.method} {BASE}{route.path}"]
+        handle = handler(route, policy)
+        if route.is_quick:
+            quick.append((route, handle))
         app.router.add_api_route(
             f"{BASE}{route.path}",
-            handler(route, policy),
+            handle,
             methods=[route.method],
             response_model=route.answer,
             response_class=route.stream or JSONResponse,
@@ -121,6 +128,7 @@ def build(
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(Exception, on_any_error)
     app.add_middleware(Patience)
+    app.add_middleware(Lane, routes=quick, threads=config.api.pool_size)
     app.add_middleware(Gate)
     return app
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeAlias
 from fastapi import Depends, Header, Request
 
 from api import cookies
+from api.known_tokens import KnownTokens
 from api.problems import UnauthenticatedError, UnconditionalError, request_id
 from common.config import Config
 from common.model.rights import NOTHING, Principal
@@ -36,10 +37,12 @@ class AskedSession(RequestSession):
     It is told in the thread that then works with it, since it takes a statement.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *, may_be_known: bool = False) -> None:
+        """With `may_be_known` a token that was good a moment ago is (`api.known_tokens`)."""
         state = request.app.state
         super().__init__(state.config, state.engine, _NOBODY)
         self._request = request
+        self._may_be_known = may_be_known
 
     def tell(self) -> None:
         """Tell who asks, by the token or the cookie, and count the request.
@@ -48,7 +51,7 @@ class AskedSession(RequestSession):
         calls do nothing.
         """
         if self.principal is _NOBODY:
-            self.principal = _principal_of(self._request)
+            self.principal = _principal_of(self._request, may_be_known=self._may_be_known)
             self._request.app.state.pace.take(self.principal.user_id)
 
 
@@ -58,7 +61,7 @@ async def session_of(request: Request) -> Session:
     return session
 
 
-def _principal_of(request: Request) -> Principal:
+def _principal_of(request: Request, *, may_be_known: bool) -> Principal:
     """Read the principal of the request's token or cookie; `UnauthenticatedError` without one.
 
     A token goes before a cookie. What a cookie changes takes proof that a page of ours sends it.
@@ -79,11 +82,14 @@ def _principal_of(request: Request) -> Principal:
         raise UnauthenticatedError(
             "the request has no `Authorization: Bearer` token, and no cookie of a session"
         )
-    principal = principal_of(
-        app.engine,
-        given[len(_SCHEME) :].strip(),
-        address=address_of(request),
-        request=request_id(request),
+    token, address, name = given[len(_SCHEME) :].strip(), address_of(request), request_id(request)
+
+    def find() -> Principal | None:
+        return principal_of(app.engine, token, address=address, request=name)
+
+    known: KnownTokens = app.known_tokens
+    principal = (
+        known.principal_of(token, find, address=address, request=name) if may_be_known else find()
     )
     if principal is None:
         raise UnauthenticatedError("the token is unknown, expired or revoked")

@@ -18,7 +18,7 @@ from api.problems import unavailable
 
 MORE_SECONDS: Final = 1.0
 """The time of a request besides its statement, so that a busy one can answer first."""
-_SILENT: Final = (
+SILENT: Final = (
     "the database does not answer, and an order may still be carried out; look what became of it,"
     " or send it again with its Idempotency-Key"
 )
@@ -56,7 +56,7 @@ class Patience:
         is_given_up = True
         self._given_up.add(work)
         work.add_done_callback(self._end)
-        await unavailable(Request(scope), _SILENT)(scope, receive, send)
+        await unavailable(Request(scope), SILENT)(scope, receive, send)
 
     def _end(self, work: asyncio.Task[None]) -> None:
         self._given_up.discard(work)

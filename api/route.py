@@ -28,10 +28,12 @@ class Route:
     """The JSON schema of a body that the route reads itself."""
     is_conditional: bool = False
     """True if it takes `If-Match`."""
+    is_quick: bool = False
+    """True for a read that asks nothing but the database, and that once or twice."""
 
 
-def get(path: str, serve: Callable[..., Any], answer: Any) -> Route:
-    return Route(method="GET", path=path, serve=serve, answer=answer)
+def get(path: str, serve: Callable[..., Any], answer: Any, *, is_quick: bool = False) -> Route:
+    return Route(method="GET", path=path, serve=serve, answer=answer, is_quick=is_quick)
 
 
 def post(

@@ -39,7 +39,7 @@ def explain_command(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    get("/commands", list_commands, CommandList),
-    get("/commands/{id}", show_command, Command),
+    get("/commands", list_commands, CommandList, is_quick=True),
+    get("/commands/{id}", show_command, Command, is_quick=True),
     get("/commands/{id}/why", explain_command, CauseList),
 )

@@ -75,9 +75,9 @@ def _row(view: ComplementView) -> dict[str, object]:
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    get("/complements", list_complements, ComplementPage),
-    get("/complements/{id}", show_complement, Complement),
-    get("/complements/{id}/dates", list_dates, DateList),
+    get("/complements", list_complements, ComplementPage, is_quick=True),
+    get("/complements/{id}", show_complement, Complement, is_quick=True),
+    get("/complements/{id}/dates", list_dates, DateList, is_quick=True),
     post("/complements/{id}/pause", pause, Complement),
     post("/complements/{id}/resume", resume, Complement),
     post("/complements/{id}/cancel", cancel, Complement),

@@ -275,7 +275,7 @@ def _released(session: Session, number: int, wanted: ReleaseState) -> dict[str, 
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    get("/definitions", list_definitions, DefinitionPage),
+    get("/definitions", list_definitions, DefinitionPage, is_quick=True),
     post("/definitions", create, SavedDefinition, status=201, body=_OBJECT),
     post("/definitions/import", import_file, SavedDefinitionList, body=_FILE),
     post("/definitions/lint", lint, Linted, body=_FILE),

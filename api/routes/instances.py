@@ -193,10 +193,10 @@ _ACTIONS: Final[Mapping[str, CommandType | None]] = {
     "recover": None,
 }
 ROUTES: Final[tuple[Route, ...]] = (
-    get("/instances", list_runs, InstancePage),
+    get("/instances", list_runs, InstancePage, is_quick=True),
     post("/instances", begin, Begun, status=201, other_status=202),
-    get("/instances/{id}", show_run, InstanceDetail),
-    get("/instances/{id}/tasks", list_attempts, TaskList),
+    get("/instances/{id}", show_run, InstanceDetail, is_quick=True),
+    get("/instances/{id}/tasks", list_attempts, TaskList, is_quick=True),
     get("/instances/{id}/why", explain_run, CauseList),
     post("/instances/actions", act, AcceptedList, status=202),
     post("/instances/delete", delete, DeletedInstances),

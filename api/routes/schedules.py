@@ -170,13 +170,13 @@ def _released(session: Session, number: int, wanted: ReleaseState) -> dict[str, 
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    get("/schedules", list_schedules, SchedulePage),
+    get("/schedules", list_schedules, SchedulePage, is_quick=True),
     post("/schedules", make, answers.SavedSchedule, status=201),
     post("/schedules/release", release_all, ReleasedSchedules),
     post("/schedules/delete", delete_all, DeletedSchedules),
     patch("/schedules/{id}", change, answers.SavedSchedule),
-    get("/schedules/{id}", show_schedule, ScheduleDetail),
-    get("/schedules/{id}/fires", list_fires, FireList),
+    get("/schedules/{id}", show_schedule, ScheduleDetail, is_quick=True),
+    get("/schedules/{id}/fires", list_fires, FireList, is_quick=True),
     post("/schedules/{id}/online", online, Released),
     post("/schedules/{id}/offline", offline, Released),
 )

@@ -38,7 +38,7 @@ def _row(view: TaskInstanceView) -> dict[str, object]:
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    get("/tasks/{id}", show_attempt, Task),
+    get("/tasks/{id}", show_attempt, Task, is_quick=True),
     get("/tasks/{id}/why", explain_attempt, CauseList),
     post("/tasks/{id}/force-success", force, Task),
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -144,6 +144,27 @@ def is_by_statement(db: Connection) -> bool:
     """Return True if each statement on this connection is a transaction of its own."""
     driver: Any = db.connection.driver_connection
     return bool(driver.autocommit)
+
+
+def rows_alone(db: Connection, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Read the rows of a statement that is a transaction of its own, as the driver has them.
+
+    Errors are those of any other statement; SQLAlchemy's events hear nothing of it.
+    """
+    driver: Any = db.connection.driver_connection
+    assert driver.autocommit
+    try:
+        with driver.cursor() as cursor:
+            cursor.execute(statement, values)
+            found: list[tuple[Any, ...]] = cursor.fetchall()
+            return found
+    except psycopg2.Error as error:
+        if _is_lost(error):
+            # Asked as any other it fails again, which tells the pool and names the server.
+            return [tuple(row) for row in db.exec_driver_sql(statement, dict(values))]
+        made = DBAPIError.instance(None, None, error, psycopg2.Error, hide_parameters=True)
+        _forget_values(error, made if isinstance(made, StatementError) else None)
+        raise made from None
 
 
 def server_time(db: Connection) -> datetime:

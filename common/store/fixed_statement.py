@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
 from psycopg2.extensions import adapt
-from sqlalchemy import ClauseElement, Connection, CursorResult
+from sqlalchemy import ClauseElement, Connection, CursorResult, Select
 from sqlalchemy.dialects.postgresql import psycopg2
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from common.store.connect import is_by_statement
+from common.store.connect import is_by_statement, rows_alone
 
 _NUMBERS: Final = itertools.count(1)
 _TYPED: Final = re.compile(r"CAST\(%\((\w+)\)s AS ([A-Z ]+(?:\[\])?)\)")
@@ -67,6 +68,11 @@ class FixedStatement:
             return self._prepared.execute(db, values)
         return db.exec_driver_sql(self._text, {**self._constants, **values})
 
+    def rows_alone(self, db: Connection, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Read its rows as the driver has them, where it is a transaction of its own."""
+        assert self._prepared is not None
+        return rows_alone(db, self._prepared.call_on(db), values)
+
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of its parameters, in an order of their own."""
@@ -91,7 +97,7 @@ class FixedRead:
     settings of its plan would go on for what follows.
     """
 
-    def __init__(self, statement: ClauseElement) -> None:
+    def __init__(self, statement: Select[Any]) -> None:
         self._statement = statement
 
     @cached_property
@@ -102,9 +108,19 @@ class FixedRead:
     def _within(self) -> FixedStatement:
         return FixedStatement(self._statement)
 
-    def execute(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
-        """Execute it with a value for each of its parameters."""
-        return (self._alone if is_by_statement(db) else self._within).execute(db, values)
+    @cached_property
+    def _row(self) -> Callable[[Iterable[Any]], Any]:
+        names = self._statement.selected_columns.keys()
+        row: Any = namedtuple("row", names)  # type: ignore[misc]  # noqa: PYI024  # Named by it.
+        made: Callable[[Iterable[Any]], Any] = row._make
+        return made
+
+    def rows(self, db: Connection, values: Mapping[str, Any]) -> list[Any]:
+        """Read its rows, each with its columns by their names."""
+        if is_by_statement(db):
+            # A page of rows takes SQLAlchemy longer than the driver and the server together.
+            return list(map(self._row, self._alone.rows_alone(db, values)))
+        return list(self._within.execute(db, values))
 
 
 class _Prepared:
@@ -123,13 +139,17 @@ class _Prepared:
         self._call = f"{_BY_INDEX}; EXECUTE {self._name} ({given})"
 
     def execute(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
+        return db.exec_driver_sql(self.call_on(db), dict(values))
+
+    def call_on(self, db: Connection) -> str:
+        """Return the text that calls it on this connection, which has it from then on."""
         # Kept with the connection to the server, whoever borrows that from the pool.
         known = db.info
         if self._name not in known:
             # Its text has percent signs, which the driver leaves alone if it is given no values.
             db.exec_driver_sql(self._making, execution_options={"no_parameters": True})
             known[self._name] = True
-        return db.exec_driver_sql(self._call, dict(values))
+        return self._call
 
 
 def _is_long(value: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from common.masking import mask_json, secrets_in_json
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     )
 
 
+@lru_cache(maxsize=1024)  # A page of rows asks for a hundred.
 def name_of(kind: type[IntEnum], number: int | None) -> str | None:
     """The name of a stored number, or the number itself where this version has no word for it."""
     if number is None:

@@ -30,7 +30,7 @@ DOORS = {
     # A process of its own.
     "pyarrow": ("common/log_store/program.py",),
     "pyspark": ("worker/spark/",),
-    "pydantic": ("common/config/reading.py", "api/answers.py"),
+    "pydantic": ("common/config/reading.py", "api/answers.py", "api/lane.py"),
     "pydantic_core": ("common/config/reading.py",),
     "annotated_types": ("common/config/settings.py", "common/spark_config.py"),
     "psycopg2": ("common/store/",),

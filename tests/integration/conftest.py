@@ -144,6 +144,7 @@ def client(app: FastAPI, config: Config, emptied_url: str) -> Iterator[TestClien
     """Somebody who asks the application, which reads statement by statement, as it is served."""
     from fastapi.testclient import TestClient
 
+    from api.known_tokens import KnownTokens
     from api.pace import Pace
     from api.reach import reach_of
 
@@ -151,6 +152,7 @@ def client(app: FastAPI, config: Config, emptied_url: str) -> Iterator[TestClien
     app.state.config, app.state.engine = config, made
     app.state.reach = reach_of(config.api)
     app.state.pace = Pace(per_second=0, clock=VirtualClock())
+    app.state.known_tokens = KnownTokens(clock=VirtualClock(), seconds=0)
     app.state.patience_seconds = 60
     yield TestClient(app, base_url="http://127.0.0.1:12345", raise_server_exceptions=False)
     made.dispose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from sqlalchemy import Engine, event, insert, select, text
 
 from api import matrix, openapi
 from api.app import ROUTES, build
+from api.known_tokens import KnownTokens
 from api.matrix import CALLERS, Outcome, outcome
 from api.pace import Pace
 from api.policy import BASE, LIST, POLICIES
@@ -26,7 +28,7 @@ from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from common.store.connect import engine
 from operations.session import Session
-from operations.tokens import create_token
+from operations.tokens import create_token, revoke_token
 from operations.users import create_user, grant, set_enabled
 from tests.builders import a_definition_json
 from tests.house.tree import ROOT
@@ -35,6 +37,7 @@ from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 from tests.simulation.virtual_clock import VirtualClock
 
 PORT = 12345
+_MOVING = re.compile(r'"(?:duration|request_id)":[^,}]*')
 
 
 def a_token(owner: Session, user: str, **limits: Any) -> str:
@@ -245,8 +248,12 @@ def test_a_list_is_read_page_by_page(client: TestClient, admin: dict[str, str], 
     assert client.get(f"{BASE}/complements?after={cursor}", headers=admin).status_code == 422
 
 
-def test_a_read_is_one_thread_and_few_statements_without_a_transaction(
-    client: TestClient, admin: dict[str, str], db: Engine, monkeypatch: pytest.MonkeyPatch
+def test_a_read_is_few_statements_without_a_transaction_and_passes_the_framework_by(
+    client: TestClient,
+    app: FastAPI,
+    admin: dict[str, str],
+    db: Engine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = a_world(db, 1, "ours").objects
     run = f"{BASE}/instances/{ours['instance']}"
@@ -262,22 +269,94 @@ def test_a_read_is_one_thread_and_few_statements_without_a_transaction(
     def noted(made: Any, *_: Any) -> None:
         modes.append(made.connection.driver_connection.autocommit)
 
-    def work_of(path: str) -> tuple[int, int]:
-        threads.clear()
+    def work_of(path: str) -> int:
         modes.clear()
         assert client.get(path, headers=admin).status_code == 200
         assert all(modes)
-        return len(threads), len(modes)
+        return len(modes)
 
     paths = {run: 3, f"{run}/tasks": 3, f"{BASE}/instances": 2, f"{BASE}/definitions": 2}
     for path in paths:
         assert client.get(path, headers=admin).status_code == 200  # Prepares its statements.
     monkeypatch.setattr(to_thread, "run_sync", counted)
-    served: Engine = client.app.state.engine  # type: ignore[attr-defined]  # Typed as any callable.
-    event.listen(served, "before_cursor_execute", noted)
-    assert {path: work_of(path) for path in paths} == {
-        path: (1, statements) for path, statements in paths.items()
-    }
+    # The driver tells nobody of what it executes for itself.
+    monkeypatch.setattr(
+        "common.store.fixed_statement.rows_alone",
+        lambda db, statement, values: list(db.exec_driver_sql(statement, dict(values))),
+    )
+    event.listen(app.state.engine, "before_cursor_execute", noted)
+    assert {path: work_of(path) for path in paths} == paths
+    app.state.known_tokens = KnownTokens(clock=VirtualClock())
+    assert client.get(run, headers=admin).status_code == 200
+    assert {path: work_of(path) + 1 for path in paths} == paths
+    assert threads == []
+    assert client.get(f"{run}/why", headers=admin).status_code == 200
+    assert len(threads) == 1
+
+
+def test_a_quick_route_answers_as_the_framework_would(
+    client: TestClient, admin: dict[str, str], owner: Session, db: Engine
+) -> None:
+    ours = a_world(db, 1, "ours").objects
+    create_user(owner, "bob", is_admin=False, password=None, tenant=None)
+    other = {"Authorization": f"Bearer {a_token(owner, 'bob')}"}
+    queries = (
+        *("?limit=2", "?limit=0", "?limit=x", "?limit=1&limit=2", "?Limit=1", "?limit=", "?x=1"),
+        *("?state=FAILURE&state=SUCCESS", "?state=NONE", "?after=x", "?definition=ours", "?%00"),
+        *("?definition=%E2%82%AC", "?definition=\u20ac", "?definition=a+b"),
+    )
+    asked = [(f"{BASE}/instances{query}", admin) for query in queries]
+    for path in [f"{BASE}{each.path}" for each in ROUTES if each.is_quick]:
+        number = ours[path.split("/")[3].removesuffix("s")]
+        asked += [(path.replace("{id}", str(number)), who) for who in (admin, other, {})]
+        if "{id}" in path:
+            odd = (f"0{number}", "99999999999", "%31")
+            asked += [(path.replace("{id}", each), admin) for each in odd]
+    assert len(asked) > 60
+    with client:
+        for path, headers in asked:
+            # One with a body, however short, is none of the quick.
+            answers = [
+                client.get(path, headers=each)
+                for each in (headers, {**headers, "Content-Length": "0"})
+            ]
+            texts = [_MOVING.sub("", each.text) for each in answers]
+            assert texts[0] == texts[1], path
+            assert answers[0].status_code == answers[1].status_code, path
+            names = [sorted(set(each.headers) - {"date"}) for each in answers]
+            assert names[0] == names[1], path
+
+
+def test_a_revoked_token_reads_for_a_second_more_at_most_and_changes_nothing(
+    client: TestClient, app: FastAPI, owner: Session, db: Engine
+) -> None:
+    ours = a_world(db, 1, "ours").objects
+    create_user(owner, "ada", is_admin=False, password=None, tenant=None)
+    grant(owner, "ada", project="default", role="operator")
+    made = create_token(
+        owner,
+        "ada",
+        name="test",
+        role="operator",
+        projects=(),
+        life=timedelta(days=1),
+        now=datetime.now(UTC),
+    )
+    clock = VirtualClock()
+    app.state.known_tokens = KnownTokens(clock=clock)
+    headers = {"Authorization": f"Bearer {made.text}"}
+    run = f"{BASE}/instances/{ours['instance']}"
+    assert client.get(run, headers=headers).status_code == 200
+    # Rights are asked at each read, the token's own ones too as long as it is good.
+    grant(owner, "ada", project="default", role="none")
+    assert client.get(run, headers=headers).status_code == 404
+    grant(owner, "ada", project="default", role="operator")
+    revoke_token(owner, made.view.id)
+    assert client.post(f"{run}/stop", headers=headers).status_code == 401
+    assert client.get(f"{BASE}/me", headers=headers).status_code == 401
+    assert client.get(run, headers=headers).status_code == 200
+    clock.move_to(timedelta(seconds=1))
+    assert client.get(run, headers=headers).status_code == 401
 
 
 @pytest.mark.parametrize("query", ["?limit=x", "?stat=RUNNING"])
@@ -367,9 +446,10 @@ def test_a_database_that_says_nothing_keeps_nobody_waiting(
     app.state.patience_seconds = 0.2
     with client, db.connect() as other:
         other.execute(text("LOCK TABLE t_ds_access_token IN ACCESS EXCLUSIVE MODE"))
-        answer = client.get(f"{BASE}/me", headers=admin)
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert answer.json()["type"] == "/problems/unavailable"
+        for path in ("me", "instances"):
+            answer = client.get(f"{BASE}/{path}", headers=admin)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert answer.json()["type"] == "/problems/unavailable"
         other.rollback()
         app.state.patience_seconds = 60
         assert client.get(f"{BASE}/me", headers=admin).status_code == 200

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from sqlalchemy import Integer, bindparam, cast, make_url, select, text
+from sqlalchemy import Integer, bindparam, cast, func, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import ConfigurationError, ServiceUnreachableError
@@ -20,7 +22,7 @@ from common.store.connect import (
     place_of,
     retrying,
 )
-from common.store.fixed_statement import FixedStatement
+from common.store.fixed_statement import FixedRead, FixedStatement
 
 SECRET = "s3cr3t-p@ss/word"
 
@@ -153,6 +155,38 @@ def test_a_connection_without_its_prepared_statements_is_replaced(database_url: 
         assert is_transient(caught.value)
         with made.begin() as db:
             assert seven.execute(db, {"number": 7}).scalar() == 7
+    made.dispose()
+
+
+def test_rows_that_the_driver_reads_fail_as_any_others_do(database_url: str) -> None:
+    made = engine(
+        database_url,
+        pool_size=1,
+        max_overflow=0,
+        statement_timeout=timedelta(milliseconds=50),
+        by_statement=True,
+    )
+    seven = FixedRead(select(cast(bindparam("number"), Integer).label("seven")))
+    slow = FixedRead(select(func.pg_sleep(bindparam("seconds"))))
+    for disturbance in ("DEALLOCATE ALL", "SELECT pg_terminate_backend(pg_backend_pid())"):
+        with made.connect() as db:
+            assert [each.seven for each in seven.rows(db, {"number": 7})] == [7]
+            with suppress(ServiceUnreachableError):
+                db.exec_driver_sql(disturbance)
+        if "DEALLOCATE" in disturbance:
+            with pytest.raises(ServiceUnreachableError) as caught, made.connect() as db:
+                seven.rows(db, {"number": 7})
+            assert is_transient(caught.value)
+    with made.connect() as db:
+        driver: Any = db.connection.driver_connection
+        driver.close()
+        with pytest.raises(ServiceUnreachableError):
+            seven.rows(db, {"number": 7})
+    with made.connect() as db:
+        with pytest.raises(DBAPIError, match="57014") as refused:
+            slow.rows(db, {"seconds": 12345})
+        assert "12345" not in str(refused.value)
+        assert seven.rows(db, {"number": 7})[0].seven == 7
     made.dispose()
 
 

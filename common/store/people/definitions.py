@@ -17,13 +17,13 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
-    Row,
     Text,
     any_,
     bindparam,
     case,
     cast,
     func,
+    null,
     select,
     text,
     update,
@@ -177,11 +177,14 @@ def definition_page(
     after: int = 0,
     limit: int,
 ) -> list[DefinitionRow]:
-    """List the definitions that the principal sees by id, from the one after `after` on."""
+    """List the definitions that the principal sees by id, from the one after `after` on.
+
+    Those of all names and projects come without their JSON, which may be large.
+    """
     is_told = not principal.owns_database and principal.projects is None
     if name is None and project_id is None and is_told:
         values = {"after": after, "limit": limit, **told(principal)}
-        return [_definition(row) for row in _page().execute(db, values)]
+        return [_definition(row) for row in _page().rows(db, values)]
     statement = (
         select(*_COLUMNS)
         .where(seen_projects(principal, process_definition.c.project_id))
@@ -199,8 +202,12 @@ def definition_page(
 @cache
 def _page() -> FixedRead:
     seen = told_actions(process_definition.c.project_id).op("&")(int(Action.VIEW)) != 0
+    columns = [
+        null().label(each.name) if each is process_definition.c.process_definition_json else each
+        for each in _COLUMNS
+    ]
     return FixedRead(
-        select(*_COLUMNS)
+        select(*columns)
         .where(seen)
         .where(process_definition.c.id > bindparam("after", type_=Integer))
         .order_by(process_definition.c.id)
@@ -259,7 +266,7 @@ _COLUMNS: Final = (
 )
 
 
-def _definition(row: Row[*tuple[Any, ...]]) -> DefinitionRow:
+def _definition(row: Any) -> DefinitionRow:
     return DefinitionRow(
         id=row.id,
         code=row.code,

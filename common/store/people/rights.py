@@ -74,7 +74,8 @@ def held(db: Connection, principal: Principal, thing: Thing, object_id: int) -> 
     if not 0 < object_id <= LARGEST_ID:
         return None
     if principal.projects is None and not principal.owns_database:
-        row = _held_by_told(thing).execute(db, {**told(principal), "object_id": object_id}).one()
+        values = {**told(principal), "object_id": object_id}
+        (row,) = _held_by_told(thing).rows(db, values)
     else:
         row = db.execute(
             _held_of(

@@ -281,9 +281,10 @@ def delete_token(db: Connection, token_id: int) -> bool:
 
 def holder_of(db: Connection, token_hash: str) -> TokenHolder | None:
     """Read the holder of a token that has not expired and whose user is enabled."""
-    row = _holder().execute(db, {"token": token_hash}).first()
-    if row is None:
+    rows = _holder().rows(db, {"token": token_hash})
+    if not rows:
         return None
+    (row,) = rows
     return TokenHolder(
         user_id=row.user_id,
         user_name=row.user_name,

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Connection, Integer, Row, Select, bindparam, or_, select
+from sqlalchemy import BigInteger, Connection, Integer, Select, bindparam, or_, select
 
 from common.masking import shown_reason
 from common.model.rights import DATABASE, Action, Principal
@@ -144,11 +144,11 @@ def _newest_instances(
     last = _LARGEST_ID if before is None else min(before - 1, _LARGEST_ID)
     values = {"limit": limit, "last": last}
     if principal.owns_database:
-        found = _newest(by_owner=True).execute(db, values)
+        found = _newest(by_owner=True).rows(db, values)
     else:
         from common.store.people.rights import told
 
-        found = _newest(by_owner=False).execute(db, {**values, **told(principal)})
+        found = _newest(by_owner=False).rows(db, {**values, **told(principal)})
     return [_instance(row) for row in found]
 
 
@@ -171,8 +171,8 @@ def process_instance_by_id(db: Connection, process_instance_id: int) -> ProcessI
     """Read a process instance without its tasks: cheap enough to poll."""
     if not 0 < process_instance_id <= _LARGEST_ID:
         return None
-    found = _by_id().execute(db, {"id": process_instance_id}).first()
-    return None if found is None else _instance(found)
+    found = _by_id().rows(db, {"id": process_instance_id})
+    return _instance(found[0]) if found else None
 
 
 @cache
@@ -197,9 +197,10 @@ def process_instance_detail(
     """Read a process instance with its tasks; None if there is no such instance."""
     if not 0 < process_instance_id <= _LARGEST_ID:
         return None
-    found = _detail_by_id().execute(db, {"id": process_instance_id}).first()
-    if found is None:
+    rows = _detail_by_id().rows(db, {"id": process_instance_id})
+    if not rows:
         return None
+    (found,) = rows
     return ProcessInstanceDetail(
         instance=_instance(found),
         process_instance_json=found.process_instance_json,
@@ -223,7 +224,7 @@ def task_instances(
     """List attempts in the order in which they were made; with a `limit`, the newest."""
     if process_instance_id is not None and states is None and ids is None and not valid_only:
         values = {"process_instance_id": process_instance_id, "limit": limit}
-        return [_task(row) for row in reversed(_attempts().execute(db, values).all())]
+        return [_task(row) for row in reversed(_attempts().rows(db, values))]
     statement = select(*_TASK_COLUMNS).order_by(task_instance.c.id.desc()).limit(limit)
     if ids is not None:
         statement = statement.where(task_instance.c.id.in_(ids))
@@ -264,8 +265,17 @@ def lost_task_instances(db: Connection) -> list[TaskInstanceView]:
 
 
 def task_instance_by_id(db: Connection, task_instance_id: int) -> TaskInstanceView | None:
-    found = db.execute(select(*_TASK_COLUMNS).where(task_instance.c.id == task_instance_id)).first()
-    return None if found is None else _task(found)
+    if not 0 < task_instance_id <= _LARGEST_ID:
+        return None
+    found = _task_by_id().rows(db, {"id": task_instance_id})
+    return _task(found[0]) if found else None
+
+
+@cache
+def _task_by_id() -> FixedRead:
+    return FixedRead(
+        select(*_TASK_COLUMNS).where(task_instance.c.id == bindparam("id", type_=Integer))
+    )
 
 
 _LARGEST_ID: Final = 2**31 - 1
@@ -330,7 +340,7 @@ _TASK_COLUMNS: Final = (
 )
 
 
-def _instance(row: Row[*tuple[Any, ...]]) -> ProcessInstanceView:
+def _instance(row: Any) -> ProcessInstanceView:
     return ProcessInstanceView(
         id=row.id,
         name=row.name,
@@ -354,7 +364,7 @@ def _instance(row: Row[*tuple[Any, ...]]) -> ProcessInstanceView:
     )
 
 
-def _task(row: Row[*tuple[Any, ...]]) -> TaskInstanceView:
+def _task(row: Any) -> TaskInstanceView:
     return TaskInstanceView(
         id=row.id,
         process_instance_id=row.process_instance_id,
