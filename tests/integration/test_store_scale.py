@@ -309,6 +309,10 @@ def test_a_statement_prepared_on_empty_tables_reads_few_rows_of_those_that_follo
         db.exec_driver_sql("UPDATE t_ds_task_instance SET settled = false WHERE id = 1")
     read = rows_read(made, work)
     prepared = {statement: rows for statement, rows in read.items() if "EXECUTE" in statement}
-    assert len(prepared) == 5
+    with made.connect() as db:
+        known = db.exec_driver_sql("SELECT name, statement FROM pg_prepared_statements").all()
+    assert len(known) == 5
+    unseen = [each for each in known if not any(f"EXECUTE {each.name} " in one for one in prepared)]
+    assert unseen == []
     assert_few(prepared)
     made.dispose()
