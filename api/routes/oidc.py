@@ -8,6 +8,7 @@ page can have an address blocked by it.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
 
 from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -16,7 +17,7 @@ from fastapi.responses import RedirectResponse
 from api import cookies
 from api.asking import address_of
 from api.oidc import flow as flows
-from api.oidc.client import LOGIN
+from api.oidc.client import CALLBACK, LOGIN
 from api.policy import BASE
 from api.problems import ProviderError, UnauthenticatedError, request_id
 from common.errors import NotAllowedError, ServiceUnreachableError
@@ -32,9 +33,16 @@ _AGAIN: Final = f"begin again at {LOGIN}"
 _Word = Annotated[str, Query(max_length=4096)]
 
 
-async def begin(request: Request) -> Response:
-    """Send the browser to the provider, with the secret of the log-in in a cookie."""
+async def begin(request: Request, here: Annotated[bool, Query()] = False) -> Response:
+    """Send the browser to the provider, with the secret of the log-in in a cookie.
+
+    A browser that came by another name of this server is sent to that which it will come back to,
+    where its cookie is. It says `here` then, since a proxy may write another name into `Host`.
+    """
     provider = _provider(request)
+    own = provider.client.redirect_uri.removesuffix(CALLBACK)
+    if not here and request.headers.get("host", "").lower() != urlsplit(own).netloc.lower():
+        return RedirectResponse(f"{own}{LOGIN}?here=1", status_code=303)
     flow = flows.new_flow()
     answer = RedirectResponse(await provider.authorization_url(flow), status_code=303)
     answer.headers["referrer-policy"] = "no-referrer"

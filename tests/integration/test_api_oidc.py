@@ -323,6 +323,9 @@ def test_nobody_is_let_in_who_is_not_linked_where_log_ins_make_no_users(
     scene: Scene, db: Engine, owner: Session, cli: Cli
 ) -> None:
     scene.set(creates_users=False)
+    scene.provider.person = Person(subject="s 2", name="zoe")
+    assert scene.log_in().status_code == 403
+    assert counted(db, t.user_identity) == 0
     scene.provider.person = Person(subject="s 1", name="ada")
     create_user(owner, "ada", is_admin=True, password=None, tenant=None)
     answer = scene.log_in()
@@ -406,6 +409,18 @@ def test_a_log_in_goes_on_to_no_other_page(scene: Scene) -> None:
     flow, query = scene.begun()
     back = scene.back(flow, f"{query}&next=https://evil.example&url=//evil.example&scope=x")
     assert back.headers["location"] == ME
+
+
+def test_a_browser_at_another_name_of_the_server_is_sent_to_that_of_the_cookie_once(
+    scene: Scene,
+) -> None:
+    other = {"Host": "localhost:12345"}
+    moved = scene.client.get(LOGIN, headers=other, follow_redirects=False)
+    assert moved.headers["location"] == f"http://127.0.0.1:12345{LOGIN}?here=1"
+    assert "set-cookie" not in moved.headers
+    # By a proxy that writes another Host it is there already.
+    again = scene.client.get(f"{LOGIN}?here=1", headers=other, follow_redirects=False)
+    assert again.headers["location"].startswith(scene.provider.url)
 
 
 @pytest.mark.parametrize("methods", [["client_secret_post"], ["client_secret_basic"], None])
