@@ -102,21 +102,40 @@ def _dependents(document: str) -> Iterator[Dependent]:
 class Pace:
     """The number of rows that one transaction deletes, for it to hold its locks 50 ms at most.
 
-    The time that the last one took decides on the next. Fewer rows than `least` spare nothing: on a
-    busy server a commit alone takes that long.
+    The time that the last one took decides on the next: half as many after a long one, and then
+    more again, but only one by one near the number that took long. Where half as many took as long,
+    it is not the rows that take the time, and less than `least` would spare nothing.
     """
 
     rows: int = 50
     least: int = 25
     most: int = 250
+    long: int | None = None
+    """The number of rows that took long, the last time that some did."""
+    long_took: timedelta = timedelta()
 
     def after(self, took: timedelta) -> Pace:
         """Return the pace after a transaction that took so long."""
         if took > _LONG:
-            return replace(self, rows=max(min(self.rows, self.least), self.rows // 2))
-        if took < _SHORT:
-            return replace(self, rows=min(self.most, self.rows + self.rows // 2 + 1))
-        return self
+            return self._slower(took)
+        if took >= _SHORT:
+            return self
+        grown = self.rows + self.rows // 4 + 1
+        if self.long is not None and grown > self.long * 3 // 4:
+            grown = self.rows + 1
+        elif took:
+            grown = max(self.rows + 1, min(grown, int(self.rows * (_AIM / took))))
+        grown = min(self.most, grown)
+        if self.long is not None and grown > self.long:
+            return replace(self, rows=grown, long=None, long_took=timedelta())
+        return replace(self, rows=grown)
+
+    def _slower(self, took: timedelta) -> Pace:
+        fewer = max(1, self.rows // 2)
+        if self.long is not None and self.rows < self.long and took > self.long_took * 3 / 4:
+            # Fewer did not help.
+            return replace(self, rows=max(fewer, min(self.least, self.most)))
+        return replace(self, rows=fewer, long=self.rows, long_took=took)
 
 
 class Step(Enum):
@@ -129,4 +148,5 @@ class Step(Enum):
 
 
 _LONG: Final = timedelta(milliseconds=40)
+_AIM: Final = timedelta(milliseconds=25)
 _SHORT: Final = timedelta(milliseconds=20)

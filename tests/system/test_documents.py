@@ -35,6 +35,7 @@ PAGES = (
     "docs/time.md",
     "docs/tasks.md",
     "docs/spark.md",
+    "docs/retention.md",
     "docs/operations.md",
     "docs/configuration.md",
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
+
+import pytest
 
 from common.model.cluster import NodeKind
 from common.purging import Purge
@@ -14,6 +17,7 @@ from tests.unit.master_loops.place import SECOND, Place
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
+_PACE = Pace()
 
 
 class Store(RetentionStore):
@@ -109,9 +113,51 @@ def test_a_slow_choice_of_runs_makes_no_deletion_smaller(place: Place) -> None:
     assert purge.paces[Step.MARK].rows < Pace().rows < purge.paces[Step.ATTEMPTS].rows
 
 
+def batches(cost: Callable[[int], float], pace: Pace = _PACE, *, count: int = 400) -> list[Pace]:
+    """The paces of so many transactions, of which each takes the milliseconds of its rows."""
+    paces = [pace]
+    while len(paces) < count:
+        last = paces[-1]
+        paces.append(last.after(timedelta(milliseconds=cost(last.rows))))
+    return paces
+
+
 def test_a_pace_follows_the_time_that_a_transaction_took() -> None:
     milliseconds = [timedelta(milliseconds=each) for each in (10, 30, 50)]
     faster, same, slower = (Pace(rows=50, most=60).after(took) for took in milliseconds)
     assert (faster.rows, same.rows, slower.rows) == (60, 50, 25)
-    # A busy server takes long for a single row too.
-    assert [Pace(rows=rows).after(SECOND).rows for rows in (1, 30, 25)] == [1, 25, 25]
+    assert [Pace(rows=rows).after(SECOND).rows for rows in (1, 3, 250)] == [1, 1, 125]
+
+
+@pytest.mark.parametrize(
+    ("cost", "rows"),
+    [
+        (lambda rows: 5 + 0.3 * rows, range(50, 117)),
+        (lambda rows: 1 + 0.02 * rows, range(250, 251)),
+        # Of a row with megabytes of parameters.
+        (lambda rows: 9 * rows, range(3, 5)),
+        # The first row beyond some number takes it all.
+        (lambda rows: 1 if rows < 70 else 90, range(35, 71)),
+    ],
+)
+def test_a_pace_settles_where_transactions_are_short(
+    cost: Callable[[int], float], rows: range
+) -> None:
+    paces = batches(cost)
+    assert {each.rows for each in paces[50:]} <= set(rows)
+    too_long = [each for each in paces if cost(each.rows) > 50]
+    assert len(too_long) <= len(paces) / 15
+
+
+def test_a_pace_does_not_starve_where_a_commit_alone_takes_long() -> None:
+    assert {each.rows for each in batches(lambda rows: 60 + 0.1 * rows)[10:]} == {Pace().least}
+    # And goes on as before when that is over.
+    after = batches(lambda _: 60, count=20)[-1]
+    assert batches(lambda rows: 1 + 0.02 * rows, after)[-1].rows == Pace().most
+
+
+def test_one_long_transaction_of_many_takes_few_rows_off_the_next() -> None:
+    paces = batches(lambda rows: 5 + 0.2 * rows)
+    paces = batches(lambda rows: 5 + 0.2 * rows, paces[-1].after(SECOND), count=60)
+    assert paces[0].rows >= 35
+    assert paces[-1].rows >= 70
