@@ -23,7 +23,7 @@ from common.store.people import identities as store
 from operations import log_ins
 from operations.errors import ForbiddenError, UsageError
 from operations.rights import change, check_administrator
-from operations.users import UserDetail, check_name, detail_of, user_named
+from operations.users import NOBODYS_NAME, UserDetail, check_name, detail_of, user_named
 
 if TYPE_CHECKING:
     from common.store.connect import Connection, Engine
@@ -102,7 +102,7 @@ def log_in(
 
 def refuse(engine: Engine, reason: str, *, address: str | None, request: str | None) -> None:
     """Note in the audit that somebody whom the provider sent was not let in."""
-    nobody = Principal(user_id=0, user_name="unknown", address=address, request=request)
+    nobody = Principal(user_id=0, user_name=NOBODYS_NAME, address=address, request=request)
     with engine.begin() as db:
         log_ins.note(db, nobody, "session.begin", refused=True, detail=f"OpenID Connect: {reason}")
 

@@ -26,6 +26,7 @@ from common.store.people import log_ins as store
 from common.store.people.log_ins import SessionView
 from operations import passwords
 from operations.rights import change, noted
+from operations.users import NOBODYS_NAME
 
 if TYPE_CHECKING:
     from common.store.connect import Connection, Engine
@@ -100,7 +101,7 @@ def log_in(
             who = Principal(
                 user_id=0 if known is None else known.user_id,
                 # No name that nobody has: people type passwords into that field.
-                user_name="unknown" if known is None else known.user_name,
+                user_name=NOBODYS_NAME if known is None else known.user_name,
                 address=address,
                 request=request,
             )

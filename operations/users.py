@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from operations.session import Session
 
 NO_ROLE: Final = "none"
+NOBODYS_NAME: Final = "unknown"
+"""Stands in the audit for whoever was not let in."""
 ROLE_WORDS: Final = (*ROLES, NO_ROLE)
 # Shown beside others, typed into shells and sent in headers: no blanks, nothing that steers.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}")
@@ -82,8 +84,8 @@ def check_name(name: str) -> None:
             f"{name!r:.100} is no user's name: letters and digits, then also _ . @ + and -,"
             " 64 at most",
         )
-    if name.lower() == DATABASE.user_name:
-        raise UsageError("name", f"{name!r} stands for the command line in the audit")
+    if name.lower() in (DATABASE.user_name, NOBODYS_NAME):
+        raise UsageError("name", f"{name!r} stands for no user in the audit")
 
 
 def set_enabled(session: Session, name: str, *, enabled: bool, at: datetime) -> bool:

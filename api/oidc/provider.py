@@ -125,10 +125,15 @@ class Provider:
             async with asyncio.timeout(self.limit_seconds):
                 yield
         except (TimeoutError, httpx.TransportError, httpx.InvalidURL) as error:
-            log.warning("login provider is away", extra={"cause": type(error).__name__})
+            # Its own text may hold addresses with parameters.
+            cause = (
+                f"within {self.limit_seconds:g} s"
+                if isinstance(error, TimeoutError | httpx.TimeoutException)
+                else f"({type(error).__name__})"
+            )
+            log.warning("login provider is away", extra={"cause": cause})
             raise ServiceUnreachableError(
-                f"the login provider {self.client.issuer} does not answer"
-                f" ({type(error).__name__}); try again"
+                f"the login provider {self.client.issuer} does not answer {cause}; try again"
             ) from error
         finally:
             self._busy -= 1

@@ -296,6 +296,8 @@ def test_a_provider_that_is_away_is_told_in_time_and_counts_for_no_try(
     scene.set()
     scene.app.state.oidc.limit_seconds = 0.05
     assert scene.client.get(LOGIN, follow_redirects=False).status_code == 503
+    scene.app.state.oidc._busy = 8
+    assert scene.client.get(LOGIN, follow_redirects=False).status_code == 429
     scene.provider.silent.clear()
     scene.set(issuer="http://127.0.0.1:1")
     assert scene.client.get(LOGIN, follow_redirects=False).status_code == 503
@@ -346,7 +348,9 @@ def test_nobody_is_let_in_who_is_not_linked_where_log_ins_make_no_users(
     assert cli("user", "unlink", "ada")[0] == 3
 
 
-@pytest.mark.parametrize("name", ["ADA", "ada", None, "", "data base", "database", "a" * 65, "ä"])
+@pytest.mark.parametrize(
+    "name", ["ADA", "ada", None, "", "data base", "database", "Unknown", "a" * 65, "ä"]
+)
 def test_a_name_at_the_provider_makes_nobody_somebody_else_here(
     scene: Scene, db: Engine, owner: Session, name: str | None
 ) -> None:
