@@ -35,6 +35,7 @@ from tests.bench import (
     spark,
     starts,
     store,
+    supervisors,
     trigger,
     wide,
     yielding,
@@ -58,6 +59,7 @@ class Bench:
 # The order matters: an idle cluster is measured after it has worked.
 BENCHES: Mapping[str, Bench] = {
     "engine": Bench(measure=engine.measure),
+    "supervisors": Bench(measure=supervisors.measure),
     "chain": Bench(measure=chain.measure),
     "fan": Bench(measure=fan.measure),
     "layered": Bench(measure=layered.measure),

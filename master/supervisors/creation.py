@@ -1,0 +1,194 @@
+"""Step 9 of a run: new groups, and tasks for groups that are short of replicas.
+
+Pure. A group starts where the last one ended, else at the stored offsets, else where the stream is
+asked to begin; that answer is stored at once, so that it is asked only once. An offset that the
+stream no longer has is never passed over silently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from common.model.streams.sequences import base_sequence_name
+from common.model.streams.spec import Bounds, Offsets
+from master.supervisors.decisions import (
+    EventKind,
+    RecordStarts,
+    RemoveOffsets,
+    ScheduleRun,
+    StartTask,
+)
+from master.supervisors.discovery import verify_checkpoints
+from master.supervisors.draft import Draft
+from master.supervisors.view import StreamSnapshot, TaskGroup
+
+_LOOK_AGAIN: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Starts:
+    """The starts of a group, and those of them that the stream was asked for."""
+
+    offsets: dict[int, int]
+    asked: dict[int, int]
+
+
+def create_tasks(draft: Draft) -> None:
+    """Make missing groups, and start tasks until each group has its replicas."""
+    replicas = draft.spec.io.replicas
+    for group_id in sorted(draft.reading):
+        if len(draft.reading[group_id].tasks) < replicas:
+            verify_checkpoints(draft, draft.reading[group_id])
+    _create_groups(draft)
+    has_started = False
+    for group_id in sorted(draft.reading):
+        group = draft.reading[group_id]
+        missing = replicas - len(group.tasks)
+        if missing > 0 and group.conversation is None:
+            draft.reading[group_id] = _start(draft, group, missing)
+            has_started = True
+    if has_started:
+        draft.decide(ScheduleRun(at=draft.now + _LOOK_AGAIN))
+
+
+def is_published(draft: Draft) -> bool:
+    """Return True if all of a bounded range is published, and no task is left."""
+    bounds, stored = draft.bounds, draft.view.stored
+    if bounds is None or draft.reading or draft.publishing:
+        return False
+    return all(
+        stored.get(partition, bounds.starts[partition]) >= end
+        for partition, end in bounds.ends.items()
+    )
+
+
+def _create_groups(draft: Draft) -> None:
+    """Make the missing groups; one that can't be made fails the run, and harms no other."""
+    taken = {partition for group in draft.reading.values() for partition in group.starts}
+    recorded: dict[int, int] = {}
+    for group_id, partitions in draft.layout.items():
+        if group_id in draft.reading or any(each in taken for each in partitions):
+            # Groups of another layout still read some of them; they are being handed over.
+            continue
+        starts = _starts(draft, partitions)
+        if starts is not None and starts.offsets:
+            recorded.update(starts.asked)
+            draft.reading[group_id] = _new_group(draft, group_id, starts.offsets)
+    if recorded:
+        draft.decide(RecordStarts(offsets=recorded))
+
+
+def _starts(draft: Draft, partitions: tuple[int, ...]) -> _Starts | None:
+    stream = draft.view.stream
+    if not isinstance(stream, StreamSnapshot):
+        # The failed run was noted when the partitions were asked for.
+        return None
+    found = _Starts(offsets={}, asked={})
+    for partition in partitions:
+        offset = draft.offsets.get(partition)
+        if offset is None:
+            offset = draft.view.stored.get(partition)
+            if offset is None:
+                offset = found.asked[partition] = _first(draft, stream, partition)
+            earliest = stream.earliest.get(partition, offset)
+            if offset < earliest:
+                _lost(draft, partition, offset, earliest)
+                return None
+        if draft.bounds is None:
+            found.offsets[partition] = offset
+        elif not _within(draft, draft.bounds, partition, offset):
+            return None
+        elif offset < draft.bounds.ends[partition]:
+            found.offsets[partition] = offset
+    return found
+
+
+def _first(draft: Draft, stream: StreamSnapshot, partition: int) -> int:
+    """Return the start of a partition of which nothing is stored."""
+    if draft.bounds is not None:
+        return draft.bounds.starts[partition]
+    if draft.spec.io.use_earliest_offset or partition in draft.later:
+        return stream.earliest[partition]
+    return stream.latest[partition]
+
+
+def _within(draft: Draft, bounds: Bounds, partition: int, offset: int) -> bool:
+    if offset >= bounds.starts[partition]:
+        return True
+    draft.fail(
+        f"partition {partition} of {draft.spec.id!r} is published up to {offset}, before the start"
+        f" of boundedStreamConfig ({bounds.starts[partition]}); reset its offsets first"
+    )
+    return False
+
+
+def _lost(draft: Draft, partition: int, offset: int, earliest: int) -> None:
+    what = (
+        f"offset {offset} of partition {partition} of {draft.spec.io.topic!r} has expired; the"
+        f" stream begins at {earliest}"
+    )
+    resets = draft.spec.tuning.reset_offset_automatically and draft.bounds is None
+    if resets and not draft.has_reset:
+        # One partition a run, so that a mistake has time to be seen.
+        draft.has_reset = True
+        draft.decide(RemoveOffsets(partitions=(partition,)))
+        draft.forget_offsets((partition,))
+        draft.alert(EventKind.POSSIBLE_LOSS, f"{what}; reset because of resetOffsetAutomatically")
+        draft.fail(f"{what}; it was reset")
+        return
+    draft.fail(
+        f"{what}. Reset the supervisor to go on without these records, or set"
+        " tuningConfig.resetOffsetAutomatically"
+    )
+
+
+def _new_group(draft: Draft, group_id: int, starts: Offsets) -> TaskGroup:
+    min_time, max_time = _message_times(draft)
+    return TaskGroup(
+        group_id=group_id,
+        work=draft.view.work,
+        starts=starts,
+        base_sequence=base_sequence_name(
+            draft.spec, draft.view.work, starts=starts, min_time=min_time, max_time=max_time
+        ),
+        min_time=min_time,
+        max_time=max_time,
+        checkpoints={0: starts},
+    )
+
+
+def _message_times(draft: Draft) -> tuple[datetime | None, datetime | None]:
+    """Return the times of messages that a group accepts, fixed when it is made."""
+    io = draft.spec.io
+    least = io.late_start
+    if least is None and io.late_period is not None:
+        least = draft.now - io.late_period
+    if io.early_period is None:
+        return least, None
+    return least, draft.now + io.task_duration + io.early_period
+
+
+def _start(draft: Draft, group: TaskGroup, missing: int) -> TaskGroup:
+    names = []
+    bounds = draft.bounds
+    ends = None if bounds is None else {each: bounds.ends[each] for each in group.starts}
+    for _ in range(missing):
+        draft.tasks_started += 1
+        # The epoch keeps the name apart from those of former owners, who counted too.
+        name = f"{group.base_sequence}_{draft.view.epoch}_{draft.tasks_started}"
+        names.append(name)
+        draft.decide(
+            StartTask(
+                name=name,
+                group_id=group.group_id,
+                base_sequence=group.base_sequence,
+                starts=group.starts,
+                checkpoints=group.checkpoints,
+                min_time=group.min_time,
+                max_time=group.max_time,
+                ends=ends,
+            )
+        )
+    return replace(group, tasks=(*group.tasks, *names))
