@@ -98,6 +98,17 @@ def test_a_worker_daemon_imports_nothing_that_only_its_tasks_need() -> None:
     assert not unwanted.intersection(loaded)
 
 
+@pytest.mark.parametrize("runner", ["http", "spark_submit"])
+def test_a_task_imports_no_command_line_of_a_library(runner: str) -> None:
+    code = f"import sys, worker.runners.{runner}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert "httpx" in loaded
+    assert not {"click", "pygments", "rich"}.intersection(loaded)
+
+
 def test_a_command_at_the_database_imports_nothing_that_only_a_server_needs() -> None:
     code = (
         "import sys; from orcaflow.cli.app import main;"

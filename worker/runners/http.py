@@ -18,11 +18,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import certifi
 import httpcore
-import httpx
 
 from common.destinations import Destinations, destinations
 from common.masking import MASK, is_secret, mask_text
+from common.runtime.spared_imports import absent
 from worker.runners.job import Job, JobError, done, read_job
+
+with absent("click"):  # Its own command line would take a third of a task's start.
+    import httpx
 
 _KEPT_BYTES = 10 * 1024 * 1024
 _LOGGED_BYTES = 64 * 1024

@@ -24,19 +24,13 @@ import argparse
 import fcntl
 import os
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from worker.spark.host import folders, host_log, preload
-from worker.spark.host.connect_server import MAIN_CLASS, MakeCommand, scratch_of
+from worker.spark.host import folders, host_log
 from worker.spark.host.folders import SERVERS, SOCKET
-from worker.spark.host.forking import raise_file_limit
-from worker.spark.host.loop import Host
-from worker.spark.jvm import cds_building, java_command
 
 _LOCK_REST = 0.05
 
@@ -68,15 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
             # Of a host that was killed; who comes next must not take it for one at work.
             (directory / SOCKET).unlink(missing_ok=True)
             return 0
-        preload.ready()
-        raise_file_limit()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        Host(
-            directory,
-            python=sys.executable,
-            command=_command(options.spark_home, builds=not options.for_tenant),
-            ends_idle=options.for_tenant,
-        ).run()
+        # Here: a daemon that starts beside a host at work starts this program too, to sweep.
+        from worker.spark.host.serving import serve
+
+        serve(directory, spark_home=options.spark_home, for_tenant=options.for_tenant)
     return 0
 
 
@@ -86,28 +75,6 @@ def _is_locked(lock: TextIO) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _command(spark_home: str, *, builds: bool) -> MakeCommand:
-    """`builds`: an archive of classes that is not there is made; the daemon does it for tenants."""
-
-    def command(
-        conf: Mapping[str, str], directory: Path, environment: Mapping[str, str]
-    ) -> java_command.Command:
-        made = java_command.command(
-            ("--class", MAIN_CLASS, "spark-internal"),
-            conf=conf,
-            properties_file=directory / "server.properties",
-            home=spark_home,
-            environment=environment,
-            scratch=scratch_of(directory),
-        )
-        if made.archive is None and builds:
-            # The next one will start faster.
-            cds_building.build_in_background(spark_home, made.argv[0])
-        return made
-
-    return command
 
 
 if __name__ == "__main__":

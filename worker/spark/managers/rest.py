@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import httpx
 from tenacity import (
     Retrying,
     retry_if_exception_type,
@@ -25,8 +24,12 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from common.runtime.spared_imports import absent
 from worker.spark.managers.base import ManagerRefusedError, ManagerUnreachableError
 from worker.spark.managers.line import Line
+
+with absent("click"):  # Its own command line would take a third of a task's start.
+    import httpx
 
 _LARGEST_BYTES: Final = 64 * 1024 * 1024
 _MISSING: Final = 404

@@ -180,7 +180,7 @@ def _remove_unused(folder: Path) -> None:
 
 
 def _make(place: Path, requirements: tuple[str, ...], job: Job) -> None:
-    has_pip = _runs([sys.executable, "-I", "-m", "pip", "--version"])
+    has_pip = _runs([sys.executable, "-I", "-c", "import pip"])
     options = ["--system-site-packages", *(["--without-pip"] if has_pip else [])]
     done = subprocess.run(
         [sys.executable, "-I", "-m", "venv", *options, str(place)],
