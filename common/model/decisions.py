@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from common.model.definitions import PoolShare, TaskTimeout
 from common.model.failures import FailureReason
+from common.model.lock_needs import LockNeed
 from common.model.states import Priority, ProcessState, TaskState
 
 
@@ -21,7 +22,8 @@ from common.model.states import Priority, ProcessState, TaskState
 class SubmitTask:
     """Write the row of a new attempt and offer it to the workers; supersedes the one before.
 
-    One with `due_at` is held back until then, and one with `pools` until all their slots are free.
+    One with `due_at` is held back until then, one with `pools` until all their slots are free, and
+    one with `locks` until it has them all.
     `input_pool`: a JSON list of the properties that its upstream put out. A SUB_PROCESS also puts a
     command for its child, whose definition `child_definition` names by id or name. The worker
     multiplies the configured memory by `memory_factor`.
@@ -39,6 +41,7 @@ class SubmitTask:
     due_at: datetime | None = None
     pools: tuple[PoolShare, ...] = ()
     pool_priority: int = 0
+    locks: tuple[LockNeed, ...] = ()
     timeout: TaskTimeout | None = None
     input_pool: str | None = None
     child_definition: int | str | None = None

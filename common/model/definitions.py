@@ -19,6 +19,7 @@ from common.dag import Dag, DagError, build_dag
 from common.errors import InvalidDefinitionError
 from common.model.control import Control, check_targets, read_control
 from common.model.control_types import CONTROL_TYPES
+from common.model.lock_needs import MAX_LOCKS, LockNeed, read_lock
 from common.model.retry_policy import RETRIES_ALL, RetryPolicy, read_retry_policy
 from common.model.states import Priority, TimeoutStrategy
 from common.model.task_type import TaskTypeSpec
@@ -85,6 +86,7 @@ class TaskNode:
     timeout: TaskTimeout | None = None
     pools: tuple[PoolShare, ...] = ()
     pool_priority: int = 0
+    locks: tuple[LockNeed, ...] = ()
     control: Control | None = None
     retry_policy: RetryPolicy = RETRIES_ALL
 
@@ -248,10 +250,11 @@ class _Reader:
         # The worker reads it again, from the task's own JSON.
         self._integer(entry, "memoryMax", f"{place}, memoryMax", default=0, lowest=-1)
         pools, pool_priority = self._pools(entry, place)
+        locks = self._locks(entry, place)
         # A worker's type is not asked, since that would import its module.
         is_retried = task_type not in CONTROL_TYPES or CONTROL_TYPES[task_type].is_retried
-        if task_type in CONTROL_TYPES and (delay or pools):
-            key = "delayTime" if delay else "taskGroups"
+        if task_type in CONTROL_TYPES and (delay or pools or locks):
+            key = "delayTime" if delay else "taskGroups" if pools else "locks"
             self._mistakes.append(
                 f"{place}, {key}: a {task_type} takes no slot and is never held back;"
                 " give it to the tasks around it"
@@ -267,6 +270,7 @@ class _Reader:
             timeout=self._timeout(entry, place),
             pools=pools,
             pool_priority=pool_priority,
+            locks=locks,
             control=read_control(task_type, entry, place, self._mistakes),
             retry_interval=timedelta(minutes=interval),
             priority=Priority[priority],
@@ -379,6 +383,16 @@ class _Reader:
         elif len(set(named)) < len(named):
             self._mistakes.append(f"{place}, taskGroups: a pool is named twice")
         return tuple(shares), priority
+
+    def _locks(self, entry: dict[str, Any], place: str) -> tuple[LockNeed, ...]:
+        needs: list[Any] = self._nested(entry, "locks", place, list, default=[])
+        if len(needs) > MAX_LOCKS:
+            self._mistakes.append(f"{place}, locks: at most {MAX_LOCKS}, not {len(needs)}")
+        read = (
+            read_lock(each, f"{place}, locks[{index}]", self._mistakes)
+            for index, each in enumerate(needs[:MAX_LOCKS])
+        )
+        return tuple(need for need in read if need is not None)
 
     def _pool(self, entry: object, place: str) -> PoolShare | None:
         if isinstance(entry, str):

@@ -50,7 +50,7 @@ class LockGranularity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRequest:
-    """A group's wish for an interval. `partition_num` belongs to granularity SEGMENT alone."""
+    """A group's need for an interval. `partition_num` belongs to granularity SEGMENT alone."""
 
     dataset: str
     group_id: str

@@ -82,6 +82,7 @@ NODE_KEYS: Final[Mapping[str, Schema]] = {
     "taskGroupId": whole_number("The pool of which it takes a slot."),
     "taskGroupPriority": whole_number("Its priority in pools.", lowest=-1_000_000),
     "taskGroups": structure("The pools of which it takes slots.", "array"),
+    "locks": structure("The intervals of datasets that it has to itself.", "array"),
     "waitStartTimeout": _ANY,
     "taskTimeoutParameter": _ANY,
     "forbidden": _ANY,

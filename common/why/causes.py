@@ -38,6 +38,8 @@ class CauseKind(StrEnum):
     DELAY = "delay"
     POOL = "pool"
     POOL_UNKNOWN = "pool_unknown"
+    LOCK = "lock"
+    LOCK_IMPOSSIBLE = "lock_impossible"
     QUEUED = "queued"
     NO_WORKER = "no_worker"
     NO_WORKER_IN_GROUP = "no_worker_in_group"

@@ -8,6 +8,7 @@ decides nothing: where it and a daemon differ, the daemon is right.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from common.model.states import FailureStrategy, ProcessState, TaskState
@@ -24,6 +25,7 @@ from common.why.causes import Cause, CauseKind
 from common.why.commands import command_cause
 from common.why.control_tasks import child_of, dependent_cause, sub_process_cause
 from common.why.facts import Attempt, Facts, PendingCommand, Run
+from common.why.locks import locks_cause
 from common.why.phrases import (
     MAX_LISTED,
     counted,
@@ -326,8 +328,13 @@ class Explainer:
         match attempt.state:
             case TaskState.DELAY_EXECUTION:
                 return delay_cause(attempt)
-            case TaskState.WAITING_DEPEND:
+            case TaskState.WAITING_DEPEND if attempt.id not in self._facts.locks:
                 return pools_cause(self._facts, attempt)
+            case TaskState.WAITING_DEPEND if attempt.id not in self._facts.pools:
+                return locks_cause(self._facts, attempt)
+            case TaskState.WAITING_DEPEND:
+                pools = pools_cause(self._facts, attempt)
+                return replace(pools, because=(*pools.because, locks_cause(self._facts, attempt)))
             case _ if attempt.task_type == "SUB_PROCESS":
                 return sub_process_cause(
                     self._facts, attempt, lambda child: self._of_child(child, depth)

@@ -134,6 +134,31 @@ class PoolWait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LockHolder:
+    """An attempt whose `lock` is in the way of another."""
+
+    task_instance_id: int
+    task_name: str
+    process_instance_id: int
+    lock: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockWait:
+    """A lock that an attempt waits for, and the holders of those in its way.
+
+    `problem`: the reason why it can never be had. `hidden` holders may not be seen by the asker.
+    """
+
+    dataset: str
+    interval: str
+    type: str
+    problem: str | None = None
+    holders: tuple[LockHolder, ...] = ()
+    hidden: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlace:
     """The place of a submitted attempt in the queue; `group_id` is 0 for any worker."""
 
@@ -177,6 +202,7 @@ class Facts:
     foreign: frozenset[int] = frozenset()
     seen: frozenset[int] | None = None
     pools: Mapping[int, tuple[PoolWait, ...]] = field(default_factory=dict)
+    locks: Mapping[int, tuple[LockWait, ...]] = field(default_factory=dict)
     queue: Mapping[int, QueuePlace] = field(default_factory=dict)
     task_types: Mapping[str, TaskTypeSpec] = field(default_factory=dict)
     exec_threads: int = 100

@@ -10,18 +10,12 @@ from common.model.control import Conditions, Outcome, Switch
 from common.model.decisions import DecideTask
 from common.model.failures import FailureReason
 from common.model.states import TaskState
-from common.params import (
-    ParameterError,
-    Property,
-    effective_parameters,
-    parse_properties,
-    system_parameters,
-)
+from common.params import ParameterError
+from master.engine.parameters import task_values
 from master.engine.run import ProcessRun
 from master.engine.task_run import TaskPhase, TaskRun
 from master.engine.variables import properties_of, too_much, values_of
 from master.logic.conditions import decide_conditions
-from master.logic.node_json import local_parameters
 from master.logic.switch import Choice, Undecided, choose
 
 
@@ -46,7 +40,7 @@ def decide_branch(run: ProcessRun, name: str) -> DecideTask:
             choice = (
                 Undecided(why=fault)
                 if fault
-                else choose(control, _switch_values(run, task, input_values))
+                else choose(control, task_values(run, task, input_values))
             )
         except ParameterError as error:
             choice = Undecided(why=str(error))
@@ -91,21 +85,3 @@ def _outcome(task: TaskRun) -> Outcome:
             return Outcome.SUCCESS
         case _:
             return Outcome.OTHER
-
-
-def _switch_values(run: ProcessRun, task: TaskRun, variables: dict[str, str]) -> dict[str, str]:
-    context = run.context
-    return effective_parameters(
-        parse_properties(context.global_params),
-        parse_properties(local_parameters(task.node.task_json)),
-        system=system_parameters(
-            moment=context.moment,
-            zone=context.zone,
-            complement=context.complement,
-            complement_uses_chosen_date=context.complement_uses_chosen_date,
-        ),
-        moment=context.moment,
-        zone=context.zone,
-        pool=[Property(prop=name, value=value) for name, value in variables.items()],
-        start_params=context.start_params,
-    )

@@ -25,6 +25,7 @@ from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState
 from common.params import Direct, parse_properties
 from master.engine.branches import decide_branch
+from master.engine.parameters import needed_locks
 from master.engine.run import ProcessRun
 from master.engine.task_run import TaskPhase
 from master.engine.variables import merged, properties_of, too_much, values_of
@@ -91,6 +92,7 @@ def submission(
         due_at=due_at,
         pools=node.pools,
         pool_priority=node.pool_priority,
+        locks=needed_locks(run, name) if node.locks else (),
         timeout=node.timeout,
         input_pool=properties_of(values_of(run.input_variables(name))),
         child_definition=_child_definition(node),

@@ -59,6 +59,9 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "pool",
         "Slots that tasks share: how many of them may run at the same time, whatever runs them.",
     ),
+    "locks": _Place(
+        "locks", "Locks on intervals of datasets: who holds them, and who waits for them."
+    ),
     "datasource": _Place("datasource", "Databases that SQL and PROCEDURE tasks connect to."),
     "worker-group": _Place(
         "worker_group",

@@ -1,11 +1,15 @@
-"""Commands about pools, on a real database."""
+"""Commands about pools and locks, on a real database."""
 
 from __future__ import annotations
 
 from sqlalchemy import Engine, insert
 
+from common.model.intervals import read_interval
+from common.model.lock_needs import group_of_run
+from common.model.locks import LockRequest, LockType
 from common.model.states import ProcessState, TaskState
-from common.store.tables import task_group_queue
+from common.store.streams.locks import request_locks
+from common.store.tables import task_group_queue, task_lock_request
 from tests.integration.cli_rows import an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
 
@@ -65,3 +69,35 @@ def test_a_pool_lists_its_holders_and_waiters_and_is_not_removed_while_it_has_an
     assert "task 'a' of process instance 1 holds" in err
     causes = parsed(cli("task", "why", str(waiter), "-o", "json"))
     assert [each["cause"] for each in causes][-3:] == ["pool", "pool", "running"]
+
+
+def test_locks_are_listed_with_those_that_hold_and_await_them(cli: Cli, db: Engine) -> None:
+    assert "No task holds a lock" in "".join(cli("locks", "list")[1:])
+    an_instance(db, ProcessState.RUNNING)
+    an_instance(db, ProcessState.RUNNING)
+    holder = an_attempt(db, 1, TaskState.RUNNING, name="load")
+    waiter = an_attempt(db, 2, TaskState.WAITING_DEPEND)
+    day = LockRequest(
+        dataset="flights",
+        group_id=group_of_run(1),
+        interval=read_interval("2026-11-20/P1D"),
+        type=LockType.SHARED,
+    )
+    with db.begin() as connection:
+        (lock,) = request_locks(connection, holder, [day])  # type: ignore[misc]
+        connection.execute(
+            insert(task_lock_request).values(
+                task_id=waiter, dataset="flights", interval="2026-11-20/PT1H", type="EXCLUSIVE"
+            )
+        )
+    held, waiting = parsed(cli("locks", "list", "--dataset", "flights", "-o", "json"))
+    assert (held["state"], held["type"], held["version"]) == ("held", "SHARED", lock.version)
+    assert held["interval"] == "2026-11-20T00:00:00.000Z/2026-11-21T00:00:00.000Z"
+    assert [task["task_instance_id"] for task in held["tasks"]] == [holder]
+    assert (waiting["state"], waiting["interval"]) == ("waiting", "2026-11-20/PT1H")
+    assert f"load ({holder})" in cli("locks", "list")[1]
+    assert parsed(cli("locks", "list", "--dataset", "trains", "-o", "json")) == []
+    causes = parsed(cli("instance", "why", "2", "-o", "json"))
+    texts = [each["text"] for each in causes if each["cause"] in {"lock", "running"}]
+    assert texts[0] == "task 'a' waits for locks: EXCLUSIVE of flights 2026-11-20/PT1H"
+    assert texts[2].startswith("task 'load' of process instance 1 holds SHARED 2026-11-20")

@@ -14,6 +14,7 @@ from common.errors import InvalidDefinitionError
 from common.model.control import Outcome, Relation
 from common.model.decisions import DecideTask, KillTask, PassForbidden, SkipTask, SubmitTask
 from common.model.failures import FailureReason
+from common.model.lock_needs import LockNeed
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.params import Direct, Property, properties_json
 from master.engine.context import RunContext
@@ -444,3 +445,30 @@ def test_branching_tasks_are_not_retried_whatever_their_author_asked_for() -> No
         },
     )
     assert read_graph(text).nodes["s"].max_retry_times == 0
+
+
+# Locks
+
+
+@pytest.mark.parametrize(
+    ("interval", "asked"),
+    [
+        ("$[yyyy-MM-dd]/P1D", "2026-01-02/P1D"),
+        ("${system.biz.date}/P1D", "20260101/P1D"),
+        ("${day}T04:00/PT1H", "2026-03-04T04:00/PT1H"),
+        ("${unknown}/P1D", "${unknown}/P1D"),
+    ],
+)
+def test_an_attempt_asks_for_its_locks_with_the_values_of_parameters(
+    interval: str, asked: str
+) -> None:
+    need = LockNeed(dataset="ds", interval=interval)
+    kept = KeptRun(
+        "a >> b",
+        of_node={"b": {"locks": (need,)}},
+        context=RunContext(moment=datetime(2026, 1, 2, tzinfo=UTC), zone=ZoneInfo("UTC")),
+    )
+    kept.deliver(RunOpened())
+    decisions = good(kept, "a", put_out(day="2026-03-04"))
+    (submitted,) = [each for each in decisions if isinstance(each, SubmitTask)]
+    assert submitted.locks == (replace(need, interval=asked),)

@@ -22,6 +22,7 @@ from common.model.decisions import (
     SubmitTask,
 )
 from common.model.definitions import PoolShare
+from common.model.lock_needs import LockNeed
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from master.engine.events import DeadlinePassed, Event, PauseRequested, RunOpened, TimerFired
 from tests.builders import NOON, SOON, KeptRun, conditions, stop, succeeded, time_out
@@ -86,9 +87,13 @@ def test_t24_what_waits_for_a_paused_task_does_not_keep_the_process_alive() -> N
     assert run.phases() == {"a": "paused", "b": "idle"}
 
 
-@pytest.mark.parametrize("held", ["delay", "pools"])
+@pytest.mark.parametrize("held", ["delay", "pools", "locks"])
 def test_a_pause_withdraws_attempts_that_are_held_back(held: str) -> None:
-    of_node = {"delay": {"delay": MINUTE}, "pools": {"pools": (PoolShare(pool_id=1),)}}[held]
+    of_node = {
+        "delay": {"delay": MINUTE},
+        "pools": {"pools": (PoolShare(pool_id=1),)},
+        "locks": {"locks": (LockNeed(dataset="ds", interval="2026-11-20/P1D"),)},
+    }[held]
     run = kept("a", of_node={"a": of_node})
     run.deliver(PauseRequested())
     run.settle()

@@ -23,6 +23,8 @@ from common.why import (
     CauseKind,
     Facts,
     Holder,
+    LockHolder,
+    LockWait,
     LostAttempt,
     Other,
     PendingCommand,
@@ -201,6 +203,20 @@ def test_a_pool_that_can_never_have_room_is_reported(size: int | None) -> None:
     waits = PoolWait(name="db", slots=2, size=size)
     run = a_run("a", an_attempt("a", TaskState.WAITING_DEPEND))
     assert CauseKind.POOL_UNKNOWN in words(of_task("a", run, pools={10: (waits,)}))
+
+
+def test_a_task_waits_for_a_lock_and_its_holder_is_named() -> None:
+    holder = LockHolder(task_instance_id=7, task_name="load", process_instance_id=4, lock="SHARED")
+    wait = LockWait(dataset="ds", interval="X", type="EXCLUSIVE", holders=(holder,), hidden=2)
+    never = LockWait(dataset="ds", interval="${day}", type="SHARED", problem="no interval")
+    run = a_run("a", an_attempt("a", TaskState.WAITING_DEPEND))
+    (cause,) = of_task("a", run, locks={10: (wait, never)})
+    lock, running = CauseKind.LOCK, CauseKind.RUNNING
+    assert words([cause]) == [lock, lock, running, running, CauseKind.LOCK_IMPOSSIBLE]
+    assert "waits for locks: EXCLUSIVE of ds X" in cause.text
+    named, hidden = cause.because[0].because
+    assert "'load' of process instance 4 holds SHARED" in named.text
+    assert "not yours hold 2" in hidden.text
 
 
 def test_workers_that_are_not_ready_are_named_with_their_reasons() -> None:

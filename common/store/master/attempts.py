@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Integer, Text, and_, exists, select
+from sqlalchemy import Connection, Integer, Text, and_, exists, or_, select
 
 from common.model.cluster import QueueEntry
 from common.store.queue_entries import effective_group, is_complement, queue_entry
-from common.store.tables import task_group_queue, task_instance, worker_group
+from common.store.tables import task_group_queue, task_instance, task_lock_holder, worker_group
 from common.store.transaction import AnyRow, StoreConflictError, any_of, unnested
 
 AttemptName: TypeAlias = tuple[int, str, int]
@@ -27,8 +27,11 @@ IS_NAMED: Final = and_(
     task_instance.c.attempt == NAMED.c.attempt,
 )
 
-# Whether slots in pools become free, or a wait for them ends, when the attempt is over.
-USES_POOLS: Final = exists().where(task_group_queue.c.task_id == task_instance.c.id)
+# Whether slots in pools or locks become free, or a wait for them ends, when the attempt is over.
+USES_POOLS: Final = or_(
+    exists().where(task_group_queue.c.task_id == task_instance.c.id),
+    exists().where(task_lock_holder.c.task_id == task_instance.c.id),
+)
 
 _ADDRESS_LISTS: Final = select(worker_group.c.id, worker_group.c.ip_list).where(
     worker_group.c.id == any_of("ids")

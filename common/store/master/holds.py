@@ -1,4 +1,4 @@
-"""Releases held attempts, which wait for a delay or for slots, and runs in line.
+"""Releases held attempts, which wait for a delay, slots or locks, and runs in line.
 
 A run is *in line* while others of its serial definition go first.
 
@@ -9,7 +9,7 @@ attempts, so that none can leak. Used by the hold loop of a master.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -48,6 +48,7 @@ from common.model.states import (
 )
 from common.store.master.attempts import Place, queue_entries
 from common.store.master.endings import give_up_promises
+from common.store.master.held_locks import get_locks, needs_of, out_of_reach
 from common.store.master.ports import HoldStore, Released
 from common.store.master.recoveries import BEGUN, ENDED_WAITING
 from common.store.master.serial import is_serial_no_more, lock_definitions
@@ -59,6 +60,7 @@ from common.store.tables import (
     task_group,
     task_group_queue,
     task_instance,
+    task_lock_request,
 )
 from common.store.transaction import AnyRow, any_of, repeatable, storable, transaction, unnested
 
@@ -155,6 +157,12 @@ _HELD: Final = (
     .where(process_instance.c.state.in_(BEGUN))
     .order_by(_HELD_PLACE)
     .limit(_CHUNK)
+)
+# Those that wait for locks, of whatever else they wait for.
+_LOCKING_AFTER: Final = (
+    _HELD.where(task_instance.c.state == TaskState.WAITING_DEPEND)
+    .where(bindparam("after") < _HELD_PLACE)
+    .where(exists().where(task_lock_request.c.task_id == task_instance.c.id))
 )
 _DUE: Final = _HELD.where(task_instance.c.state == TaskState.DELAY_EXECUTION).where(
     or_(task_instance.c.due_at.is_(None), task_instance.c.due_at <= bindparam("now"))
@@ -400,6 +408,7 @@ class PostgresHoldStore(HoldStore):
         self._engine = engine
         # The last attempt of the page whose places in line were checked; 0 after the last page.
         self._checked = 0
+        self._asked_locks = 0
 
     def release(self, *, now: datetime) -> Released:
         if not repeatable(self._engine, lambda db: bool(db.scalar(_ANYTHING))):
@@ -412,27 +421,40 @@ class PostgresHoldStore(HoldStore):
             db.execute(_SWEEP, {"now": now})
             due = db.execute(_DUE, {"now": now}).all()
             held = db.execute(_HELD_AFTER, {"after": self._checked}).all()
-            offers = _release_attempts(db, due, held, now)
-            next_due = now if len(due) == _CHUNK else db.scalar(_NEXT_DUE, {"now": now})
+            locking = db.execute(_LOCKING_AFTER, {"after": self._asked_locks}).all()
+            offers, again = _release_attempts(db, due, [*held, *locking], now)
+            is_soon = again or len(due) == _CHUNK
+            next_due = now if is_soon else db.scalar(_NEXT_DUE, {"now": now})
             instances = _release_instances(db, now)
         self._checked = held[-1].id if len(held) == _CHUNK else 0
+        self._asked_locks = locking[-1].id if len(locking) == _CHUNK else 0
         return Released(offers=tuple(offers), instances=instances, next_due=next_due)
 
 
 def _release_attempts(
     db: Connection, due: Sequence[AnyRow], held: Sequence[AnyRow], now: datetime
-) -> list[QueueEntry]:
-    """Submit what nothing holds any more.
+) -> tuple[list[QueueEntry], bool]:
+    """Submit what nothing holds any more; return True besides if some locks must be asked for soon.
 
     That is what its pools have room for, and of the pages `due` (their delay is over) and `held`
-    (they wait for slots) what stands in no line: the second if somebody has deleted its rows there.
+    (they wait for slots or locks) what stands in no line, if it gets its locks. One that waited for
+    slots alone is in no line if somebody has deleted its rows there.
     """
     either = {row.id: row for row in (*due, *held)}
     in_line = frozenset(db.scalars(_IN_LINE, {"ids": list(either)})) if either else frozenset()
     free = {task_id: row for task_id, row in either.items() if task_id not in in_line}
     put_in_line = [row.id for row in due if row.id in in_line]
-    verdicts = _judge_line(db, put_in_line)
-    moves = dict.fromkeys(put_in_line, TaskState.WAITING_DEPEND)
+    needs = needs_of(db, list(either))
+    both = [row for row in either.values() if row.id in in_line]
+    verdicts = _judge_line(db, put_in_line, without=out_of_reach(db, both, needs))
+    if verdicts.let_go:
+        needs = {**needs, **needs_of(db, list(verdicts.let_go))}
+    locks = get_locks(db, (*free.values(), *verdicts.let_go.values()), needs)
+    for task_id in (*locks.waiting, *locks.failed):
+        free.pop(task_id, None)
+        verdicts.let_go.pop(task_id, None)
+    verdicts.failed.update(locks.failed)
+    moves = dict.fromkeys((*put_in_line, *(row.id for row in due)), TaskState.WAITING_DEPEND)
     moves |= dict.fromkeys((*free, *verdicts.let_go), TaskState.SUBMITTED)
     moves |= dict.fromkeys(verdicts.failed, TaskState.FAILURE)
     moved = _move(db, moves, verdicts.failed, now)
@@ -441,18 +463,21 @@ def _release_attempts(
         db.execute(_TAKE_SLOTS, {"ids": took, "now": now})
     released = free | verdicts.let_go
     offered = {task_id: _place(row) for task_id, row in released.items() if task_id in moved}
-    return queue_entries(db, [offered])[0] if offered else []
+    return (queue_entries(db, [offered])[0] if offered else []), locks.again
 
 
-def _judge_line(db: Connection, due: Sequence[int]) -> _Verdicts:
-    """Judge the line a few at a time: mostly the first ones take all the slots."""
+def _judge_line(db: Connection, due: Sequence[int], *, without: Collection[int]) -> _Verdicts:
+    """Judge the line a few at a time: mostly the first ones take all the slots.
+
+    Those in `without` go on waiting for something else, and no slots are kept for them.
+    """
     verdicts = _Verdicts()
     pools = _pools(db)
     for share in db.execute(_HOPELESS, {"due": due}):
         fault = _fault(share, pools) if share.group_id in pools else None
         if fault is not None:
             verdicts.failed.setdefault(share.task_id, fault)
-    judged = list(verdicts.failed)
+    judged = [*verdicts.failed, *without]
     while still_open := [pool_id for pool_id, pool in pools.items() if pool and pool.is_open]:
         chunk = db.execute(_LINE, {"open": still_open, "judged": judged, "due": due}).all()
         shares: dict[int, list[AnyRow]] = {row.id: [] for row in chunk}

@@ -286,7 +286,7 @@ class _Save:
         name = (run_id, decision.name, decision.attempt)
         made = submission(self._runs[run_id], decision, at)
         _require_storable(name, made.row)
-        if decision.pools or decision.child_definition is not None:
+        if decision.pools or decision.locks or decision.child_definition is not None:
             _require_storable(name, texts_of(decision))
         self._wave(run_id, decision.name, 2).submitted[name] = made
 

@@ -31,7 +31,9 @@ from common.store.tables import (
     task_group,
     task_group_queue,
     task_instance,
+    task_lock_request,
 )
+from common.store.tables.datasets import MAX_INTERVAL_TEXT
 from common.store.transaction import AnyRow, any_of, storable, unnested
 
 SUB_PROCESS: Final = "SUB_PROCESS"
@@ -114,6 +116,7 @@ def texts_of(decision: SubmitTask) -> dict[str, Any]:
     texts: dict[str, Any] = {
         f"pools[{index}]": share.pool_name for index, share in enumerate(decision.pools)
     }
+    texts |= {f"locks[{index}]": need.interval for index, need in enumerate(decision.locks)}
     return texts | {"child_definition": decision.child_definition}
 
 
@@ -157,6 +160,7 @@ def is_for_workers(decision: SubmitTask) -> bool:
 
 
 def first_state(decision: SubmitTask) -> TaskState:
+    """Return the state of the new row: submitted, held, or running without a worker."""
     if decision.task_type == DEPENDENT:
         return TaskState.RUNNING
     if decision.task_type == SUB_PROCESS:
@@ -164,7 +168,8 @@ def first_state(decision: SubmitTask) -> TaskState:
         return TaskState.SUBMITTED
     if decision.due_at is not None:
         return TaskState.DELAY_EXECUTION
-    return TaskState.WAITING_DEPEND if decision.pools else TaskState.SUBMITTED
+    is_free = not decision.pools and not decision.locks
+    return TaskState.SUBMITTED if is_free else TaskState.WAITING_DEPEND
 
 
 def decided_row(run: AnyRow, decision: DecideTask, at: datetime) -> dict[str, Any]:
@@ -209,6 +214,7 @@ def submit(
     by_id = dict(zip(ids, submissions, strict=True))
     children: dict[int, Submission] = {}
     pooled: dict[int, Submission] = {}
+    locking: dict[int, Submission] = {}
     for task_id, one in by_id.items():
         row, decision = one.row, one.decision
         if decision.task_type == SUB_PROCESS:
@@ -225,8 +231,12 @@ def submit(
             submitted.held = True
             if decision.pools:
                 pooled[task_id] = one
+            if decision.locks:
+                locking[task_id] = one
     if pooled:
         _request_slots(db, pooled)
+    if locking:
+        _request_locks(db, locking)
     if children:
         _request_children(db, children, runs)
 
@@ -267,6 +277,25 @@ def _request_slots(db: Connection, pooled: Mapping[int, Submission]) -> None:
             for pool_id, (share, weight) in weights.items()
         ]
     db.execute(insert(task_group_queue), rows)
+
+
+def _request_locks(db: Connection, locking: Mapping[int, Submission]) -> None:
+    db.execute(
+        insert(task_lock_request),
+        [
+            {
+                "task_id": task_id,
+                "dataset": need.dataset,
+                # As long as the author's values made it; it is refused for that when it is read.
+                "interval": storable(need.interval, MAX_INTERVAL_TEXT),
+                "type": need.type.value,
+                "priority": need.priority,
+                "create_time": one.at,
+            }
+            for task_id, one in locking.items()
+            for need in one.decision.locks
+        ],
+    )
 
 
 def _request_children(

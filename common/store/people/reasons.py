@@ -27,6 +27,7 @@ from common.model.states import (
 )
 from common.model.task_type import TaskTypeSpec
 from common.store.command_turns import turn
+from common.store.people.locks import lock_waits
 from common.store.people.offers import offers
 from common.store.people.pools import pool_users
 from common.store.people.rights import seen_instances, seen_projects
@@ -125,6 +126,7 @@ def facts_of(
         foreign=frozenset(foreign),
         seen=None if principal.owns_database else seen_instances(db, principal, named),
         pools=_pools(db, held, principal),
+        locks=lock_waits(db, held, principal, now=now),
         queue=_queue(db, queued),
         task_types=task_types,
         exec_threads=exec_threads,

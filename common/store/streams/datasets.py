@@ -13,17 +13,25 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select
 
+from common.store.fixed_statement import FixedStatement
+
 # Any number will do that nobody else takes.
 _CLASS: Final = 0x0CAF_1037
-_ALONE: Final = select(func.pg_advisory_xact_lock(_CLASS, bindparam("key")))
-_SHARED: Final = select(func.pg_advisory_xact_lock_shared(_CLASS, bindparam("key")))
+_ALONE: Final = FixedStatement(select(func.pg_advisory_xact_lock(_CLASS, bindparam("key"))))
+_TRY: Final = select(func.pg_try_advisory_xact_lock(_CLASS, bindparam("key")))
+_SHARED: Final = FixedStatement(select(func.pg_advisory_xact_lock_shared(_CLASS, bindparam("key"))))
 
 
 def take_turn(db: Connection, datasets: Iterable[str], *, shared: bool = False) -> None:
     """Wait for the turn at these datasets, and keep it until the transaction ends."""
     # In one order, so that no two wait for each other; equal keys only cost time.
     for key in sorted({_key(name) for name in datasets}):
-        db.execute(_SHARED if shared else _ALONE, {"key": key})
+        (_SHARED if shared else _ALONE).execute(db, {"key": key})
+
+
+def try_turns(db: Connection, datasets: Iterable[str]) -> frozenset[str]:
+    """Take the turn alone at those of these datasets where nobody has it, and return them."""
+    return frozenset(name for name in sorted(datasets) if db.scalar(_TRY, {"key": _key(name)}))
 
 
 def _key(dataset: str) -> int:

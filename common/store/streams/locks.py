@@ -8,7 +8,9 @@ for the tasks of streams.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, assert_never
 
 from sqlalchemy import (
@@ -42,6 +44,7 @@ from common.model.locks import (
     decide_locks,
 )
 from common.model.states import LIVE_TASK_STATES
+from common.store.fixed_statement import FixedStatement
 from common.store.streams.datasets import overlaps, take_turn
 from common.store.tables import (
     pending_segment,
@@ -90,8 +93,15 @@ def _newest(table: Any) -> Any:
     )
 
 
-_STANDING: Final = (
+_IS_LIVE: Final = (
+    exists()
+    .where(task_instance.c.id == bindparam("task_id"))
+    .where(task_instance.c.state.in_(LIVE_TASK_STATES))
+    .where(task_instance.c.flag == 1)
+)
+_STANDING: Final = FixedStatement(
     select(
+        _IS_LIVE.label("is_live"),
         _ASKED.c.place,
         func.greatest(_newest(segment), _newest(pending_segment)).label("newest"),
         func.clock_timestamp().label("now"),
@@ -108,12 +118,6 @@ _STANDING: Final = (
     )
     .add_cte(_DEAD)
 )
-_IS_LIVE: Final = select(
-    exists()
-    .where(task_instance.c.id == bindparam("task_id"))
-    .where(task_instance.c.state.in_(LIVE_TASK_STATES))
-    .where(task_instance.c.flag == 1)
-)
 _MADE: Final = (
     insert(task_lock)
     .values(
@@ -129,7 +133,7 @@ _MADE: Final = (
     .returning(task_lock.c.id)
     .cte("made")
 )
-_TAKE: Final = (
+_TAKE: Final = FixedStatement(
     insert(task_lock_holder)
     .from_select(["lock_id", "task_id"], select(_MADE.c.id, cast(bindparam("task_id"), Integer)))
     .returning(task_lock_holder.c.lock_id)
@@ -155,6 +159,19 @@ _OF_TASK: Final = (
     .where(task_lock_holder.c.task_id == bindparam("task_id"))
     .order_by(task_lock.c.id)
 )
+_LIVE: Final = (
+    select(
+        *LOCK_COLUMNS,
+        task_lock.c.create_time,
+        task_instance.c.id.label("task_id"),
+        task_instance.c.name.label("task_name"),
+        task_instance.c.process_instance_id,
+    )
+    .join_from(task_lock, task_lock_holder, task_lock_holder.c.lock_id == task_lock.c.id)
+    .join(task_instance, task_instance.c.id == task_lock_holder.c.task_id)
+    .where(task_instance.c.state.in_(LIVE_TASK_STATES))
+    .order_by(task_lock.c.dataset, task_lock.c.interval, task_lock.c.id, task_instance.c.id)
+)
 _VALID: Final = (
     select(
         func.lower(task_lock.c.interval).label("start"),
@@ -176,9 +193,9 @@ def request_locks(
     Part of the caller's transaction, which keeps the turn at the datasets until it ends.
     """
     take_turn(db, {request.dataset for request in requests})
-    if not db.scalar(_IS_LIVE, {"task_id": task_id}):
+    rows = _STANDING.execute(db, _asked(requests) | {"task_id": task_id}).all()
+    if not rows[0].is_live:
         return Impossible(reason=f"attempt {task_id} is over, and gets no locks any more")
-    rows = db.execute(_STANDING, _asked(requests)).all()
     decisions = decide_locks(
         requests,
         {row.id: lock_of(row) for row in rows if row.id is not None}.values(),
@@ -213,6 +230,45 @@ def release_locks(db: Connection, task_id: int) -> int:
 def locks_of(db: Connection, task_id: int) -> tuple[Lock, ...]:
     """Return the locks of an attempt, revoked ones too."""
     return tuple(lock_of(row) for row in db.execute(_OF_TASK, {"task_id": task_id}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockHolder:
+    """A live attempt that holds a lock."""
+
+    task_instance_id: int
+    task_name: str
+    process_instance_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLock:
+    """A lock with those that hold it, granted at `since`."""
+
+    lock: Lock
+    since: datetime
+    holders: tuple[LockHolder, ...]
+
+
+def held_locks(db: Connection, datasets: Collection[str] | None = None) -> tuple[HeldLock, ...]:
+    """Return the locks that live attempts hold, of these datasets or of all, revoked ones too."""
+    statement = _LIVE
+    if datasets is not None:
+        statement = statement.where(task_lock.c.dataset.in_(datasets))
+    found: dict[int, HeldLock] = {}
+    for row in db.execute(statement):
+        holder = LockHolder(
+            task_instance_id=row.task_id,
+            task_name=row.task_name,
+            process_instance_id=row.process_instance_id,
+        )
+        known = found.get(row.id)
+        found[row.id] = HeldLock(
+            lock=lock_of(row),
+            since=row.create_time,
+            holders=(*(known.holders if known else ()), holder),
+        )
+    return tuple(found.values())
 
 
 def locked_intervals(db: Connection, dataset: str, *, priority: int) -> tuple[Interval, ...]:
@@ -253,8 +309,8 @@ def _take(db: Connection, task_id: int, request: LockRequest, grant: Grant) -> L
         revoked = db.execute(_REVOKE, {"ids": list(grant.revoke)}).rowcount
         if revoked != len(grant.revoke):
             raise StoreConflictError("locks have changed though nobody else had the turn at them")
-    lock_id: int = db.execute(
-        _TAKE,
+    lock_id: int = _TAKE.execute(
+        db,
         {
             "task_id": task_id,
             "dataset": request.dataset,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from common.store.tables.datasets import segment as segment
     from common.store.tables.datasets import task_lock as task_lock
     from common.store.tables.datasets import task_lock_holder as task_lock_holder
+    from common.store.tables.datasets import task_lock_request as task_lock_request
     from common.store.tables.definitions import process_definition as process_definition
     from common.store.tables.pools import task_group as task_group
     from common.store.tables.pools import task_group_queue as task_group_queue
@@ -96,6 +97,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "datasets": (
         "task_lock",
         "task_lock_holder",
+        "task_lock_request",
         "segment",
         "pending_segment",
         "dataset_offsets",

@@ -40,6 +40,8 @@ from common.store.tables.columns import (
 )
 from common.store.tables.runs import task_instance
 
+MAX_INTERVAL_TEXT: Final = 200
+
 _PRIORITY: Final = f"priority BETWEEN {LOWEST_PRIORITY} AND {HIGHEST_PRIORITY}"
 
 
@@ -88,6 +90,23 @@ task_lock_holder: Final = Table(
     PrimaryKeyConstraint("lock_id", "task_id"),
 )
 Index("t_ds_task_lock_holder_task_idx", task_lock_holder.c.task_id)
+
+# An interval that a held attempt waits for, as its author wrote it, with the values of parameters.
+task_lock_request: Final = Table(
+    "t_ds_task_lock_request",
+    metadata,
+    own_id(),
+    Column("task_id", Integer, ForeignKey(task_instance.c.id, ondelete="CASCADE"), nullable=False),
+    _dataset(),
+    Column("interval", String(MAX_INTERVAL_TEXT), nullable=False),
+    word("type"),
+    number("priority", BATCH_PRIORITY),
+    time_now("create_time"),
+    not_empty("dataset"),
+    known_words("type", LockType),
+    CheckConstraint(_PRIORITY, name="priority"),
+)
+Index("t_ds_task_lock_request_task_idx", task_lock_request.c.task_id)
 
 # A *segment*: files with the rows of an interval. A dataset's rows are those of its used segments.
 # `origin_version` and `origin_num` are what it was written as: one that was added while its
