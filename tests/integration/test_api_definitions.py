@@ -228,6 +228,33 @@ def test_a_secret_stays_here_and_is_kept_by_a_change(
     assert "hunter2" in str(kept)
 
 
+def test_placeholders_that_clients_fill_in_are_text_here_x27(
+    client: TestClient, ada: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_SECRET_NIGHTLY", "hunter2")
+    monkeypatch.setenv("NIGHTLY", "hunter2")
+    text = "$FILE{/etc/passwd} $ENV{NIGHTLY} ${CONFIG.database.url} $FILE{'../x'}"
+    document = a_document(f"of {text}", description=text)
+    (node, *_) = document["processDefinitionJson"]["tasks"]
+    node["params"]["rawScript"] = f"echo {text}"
+    node["description"] = text
+    linted = client.post(f"{PATH}/lint", json=document, headers=ada)
+    made = client.post(PATH, json=document, headers=ada)
+    assert (linted.status_code, made.status_code) == (200, 201), made.text
+    exported = client.get(f"{PATH}/{made.json()['id']}/export", headers=ada)
+    kept = exported.json()["document"]
+    assert (kept["name"], kept["description"]) == (document["name"], text)
+    (shown, *_) = kept["processDefinitionJson"]["tasks"]
+    assert (shown["params"]["rawScript"], shown["description"]) == (f"echo {text}", text)
+    # A reference to a secret is one, which only whoever has the database fills in from outside.
+    node["params"]["rawScript"] = "echo $ENV{ORCAFLOW_SECRET_NIGHTLY}"
+    refused = client.post(PATH, json={**document, "name": "other"}, headers=ada)
+    assert (refused.status_code, names(client, ada)) == (422, [document["name"]])
+    for answer in (linted, made, exported, refused):
+        assert "hunter2" not in answer.text
+        assert "root:" not in answer.text
+
+
 def test_a_definition_is_deleted_as_it_was_read(
     client: TestClient, owner: Session, db: Engine
 ) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,12 @@ from api.server import _HttpServer
 from common.clock import SystemClock
 from common.config import ApiConfig, Config
 from common.log_access import read_key
+from common.log_store.process import LogStoreProcess
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from common.store.cluster import cluster_token
 from operations.session import Session
+from operations.stored_logs import close_stores
 from operations.tokens import create_token, revoke_token
 from tests.integration.answering_server import Server as Liar
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
@@ -274,6 +277,45 @@ def test_a_log_of_another_host_comes_from_its_worker_and_then_from_the_last_word
         ("log", 40, {"text": "last\nwords\n"}),
         ("end", 40, {"reason": "ended", "state": "FAILURE"}),
     ]
+
+
+def test_a_log_whose_host_is_gone_is_downloaded_from_the_store(
+    client: TestClient, app: FastAPI, admin: dict[str, str], config: Config, db: Engine
+) -> None:
+    url = f"file://{config.home}/store"
+    app.state.config = replace(config, log_store=url)
+    read_key(config.home / "keys" / "log.key", makes=True)
+    run, task = a_task(db)
+    set_row(db, task, host="127.0.0.1:1", log_path=f"/gone/tasks/logs/1/{run}/{task}.log")
+    logs = config.home / "other"
+    log = logs / "1" / str(run) / f"{task}.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(LOG * 100)
+    with closing(LogStoreProcess(url, cluster=cluster_token(db))) as writer:
+        item = {"instance": run, "task": task, "ended": True, "upto": 0, "holds": False}
+        writer.keep(logs, [item | {"fresh": True}], patience=timedelta(seconds=60))
+    log.unlink()
+    path, size = f"{BASE}/tasks/{task}/log", str(len(LOG) * 100)
+    try:
+        with client:
+            download = client.get(f"{path}/download", headers=admin)
+            assert told(download) == (LOG * 100, "0", size, "true")
+            part = client.get(f"{path}/download", headers=admin | {"Range": "bytes=5-8"})
+            assert (part.status_code, told(part)[0]) == (206, LOG[5:9])
+            end = client.get(f"{path}?lines=1", headers=admin)
+            assert told(end)[0] == "fünf\n".encode()
+            missing = client.get(f"{path}/download", headers=admin | {"Range": "bytes=99999-"})
+            assert (missing.status_code, missing.headers["content-range"]) == (
+                416,
+                f"bytes */{size}",
+            )
+            other = an_attempt(db, run, TaskState.FAILURE, name="b")
+            set_row(db, other, host="127.0.0.1:1", log_path=f"/gone/tasks/logs/1/{run}/{other}.log")
+            gone = client.get(f"{BASE}/tasks/{other}/log/download", headers=admin)
+            assert gone.status_code == 404
+            assert "the store of logs" in gone.json()["detail"]
+    finally:
+        close_stores()
 
 
 def test_a_worker_that_lies_or_says_nothing_keeps_nobody_waiting(
